@@ -36,7 +36,9 @@ struct ContainerDelete: ParsableCommand {
             refusal: "A relay runs on \(options.folder). Stop it first: it has these files open."
         )
         defer { withExtendedLifetime(lock) {} }
-        try confirm()
+        if !yes {
+            try Terminal.confirm("This deletes all of \(container).", byTyping: container.name, called: "its name")
+        }
         var backup: String?
         if !noBackup {
             let folder = BackupSchedule.standardFolder(of: options.folder)
@@ -55,16 +57,5 @@ struct ContainerDelete: ParsableCommand {
         try? FileManager.default.removeItem(atPath: gone)
         rename("\(options.folder)/containers/\(container.name)", gone)
         try? FileManager.default.removeItem(atPath: gone)
-    }
-
-    private func confirm() throws {
-        guard !yes else { return }
-        guard isatty(STDIN_FILENO) == 1 else {
-            throw CommandFailure(.usage, "This deletes all of \(container). Add --yes where nobody can be asked.")
-        }
-        Terminal.put("This deletes all of \(container). Type its name to go on: ", on: STDERR_FILENO)
-        guard readLine(strippingNewline: true) == container.name else {
-            throw CommandFailure(.failed, "That was not it. Nothing was changed.")
-        }
     }
 }

@@ -107,6 +107,17 @@ enum Terminal {
         return first
     }
 
+    /// Has a person type a word before something that has no way back; where nobody can be asked, refuses.
+    static func confirm(_ warning: String, byTyping word: String, called name: String) throws {
+        guard isatty(STDIN_FILENO) == 1 else {
+            throw CommandFailure(.usage, "\(warning) Add --yes where nobody can be asked.")
+        }
+        put("\(warning) Type \(name) to go on: ", on: STDERR_FILENO)
+        guard readLine(strippingNewline: true) == word else {
+            throw CommandFailure(.failed, "That was not it. Nothing was changed.")
+        }
+    }
+
     /// The first line of standard input, without its line end.
     static func readPasswordLine(_ what: String = "password") throws -> String {
         guard let line = readLine(strippingNewline: true) else {

@@ -168,7 +168,7 @@ struct SchemaCommand: AsyncParsableCommand {
         @OptionGroup var container: SchemaContainer
         @OptionGroup var options: FolderOptions
 
-        @Flag(help: "Do not ask.")
+        @Flag(help: "Ask nothing.")
         var yes = false
 
         func run() throws {

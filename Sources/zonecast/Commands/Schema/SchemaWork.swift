@@ -145,30 +145,24 @@ struct SchemaWork {
 
     func reset(asks: Bool) throws {
         try withSchemas { schemas in
-            if asks { try confirmReset() }
+            // Held to the end, so that no relay starts in between.
             let lock = try FolderLock(
                 forCommandIn: options.folder,
                 refusal: "A relay runs on \(options.folder), and it remembers what a reset would delete. "
                     + "Stop it, reset, and start it again."
             )
+            defer { withExtendedLifetime(lock) {} }
+            if asks {
+                let warning = "This deletes all records of \(container) in development."
+                try Terminal.confirm(warning, byTyping: container.name, called: "the container's name")
+            }
             try schemas.resetDevelopment { UInt64.random(in: .min ... .max) }
-            withExtendedLifetime(lock) {}
         }
         try note("schema.reset", .development, container.name)
         if options.json {
             try Terminal.say(json: ["reset": true])
         } else {
             Terminal.tell("reset  \(container) development: no records, and production's schema")
-        }
-    }
-
-    /// A script has said what it wants; a person types the container's name.
-    private func confirmReset() throws {
-        guard isatty(STDIN_FILENO) == 1 else { return }
-        let prompt = "This deletes all records of \(container) in development. Type the container's name to go on: "
-        Terminal.put(prompt, on: STDERR_FILENO)
-        guard readLine(strippingNewline: true) == container.name else {
-            throw CommandFailure(.failed, "That is not the container's name. Nothing was deleted.")
         }
     }
 }

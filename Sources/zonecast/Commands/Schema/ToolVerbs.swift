@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 import Records
 
 /// The verbs of Apple's `cktool`, with its options, for scripts that were written for it.
@@ -93,7 +94,8 @@ enum ToolVerbs {
 
         @OptionGroup var options: Options
 
-        func run() throws { try options.work.reset(asks: true) }
+        // cktool has no --yes, and scripts that were written for it go on.
+        func run() throws { try options.work.reset(asks: isatty(STDIN_FILENO) == 1) }
     }
 
     struct DeploySchema: AsyncParsableCommand {

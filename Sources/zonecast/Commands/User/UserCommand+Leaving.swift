@@ -88,7 +88,9 @@ extension UserCommand {
         func run() async throws {
             let zones = try await options.holdingDirectory { store in
                 let account = try UserCommand.account(email, in: store)
-                try confirm()
+                if !yes {
+                    try Terminal.confirm("This deletes all that \(email) has.", byTyping: email, called: "the address")
+                }
                 let homes = try UserCommand.homes(of: account, nil, store)
                 // Whoever is signed in would write behind the back of what is emptied.
                 try store.setDisabled(true, of: account.id)
@@ -108,17 +110,6 @@ extension UserCommand {
             try options.change("user.delete", email) { try $0.removeAccount(try UserCommand.account(email, in: $0).id) }
             if options.json { return try Terminal.say(json: ["zones": zones]) }
             Terminal.tell("deleted  \(email)  \(zones.of("zone"))")
-        }
-
-        private func confirm() throws {
-            guard !yes else { return }
-            guard isatty(STDIN_FILENO) == 1 else {
-                throw CommandFailure(.usage, "This deletes all that \(email) has. Add --yes where nobody can be asked.")
-            }
-            Terminal.put("This deletes all that \(email) has. Type the address to go on: ", on: STDERR_FILENO)
-            guard readLine(strippingNewline: true) == email else {
-                throw CommandFailure(.failed, "That was not it. Nothing was changed.")
-            }
         }
 
         /// Leaves other people's shares and deletes every zone; the default zone loses its records.
