@@ -125,12 +125,39 @@ import Testing
         #expect(failure?.description.contains("zonecast.yaml " + complaint) == true, "\(failure?.description ?? "")")
     }
 
+    @Test(arguments: [
+        ("listen: \"abc\n", 1, "while scanning a quoted scalar found unexpected end of stream"),
+        ("data: x\nlisten: [a, b\n", 2, "while parsing a flow sequence did not find expected ',' or ']'"),
+        ("# x\nlisten: @x\n", 2, "while scanning for the next token found character that cannot start any token"),
+        ("listen: a\n  data: b\n", 2, "mapping values are not allowed in this context"),
+        ("log:\n  level: info\n format: json\n", 3, "while parsing a block mapping did not find expected key"),
+        ("listen: *a\n", 1, "found undefined alias"),
+    ])
+    func whatIsNoYAMLIsToldAsAnyMistakeIs(text: String, line: Int, reason: String) async throws {
+        let failure = await #expect(throws: CommandFailure.self) { try await read(text) }
+        let told = "zonecast.yaml line \(line): this is not YAML: \(reason). Write lines like  listen: 127.0.0.1:8080"
+        #expect(failure?.description == told)
+    }
+
     @Test func aNearMissInTheEnvironmentIsNamedAndOtherProgramsVariablesAreNot() async throws {
         let failure = await #expect(throws: CommandFailure.self) {
             try await read("dev: true\n", environment: ["ZONECAST_LISTENN": "x"])
         }
         #expect(failure?.description.contains("Did you mean \"ZONECAST_LISTEN\"?") == true)
         _ = try await read("dev: true\n", environment: ["ZONECAST_SOMETHING_ELSE_ENTIRELY": "x"])
+    }
+
+    @Test(arguments: [
+        ("dev: true\npublic-url: https://sync.example.org\n", true),
+        ("dev: true\npublic-url: http://192.168.1.7:8080\n", true),
+        ("dev: true\npublic-url: https://localhost:8443\n", false),
+        ("dev: true\npublic-url: http://[::1]:8080\n", false), ("dev: true\n", false),
+        ("public-url: https://sync.example.org\n", false),
+    ])
+    func devWhereOthersReachItIsWarnedOf(text: String, isWarned: Bool) async throws {
+        let warning = try await read(text).settings.warning
+        #expect((warning?.contains("public-url") == true) == isWarned)
+        #expect((warning == nil) != isWarned)
     }
 
     @Test func everyKeyTakesItsOwnDefaultBackAndRefusesNonsense() {
@@ -147,19 +174,6 @@ import Testing
             if !["data", "tls-cert", "tls-key"].contains(key.name) {
                 #expect(!key.write(&settings, "no such value"), "\(key.name)")
             }
-    @Test(arguments: [
-        ("dev: true\npublic-url: https://sync.example.org\n", true),
-        ("dev: true\npublic-url: http://192.168.1.7:8080\n", true),
-        ("dev: true\npublic-url: https://localhost:8443\n", false),
-        ("dev: true\npublic-url: http://[::1]:8080\n", false), ("dev: true\n", false),
-        ("public-url: https://sync.example.org\n", false),
-    ])
-    func devWhereOthersReachItIsWarnedOf(text: String, isWarned: Bool) async throws {
-        let warning = try await read(text).settings.warning
-        #expect((warning?.contains("public-url") == true) == isWarned)
-        #expect((warning == nil) != isWarned)
-    }
-
         }
     }
 

@@ -84,10 +84,7 @@ struct ConfigurationReading {
             return providers + [try await FileProvider<YAMLSnapshot>(config: path)]
         } catch {
             guard faults.isEmpty else { throw CommandFailure(faults) }
-            throw CommandFailure(
-                .usage,
-                "\(Self.name(of: filePath)) is not YAML: \(error). Write lines like  listen: 127.0.0.1:8080"
-            )
+            throw CommandFailure(.usage, "\(Self.name(of: filePath)) \(YAMLFault(error))")
         }
     }
 
