@@ -27,7 +27,7 @@ extension Relay {
             case (_, .options):
                 response = APIResponse(status: .noContent)
                 response.headers[.accessControlAllowMethods] = "GET, POST, PUT, OPTIONS"
-                response.headers[.accessControlAllowHeaders] = "Content-Type, Range, Upload-Offset"
+                response.headers[.accessControlAllowHeaders] = "Content-Type, If-None-Match, Range, Upload-Offset"
                 response.headers[.accessControlMaxAge] = "600"
             case (.upload, .post), (.upload, .put):
                 let answer = try await assets.finish(request)
@@ -46,7 +46,7 @@ extension Relay {
         }
         response.headers[.requestUUID] = id.text
         response.headers[.accessControlAllowOrigin] = "*"
-        response.headers[.accessControlExposeHeaders] = "Upload-Offset, X-Apple-Request-UUID"
+        response.headers[.accessControlExposeHeaders] = "ETag, Upload-Offset, X-Apple-Request-UUID"
         return response
     }
 

@@ -260,12 +260,13 @@ final class AssetDesk: Sendable {
             try transfers.check(download.home, stores.store(of: download.home), at: time.now())
         }
         let tag = "\"\(download.hash.hex)\""
+        if request.holds(tag) { return .notModified(tag) }
         var response = APIResponse(status: .ok)
         response.headers[.contentType] = "application/octet-stream"
         response.headers[.contentDisposition] = "attachment"
         response.headers[.xContentTypeOptions] = "nosniff"
         response.headers[.contentSecurityPolicy] = "default-src 'none'; sandbox"
-        response.headers[.cacheControl] = "private, max-age=3600"
+        response.headers[.cacheControl] = APIResponse.assetCaching
         response.headers[.acceptRanges] = "bytes"
         response.headers[.eTag] = tag
         let isForThis = request.headers[.ifRange].map { $0 == tag } ?? true
