@@ -29,6 +29,7 @@ package struct RelayServer: Service {
     private let isReady: @Sendable () -> Bool
     private let onListening: @Sendable (ListeningAddress) async -> Void
     private let onShortage: @Sendable () -> Void
+    private let onRefusal: @Sendable (RefusedRequest) -> Void
     private let notices: NoticeService?
     private let now: @Sendable () -> NIODeadline
     private let logger: Logger
@@ -44,6 +45,7 @@ package struct RelayServer: Service {
     ///   - isReady: What `GET /readyz` tells; called on a loop, so it must not block.
     ///   - onListening: Called once, when the port accepts connections.
     ///   - onShortage: Called on a loop when the system has no descriptor for one more connection.
+    ///   - onRefusal: Called on a loop for each request that is answered before anybody behind the port sees it.
     ///   - intake: Who takes a body that is too large to be held, while it arrives. Runs on the connection's loop.
     ///   - answer: Answers a request without a task, at once or later on the lane; false, and nothing done, for a request
     ///     that is for `respond`. Runs on the connection's loop, as that does.
@@ -57,6 +59,7 @@ package struct RelayServer: Service {
         isReady: @escaping @Sendable () -> Bool = { true },
         onListening: @escaping @Sendable (ListeningAddress) async -> Void = { _ in },
         onShortage: @escaping @Sendable () -> Void = {},
+        onRefusal: @escaping @Sendable (RefusedRequest) -> Void = { _ in },
         intake: @escaping @Sendable (APIRequest) -> (any BodyIntake)? = { _ in nil },
         answer: @escaping DirectResponder = { _, _, _ in false },
         respond: @escaping Responder
@@ -77,6 +80,7 @@ package struct RelayServer: Service {
         self.isReady = isReady
         self.onListening = onListening
         self.onShortage = onShortage
+        self.onRefusal = onRefusal
         self.answer = answer
         self.respond = respond
         self.intake = intake
@@ -198,6 +202,7 @@ package struct RelayServer: Service {
             uptime: uptime(),
             wallClock: { Int64(time(nil)) },
             requestID: { RequestID.random() },
+            onRefusal: onRefusal,
             logger: logger
         )
     }

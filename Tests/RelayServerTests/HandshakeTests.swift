@@ -57,8 +57,8 @@ import Testing
     }
 
     @Test func eachRefusalOfAnOriginHasItsOwnIdentifier() {
-        #expect(Handshake.originRefused.body != Handshake.originRefused.body)
-        #expect(Handshake.originRefused.status == .forbidden)
+        #expect(Handshake.originRefused.answer.body != Handshake.originRefused.answer.body)
+        #expect(Handshake.originRefused.answer.status == .forbidden)
     }
 
     @Test func onlyAClientThatOffersItIsToldTheSubprotocol() async throws {

@@ -1,6 +1,9 @@
 import ChildProcesses
 import Foundation
 import Logging
+import Records
+import RelayServer
+import Synchronization
 import Testing
 
 @testable import zonecast
@@ -43,6 +46,59 @@ import Testing
         #expect(requests.allSatisfy { $0.ms != nil && $0.bytes != nil })
         #expect(requests.map(\.path) == [place + "records/modify", place + "records/query"])
         for secret in ["alice", "nonsense", "Secret", "ckWebAuthToken"] { #expect(!text.contains(secret), "\(secret)") }
+    }
+
+    /// Nobody has asked for lines of all requests, and every uuid that was handed out is there.
+    @Test(arguments: [[:], ["ZONECAST_LOG_ACCESS": "true"]])
+    func everyRefusalsIdentifierIsThere(settings: [String: String]) throws {
+        struct Refusal: Decodable { var uuid: String }
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let log = folder.path + "/log"
+        let relay = try RelayProcess(folder: folder.path, environment: settings, log: log)
+        let place = "/database/1/iCloud.org.example.notes/development/private/"
+        let refused: [(method: String, target: String, headers: [String: String], status: Int)] = [
+            ("POST", place + "records/query", [:], 421), ("GET", "/nothing/here", [:], 404),
+            ("GET", "nowhere", [:], 400), ("PUT", "/a", ["Content-Length": "99999999999"], 413),
+            ("GET", "/" + String(repeating: "a", count: 9_000), [:], 414),
+            ("PUT", "/a", ["Content-Length": "2", "Content-Encoding": "br"], 415),
+            ("GET", "/a", ["X-Long": String(repeating: "a", count: 9_000)], 431), ("BREW", "/a", [:], 501),
+            ("GET", "/push/1/iCloud.org.example.notes/development", [:], 426),
+        ]
+        var identifiers: [String] = []
+        for request in refused {
+            let connection = try relay.connect()
+            let answer = try connection.send(request.method, request.target, headers: request.headers)
+            #expect(answer.status == request.status, "\(request)")
+            identifiers.append(try answer.json(Refusal.self).uuid)
+            #expect(answer.headers["x-apple-request-uuid"] == identifiers.last)
+        }
+        let seen = try relay.connect().send("POST", place + "zones/list?ckWebAuthToken=dev-alice", body: "{}")
+        #expect(seen.status == 200)
+        _ = relay.stop()
+        let text = try String(contentsOfFile: log, encoding: .utf8)
+        for (identifier, request) in zip(identifiers, refused) {
+            let filter = LogFilter(errors: true, request: identifier)
+            let line = text.split(separator: "\n").first { filter.admits(String($0)) }
+            #expect(line?.contains("status=\(request.status)") == true, "\(request)")
+        }
+        #expect(text.contains("status=200") == !settings.isEmpty)
+    }
+
+    @Test func refusalsWithoutEndAreAFewLines() throws {
+        let lines = WrittenLines()
+        let logger = Logger(label: "test") { _ in LogLines(format: .text, write: { lines.add($0) }) }
+        let uptime = Mutex(Duration.zero)
+        let names = Pseudonyms(relayKey: [1])
+        let log = RequestLog(logger, names, of: .refused, uptime: { uptime.withLock { $0 } })
+        let refused = RefusedRequest(id: "x", status: 400, error: .badRequest, reason: "No.")
+        for _ in 0..<1_000 { log.note(refused) }
+        #expect(lines.all.count == 60)
+        uptime.withLock { $0 += .seconds(1) }
+        for _ in 0..<3 { log.note(refused) }
+        #expect(lines.all.count == 61 && lines.all.last?.hasSuffix("status=400 unlogged=940") == true)
+        let everything = RequestLog(logger, names, of: .all, uptime: { .zero })
+        for _ in 0..<100 { everything.note(refused) }
+        #expect(lines.all.count == 161)
     }
 
     @Test func atDebugItDoesNotWriteItselfDown() throws {
@@ -109,4 +165,13 @@ import Testing
     func addressesThatAreKeysAreCut(path: String, shown: String) {
         #expect(RequestLog.loggable(path) == shown)
     }
+}
+
+/// What a log has written.
+private final class WrittenLines: Sendable {
+    private let lines = Mutex<[String]>([])
+
+    var all: [String] { lines.withLock { $0 } }
+
+    func add(_ line: String) { lines.withLock { $0.append(line) } }
 }

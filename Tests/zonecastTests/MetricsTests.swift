@@ -20,6 +20,9 @@ import Testing
         #expect(failed.status == 400)
         #expect(try connection.send("GET", "/nothing/here").status == 404)
 
+        #expect(try relay.connect().send("GET", "nowhere").status == 400)
+        #expect(try relay.connect().send("BREW", "/a").status == 501)
+
         // The relay may still be at the end of what it has answered.
         let deadline = ContinuousClock.now + .seconds(120)
         var answer = try connection.send("GET", "/metrics")
@@ -32,6 +35,9 @@ import Testing
             #"zonecast_requests_total{operation="other",status="404"} 1"#,
             #"zonecast_request_errors_total{operation="zones/list",code="AUTHENTICATION_REQUIRED"} 1"#,
             #"zonecast_request_errors_total{operation="records/modify",code="ATOMIC_ERROR"} 1"#,
+            #"zonecast_requests_total{operation="unread",status="400"} 1"#,
+            #"zonecast_requests_total{operation="unread",status="501"} 1"#,
+            #"zonecast_request_errors_total{operation="unread",code="BAD_REQUEST"} 2"#,
             #"zonecast_request_seconds_count{operation="zones/list"} 2"#,
             #"zonecast_request_seconds_bucket{operation="zones/list",le="+Inf"} 2"#,
             "zonecast_notice_connections 0",

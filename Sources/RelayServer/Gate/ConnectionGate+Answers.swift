@@ -71,15 +71,18 @@ extension ConnectionGate {
         )
     }
 
+    /// The answer to a request that goes no further, which is noted with it.
     func bytes(of refusal: Refusal, omitsBody: Bool, _ context: ChannelHandlerContext) -> ByteBuffer {
-        var headers: HTTPFields = [.contentType: "application/json; charset=UTF-8"]
+        let id = loop.door.requestID()
+        loop.door.onRefusal(refusal.noted(as: id))
+        var headers: HTTPFields = [.contentType: "application/json; charset=UTF-8", .requestUUID: id]
         if let seconds = refusal.retryAfter { headers[.retryAfter] = String(seconds) }
         if refusal == .methodNotServed { headers[.allow] = "GET, POST, OPTIONS" }
         return ResponseBytes.write(
             APIResponse(
                 status: .init(code: refusal.status),
                 headers: headers,
-                body: Array(refusal.body(requestID: loop.door.requestID()).utf8)
+                body: Array(refusal.body(requestID: id).utf8)
             ),
             persistence: .close,
             date: loop.dateText,

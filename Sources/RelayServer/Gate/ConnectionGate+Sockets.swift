@@ -6,8 +6,8 @@ import RelayAPI
 extension ConnectionGate {
     func open(_ purpose: SocketPurpose, for plan: RequestPlan, _ context: ChannelHandlerContext) {
         switch Handshake.judge(plan, for: purpose) {
-        case .refused(let response):
-            refuseSocket(response, plan, context)
+        case .refused(let refusal):
+            refuseSocket(refusal, plan, context)
         case .accepted where !isWelcome(plan.request, purpose):
             refuseSocket(Handshake.originRefused, plan, context)
         case .accepted(let acceptance):
@@ -26,10 +26,11 @@ extension ConnectionGate {
         }
     }
 
-    private func refuseSocket(_ response: APIResponse, _ plan: RequestPlan, _ context: ChannelHandlerContext) {
+    private func refuseSocket(_ refusal: SocketRefusal, _ plan: RequestPlan, _ context: ChannelHandlerContext) {
+        loop.door.onRefusal(refusal.noted)
         let buffer = ResponseBytes.write(
-            response,
-            persistence: response.status.code == 426 ? .closeUpgradeRequired : .close,
+            refusal.answer,
+            persistence: refusal.noted.status == 426 ? .closeUpgradeRequired : .close,
             date: loop.dateText,
             omitsBody: plan.request.method == .head,
             allocator: context.channel.allocator

@@ -25,5 +25,7 @@ struct GateDoor: Sendable {
     let wallClock: @Sendable () -> Int64
     /// A new identifier for an answer of the gate's own.
     let requestID: @Sendable () -> String
+    /// Hears of what the gate turns away.
+    let onRefusal: @Sendable (RefusedRequest) -> Void
     let logger: Logger
 }

@@ -1,3 +1,5 @@
+import Records
+
 /// Why the gate itself turned a request away, before anyone behind it saw it.
 ///
 /// Reliability reference, sections 3 and 4.
@@ -37,10 +39,10 @@ enum Refusal: Error, Hashable, Sendable {
     /// The wire's own code for it.
     ///
     /// Errors reference, section 2.
-    private var code: String {
+    private var code: ErrorCode {
         switch self {
-        case .timeout, .tooManyBodies, .tooManyConnections: "TRY_AGAIN_LATER"
-        default: "BAD_REQUEST"
+        case .timeout, .tooManyBodies, .tooManyConnections: .tryAgainLater
+        default: .badRequest
         }
     }
 
@@ -68,6 +70,11 @@ enum Refusal: Error, Hashable, Sendable {
     /// Seconds after which another try may succeed.
     var retryAfter: Int? { status == 503 ? 5 : nil }
 
+    /// For counts and logs, of an answer with this identifier.
+    func noted(as requestID: String) -> RefusedRequest {
+        RefusedRequest(id: requestID, status: status, error: code, reason: reason)
+    }
+
     /// The answer's body, in the wire's own error form.
     ///
     /// Errors reference, section 1.
@@ -75,6 +82,7 @@ enum Refusal: Error, Hashable, Sendable {
         let retry = retryAfter.map { ",\"retryAfter\":\($0)" } ?? ""
         // The wire has no code of its own for a request that is to be sent in parts.
         let fine = self == .bodyTooLarge ? ",\"ckErrorCode\":\"LIMIT_EXCEEDED\"" : ""
+        let code = code.rawValue
         return "{\"uuid\":\"\(requestID)\",\"serverErrorCode\":\"\(code)\"\(fine),\"reason\":\"\(reason)\"\(retry)}"
     }
 }

@@ -83,6 +83,22 @@ package final class RecentRequests: Sendable {
         lines.withLock { $0.add(line, limit: Self.kept) }
     }
 
+    /// Notes a request that was turned away unread.
+    package func note(_ refused: RefusedRequest) {
+        let line = Line(
+            number: 0,
+            at: now().milliseconds,
+            id: refused.id,
+            method: "",
+            operation: "unread",
+            status: refused.status,
+            error: refused.error.rawValue,
+            milliseconds: 0,
+            bytes: 0
+        )
+        lines.withLock { $0.add(line, limit: Self.kept) }
+    }
+
     /// The newest first, and from now on for a minute all that comes: those after `number` that `filter` says true of,
     /// `limit` at most.
     package func look(

@@ -30,6 +30,8 @@ package final class RelayMetrics: Sendable {
     private let operations: [Route.Operation: Operation]
     /// Pages, assets, polls, and what means nothing here.
     private let others = Operation("other")
+    /// What was turned away before anybody saw what it asks for; takes no time.
+    private let unread = Operation("unread")
     private let commits = Mutex(Commits())
     private let noticeTimes = Mutex(Histogram.times)
     private let queryNoticeTimes = Mutex(Histogram.times)
@@ -69,6 +71,14 @@ package final class RelayMetrics: Sendable {
             if let error = response.errorCode { $0.errors[error, default: 0] += 1 }
             $0.times.observe(time / .seconds(1))
             $0.sentBytes += UInt64(response.bodyLength)
+        }
+    }
+
+    /// Counts one request that was turned away unread.
+    package func refused(_ request: RefusedRequest) {
+        unread.requests.withLock {
+            $0.statuses[request.status, default: 0] += 1
+            $0.errors[request.error, default: 0] += 1
         }
     }
 
@@ -115,7 +125,7 @@ package final class RelayMetrics: Sendable {
     /// All that was counted so far.
     package var reading: MetricsReading {
         var reading = MetricsReading()
-        for operation in operations.values.sorted(by: { $0.name < $1.name }) + [others] {
+        for operation in operations.values.sorted(by: { $0.name < $1.name }) + [others, unread] {
             let requests = operation.requests.withLock { $0 }
             guard !requests.statuses.isEmpty else { continue }
             var counted = MetricsReading.Operation(name: operation.name)
@@ -148,7 +158,7 @@ package final class RelayMetrics: Sendable {
     /// All of it as Prometheus reads it.
     package var text: String {
         var text = MetricsText()
-        let counted = (operations.values.sorted { $0.name < $1.name } + [others])
+        let counted = (operations.values.sorted { $0.name < $1.name } + [others, unread])
             .map { ($0.name, $0.requests.withLock { $0 }) }.filter { !$0.1.statuses.isEmpty }
         text.family("zonecast_requests_total", "counter", "Requests answered, by operation and HTTP status.")
         for (name, requests) in counted {

@@ -36,7 +36,7 @@ enum Handshake {
     enum Verdict {
         /// Switch protocols.
         case accepted(Acceptance)
-        case refused(APIResponse)
+        case refused(SocketRefusal)
     }
 
     /// What the 101 says.
@@ -68,7 +68,9 @@ enum Handshake {
     }
 
     /// The answer to a page of an origin that may not; each has an identifier of its own.
-    static var originRefused: APIResponse { answer(403, "Pages of this origin may not open a socket here.") }
+    static var originRefused: SocketRefusal {
+        SocketRefusal(403, "Pages of this origin may not open a socket here.", [:])
+    }
 
     /// Whether a page of `origin` came from the host it is talking to.
     static func isOwn(origin: String, host: String) -> Bool {
@@ -89,15 +91,29 @@ enum Handshake {
     }
 
     private static func refuse(_ status: Int, _ reason: String, _ extra: HTTPFields = [:]) -> Verdict {
-        .refused(answer(status, reason, extra))
+        .refused(SocketRefusal(status, reason, extra))
+    }
+}
+
+/// A handshake that is refused: what counts and logs hear, and the answer.
+struct SocketRefusal {
+    let noted: RefusedRequest
+    private let extra: HTTPFields
+
+    /// Draws its identifier.
+    fileprivate init(_ status: Int, _ reason: String, _ extra: HTTPFields) {
+        let error: ErrorCode = status == 403 ? .accessDenied : .badRequest
+        noted = RefusedRequest(id: RequestID.random(), status: status, error: error, reason: reason)
+        self.extra = extra
     }
 
-    private static func answer(_ status: Int, _ reason: String, _ extra: HTTPFields = [:]) -> APIResponse {
+    var answer: APIResponse {
         var headers = extra
         headers[.contentType] = "application/json; charset=UTF-8"
-        let code = status == 403 ? "ACCESS_DENIED" : "BAD_REQUEST"
-        let body = "{\"uuid\":\"\(RequestID.random())\",\"serverErrorCode\":\"\(code)\",\"reason\":\"\(reason)\"}"
-        return APIResponse(status: .init(code: status), headers: headers, body: Array(body.utf8))
+        headers[.requestUUID] = noted.id
+        let code = noted.error.rawValue
+        let body = "{\"uuid\":\"\(noted.id)\",\"serverErrorCode\":\"\(code)\",\"reason\":\"\(noted.reason)\"}"
+        return APIResponse(status: .init(code: noted.status), headers: headers, body: Array(body.utf8))
     }
 }
 

@@ -303,7 +303,7 @@ enum ConfigurationKeys {
         .flag(
             "log.access",
             \.logsAccess,
-            "One line for each request: its identifier and path, users by pseudonyms, nothing private."
+            "One line for each request, nothing private in it; else for refused ones, 60 at once and one a second after."
         ),
         .text(
             "metrics.token-file",

@@ -10,7 +10,7 @@ final class RequestWatch: Sendable {
     private let relay: Relay
     private let metrics: RelayMetrics
     private let door: MetricsDoor
-    private let log: RequestLog?
+    private let log: RequestLog
     private let recent: RecentRequests?
     private let tracer: Tracer?
 
@@ -18,14 +18,14 @@ final class RequestWatch: Sendable {
     ///   - relay: answers.
     ///   - metrics: counts.
     ///   - door: shows what was counted.
-    ///   - log: gets a line for each request; `nil` for none.
+    ///   - log: gets a line for each request, or for some.
     ///   - recent: keeps some for the console; `nil` where there is none.
     ///   - tracer: writes down what some of them do; `nil` for none.
     init(
         _ relay: Relay,
         metrics: RelayMetrics,
         door: MetricsDoor,
-        log: RequestLog?,
+        log: RequestLog,
         recent: RecentRequests?,
         tracer: Tracer?
     ) {
@@ -59,10 +59,17 @@ final class RequestWatch: Sendable {
         }
     }
 
+    /// Notes a request that the server turned away before it came here.
+    @Sendable func refused(_ request: RefusedRequest) {
+        metrics.refused(request)
+        log.note(request)
+        recent?.note(request)
+    }
+
     private func note(_ response: APIResponse, to request: APIRequest, since start: ContinuousClock.Instant) {
         let time = ContinuousClock.now - start
         metrics.answered(try? request.operation.get(), response, in: time)
-        log?.note(response, to: request, in: time)
+        log.note(response, to: request, in: time)
         recent?.note(response, to: request, in: time)
         request.trace?.end(response, to: request)
     }

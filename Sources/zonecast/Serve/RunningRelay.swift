@@ -113,7 +113,7 @@ struct RunningRelay {
             relay,
             metrics: metrics,
             door: try metricsDoor(metrics),
-            log: accessLogger.map { RequestLog($0, names) },
+            log: RequestLog(logger, names, of: settings.logsAccess ? .all : .refused),
             recent: settings.servesConsole ? requests : nil,
             tracer: tracing?.tracer
         )
@@ -149,6 +149,7 @@ struct RunningRelay {
                 if settings.servesConsole { accounts.tellOfConsole(at: url, settings, logger) }
             },
             onShortage: { stores.makeRoom() },
+            onRefusal: watch.refused,
             intake: { relay.intake(for: $0) },
             answer: watch.answer,
             respond: console.before(management.before(pages.before(watch.respond)))
@@ -196,8 +197,6 @@ struct RunningRelay {
             logger: logger
         )
     }
-
-    private var accessLogger: Logger? { settings.logsAccess ? logger : nil }
 
     private func metricsDoor(_ metrics: RelayMetrics) throws -> MetricsDoor {
         MetricsDoor(metrics, token: try settings.metricsToken(), isOpen: settings.isDev)
