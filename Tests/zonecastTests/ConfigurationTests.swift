@@ -1,4 +1,5 @@
 import Foundation
+import RelayServer
 import Testing
 
 @testable import zonecast
@@ -80,6 +81,12 @@ import Testing
         #expect(try await values("dev: true\nlimits:\n  requests-per-second: 3\n") == ["true", "3", "15"])
         #expect(try await values("dev: false\n") == ["false", "40", "200"])
         #expect(try await values("limits:\n  requests-per-second: 7\n  request-burst: 9\n") == ["false", "7", "9"])
+    }
+
+    @Test(arguments: [(20_000, 16_180), (100_000, 30_000), (Int.max, 30_000), (4_096, 10_000), (1_024, 10_000)])
+    func devTakesAsManyConnectionsAsThereIsRoomForAndNoFewerThanItSays(descriptors: Int, connections: Int) {
+        #expect(ServeSettings(isDev: true, descriptors: descriptors).server.limits.connections == connections)
+        #expect(ServeSettings(isDev: false, descriptors: descriptors).server.limits.connections == 10_000)
     }
 
     /// A key's value as `config show` writes it.

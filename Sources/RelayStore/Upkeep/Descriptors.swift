@@ -8,6 +8,18 @@ package enum Descriptors {
         return limit < 0 ? .max : limit
     }
 
+    /// The most that `limit` can be raised to without being root.
+    package static var ceiling: Int {
+        var limits = rlimit()
+        #if canImport(Glibc)
+            let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        #else
+            let resource = RLIMIT_NOFILE
+        #endif
+        guard getrlimit(resource, &limits) == 0 else { return limit }
+        return Int(clamping: limits.rlim_max)
+    }
+
     /// How many are open; `nil` where none is left to look with.
     package static var count: Int? {
         #if os(Linux)

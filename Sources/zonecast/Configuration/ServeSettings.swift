@@ -2,6 +2,7 @@ import Logging
 import RelayAPI
 import RelayCore
 import RelayServer
+import RelayStore
 
 /// Everything `zonecast serve` can be told, each with its default.
 struct ServeSettings: Sendable {
@@ -37,7 +38,10 @@ struct ServeSettings: Sendable {
     var trustedProxies = ""
 
     /// The defaults; `--dev` is generous, because one developer's load test comes from one address and one user.
-    init(isDev: Bool = false) {
+    ///
+    /// With connections no more than there is room for: nobody has asked for them, so nobody is to be told that they are
+    /// fewer.
+    init(isDev: Bool = false, descriptors: @autoclosure () -> Int = Descriptors.ceiling) {
         self.isDev = isDev
         signIn.acceptsDevTokens = isDev
         servesDemo = isDev
@@ -47,7 +51,8 @@ struct ServeSettings: Sendable {
         signIn.publicRate = nil
         limits.quota = .unlimited
         signIn.failedCredentialRate = nil
-        server.limits.connections = 30_000
+        let room = min(DescriptorShares(descriptors: descriptors()).connections, 30_000)
+        server.limits.connections = max(server.limits.connections, room)
         server.limits.connectionsPerAddress = 30_000
         notices.connectionsPerUser = 30_000
     }
