@@ -10,7 +10,6 @@ import Wire
 /// file in another record, is not sent again.
 package final class AssetKeeper: Sendable {
     private struct State {
-        var downloads: [String: Task<DownloadFolder.File, any Error>] = [:]
         var uploads: [String: (asset: Asset, until: Date)] = [:]
         /// Where uploads that broke off were sent to.
         var addresses: [String: (address: String, until: Date)] = [:]
@@ -25,28 +24,16 @@ package final class AssetKeeper: Sendable {
     private static let receiptLife: TimeInterval = 30 * 60
     let connection: RelayConnection
     let folder = DownloadFolder()
+    private let downloads = SharedDownloads()
     private let state = Mutex(State())
 
     package init(_ connection: RelayConnection) { self.connection = connection }
 
     // MARK: Downloads
 
-    /// The file of an asset; several who ask for one content wait for one download.
+    /// The file of an asset; several who ask for one content wait for one download, each until it is cancelled.
     package func download(_ asset: Asset, _ origin: AssetOrigin) async throws -> DownloadFolder.File {
-        let task = state.withLock { state in
-            if let running = state.downloads[asset.fileChecksum] { return running }
-            // Not on the common pool's threads: all of them may be waiting for this very file.
-            let task = Task(executorPreference: OwnThreads.lane) { try await self.fetch(asset, origin) }
-            state.downloads[asset.fileChecksum] = task
-            return task
-        }
-        defer {
-            state.withLock { state in
-                // By now another download of the same content may be under way.
-                if state.downloads[asset.fileChecksum] == task { state.downloads[asset.fileChecksum] = nil }
-            }
-        }
-        return try await task.value
+        try await downloads.file(asset.fileChecksum) { try await self.fetch(asset, origin) }
     }
 
     // MARK: Uploads
