@@ -25,7 +25,9 @@ extension NoticeHub {
             return []
         }
         let known = subscriptions(of: news.address)
-        let isCovered = known?.widest(covering: NoticeSubject(scope: scope, zone: news.zone)) != nil
+        // Of a default zone no wider subscription tells anything: it has no feed.
+        let isCovered =
+            !news.zone.isDefault && known?.widest(covering: NoticeSubject(scope: scope, zone: news.zone)) != nil
         let drafts = news.matches.map { ($0, QueryNotice($0, zone: news.zone, schema: news.schema)) }
         var told = drafts.filter { $0.1.isVisible }
         if told.isEmpty, !isCovered { told = Array(drafts.prefix(1)) }

@@ -28,6 +28,20 @@ import Wire
         #expect(notice.scope == .private && notice.zone?.zoneName == "_defaultZone" && notice.aps == nil)
     }
 
+    /// No wider subscription tells of a default zone, so none stands in for a query's.
+    @Test func besidesADatabaseSubscriptionTheDefaultZoneIsToldOf() async throws {
+        let world = try SubscriptionWorld()
+        try await world.subscribe("all")
+        let wide =
+            #"{"operations":[{"operationType":"create","subscription":{"subscriptionType":"database"}},"#
+            + #"{"operationType":"create","subscription":{"subscriptionType":"zone"}}]}"#
+        _ = try await world.ask("private/subscriptions/modify", wide)
+        let phone = await world.device()
+        try await world.change("a", #"{"n":{"value":1}}"#)
+        await world.settle()
+        #expect(told(phone) == ["all:a:1"])
+    }
+
     @Test func onlyWhatWasAskedForFires() async throws {
         let world = try SubscriptionWorld()
         try await world.change("seed", #"{"done":{"value":0}}"#)
