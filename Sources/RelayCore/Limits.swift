@@ -1,3 +1,5 @@
+package import Records
+
 /// Bounds on what one request and one user may have.
 ///
 /// Reliability reference, section 3; wire reference 16.
@@ -37,4 +39,15 @@ package struct Limits: Hashable, Sendable {
     package var quota = QuotaSettings()
 
     package init() {}
+}
+
+extension RelayError {
+    /// An answer would be longer than `answerBytes`.
+    package static func tooMuch(for limits: Limits) -> RelayError {
+        RelayError(
+            .badRequest,
+            "These records are more than \(limits.answerBytes >> 20) MB together. Ask for fewer at once.",
+            fineCode: .limitExceeded
+        )
+    }
 }

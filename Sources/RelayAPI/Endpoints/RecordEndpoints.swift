@@ -52,6 +52,7 @@ final class RecordsWrite: Sendable {
         let id =
             try zone?.id ?? operations.first?.record.zone.map { try context.database.zone($0) }
             ?? context.zone(of: context.body)
+        selection = try context.selection(of: context.body)
         let request = ModifyRecords(
             operations,
             in: id,
@@ -62,11 +63,11 @@ final class RecordsWrite: Sendable {
             now: context.now,
             shareEdit: try context.shareEdit(for: operations, in: id),
             newName: context.newRecordName,
+            answerRoom: selection.desiredKeys == nil ? context.limits.answerBytes + context.body.rawBytes.count : nil,
             knownType: context.types.type
         )
         self.context = context
         self.request = operationID.map { request.marked(WriteMark($0, of: request)) } ?? request
-        selection = try context.selection(of: context.body)
     }
 
     /// Decides and writes.
@@ -186,15 +187,5 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     return EndpointAnswer { [bytes = records.bytes] writer in
         writer.key("records")
         writer.raw(bytes)
-    }
-}
-
-extension RelayError {
-    fileprivate static func tooMuch(for limits: Limits) -> RelayError {
-        RelayError(
-            .badRequest,
-            "These records are more than \(limits.answerBytes >> 20) MB together. Ask for fewer at once.",
-            fineCode: .limitExceeded
-        )
     }
 }

@@ -9,9 +9,7 @@ func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
     let links = try context.links()
     let visit = try context.visit()
     let found = try context.store.read { reader throws(RelayError) in
-        try links.map { link throws(RelayError) in
-            try ShareLink.outcome { () throws(RelayError) in try visit.acceptance(of: link).look(in: reader) }
-        }
+        try context.found(by: links) { link throws(RelayError) in try visit.acceptance(of: link).look(in: reader) }
     }
     if context.database.caller.user == nil {
         // Without a user only a public link says what it leads to; an unknown one is like one for those invited.
@@ -35,9 +33,7 @@ func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
     let links = try context.links()
     let visit = try context.visit()
     let found = try await context.store.write { writer throws(RelayError) in
-        try links.map { link throws(RelayError) in
-            try ShareLink.outcome { () throws(RelayError) in try visit.acceptance(of: link).run(in: writer) }
-        }
+        try context.found(by: links) { link throws(RelayError) in try visit.acceptance(of: link).run(in: writer) }
     }
     return try context.answer(zip(links, found))
 }
@@ -133,6 +129,25 @@ extension RequestContext {
             now: now,
             newID: newSecret
         )
+    }
+
+    /// What links lead to, one after the other; those that the answer has no room for are not followed, and say so.
+    ///
+    /// Somebody without a user has room for little more than one share.
+    fileprivate func found(
+        by links: [ShareLink],
+        _ follow: (ShareLink) throws(RelayError) -> FoundShare
+    ) throws(RelayError) -> [Result<FoundShare, RelayError>] {
+        var room = database.caller.user == nil ? limits.recordBytes : limits.answerBytes
+        return try links.map { link throws(RelayError) in
+            guard room > 0 else { return .failure(.tooMuch(for: limits)) }
+            let outcome = try ShareLink.outcome { () throws(RelayError) in try follow(link) }
+            if case .success(let share) = outcome {
+                room -= share.record.fields.count + 512 * (share.share.participants.count + 1)
+                if link.fetchesRoot { room -= share.root?.fields.count ?? 0 }
+            }
+            return outcome
+        }
     }
 
     fileprivate func answer(

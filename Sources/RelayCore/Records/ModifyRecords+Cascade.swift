@@ -72,6 +72,8 @@ extension ModifyRecords.Decision {
         in writer: any StoreWriter,
         _ zone: Zone
     ) throws(RelayError) {
+        // To end a share is its owner's to do, whatever others have let refer to its record.
+        if (before[target] ?? cascade.sharedFollowers[target])?.isShare == true { return }
         let seesAll = hides == nil
         try bondCount.visit(target, in: zone, of: writer) { reference in
             guard reference.kind != .deleteSelf, !isGivenUp(reference, sources) else { return true }
@@ -81,6 +83,14 @@ extension ModifyRecords.Decision {
             }
             cascade.holders.append(reference)
             return !seesAll
+        }
+    }
+
+    /// Refuses a participant's deletion with which a share's root or record would go: to end a share is its owner's to do.
+    mutating func refuseOthersShares(_ cascade: Cascade) {
+        guard sharing?.zone.view != nil else { return }
+        for name in cascade.sharedFollowers.keys {
+            if let root = cascade.roots[name] { refuse(root, .accessDenied) }
         }
     }
 

@@ -119,6 +119,9 @@ extension ModifyRecords {
             if let zone = operation.record.zone, try request.database.zone(zone) != request.zone {
                 throw .anotherZone
             }
+            for zone in [operation.record.parentZone, operation.record.share?.rootZone] {
+                if let zone, try request.database.zone(zone) != request.zone { throw .parentElsewhere }
+            }
             if kind.needsChangeTag, operation.record.changeTag == nil {
                 throw .badRequest("recordChangeTag is required")
             }
@@ -130,6 +133,7 @@ extension ModifyRecords {
                 if kind.needsChangeTag { throw .recordNotFound }
                 if kind.isDelete { return }
                 guard let type = operation.record.recordType else { throw .typeNeeded }
+                guard operation.name != Share.zoneWideName || type == Share.recordType else { throw .nameOfShare }
                 return try checkCreation(ofType: type)
             }
             let rights = sharedRights(to: current, by: operation) ?? request.database.rights(to: current, in: schema)
@@ -197,8 +201,9 @@ extension ModifyRecords {
                 try current.flatMap { record throws(RelayError) in
                     operation.kind.mergesFields ? try merge(prepared.fields, into: record) : nil
                 } ?? prepared.fields.text.bytes
-            guard fields.count <= request.rules.limits.recordBytes else {
-                throw .tooLarge("The record is larger than \(request.rules.limits.recordBytes) bytes.")
+            let most = request.rules.limits.recordBytes
+            guard fields.count <= most || FieldsJSON.contentBytes(of: fields) <= most else {
+                throw .tooLarge("The record is larger than \(most) bytes.")
             }
             let stamp = stamp.later(than: before[operation.name])
             let keepsParent = (operation.kind.mergesFields && operation.record.parent == nil) || keepsParent(current)

@@ -38,6 +38,7 @@ extension ModifyRecords.Decision {
         while true {
             let failures = failureCount
             cascade = try deletions(with: sources, in: writer, zone)
+            refuseOthersShares(cascade)
             try refuseHeldTargets(cascade)
             // Each refusal takes away what others may have leant on; one of a deletion leaves its target to those who refer
             // to it.
@@ -97,6 +98,8 @@ extension ModifyRecords.Decision {
                         if cascade.roots[reference.target] != nil { refuse(source.outcome, .goesWithItsTarget) }
                     } else if !isThere(reference.target, sources, cascade, stored) {
                         refuse(source.outcome, .dangling(reference))
+                    } else if reference.kind == .parent, isShare(reference.target, stored) {
+                        refuse(source.outcome, .belowShare)
                     }
                 }
             }
@@ -157,6 +160,12 @@ extension ModifyRecords.Decision {
         return count
     }
 
+    /// Whether a record that will be there is that of a share.
+    private func isShare(_ name: String, _ stored: [String: StoredRecord]) -> Bool {
+        let isNew = newShares.keys.contains { request.operations[$0].name == name && isLive($0) }
+        return isNew || (before[name] ?? stored[name])?.isShare == true
+    }
+
     /// Whether the record will be there after the write, for this caller.
     private func isThere(
         _ name: String,
@@ -181,6 +190,10 @@ extension RelayError {
             "\(holder) leads to the record '\(reference.target)', which is not there. Save it first, or in the same request."
         )
     }
+
+    fileprivate static let belowShare = RelayError.badRequest(
+        "The parent is the record of a share, and nothing can be below that. Name the share's root, or a record below it."
+    )
 
     fileprivate static let goesWithItsTarget = RelayError(
         .validatingReferenceError,

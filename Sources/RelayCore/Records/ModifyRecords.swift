@@ -56,6 +56,15 @@ package final class ModifyRecords: Sendable {
             if case .failed(_, let error, _) = self { error } else { nil }
         }
 
+        /// The record that the client is told of.
+        fileprivate var record: StoredRecord? {
+            switch self {
+            case .saved(let record): record
+            case .failed(_, _, let server): server
+            case .deleted: nil
+            }
+        }
+
         var hasFailed: Bool {
             if case .failed = self { true } else { false }
         }
@@ -81,6 +90,8 @@ package final class ModifyRecords: Sendable {
     package let shareEdit: ShareEdit?
     /// Makes record names that nobody can guess.
     package let newName: @Sendable () -> String
+    /// How many bytes of records the answer has room for, where it is to have them whole; `nil`: it is not.
+    package let answerRoom: Int?
     /// What the client calls this write; `nil`: it may not be repeated.
     package let mark: WriteMark?
     package let operations: [Operation]
@@ -100,6 +111,7 @@ package final class ModifyRecords: Sendable {
         now: Timestamp,
         shareEdit: ShareEdit? = nil,
         newName: @escaping @Sendable () -> String,
+        answerRoom: Int? = nil,
         knownType: (String, Schema) -> KnownType = { KnownType($0, in: $1) }
     ) {
         self.newName = newName
@@ -110,6 +122,7 @@ package final class ModifyRecords: Sendable {
         self.rules = rules
         self.now = now
         self.shareEdit = shareEdit
+        self.answerRoom = answerRoom
         mark = nil
         schemaVersion = schema.version
         var known: KnownType?
@@ -130,6 +143,7 @@ package final class ModifyRecords: Sendable {
         rules = request.rules
         now = request.now
         shareEdit = request.shareEdit
+        answerRoom = request.answerRoom
         self.mark = mark
         schemaVersion = request.schemaVersion
     }
@@ -180,6 +194,7 @@ package final class ModifyRecords: Sendable {
             nonGivers.formUnion(decision.falseGivers)
             decision = try request.decided(over: before, in: zone, by: writer, besides: nonGivers, bondCount: bondCount)
         }
+        try checkRoom(for: decision.outcomes)
 
         // A repeat has been carried out as a whole when it came first, whatever has become of its records.
         if isAtomic, decision.earlier == nil, decision.hasFailed {
@@ -196,6 +211,15 @@ package final class ModifyRecords: Sendable {
             isAtomicFailure: false,
             schemaVersion: decision.grown.isEmpty ? decision.schema.version : -1
         )
+    }
+
+    /// A short request may be about long records, which its answer repeats as they are then.
+    private func checkRoom(for outcomes: [Outcome]) throws(RelayError) {
+        guard var room = answerRoom else { return }
+        for (outcome, operation) in zip(outcomes, operations) where operation.record.desiredKeys == nil {
+            room -= outcome.record?.fields.count ?? 0
+        }
+        guard room >= 0 else { throw .tooMuch(for: rules.limits) }
     }
 
     /// What becomes of each operation; nothing is written yet.
@@ -235,6 +259,12 @@ package final class ModifyRecords: Sendable {
 
 extension RelayError {
     package static let anotherZone = RelayError(.badRequest, "The record's zoneID is not that of the request.")
+    static let parentElsewhere = RelayError.badRequest(
+        "A record's parent, and the root of a share, have to be in the zone of the request."
+    )
+    static let nameOfShare = RelayError.badRequest(
+        "\(Share.zoneWideName) is the name for the share of a whole zone. Give the record another one."
+    )
     static let recordExists = RelayError(.conflict, "record to insert already exists")
     package static let accessDenied = RelayError(
         .accessDenied,

@@ -29,8 +29,8 @@ extension ModifyRecords.Decision {
         guard let state = sharing, !(request.isAtomic && hasFailed) else { return }
         if !newAliases.isEmpty {
             var covers = Covers(places: places, newRoots: newRoots)
-            newAliases = placed(newAliases) { name in
-                if case .stored(let share) = cover(of: name, state, &covers) { share } else { nil }
+            newAliases = try placed(newAliases) { name throws(RelayError) in
+                if case .stored(let share) = try cover(of: name, state, &covers, in: writer) { share } else { nil }
             }
         }
         try endShares(state, in: writer)
@@ -55,7 +55,12 @@ extension ModifyRecords.Decision {
         var known: [String: Cover] = [:]
     }
 
-    private func cover(of name: String, _ state: SharingState, _ covers: inout Covers) -> Cover {
+    private func cover(
+        of name: String,
+        _ state: SharingState,
+        _ covers: inout Covers,
+        in writer: any StoreWriter
+    ) throws(RelayError) -> Cover {
         var way: [String] = []
         var next = name
         while covers.known[next] == nil {
@@ -68,7 +73,9 @@ extension ModifyRecords.Decision {
                 break
             }
             guard let write = covers.places[next].map({ writes[$0] }), isLive(write) else {
-                covers.known[next] = stored
+                if try !closesCircle(from: next, to: way.dropLast(), covers.places, state.zone.whole, in: writer) {
+                    covers.known[next] = stored
+                }
                 break
             }
             guard !write.record.isDeleted else { break }
@@ -82,6 +89,33 @@ extension ModifyRecords.Decision {
         let found = covers.known[next] ?? Cover.none
         for name in way { covers.known[name] = found }
         return found
+    }
+
+    /// Whether a record that stays as it is stands below one of those that this write moves below it: what is known of its
+    /// share is no longer so.
+    private func closesCircle(
+        from name: String,
+        to moved: some Collection<String>,
+        _ places: [String: Int],
+        _ zone: Zone,
+        in writer: any StoreWriter
+    ) throws(RelayError) -> Bool {
+        let hasMoved = moved.contains { name in
+            guard let old = before[name], !old.isDeleted, let place = places[name] else { return false }
+            return old.parent != writes[place].record.parent
+        }
+        guard hasMoved else { return false }
+        var (next, seen): (String?, Set<String>) = (name, [])
+        while let name = next, seen.insert(name).inserted {
+            if moved.contains(name) { return true }
+            if let place = places[name], isLive(writes[place]) {
+                next = writes[place].record.isDeleted ? nil : writes[place].record.parent
+            } else {
+                try bondCount.visit(name, in: zone, of: writer) { _ in false }
+                next = try writer.records(named: [name], in: zone)[name]?.parent
+            }
+        }
+        return false
     }
 
     /// Where in `writes` each record is.
@@ -110,7 +144,7 @@ extension ModifyRecords.Decision {
             if record.isShare { return nil }
             if !view.isPartial { return view.permission(in: nil) == .readWrite ? nil : .accessDenied }
             guard record.shareMark?.record == nil else { return nil }
-            let cover = cover(of: record.name, state, &covers)
+            let cover = try cover(of: record.name, state, &covers, in: writer)
             if case .stored(let share) = cover, view.permission(in: share) == .readWrite { return nil }
             return .accessDenied
         }
@@ -118,7 +152,7 @@ extension ModifyRecords.Decision {
         guard state.zone.sharing == .hierarchies || !newShares.isEmpty, let parent = record.parent,
             parent != before[record.name]?.parent
         else { return nil }
-        let above = cover(of: parent, state, &covers)
+        let above = try cover(of: parent, state, &covers, in: writer)
         guard above != .none else { return nil }
         let isRoot = record.shareMark?.record != nil || covers.newRoots.contains(record.name)
         if isRoot { return .alreadyShared }
@@ -135,7 +169,9 @@ extension ModifyRecords.Decision {
         if let written, !isLive(written) { return .nothingToShare }
         guard let record = written?.record ?? state.others[root] ?? before[root] else { return .nothingToShare }
         if state.covers[root] != nil { return .alreadyShared }
-        if let parent = record.parent, cover(of: parent, state, &covers) != .none { return .alreadyShared }
+        if let parent = record.parent, try cover(of: parent, state, &covers, in: writer) != .none {
+            return .alreadyShared
+        }
         return try writer.hasShareRoot(below: root, in: state.zone) ? .alreadyShared : nil
     }
 

@@ -159,10 +159,13 @@ extension ModifyRecords.Decision {
     // MARK: Outcomes
 
     /// The new names with the shares in which they count, once it is known what covers their records.
-    func placed(_ aliases: [NewAlias], _ share: (String) -> Int64?) -> [NewAlias] {
-        aliases.map { alias in
+    func placed(
+        _ aliases: [NewAlias],
+        _ share: (String) throws(RelayError) -> Int64?
+    ) throws(RelayError) -> [NewAlias] {
+        try aliases.map { alias throws(RelayError) in
             var alias = alias
-            if outcomes[alias.outcome].error == nil { alias.share = share(request.operations[alias.outcome].name) }
+            if outcomes[alias.outcome].error == nil { alias.share = try share(request.operations[alias.outcome].name) }
             return alias
         }
     }

@@ -98,11 +98,13 @@ package struct ShareEdit: Sendable {
         guard Self.isPlausible(wanted) else { throw .tooManyParticipants }
         var kept: [String: Share.Participant] = [:]
         var added: [Share.Participant] = []
-        for input in wanted where !isOwner(input) && !input.isRemoved {
+        for input in wanted where !isOwner(input, of: share) && !input.isRemoved {
             let (user, contact) = try whom(input)
             if var known = share.participants.first(where: { $0.isMeant(by: input, user, contact) }) {
                 known.permission = input.permission ?? known.permission
-                if known.role != .publicUser, let role = input.role, role != .publicUser { known.role = role }
+                if known.role != .publicUser, let role = input.role, role == .user || role == .administrator {
+                    known.role = role
+                }
                 if known.role == .publicUser { known.permission = share.publicPermission }
                 kept[known.id] = known
             } else if let index = added.firstIndex(where: { $0.isMeant(by: input, user, contact) }) {
@@ -154,8 +156,13 @@ package struct ShareEdit: Sendable {
         (16...64).contains(text.utf8.count) && text.utf8.allSatisfy { $0 == UInt8(ascii: "-") || $0.isLetterOrDigit }
     }
 
-    private func isOwner(_ input: ParticipantInput) -> Bool {
-        input.role == .owner || input.id == Self.ownerID || input.userRecordName == owner.recordName
+    /// Somebody known by number or by name is not the owner for being called so.
+    private func isOwner(_ input: ParticipantInput, of share: Share) -> Bool {
+        if input.id == Self.ownerID || input.userRecordName == owner.recordName { return true }
+        guard input.role == .owner else { return false }
+        return !share.participants.contains { known in
+            known.id == input.id || (input.userRecordName != nil && known.user?.recordName == input.userRecordName)
+        }
     }
 
     /// Whom a client means: the account, where there is one, and the address it gave.

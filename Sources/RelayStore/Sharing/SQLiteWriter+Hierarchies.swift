@@ -77,12 +77,27 @@ extension SQLiteWriter {
         if !record.isDeleted {
             if let mark = record.shareMark, mark.record != nil {
                 found = try hierarchy(ofLink: mark.shortGUID)
-            } else if let parent = record.parent {
+            } else if let parent = record.parent, try !isBelow(parent, name, update) {
                 found = try cover(of: parent, &update)
             }
         }
         update.covers[name] = .some(found)
         return found
+    }
+
+    /// Whether the record above one that was put, and that stays as it is, is below that one.
+    private func isBelow(_ parent: String, _ name: String, _ update: EntryUpdate) throws -> Bool {
+        guard update.records[parent] == nil, try !children(of: name, in: update.zone).isEmpty else { return false }
+        let statement = try SQL("SELECT parent FROM record WHERE zone = ? AND name = ?", in: database)
+        var (next, seen): (String?, Set<String>) = (parent, [])
+        while let above = next, seen.insert(above).inserted {
+            if above == name { return true }
+            defer { statement.reset() }
+            statement.bind(1, update.zone.number)
+            statement.bind(2, above)
+            next = try statement.step() && !statement.isNull(0) ? statement.text(0) : nil
+        }
+        return false
     }
 
     private func hierarchy(ofLink guid: String) throws -> Int64? {

@@ -56,6 +56,14 @@ package enum FieldsJSON {
         return entries
     }
 
+    /// How much a stored object holds, by CloudKit's measure: names and contents, and not how those are written down.
+    ///
+    /// `Int.max` where the bytes are not what `encode` wrote.
+    package static func contentBytes(of bytes: [UInt8]) -> Int {
+        guard let entries = try? decode(bytes) else { return .max }
+        return entries.reduce(0) { $0 + $1.name.utf8.count + $1.value.contentBytes }
+    }
+
     /// The values of these fields alone; absent ones are left out.
     ///
     /// Throws only when the bytes are not what `encode` wrote: a damaged store.
@@ -192,5 +200,19 @@ package enum FieldsJSON {
             }
         }
         return writer.bytes
+    }
+}
+
+extension FieldValue {
+    /// Names of records and files, and the like, count as some text.
+    fileprivate var contentBytes: Int {
+        switch self {
+        case .string(let text): text.utf8.count
+        case .bytes(let bytes): bytes.count
+        case .list(_, let values): values.reduce(0) { $0 + $1.contentBytes }
+        case .int64, .double, .timestamp: 8
+        case .location: 64
+        case .reference, .asset: 256
+        }
     }
 }

@@ -13,6 +13,8 @@ package struct RecordInput: Sendable {
     package var zone: ZoneID?
     /// `.some(nil)` clears the parent; `nil` leaves it as it is.
     package var parent: String??
+    /// Where the parent is said to be, where anything is said.
+    package var parentZone: ZoneID?
     package var createsShortGUID: Bool
     package var desiredKeys: [String]?
     /// Of a share record, and of one whose type the client leaves out.
@@ -78,6 +80,7 @@ package struct RecordInput: Sendable {
             zone = try ZoneIDCodec.read(value)
         } else if name.isText("parent") {
             parent = .some(try value.required("recordName").string())
+            parentZone = try value["zoneID"].map(ZoneIDCodec.read)
         } else if name.isText("createShortGUID") {
             createsShortGUID = try value.bool()
         } else if name.isText("desiredKeys") {

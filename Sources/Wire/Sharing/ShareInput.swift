@@ -6,6 +6,8 @@ package import Records
 package struct ShareInput: Sendable {
     /// The root of a hierarchy, with the change tag that the client knows it by.
     package var root: (name: String, changeTag: String?)?
+    /// Where the root is said to be, where anything is said.
+    package var rootZone: ZoneID?
     package var publicPermission: Share.Permission?
     /// All of them, the owner too; who is missing is to go.
     package var participants: [ParticipantInput]?
@@ -17,6 +19,7 @@ package struct ShareInput: Sendable {
     package init(_ json: JSONValue) throws(JSONError) {
         if let record = json["forRecord"] {
             root = (try record.required("recordName").string(), try record["recordChangeTag"]?.string())
+            rootZone = try record["zoneID"].map(ZoneIDCodec.read)
         }
         publicPermission = try json["publicPermission"].map(Self.publicPermission)
         accessRequests = try json["accessRequests"].map { json throws(JSONError) in try AccessRequestsInput(json) }
