@@ -67,6 +67,10 @@ import Testing
             ("--key-id …", "--key-id ABCDE12345"), ("--team-id …", "--team-id ABCDE12345"),
             ("--topics …", "--topics org.example.notes"), ("http://127.0.0.1:8080", "$ZONECAST_URL"),
             ("zonecast watch", "timeout 3 zonecast watch"),
+            (
+                "4f02f7aa-fbb5-4cf8-ae8e-4dd463793841",
+                "$(grep -o 'request=[^ ]* status=200' relay.log | cut -c9-44 | head -1)"
+            ),
         ],
         before: [
             ("zonecast user add", serve),
