@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import Synchronization
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -90,6 +91,31 @@ import ZoneTesting
             #expect(try mirror.context().object(Note.self, "n")?.stars == 3 + row.others)
             #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
         }
+    }
+
+    /// The program ends before it has written down what the relay has done, and cannot reach it when it begins anew.
+    @Test func whatTheEndHasCutOffIsAskedAbout() async throws {
+        let isOver = Atomic(false)
+        var conditions = MirrorConditions()
+        conditions.crashPoint = { if $0 == .afterSend, isOver.load(ordering: .relaxed) { throw CancellationError() } }
+        var laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"), conditions: conditions) { store in
+            if var cloud = store.cloud {
+                counting(&cloud)
+                store.cloud = cloud
+            }
+        }
+        try laptop.save(Note(id: "n", title: "N"))
+        try await laptop.sync()
+        try edit(laptop) { $0.stars += 1 }
+        isOver.store(true, ordering: .relaxed)
+        await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
+        try edit(laptop) { $0.stars += 1 }
+        laptop = try await pass(.restart, laptop, counting)
+        laptop.device.network.fail(request: 1, of: "records/modify", by: .unreachable)
+        await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
+        try await laptop.container.fetchChanges()
+        for _ in 0..<2 { try await laptop.sync() }
+        #expect(try laptop.context().object(Note.self, "n")?.stars == 2)
     }
 
     /// As long as answers get lost, nothing is read that could be this device's own.

@@ -16,7 +16,7 @@ struct SentRequest: Sendable {
     /// Its operations as they went, in the order of the items.
     var writes: [ClientRequest.Write]
     var body: [UInt8]
-    /// How often its answer was lost.
+    /// How often it was sent without an answer.
     var tries = 0
 
     /// So often it is sent; a way that cannot carry it must not hold up the rest for good.
@@ -64,7 +64,8 @@ extension SentRequest {
     }
 
     private init(_ row: Row, in zone: ZoneID) throws {
-        (body, tries) = ([UInt8](row[0] as Data), row[2])
+        // One that the program's end cut off has been sent as well.
+        (body, tries) = ([UInt8](row[0] as Data), max(row[2], 1))
         writes = try ClientRequest.writes(body)
         let kept = try JSONDocument(parsing: [UInt8](row[1] as Data), limits: .response)
         items = []

@@ -284,7 +284,7 @@ struct MirrorLink: Sendable {
         }
         let missing = CKError(.internalError, "The relay's answer leaves this item out.")
         while answers.count < count { answers.append(.failed(missing, nil)) }
-        return answers
+        return Array(answers.prefix(count))
     }
 
     /// One page of the records of a type that were modified since a moment, oldest first.
