@@ -119,8 +119,11 @@ extension ModifyRecords {
             if let zone = operation.record.zone, try request.database.zone(zone) != request.zone {
                 throw .anotherZone
             }
-            for zone in [operation.record.parentZone, operation.record.share?.rootZone] {
-                if let zone, try request.database.zone(zone) != request.zone { throw .parentElsewhere }
+            if let zone = operation.record.parentZone, try request.database.zone(zone) != request.zone {
+                throw .parentElsewhere
+            }
+            if let zone = operation.record.share?.rootZone, try request.database.zone(zone) != request.zone {
+                throw .parentElsewhere
             }
             if kind.needsChangeTag, operation.record.changeTag == nil {
                 throw .badRequest("recordChangeTag is required")

@@ -137,7 +137,12 @@ struct MirrorRows: Sendable {
         try await mirror.container.loadStores()
         try await mirror.settle()
         try await fillLocal(mirror, count)
-        let ours = try await KitBenchmarks.time { try await mirror.settle() }
+        let ours = try await KitBenchmarks.time {
+            // Looked at seldom: what is left is counted row by row.
+            while try await mirror.container.pendingExportCount(mirror.store) > 0 {
+                try await Task.sleep(for: .milliseconds(50))
+            }
+        }
         let bare = try await KitBenchmarks.time {
             try await device("bare").privateCloudDatabase.fillMirror(count: count, atATime: 1)
         }
