@@ -157,11 +157,13 @@ struct KnownZone {
 
     static func find(_ db: Database, _ zone: ZoneID) throws -> KnownZone? {
         let sql = "SELECT \(columns) FROM mirror_zone WHERE name = ? AND owner = ?"
-        return try Row.fetchOne(db, sql: sql, arguments: [zone.zoneName, zone.owner.recordName]).map(make)
+        let place: StatementArguments = [zone.zoneName, zone.owner.recordName]
+        return try Row.fetchOne(db.cachedStatement(sql: sql), arguments: place).map(make)
     }
 
     static func find(_ db: Database, id: Int64) throws -> KnownZone? {
-        try Row.fetchOne(db, sql: "SELECT \(columns) FROM mirror_zone WHERE id = ?", arguments: [id]).map(make)
+        let sql = "SELECT \(columns) FROM mirror_zone WHERE id = ?"
+        return try Row.fetchOne(db.cachedStatement(sql: sql), arguments: [id]).map(make)
     }
 
     static func all(_ db: Database) throws -> [KnownZone] {

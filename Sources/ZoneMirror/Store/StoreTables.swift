@@ -55,6 +55,7 @@ enum StoreTables {
             place INTEGER PRIMARY KEY, oid TEXT NOT NULL UNIQUE, entity TEXT NOT NULL, op TEXT NOT NULL,
             version INTEGER NOT NULL, isAttempted INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
             held TEXT, error TEXT, code INTEGER, account TEXT);
+        CREATE INDEX IF NOT EXISTS mirror_record_alias ON mirror_record(oid) WHERE oid IS NOT NULL AND oid <> name;
         CREATE TABLE IF NOT EXISTS mirror_sent(
             zone INTEGER PRIMARY KEY, body BLOB NOT NULL, items BLOB NOT NULL, tries INTEGER NOT NULL);
         CREATE TABLE IF NOT EXISTS mirror_link(
