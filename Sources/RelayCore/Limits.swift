@@ -46,7 +46,7 @@ extension RelayError {
     package static func tooMuch(for limits: Limits) -> RelayError {
         RelayError(
             .badRequest,
-            "These records are more than \(limits.answerBytes >> 20) MB together. Ask for fewer at once.",
+            "These records are more than \(limits.answerBytes >> 20) MB together, more than an answer holds. Name fewer in one request.",
             fineCode: .limitExceeded
         )
     }

@@ -190,6 +190,16 @@ final class BondCount {
             count += 1
             return count <= limit && visit(reference)
         }
+        try check()
+    }
+
+    /// Counts a step from a record to the one above it.
+    func step() throws(RelayError) {
+        count += 1
+        try check()
+    }
+
+    private func check() throws(RelayError) {
         guard count <= limit else {
             throw RelayError(
                 .badRequest,

@@ -111,7 +111,7 @@ extension ModifyRecords.Decision {
             if let place = places[name], isLive(writes[place]) {
                 next = writes[place].record.isDeleted ? nil : writes[place].record.parent
             } else {
-                try bondCount.visit(name, in: zone, of: writer) { _ in false }
+                try bondCount.step()
                 next = try writer.records(named: [name], in: zone)[name]?.parent
             }
         }

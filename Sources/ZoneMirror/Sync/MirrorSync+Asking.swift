@@ -87,21 +87,22 @@ extension MirrorSync {
         } catch {
             throw CKError(from: error)
         }
-        await note(asked: tally)
+        await note(sent: tally, nil)
         if let error = tally.error, error.leavesOutcomeOpen { throw error }
     }
 
-    private func note(asked tally: SendTally) async {
-        var tally = tally
-        guard tally.sent > 0 || !tally.refused.isEmpty else { return }
-        if !tally.refused.isEmpty { tally.details.append(.refused(tally.refused.map(\.oid))) }
+    /// Writes down what a round of sending has come to, where it has come to anything.
+    func note(sent tally: SendTally, _ failure: CKError?) async {
+        var details = tally.details
+        if !tally.refused.isEmpty { details.append(.refused(tally.refused.map(\.oid))) }
+        guard !details.isEmpty || tally.sent > 0 || failure != nil else { return }
         await note(
             .export,
             began: tally.began,
             done: tally.sent,
             bytes: tally.bytes,
-            error: tally.refused.first?.error,
-            details: tally.details
+            error: failure ?? tally.refused.first?.error,
+            details: details
         )
     }
 

@@ -137,17 +137,7 @@ extension MirrorSync {
         let homeless = Set(tally.homeless)
         if !homeless.isSubset(of: self.homeless) { tally.details.append(.shareMissing(homeless.sorted())) }
         self.homeless.formUnion(homeless)
-        if !tally.details.isEmpty || tally.sent > 0 || failure != nil || !tally.refused.isEmpty {
-            if !tally.refused.isEmpty { tally.details.append(.refused(tally.refused.map(\.oid))) }
-            await note(
-                .export,
-                began: tally.began,
-                done: tally.sent,
-                bytes: tally.bytes,
-                error: failure ?? tally.refused.first?.error,
-                details: tally.details
-            )
-        }
+        await note(sent: tally, failure)
         let hasSent = tally.sent > 0
         lastTrouble = failure
         let now = conditions.wallClock().timeIntervalSince1970

@@ -120,6 +120,7 @@ struct Serve: AsyncParsableCommand {
             throw CommandFailure(.usage, "\(ListenError.testDoorBeyondLoopback)")
         }
     }
+
     /// Nor is the test door for a relay that is set up for others to reach: reliability reference 6, item 9.
     static func checkTestDoor(_ settings: ServeSettings) throws {
         guard settings.server.testDoor else { return }
