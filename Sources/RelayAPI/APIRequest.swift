@@ -55,6 +55,9 @@ package struct APIRequest: Sendable {
         set { change(\.headers, to: newValue) }
     }
 
+    /// Whether it waits for a notice: it is of use only as long as its peer is there.
+    package var isPoll: Bool { Couriers.home(ofPath: path) != nil }
+
     /// What the path asks for; throws for one that is no operation's.
     package var operation: Result<Route.Operation, RelayError> { head.reading.route.map(\.operation) }
 

@@ -77,6 +77,7 @@ extension ConnectionGate {
         switch event {
         case ChannelEvent.inputClosed:
             inputClosed = true
+            onDeparture?()
             if isLingering { close(context) } else if isIdle, !isClosing { leave(context) }
         case is ChannelShouldQuiesceEvent:
             isQuiescing = true

@@ -60,6 +60,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     /// Whether there is a task for it: an idle connection has none until its first request.
     private(set) var isServed = false
     private var waiter: UnsafeContinuation<Void, Never>?
+    /// Called when the peer says that it sends nothing more, or is gone; at once where it has.
+    var onDeparture: (() -> Void)? { didSet { if inputClosed || isGone { onDeparture?() } } }
     var served = 0
     /// No further request is taken from this connection.
     var isClosing = false
@@ -311,6 +313,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
 
     func endServing() {
         isGone = true
+        onDeparture?()
         wakeTask()
     }
 }

@@ -73,9 +73,22 @@ struct GateChannel: Sendable {
     private func serve(_ gate: ConnectionGate) async {
         while let work = await gate.next() {
             switch work {
+            case .request(let request) where request.isPoll: gate.answer(await poll(request, gate))
             case .request(let request): gate.answer(await door.respond(request))
             case .socket(let connection): return await connection.admit()
             }
+        }
+    }
+
+    /// Ends a poll when its peer goes: a notice that came then would be handed to nobody, and be lost.
+    private func poll(_ request: APIRequest, _ gate: ConnectionGate) async -> APIResponse {
+        let answer = Task(executorPreference: gate.loop.executor) { await door.respond(request) }
+        gate.onDeparture = { answer.cancel() }
+        defer { gate.onDeparture = nil }
+        return await withTaskCancellationHandler {
+            await answer.value
+        } onCancel: {
+            answer.cancel()
         }
     }
 }
