@@ -25,9 +25,11 @@ struct TableSQL: Hashable, Sendable {
 }
 
 extension Statement {
-    /// Executes with exactly as many values as the statement has marks, which nobody counts again.
+    /// Executes with exactly as many values as the statement has marks, which nobody counts again; observers are told.
     func run(_ values: [DatabaseValue]) throws {
-        setUncheckedArguments(StatementArguments(values))
+        setUncheckedArguments([])
+        let bound = BoundStatement(self)
+        for (position, value) in values.enumerated() { bound.bind(Int32(position) + 1, value) }
         try execute()
     }
 }
@@ -35,9 +37,11 @@ extension Statement {
 extension TableForm {
     /// A row's values, the id left out; `nil` where there is no such row.
     func row(_ db: Database, _ oid: String) throws -> [DatabaseValue]? {
-        let rows = try Row.fetchCursor(db.cachedStatement(sql: sql.selectOne), arguments: [oid])
-        guard let row = try rows.next() else { return nil }
-        return values(row)
+        let statement = try BoundStatement(db, sql.selectOne)
+        statement.bind(1, oid)
+        return try statement.first { row in
+            (0..<Int32(columns.count)).map { row.value($0 + 1) }
+        }
     }
 
     /// The columns of a row that `sql.select` gave.

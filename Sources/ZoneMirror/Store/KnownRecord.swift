@@ -26,31 +26,35 @@ struct KnownRecord {
     /// The name of the record that it hangs below in a hierarchy.
     var parent: String?
 
-    private static let columns = "id, zone, name, oid, entity, type, tag, fields, isLocked, parent"
+    private static let select =
+        "SELECT id, zone, name, oid, entity, type, tag, fields, isLocked, parent FROM mirror_record WHERE "
+    private static let byName = select + "zone = ? AND name = ?"
+    private static let byIdentity = select + "oid = ?"
 
-    private init(_ row: Row) {
-        id = row[0]
-        zone = row[1]
-        name = row[2]
-        oid = row[3]
-        entity = row[4]
-        type = row[5]
-        tag = row[6]
-        fields = (row[7] as Data?).map { [UInt8]($0) }
-        isLocked = row[8]
-        parent = row[9]
+    private init(_ row: BoundStatement) {
+        id = row.int(0)
+        zone = row.int(1)
+        name = row.text(2)
+        oid = row.optionalText(3)
+        entity = row.optionalText(4)
+        type = row.text(5)
+        tag = row.optionalText(6)
+        fields = row.optionalBytes(7)
+        isLocked = row.bool(8)
+        parent = row.optionalText(9)
     }
 
     static func find(_ db: Database, zone: Int64, name: String) throws -> KnownRecord? {
-        let sql = "SELECT \(columns) FROM mirror_record WHERE zone = ? AND name = ?"
-        let rows = try Row.fetchCursor(db.cachedStatement(sql: sql), arguments: [zone, name])
-        return try rows.next().map { KnownRecord($0) }
+        let statement = try BoundStatement(db, byName)
+        statement.bind(1, zone)
+        statement.bind(2, name)
+        return try statement.first(KnownRecord.init)
     }
 
     static func find(_ db: Database, oid: String) throws -> KnownRecord? {
-        let sql = "SELECT \(columns) FROM mirror_record WHERE oid = ?"
-        let rows = try Row.fetchCursor(db.cachedStatement(sql: sql), arguments: [oid])
-        return try rows.next().map { KnownRecord($0) }
+        let statement = try BoundStatement(db, byIdentity)
+        statement.bind(1, oid)
+        return try statement.first(KnownRecord.init)
     }
 
     /// The zone of an object's record, as cheaply as can be.
@@ -82,7 +86,9 @@ struct KnownRecord {
             INSERT INTO mirror_record(zone, name, oid, entity, type) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT(zone, name) DO UPDATE SET oid = excluded.oid, entity = excluded.entity
             """
-        try db.cachedStatement(sql: sql).execute(arguments: [zone, name, oid, entity, type])
+        try db.cachedStatement(sql: sql).run([
+            zone.databaseValue, name.databaseValue, oid.databaseValue, entity.databaseValue, type.databaseValue,
+        ])
     }
 
     /// Keeps what the relay has sent; `encryptedFields` are those that could not be opened.
@@ -142,32 +148,36 @@ struct KnownZone {
     /// The relay has it no more; what is in it is kept until all that has changed was fetched, since it may have moved.
     var isEnding = false
 
-    private static func make(_ row: Row) -> KnownZone {
+    private static let select = "SELECT id, name, owner, token, isThere, sweep, isEnding FROM mirror_zone "
+    private static let byName = select + "WHERE name = ? AND owner = ?"
+    private static let byNumber = select + "WHERE id = ?"
+
+    private static func make(_ row: BoundStatement) -> KnownZone {
         KnownZone(
-            id: row[0],
-            zone: ZoneID(row[1], owner: UserID(row[2])),
-            token: row[3],
-            isThere: row[4],
-            sweep: row[5],
-            isEnding: row[6]
+            id: row.int(0),
+            zone: ZoneID(row.text(1), owner: UserID(row.text(2))),
+            token: row.optionalText(3),
+            isThere: row.bool(4),
+            sweep: row.int(5),
+            isEnding: row.bool(6)
         )
     }
 
-    private static let columns = "id, name, owner, token, isThere, sweep, isEnding"
-
     static func find(_ db: Database, _ zone: ZoneID) throws -> KnownZone? {
-        let sql = "SELECT \(columns) FROM mirror_zone WHERE name = ? AND owner = ?"
-        let place: StatementArguments = [zone.zoneName, zone.owner.recordName]
-        return try Row.fetchOne(db.cachedStatement(sql: sql), arguments: place).map(make)
+        let statement = try BoundStatement(db, byName)
+        statement.bind(1, zone.zoneName)
+        statement.bind(2, zone.owner.recordName)
+        return try statement.first(make)
     }
 
     static func find(_ db: Database, id: Int64) throws -> KnownZone? {
-        let sql = "SELECT \(columns) FROM mirror_zone WHERE id = ?"
-        return try Row.fetchOne(db.cachedStatement(sql: sql), arguments: [id]).map(make)
+        let statement = try BoundStatement(db, byNumber)
+        statement.bind(1, id)
+        return try statement.first(make)
     }
 
     static func all(_ db: Database) throws -> [KnownZone] {
-        try Row.fetchAll(db, sql: "SELECT \(columns) FROM mirror_zone ORDER BY id").map(make)
+        try BoundStatement(db, select + "ORDER BY id").all(make)
     }
 
     /// The relay has it no more; whether its objects are gone as well is not certain yet.

@@ -25,37 +25,42 @@ struct OutboxRow {
     /// CloudKit's number of the error.
     var code: Int?
 
-    private static func make(_ row: Row) -> OutboxRow {
+    private static func make(_ row: BoundStatement) -> OutboxRow {
         OutboxRow(
-            oid: row[0],
-            entity: row[1],
-            operation: row[2] == "delete" ? .delete : .save,
-            version: row[3],
-            isAttempted: row[4],
-            tries: row[5],
-            held: row[6],
-            error: row[7],
-            place: row[8],
-            code: row[9]
+            oid: row.text(0),
+            entity: row.text(1),
+            operation: row.text(2) == "delete" ? .delete : .save,
+            version: row.int(3),
+            isAttempted: row.bool(4),
+            tries: Int(row.int(5)),
+            held: row.optionalText(6),
+            error: row.optionalText(7),
+            place: row.int(8),
+            code: row.optionalInt(9).map { Int($0) }
         )
     }
 
     private static let select =
-        "SELECT oid, entity, op, version, isAttempted, tries, held, error, place, code FROM mirror_outbox"
+        "SELECT oid, entity, op, version, isAttempted, tries, held, error, place, code FROM mirror_outbox WHERE "
+    private static let byIdentity = select + "oid = ?"
 
     static func find(_ db: Database, _ oid: String) throws -> OutboxRow? {
-        let rows = try Row.fetchCursor(db.cachedStatement(sql: select + " WHERE oid = ?"), arguments: [oid])
-        return try rows.next().map(make)
+        let statement = try BoundStatement(db, byIdentity)
+        statement.bind(1, oid)
+        return try statement.first(make)
     }
 
     /// The next ones that are free to go, oldest first.
     static func next(_ db: Database, after place: Int64, limit: Int) throws -> [OutboxRow] {
-        let sql = select + " WHERE account IS NULL AND held IS NULL AND place > ? ORDER BY place LIMIT ?"
-        return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [place, limit]).map(make)
+        let sql = select + "account IS NULL AND held IS NULL AND place > ? ORDER BY place LIMIT ?"
+        let statement = try BoundStatement(db, sql)
+        statement.bind(1, place)
+        statement.bind(2, Int64(limit))
+        return try statement.all(make)
     }
 
     static func all(_ db: Database) throws -> [OutboxRow] {
-        try Row.fetchAll(db, sql: select + " WHERE account IS NULL ORDER BY place").map(make)
+        try BoundStatement(db, select + "account IS NULL ORDER BY place").all(make)
     }
 
     static func count(_ db: Database, free: Bool = false) throws -> Int {
@@ -128,8 +133,7 @@ struct OutboxRow {
 
     /// What waits for something that is to come, oldest first.
     static func waiting(_ db: Database) throws -> [OutboxRow] {
-        let sql = select + " WHERE held = 'waiting' AND account IS NULL ORDER BY place"
-        return try Row.fetchAll(db, sql: sql).map(make)
+        try BoundStatement(db, select + "held = 'waiting' AND account IS NULL ORDER BY place").all(make)
     }
 
     /// For whoever asked for it to be sent.
@@ -146,10 +150,10 @@ struct OutboxRow {
     /// The relay has answered for what was sent as `version`; what was changed since stays.
     static func settled(_ db: Database, _ oid: String, version: Int64) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ? AND version <= ?")
-            .execute(arguments: [oid, version])
+            .run([oid.databaseValue, version.databaseValue])
         if db.changesCount == 0 {
             try db.cachedStatement(sql: "UPDATE mirror_outbox SET tries = 0, error = NULL, code = NULL WHERE oid = ?")
-                .execute(arguments: [oid])
+                .run([oid.databaseValue])
         }
     }
 

@@ -1,5 +1,4 @@
 import GRDB
-import GRDBSQLite
 import Records
 
 /// Enters new records into a file as fast as SQLite takes them, through its own calls: going through boxed values costs as
@@ -72,71 +71,5 @@ struct BulkEntry {
 
     func forget(_ name: String, in zone: KnownZone) throws {
         try db.execute(sql: "DELETE FROM mirror_record WHERE zone = ? AND name = ?", arguments: [zone.id, name])
-    }
-}
-
-/// A cached statement of a connection, bound and run through SQLite's own calls; parameters count from 1.
-private struct BoundStatement {
-    private let handle: OpaquePointer
-    private let db: Database
-
-    init(_ db: Database, _ sql: String) throws {
-        handle = try db.cachedStatement(sql: sql).sqliteStatement
-        self.db = db
-        sqlite3_reset(handle)
-    }
-
-    func bind(_ index: Int32, _ value: Int64?) {
-        if let value { sqlite3_bind_int64(handle, index, value) } else { sqlite3_bind_null(handle, index) }
-    }
-
-    func bind(_ index: Int32, _ value: String?) {
-        guard var value else {
-            sqlite3_bind_null(handle, index)
-            return
-        }
-        value.withUTF8 { text in
-            text.withMemoryRebound(to: CChar.self) { bytes in
-                _ = sqlite3_bind_text(handle, index, bytes.baseAddress ?? Self.nothing, Int32(bytes.count), Self.copied)
-            }
-        }
-    }
-
-    func bind(_ index: Int32, _ value: [UInt8]) {
-        value.withUnsafeBytes { bytes in
-            let start = bytes.baseAddress ?? UnsafeRawPointer(Self.nothing)
-            _ = sqlite3_bind_blob64(handle, index, start, UInt64(bytes.count), Self.copied)
-        }
-    }
-
-    func bind(_ index: Int32, _ value: DatabaseValue) {
-        switch value.storage {
-        case .null: sqlite3_bind_null(handle, index)
-        case .int64(let number): sqlite3_bind_int64(handle, index, number)
-        case .double(let number): sqlite3_bind_double(handle, index, number)
-        case .string(let text): bind(index, text)
-        case .blob(let data): bind(index, [UInt8](data))
-        }
-    }
-
-    /// Runs it; returns how many rows it changed.
-    func run() throws -> Int {
-        let code = sqlite3_step(handle)
-        let count = Int(sqlite3_changes(sqlite3_db_handle(handle)))
-        sqlite3_reset(handle)
-        guard code == SQLITE_DONE else {
-            let message = sqlite3_errmsg(sqlite3_db_handle(handle)).map { String(cString: $0) }
-            throw DatabaseError(resultCode: ResultCode(rawValue: code), message: message)
-        }
-        return count
-    }
-
-    /// Tells SQLite to copy what it is given before the call returns.
-    private static var copied: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
-    /// An address for empty values: a null pointer would bind NULL.
-    ///
-    /// Lives for ever, on purpose.
-    private static var nothing: UnsafePointer<CChar> {
-        UnsafeRawPointer(StaticString("").utf8Start).assumingMemoryBound(to: CChar.self)
     }
 }

@@ -261,9 +261,8 @@ struct Exporter {
                 type: type
             )
         }
-        try db.cachedStatement(sql: "UPDATE mirror_outbox SET isAttempted = 1 WHERE oid = ?").execute(arguments: [
-            row.oid
-        ])
+        try db.cachedStatement(sql: "UPDATE mirror_outbox SET isAttempted = 1 WHERE oid = ?")
+            .run([row.oid.databaseValue])
     }
 
     func hold(_ oid: String, _ reason: String, as wait: String = "waiting", code: Int? = nil) throws {
