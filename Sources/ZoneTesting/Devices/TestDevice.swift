@@ -64,7 +64,7 @@ public final class TestDevice: Sendable {
         connection.conditions = Self.conditions(relay, identity, life, network)
         self.connection = connection
         container = CKContainer(connection: connection)
-        life.whenOver { [weak network] in network?.cut() }
+        life.whenOver { [weak network] in network?.end() }
     }
 
     /// The clock, chance and tasks of the relay's world.

@@ -73,7 +73,7 @@ extension TestNetwork {
 
     /// Makes the relay refuse every request of this device for so long, each time with how long is left.
     public func throttle(for duration: Duration) {
-        state.withLock { $0.throttledUntil = relay.clock.now.advanced(by: duration) }
+        state.withLock { $0.throttledUntil = world.clock.now.advanced(by: duration) }
     }
 
     /// What becomes of notices; delivered unless said otherwise.

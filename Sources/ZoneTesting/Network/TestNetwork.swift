@@ -17,16 +17,20 @@ public final class TestNetwork: Sendable {
         var operations: [String] = []
         var frames: [String] = []
         var answers: [String: Int] = [:]
-        /// The notice sockets that are open.
-        var sockets: [TestSocket] = []
+        /// `nil` once the device has crashed: what is left of its tasks holds the network, and must not hold the relay.
+        var relay: TestRelay?
+        /// The notice sockets that are open, which belong to those who listen.
+        var sockets: [OpenSocket] = []
     }
 
-    let relay: TestRelay
+    struct OpenSocket: Sendable { weak var socket: TestSocket? }
+
+    let world: World
     let party: Party
     let device: String
     /// On which the device hears of what happens.
     let line: Line
-    let state = Mutex(State())
+    let state: Mutex<State>
     /// Told of each request when it leaves and when its answer is there, by name; may end the device.
     let onRequest: @Sendable (_ operation: String, _ isAnswered: Bool) -> Void
 
@@ -37,13 +41,12 @@ public final class TestNetwork: Sendable {
         onRequest: @escaping @Sendable (String, Bool) -> Void
     ) {
         self.device = device
-        self.relay = relay
+        world = relay.world
+        state = Mutex(State(relay: relay))
         self.party = party
         self.onRequest = onRequest
         line = Line(of: party, on: relay.world.stage)
     }
-
-    var world: World { relay.world }
 
     /// Takes the device off the network: every request fails with `networkUnavailable`, and notice sockets are gone.
     public func cut() {
@@ -63,7 +66,13 @@ public final class TestNetwork: Sendable {
             defer { state.sockets = [] }
             return state.sockets
         }
-        sockets.forEach { $0.cut() }
+        sockets.forEach { $0.socket?.cut() }
+    }
+
+    /// The device has crashed, and comes to the relay never again.
+    func end() {
+        cut()
+        state.withLock { $0.relay = nil }
     }
 
     /// How long everything takes, each way; none unless said otherwise.
@@ -92,21 +101,23 @@ public final class TestNetwork: Sendable {
     // MARK: Sockets
 
     /// Where a new notice socket ends; `nil` where there is nobody.
-    func laneForSocket() -> TestLane? { relay.lane }
+    func laneForSocket() -> TestLane? { state.withLock { $0.relay }?.lane }
 
     /// Takes in a new notice socket; false while the device is off the network.
     func adopt(_ socket: TestSocket) -> Bool {
         state.withLock { state in
-            if !state.isCut { state.sockets.append(socket) }
+            if !state.isCut { state.sockets.append(OpenSocket(socket: socket)) }
             return !state.isCut
         }
     }
 
-    func abandon(_ socket: TestSocket) { state.withLock { $0.sockets.removeAll { $0 === socket } } }
+    func abandon(_ socket: TestSocket) {
+        state.withLock { $0.sockets.removeAll { $0.socket == nil || $0.socket === socket } }
+    }
 
     /// When something arrives that takes so long and overtakes nothing before it.
     func arrival(after delay: Duration, notBefore last: inout TestClock.Instant?) -> TestClock.Instant {
-        let now = relay.clock.now
+        let now = world.clock.now
         let time = max(now.advanced(by: delay), last ?? now)
         last = time
         return time
@@ -114,9 +125,9 @@ public final class TestNetwork: Sendable {
 
     /// Hands something over when its time has come.
     func carry(until time: TestClock.Instant, _ arrive: @escaping @Sendable () -> Void) {
-        guard time > relay.clock.now else { return arrive() }
+        guard time > world.clock.now else { return arrive() }
         world.carries(1, for: party)
-        relay.clock.call(at: time) { [world, party] in
+        world.clock.call(at: time) { [world, party] in
             arrive()
             world.carries(-1, for: party)
         }
@@ -130,7 +141,7 @@ extension TestNetwork: RelayTransport {
         // A file's address says no more than what is done with it.
         let operation = (parts.first == "asset" ? parts.prefix(3) : parts.dropFirst(4)).joined(separator: "/")
         onRequest(operation, false)
-        let plan = state.withLock { $0.plan(operation, at: relay.clock.now, &world.random.generator) }
+        let plan = state.withLock { $0.plan(operation, at: world.clock.now, &world.random.generator) }
         switch plan.way {
         case .offline: throw .offline
         case .answered(let response): return response
@@ -167,7 +178,7 @@ extension TestNetwork: RelayTransport {
     }
 
     private func deliver(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
-        guard let running = relay.running else { throw .unreachable("The relay is stopped.") }
+        guard let running = state.withLock({ $0.relay })?.running else { throw .unreachable("The relay is stopped.") }
         let changes = request.changesRecords
         if let changes { world.written(toPublic: changes == .public) }
         guard let answer = await running.answer(APIRequest(request)) else { throw .answerLost("The relay has ended.") }
@@ -180,7 +191,7 @@ extension TestNetwork: RelayTransport {
     private func pass(_ delay: Duration) async throws(TransportError) {
         guard delay > .zero else { return }
         if party.isCurrent {
-            try? await relay.clock.sleep(for: delay)
+            try? await world.clock.sleep(for: delay)
         } else if withUnsafeCurrentTask(body: { $0?.unownedTaskExecutor == nil }) {
             // Whoever waits outside of the world moves its clock; on any other executor there is nobody who could.
             await world.advance(by: delay)

@@ -36,6 +36,11 @@ final class TestSocket: Socket {
         state = Mutex(State(deliver: deliver))
     }
 
+    /// Whoever listened has gone without a word.
+    deinit {
+        if let end = state.withLock({ $0.end }) { end.lane.run { end.finish() } }
+    }
+
     func connect(_ request: APIRequest) {
         guard let lane = network.laneForSocket(), network.adopt(self) else { return hand(.closed(code: nil)) }
         let end = TestSocketEnd(lane: lane, client: self)
@@ -73,9 +78,10 @@ final class TestSocket: Socket {
         for delay in plan.delays {
             if plan.isInOrder {
                 let time = state.withLock { network.arrival(after: delay, notBefore: &$0.lastArrival) }
-                network.carry(until: time) { self.hand(event) }
+                network.carry(until: time) { [weak self] in self?.hand(event) }
             } else {
-                network.carry(until: network.relay.clock.now.advanced(by: delay)) { self.hand(event) }
+                let time = network.world.clock.now.advanced(by: delay)
+                network.carry(until: time) { [weak self] in self?.hand(event) }
             }
         }
     }
@@ -119,7 +125,8 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
     // Unchecked: every call but `init` is made on the lane.
 
     let lane: TestLane
-    private let client: TestSocket
+    /// Weak: it is the device's, and by way of its network the relay is, too.
+    private weak let client: TestSocket?
     private var connection: NoticeConnection?
     private var isOver = false
 
@@ -135,7 +142,7 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
             return
         }
         self.connection = connection
-        client.take(.opened)
+        client?.take(.opened)
     }
 
     func received(_ text: [UInt8]) { connection?.handle(.received(text: text)) }
@@ -145,7 +152,7 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
 
     func finish() {
         isOver = true
-        client.ended()
+        client?.ended()
         let connection = connection
         self.connection = nil
         connection?.closed()
@@ -154,16 +161,16 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
 
     // MARK: What the connection says
 
-    func send(_ frame: NoticeFrame) { client.take(.text(frame.text)) }
+    func send(_ frame: NoticeFrame) { client?.take(.text(frame.text)) }
 
     /// The answer is the client library's own, and instant.
     func sendPing() { lane.run { self.connection?.handle(.receivedPong) } }
 
-    func sendPong(_ payload: [UInt8]) { client.take(.pong) }
+    func sendPong(_ payload: [UInt8]) { client?.take(.pong) }
 
     func close(_ reason: NoticeClose) {
         // Not at once: the connection is in the middle of saying so.
         lane.run { self.finish() }
-        client.take(.closed(code: reason.code))
+        client?.take(.closed(code: reason.code))
     }
 }

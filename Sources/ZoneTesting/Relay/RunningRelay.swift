@@ -69,9 +69,10 @@ struct RunningRelay: Sendable {
             draw: { random.number() },
             disk: calls,
             checkpointPages: options.checkpointPages,
-            onCommit: { home, changes in
+            // Weak: the hub knows, by way of the relay, the stores.
+            onCommit: { [weak hub] home, changes in
                 if let store = watched.store { witness?.committed(changes, in: store) }
-                hub.publish(changes, of: home)
+                hub?.publish(changes, of: home)
             },
             onLostWrite: { losses.note() },
             later: { work in

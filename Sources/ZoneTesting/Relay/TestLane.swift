@@ -9,14 +9,15 @@ final class TestLane: NoticeLane, TaskExecutor, @unchecked Sendable {
 
     private let line: Line
     private let roll = NoticeLaneRoll()
-    private let hub: NoticeHub
-    private let admission: any NoticeAdmission
+    // Weak: the hub holds its lanes, and both belong to the running relay.
+    private weak let hub: NoticeHub?
+    private weak let admission: RelayAdmission?
     private let uptime: @Sendable () -> Duration
     private var number = 0
     /// In the order in which they came.
     private var connections: [TestSocketEnd] = []
 
-    init(hub: NoticeHub, admission: any NoticeAdmission, line: Line, uptime: @escaping @Sendable () -> Duration) {
+    init(hub: NoticeHub, admission: RelayAdmission, line: Line, uptime: @escaping @Sendable () -> Duration) {
         self.hub = hub
         self.admission = admission
         self.line = line
@@ -36,13 +37,14 @@ final class TestLane: NoticeLane, TaskExecutor, @unchecked Sendable {
     /// Opens a connection; its events go to `end` on this lane.
     func open(_ request: APIRequest, _ end: TestSocketEnd) {
         line.run {
+            guard let hub = self.hub, let admission = self.admission else { return end.finish() }
             self.connections.append(end)
             let connection = NoticeConnection(
                 request: request,
-                hub: self.hub,
+                hub: hub,
                 lane: self.number,
                 roll: self.roll,
-                admission: self.admission,
+                admission: admission,
                 uptime: self.uptime,
                 outlet: end
             )

@@ -95,7 +95,12 @@ public final class TestRelay: Sendable {
         state = Mutex(State(running: running, limits: options.limits))
     }
 
-    deinit { state.withLock { $0.running?.stop() } }
+    /// Nobody comes to it any more: with it goes what was on its way, and the files of all its devices.
+    deinit {
+        state.withLock { $0.running?.stop() }
+        clock.dropCalls()
+        folder.remove()
+    }
 
     /// A device of a user, with an account, a name and a network of its own.
     ///

@@ -115,6 +115,15 @@ public final class TestClock: Clock, Sendable {
         if isDue { body() }
     }
 
+    /// Forgets the calls that are still to come; who sleeps goes on sleeping.
+    func dropCalls() {
+        state.withLock { state in
+            state.sleepers.removeAll { sleeper in
+                if case .call = sleeper.alarm { true } else { false }
+            }
+        }
+    }
+
     /// Moves the clock, and wakes those whose time has come, first things first.
     ///
     /// - Parameter duration: How far; never back.

@@ -26,7 +26,13 @@ package final class TestFolder: Sendable {
         return folder
     }
 
-    deinit {
-        if isMade.withLock({ $0 }) { try? FileManager.default.removeItem(at: url) }
+    /// Removes it with all that is in it.
+    package func remove() {
+        isMade.withLock { isMade in
+            if isMade { try? FileManager.default.removeItem(at: url) }
+            isMade = false
+        }
     }
+
+    deinit { remove() }
 }
