@@ -36,6 +36,10 @@ import ZoneTesting
         let file = try #require(new.container.stores.file(new.store))
         #expect(try await file.pool.read { try OutboxRow.count($0, free: true) } == 0)
         #expect(try await new.container.pendingExportCount(new.store) == 1)
+        // Whoever asks for everything to be sent is told that something was not.
+        let error = await #expect(throws: MirrorError.self) { try await new.container.sendChanges() }
+        #expect((error?.underlying as? CKError)?.code == .incompatibleVersion)
+        #expect(error?.explanation.contains("has no Tag any more") == true)
         await new.container.close()
         let again = try await Mirrored(device, folder: folder)
         try await again.container.sendChanges()

@@ -131,9 +131,9 @@ struct OutboxRow {
         return try Bool.fetchOne(db, sql: sql) ?? false
     }
 
-    /// What waits for something that is to come, oldest first.
+    /// What waits for something that is to come, be it another model, oldest first.
     static func waiting(_ db: Database) throws -> [OutboxRow] {
-        try BoundStatement(db, select + "held = 'waiting' AND account IS NULL ORDER BY place").all(make)
+        try BoundStatement(db, select + "held IN ('waiting', 'noTable') AND account IS NULL ORDER BY place").all(make)
     }
 
     /// For whoever asked for it to be sent.

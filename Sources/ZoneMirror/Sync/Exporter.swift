@@ -112,7 +112,8 @@ struct Exporter {
 
     private func outgoing(_ row: OutboxRow, _ batch: inout Batch) throws -> Outgoing? {
         guard let table = file.mapping.tables[row.entity] else {
-            try hold(row.oid, "The model has no \(row.entity) any more. It is sent when it has again.", as: "noTable")
+            let reason = "The model has no \(row.entity) any more. It is sent when it has again."
+            try hold(row.oid, reason, as: "noTable", code: CKError.Code.incompatibleVersion.rawValue)
             return nil
         }
         let known = try KnownRecord.find(db, oid: row.oid)
