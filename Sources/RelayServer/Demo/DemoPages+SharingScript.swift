@@ -32,6 +32,15 @@ extension DemoPages {
           return client.keepShare(await privateDatabase.updateShare(OWN, share, { participants }));
         }
 
+        /** Takes somebody out of the user's share, which goes on. @param {Client} client @param {string} guest */
+        export async function removeParticipant(client, guest) {
+          const { privateDatabase } = client.container;
+          const share = await privateDatabase.zoneShare(OWN);
+          if (!share) return undefined;
+          const participants = share.participants.filter((one) => one.userIdentity.userRecordName !== guest);
+          return client.keepShare(await privateDatabase.updateShare(OWN, share, { participants }));
+        }
+
         /** @param {Client} client */
         export async function stopSharing(client) {
           const share = await client.container.privateDatabase.zoneShare(OWN);

@@ -3,7 +3,7 @@ extension DemoPages {
     static let tourScript = #"""
         // The scenes of the terminal's tour, each ending in a check; the same claims, tried with clients in this page.
 
-        import { acceptShare, setPermission, shareZone, stopSharing } from "./sharing.js";
+        import { acceptShare, removeParticipant, setPermission, shareZone, stopSharing } from "./sharing.js";
         import { middle, pause, until } from "./world.js";
 
         /** The scenes; each returns what its check has found, for people. */
@@ -22,7 +22,9 @@ extension DemoPages {
               ["conflict", () => this.conflict()],
               ["a delete reaches a device that was away", () => this.deletion()],
               ["a share, read-only", () => this.readOnlyShare()],
-              ["read-write, then stop", () => this.readWriteThenStop()],
+              ["made read-write", () => this.madeReadWrite()],
+              ["a participant removed", () => this.participantRemoved()],
+              ["shared again, then stopped", () => this.sharingStopped()],
               ["the public board, by polling", () => this.publicBoard()],
             ];
             if (means.restart) this.scenes.push(["the relay dies in mid-traffic", () => this.killedRelay()]);
@@ -188,25 +190,66 @@ extension DemoPages {
             return "1 refusal, rolled back; sync alive";
           }
 
-          async readWriteThenStop() {
-            const { world, phone, tablet } = this;
-            await setPermission(phone, "READ_WRITE");
+          /** A new note of bob's in alice's zone reaches both of her devices. */
+          async #addAsBob(title) {
+            const { name } = this.tablet.add(title, { zone: this.#sharedZone.key });
+            this.world.expected.get("alice")?.add(name);
+            for (const client of [this.phone, this.laptop]) {
+              await until(`${client.name} to show bob's note`, () => this.#shows(client, name, title));
+            }
+          }
+
+          async #untilBobMayWrite() {
+            const { phone, tablet } = this;
             await until(`${tablet.name} to hear that it may write`, () => {
               const zone = this.#sharedZone;
-              return zone && zone.share && !tablet.isReadOnly(zone.key);
+              return zone?.share && !tablet.isReadOnly(zone.key) && tablet.notes(zone.key).length === phone.notes().length;
             });
-            const zone = this.#sharedZone.key;
-            const { name } = tablet.add("Bob brings the cake", { zone });
-            world.expected.get("alice")?.add(name);
-            for (const client of [phone, this.laptop]) {
-              await until(`${client.name} to show bob's note`, () => this.#shows(client, name, "Bob brings the cake"));
-            }
-            await world.settle();
-            await stopSharing(phone);
+          }
+
+          /** Nothing of alice's is left on bob's tablet, and nothing but that has gone. */
+          async #untilBobHasNothing(zone, owned) {
+            const { phone, laptop, tablet, world } = this;
+            const count = phone.notes().length;
             await until(`alice's notes to go from ${tablet.name}`, () =>
               tablet.sharedZones.length === 0 && tablet.notes(zone).length === 0);
             await world.settle();
-            return "the permission came as a notice; after the stop nothing of alice's is left on bob's tablet";
+            if ([phone, laptop].some((client) => client.notes().length !== count) || tablet.notes().length !== owned) {
+              throw new Error("Notes went that were not bob's to lose.");
+            }
+            return count;
+          }
+
+          async madeReadWrite() {
+            await setPermission(this.phone, "READ_WRITE");
+            await this.#untilBobMayWrite();
+            await this.#addAsBob("Bob brings the cake");
+            await this.world.settle();
+            return "the permission came as a notice; bob's note reached both of alice's devices";
+          }
+
+          async participantRemoved() {
+            const { phone, tablet } = this;
+            const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
+            await removeParticipant(phone, tablet.userID);
+            const count = await this.#untilBobHasNothing(zone, owned);
+            return `alice's notes went from bob's tablet at once; she has her ${count}, bob his own ${owned}`;
+          }
+
+          async sharingStopped() {
+            const { phone, tablet } = this;
+            const share = await shareZone(phone, tablet.userID, "READ_WRITE");
+            await acceptShare(tablet, share.url ?? share.shortGUID);
+            await this.#untilBobMayWrite();
+            await this.#addAsBob("Bob carries the canoe");
+            const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
+            // The end finds bob away: he hears of it when he is back.
+            tablet.goOffline();
+            await stopSharing(phone);
+            await pause(600);
+            tablet.goOnline();
+            const count = await this.#untilBobHasNothing(zone, owned);
+            return `bob was away: nothing of alice's is left on his tablet, and she has all ${count}, his canoe too`;
           }
 
           async publicBoard() {
