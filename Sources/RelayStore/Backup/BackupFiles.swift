@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import Records
 
 /// The file system's part of backups: copies that are on the disk when the call returns.
 struct BackupFiles {
@@ -10,7 +11,7 @@ struct BackupFiles {
     static func databases(in folder: String) throws -> [String] {
         var found: [String] = []
         let containers = "\(folder)/containers"
-        for name in try contents(containers).sorted() {
+        for name in try contents(containers).sorted() where isContainer(name, in: containers) {
             // Also a file that is lost: its log is there.
             let files = try contents("\(containers)/\(name)").map { $0.hasSuffix("-wal") ? String($0.dropLast(4)) : $0 }
             for file in Set(files).sorted() where file.hasSuffix(".sqlite") {
@@ -18,6 +19,14 @@ struct BackupFiles {
             }
         }
         return found + ["relay.sqlite"]
+    }
+
+    /// Whether a relay may have made it: what other programs leave there, as `.DS_Store` or `lost+found`, is not the relay's,
+    /// and must keep nobody from a backup.
+    private static func isContainer(_ name: String, in folder: String) -> Bool {
+        var isFolder: ObjCBool = false
+        return ContainerID(name) != nil
+            && FileManager.default.fileExists(atPath: "\(folder)/\(name)", isDirectory: &isFolder) && isFolder.boolValue
     }
 
     /// Files beside them that a relay goes by, and that are there.

@@ -1,0 +1,55 @@
+import Foundation
+import Testing
+
+@testable import zonecast
+
+/// What other programs and careless hands leave in a data folder.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct StrangeFileTests {
+    private let folder = ScratchFolder()
+
+    private func makeStore() throws {
+        let relay = try RelayProcess(folder: folder.path)
+        try Path.makeZones(["Notes"], on: relay)
+        try #require(relay.stop().status == 0)
+    }
+
+    private func storage() throws -> DoctorTests.Diagnosis.Check {
+        let run = try Command.run(
+            ["doctor", "--json", "--timeout", "120", "--data", folder.path],
+            environment: ["ZONECAST_LISTEN": "127.0.0.1:0"]
+        )
+        return try #require(try run.json(DoctorTests.Diagnosis.self)["storage"])
+    }
+
+    @Test func whatOtherProgramsLeaveBesideTheContainersKeepsNobodyFromABackup() throws {
+        try makeStore()
+        let containers = "\(folder.path)/containers"
+        let copy = ScratchFolder()
+        for name in [".DS_Store", "README"] {
+            try Data("not the relay's".utf8).write(to: URL(fileURLWithPath: "\(containers)/\(name)"))
+        }
+        let found = "\(containers)/lost+found"
+        try FileManager.default.createDirectory(atPath: found, withIntermediateDirectories: false)
+        try Data().write(to: URL(fileURLWithPath: "\(found)/old.sqlite"))
+        for command in [
+            ["backup", "create"], ["backup", "verify", "latest"], ["storage", "compact", "--dry-run"],
+            ["storage", "migrate", "--dry-run"], ["storage", "copy", "--to", "\(copy.path)"],
+        ] {
+            let run = try Command.run(command + ["--data", folder.path])
+            #expect(run.status == 0, "\(command): \(run.complaint)")
+        }
+        #expect(try storage().grade == "good")
+    }
+
+    /// Nobody may begin with new accounts beside records that are there.
+    @Test func lostAccountsAreMissedBesideAStrangeFileToo() throws {
+        try makeStore()
+        try Data("not the relay's".utf8).write(to: URL(fileURLWithPath: "\(folder.path)/containers/README"))
+        for end in ["", "-wal", "-shm"] {
+            try? FileManager.default.removeItem(atPath: "\(folder.path)/relay.sqlite\(end)")
+        }
+        let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
+        #expect(serve.status == 1, "\(serve.complaint)")
+        #expect(try storage().found.hasPrefix("\(folder.path)/relay.sqlite is missing or empty"))
+    }
+}
