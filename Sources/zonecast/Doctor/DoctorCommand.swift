@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Records
 import RelayAPI
+import RelayCore
 import RelayServer
 import RelayStore
 
@@ -244,8 +245,18 @@ struct DoctorCommand: AsyncParsableCommand {
             defer { visit.end(accounts) }
             return await RoundTrip(address: address, credentials: visit.credentials).check()
         } catch {
-            return Finding("round trip", .problem, "no sign-in could be made in \(data): \(error)")
+            return Self.noSignIn(error, in: data)
         }
+    }
+
+    static func noSignIn(_ error: any Error, in data: String) -> Finding {
+        let reason =
+            switch error {
+            case DirectoryError.unavailable(let text): text
+            case let error as DirectoryError: CommandFailure(error, folder: data).description
+            default: "\(error)"
+            }
+        return Finding("round trip", .problem, "no sign-in could be made in \(data): \(reason)")
     }
 }
 

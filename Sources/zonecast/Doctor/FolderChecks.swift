@@ -46,6 +46,9 @@ struct FolderChecks: Sendable {
             return try look()
         } catch let error as DirectoryError {
             if let fault = try? StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
+            if let strange = strange() { return strange }
+            // The doctor's own advice comes below: no "See: zonecast doctor".
+            if case .unavailable(let text) = error { return unusable("\(folder) cannot be used: \(text)") }
             return unusable(CommandFailure(error, folder: folder).description)
         } catch {
             return unusable("\(folder)/relay.sqlite cannot be used: \(error)")
@@ -57,8 +60,14 @@ struct FolderChecks: Sendable {
         FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") && (try? AccountStore(folder: folder)) != nil
     }
 
-    private func unusable(_ found: String) -> Finding {
-        Finding("storage", .problem, found, next: "look who owns it: ls -ld \(folder.shellWord); run this as that user")
+    private func unusable(_ found: String, _ fault: Int32 = 0) -> Finding {
+        let next =
+            switch fault {
+            case EROFS: "a disk that fails is made read-only by the system: see dmesg; then mount it for writing"
+            case EIO: "the disk fails: see dmesg, and bring the newest backup to another one"
+            default: "look who owns it: ls -ld \(folder.shellWord); run this as that user"
+            }
+        return Finding("storage", .problem, found, next: next)
     }
 
     private func damaged(_ found: String) -> Finding {
@@ -68,7 +77,7 @@ struct FolderChecks: Sendable {
     private func look() throws -> Finding {
         if let fault = writeFault() {
             let found = "\(folder) cannot be written: \(String(cString: strerror(fault)))"
-            guard fault == ENOSPC || fault == EDQUOT else { return unusable(found) }
+            guard fault == ENOSPC || fault == EDQUOT else { return unusable(found, fault) }
             return Finding(
                 "storage",
                 .problem,
@@ -76,6 +85,7 @@ struct FolderChecks: Sendable {
                 next: "make room: writes are refused until there is, reads go on"
             )
         }
+        if let strange = strange() { return strange }
         let accounts = try AccountStore(folder: folder)
         let version = try DatabaseQueue().read { try String.fetchOne($0, sql: "SELECT sqlite_version()") } ?? "?"
         let (journal, synchronous) = (try accounts.pragma("journal_mode"), try accounts.pragma("synchronous"))

@@ -54,8 +54,9 @@ import Testing
     // MARK: The folder
 
     @Test(arguments: [
-        (ENOSPC, "No space left on device", "make room"), (EROFS, "Read-only file system", "look who owns it"),
-        (EIO, "Input/output error", "look who owns it"),
+        (ENOSPC, "No space left on device", "make room"), (EACCES, "Permission denied", "look who owns it"),
+        (EROFS, "Read-only file system", "a disk that fails is made read-only"),
+        (EIO, "Input/output error", "the disk fails: see dmesg"),
     ])
     func aDiskThatTakesNothing(fault: Int32, words: String, next: String) throws {
         try makeContainer()

@@ -1,4 +1,5 @@
 import Foundation
+import RelayCore
 import Testing
 
 @testable import zonecast
@@ -51,5 +52,29 @@ import Testing
         let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
         #expect(serve.status == 1, "\(serve.complaint)")
         #expect(try storage().found.hasPrefix("\(folder.path)/relay.sqlite is missing or empty"))
+    }
+
+    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("chown"), "only root can give files away"))
+    func aFileOfRootsInAFolderOfSomebodyElses() throws {
+        try makeStore()
+        let store = "\(folder.path)/containers/\(Path.container)/development.sqlite"
+        for path in [store, "\(folder.path)/relay.sqlite"] {
+            try #require(try Tool.run("chown", ["-R", "65534:65534", folder.path]).status == 0)
+            #expect(try storage().grade == "good")
+            try #require(try Tool.run("chown", ["root:root", path]).status == 0)
+            let found = try storage()
+            #expect(found.grade == "problem")
+            #expect(found.found.hasPrefix("\(path) is root's, and a relay that runs as "), "\(found)")
+            let next = try #require(found.next)
+            #expect(next.hasPrefix("sudo chown -R ") && next.hasSuffix(": \(folder.path)"), "\(next)")
+        }
+    }
+
+    @Test func whatKeepsTheDoctorFromSigningInIsSaidInWords() {
+        let full = DirectoryError.unavailable("relay.sqlite: the disk is full. Make room on it.")
+        #expect(
+            DoctorCommand.noSignIn(full, in: "/srv/relay").found
+                == "no sign-in could be made in /srv/relay: relay.sqlite: the disk is full. Make room on it."
+        )
     }
 }

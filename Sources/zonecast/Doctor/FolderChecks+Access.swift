@@ -1,0 +1,55 @@
+import Foundation
+import RelayStore
+
+extension FolderChecks {
+    /// A file or folder of the relay's that it could not use, as one that root has made there; `nil` where it can use all.
+    ///
+    /// The system is asked: to open one of SQLite's files and close it again would end the locks of a relay in this process.
+    func strange() -> Finding? {
+        guard let path = used.first(where: isShut) else { return nil }
+        let (owner, relay) = (Self.owner(of: path), Self.owner(of: folder))
+        guard owner != relay else {
+            return Finding(
+                "storage",
+                .problem,
+                "\(path) may not be read and written by its owner",
+                next: "chmod -R u+rwX \(folder.shellWord)"
+            )
+        }
+        return Finding(
+            "storage",
+            .problem,
+            "\(path) is \(owner)'s, and a relay that runs as \(relay) cannot use it",
+            next: "sudo chown -R \(relay): \(folder.shellWord)"
+        )
+    }
+
+    /// What a relay reads and writes, but for assets.
+    private var used: [String] {
+        let own = ["relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "relay.lock", "assets.lock", "alerts.json"]
+        let containers = "\(folder)/containers"
+        let places = Self.contents(containers).map { "\(containers)/\($0)" }
+        return own.map { "\(folder)/\($0)" } + [containers] + places + places.flatMap(Self.databases)
+    }
+
+    private static func databases(in place: String) -> [String] {
+        contents(place).filter { $0.contains(".sqlite") }.map { "\(place)/\($0)" }
+    }
+
+    private static func contents(_ folder: String) -> [String] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []).sorted()
+    }
+
+    private func isShut(_ path: String) -> Bool {
+        var facts = stat()
+        guard stat(path, &facts) == 0 else { return false }
+        let isFolder = facts.st_mode & S_IFMT == S_IFDIR
+        return access(path, R_OK | W_OK | (isFolder ? X_OK : 0)) != 0 && errno == EACCES
+    }
+
+    private static func owner(of path: String) -> String {
+        let facts = try? FileManager.default.attributesOfItem(atPath: path)
+        return facts?[.ownerAccountName] as? String
+            ?? (facts?[.ownerAccountID] as? NSNumber).map { "\($0)" } ?? "somebody else"
+    }
+}
