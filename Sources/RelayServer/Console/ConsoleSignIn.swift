@@ -26,6 +26,8 @@ struct ConsoleSignIn: Sendable {
         var name: String
         var version: String
         var isDev: Bool
+        /// The data folder, as it is typed in a shell: for the commands that pages name.
+        var data: String
         var containers: [Container]
         /// For the header of changes.
         var token: String
@@ -71,6 +73,7 @@ struct ConsoleSignIn: Sendable {
             name: person.name,
             version: parts.facts.version,
             isDev: parts.facts.isDev,
+            data: URL(fileURLWithPath: parts.facts.data).standardizedFileURL.path.shellWord,
             containers: try parts.accounts.containers().map {
                 .init(name: $0.container.name, created: $0.created.milliseconds)
             },

@@ -89,6 +89,27 @@ import Testing
         #expect(seen.count > 25)
     }
 
+    /// A command typed beside the relay finds that one's data, and not whatever is in the folder where the person stands.
+    @Test func commandsNameTheDataFolderOrTheRelay() async throws {
+        let world = try ConsoleWorld()
+        let sections = try await world.ask(.get, "/console/sections.js").text
+        var count = 0
+        for name in sections.matches(of: /from "\.\/([a-z]+)\.js"/).map({ String($0.1) }) {
+            let text = try await world.ask(.get, "/console/\(name).js").text
+            for command in text.matches(of: /\bcommand: .*=> (.*),\n/).map({ String($0.1) }) {
+                count += 1
+                let isOfNoFolder = command.contains("config show") || command.contains("logs ")
+                let place = command.contains("--data ${data}") || command.contains("--url ${url}")
+                #expect(place || isOfNoFolder, "\(name).js: \(command)")
+            }
+        }
+        #expect(count > 20)
+        struct Welcome: Decodable { var data: String }
+        try await world.enter()
+        let welcome = try await world.ask(.get, "/console/api/session").json(Welcome.self)
+        #expect(welcome.data == URL(fileURLWithPath: world.folder).standardizedFileURL.path)
+    }
+
     /// Text goes in as text: the one way to make markup out of data is not there.
     @Test func noPartMakesMarkupOutOfText() async throws {
         let world = try ConsoleWorld()

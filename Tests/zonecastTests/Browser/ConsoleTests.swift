@@ -509,7 +509,8 @@ struct ConsoleTests {
         let commands = try page.text(
             """
             import('./sections.js').then(({ sections }) => sections.flatMap(({ pages }) => pages)
-            .map(({ command }) => command?.({ container: '\(Self.container)', environment: 'development' }) ?? '')
+            .map(({ command }) => command?.({ container: '\(Self.container)', environment: 'development', data: '/srv/relay',
+              url: 'http://127.0.0.1:1' }) ?? '')
             .filter(Boolean).join('\\n'))
             """
         ).split(separator: "\n")

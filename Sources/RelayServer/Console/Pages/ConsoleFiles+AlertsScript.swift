@@ -57,7 +57,7 @@ extension ConsoleFiles {
         export const alerts = {
           id: "alerts", title: "Alerts", key: "w",
           about: "What somebody should be told of, judged by the relay's own numbers. A relay that is dead tells nobody: let Prometheus ask as well, Deploy/monitoring has the same rules.",
-          command: () => "alerts",
+          command: ({ data }) => `alerts show --data ${data}`,
 
           async show(body, { shell, signal }) {
             const draw = async () => {

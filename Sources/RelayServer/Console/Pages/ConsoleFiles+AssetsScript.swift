@@ -13,7 +13,7 @@ extension ConsoleFiles {
         export const assets = {
           id: "assets", title: "Assets",
           about: "Of all databases of this container, as numbers. Those of public records are shown with their records.",
-          command: ({ container, environment }) => `assets list --container ${container} --environment ${environment}`,
+          command: ({ container, environment, data }) => `assets list --container ${container} --environment ${environment} --data ${data}`,
 
           async show(body, { shell }) {
             const now = await get("assets");

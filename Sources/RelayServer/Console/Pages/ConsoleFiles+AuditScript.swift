@@ -11,7 +11,7 @@ extension ConsoleFiles {
         export const audit = {
           id: "audit", title: "Audit log", key: "a",
           about: "Who did what, when, to what. Never the contents of a record.",
-          command: () => "console audit",
+          command: ({ data }) => `console audit --data ${data}`,
 
           async show(body, { shell, parameters }) {
             const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "who, what, container", "aria-label": "Search the audit log" });
@@ -50,7 +50,7 @@ extension ConsoleFiles {
         export const operators = {
           id: "operators", title: "Operators",
           about: "Those who may use this console. They see the public database and metadata, and no private contents.",
-          command: () => "console operators",
+          command: ({ data }) => `console operators --data ${data}`,
 
           async show(body, { shell }) {
             const { operators: rows } = await get("operators");

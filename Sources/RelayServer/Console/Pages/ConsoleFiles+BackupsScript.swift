@@ -36,7 +36,7 @@ extension ConsoleFiles {
         export const backups = {
           id: "backups", title: "Backups", key: "b",
           about: "Of the whole relay, made while it runs. To restore one the relay is stopped: zonecast backup restore.",
-          command: () => "backup list",
+          command: ({ data }) => `backup list --data ${data}`,
 
           async show(body, { shell }) {
             const now = await get("backups");

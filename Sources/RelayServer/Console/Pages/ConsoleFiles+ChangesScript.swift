@@ -20,7 +20,7 @@ extension ConsoleFiles {
         export const changes = {
           id: "changes", title: "Changes", key: "c",
           about: "The change log of a zone as it grows, tombstones included. Who, when and how much; never what.",
-          command: ({ container, environment }) => `records changes --zone NAME --container ${container} --environment ${environment}`,
+          command: ({ container, environment, url }) => `records changes --zone NAME --container ${container} --environment ${environment} --url ${url}`,
 
           async show(body, { shell, parameters, signal }) {
             const [zone, owner] = [parameters.get("zone"), parameters.get("owner")];

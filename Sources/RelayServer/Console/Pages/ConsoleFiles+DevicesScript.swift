@@ -11,7 +11,7 @@ extension ConsoleFiles {
         export const devices = {
           id: "devices", title: "Devices", key: "d",
           about: "Subscriptions; devices with an open socket or a long poll, and the notices they were sent.",
-          command: ({ container, environment }) => `watch --container ${container} --environment ${environment} --json`,
+          command: ({ container, environment, url }) => `watch --container ${container} --environment ${environment} --url ${url} --json`,
 
           async show(body, { shell, signal }) {
             const now = h("div");

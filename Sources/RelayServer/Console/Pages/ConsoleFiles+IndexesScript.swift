@@ -11,7 +11,7 @@ extension ConsoleFiles {
         export const indexes = {
           id: "indexes", title: "Indexes", key: "i",
           about: "Advice from the queries that apps have really asked since the relay's start.",
-          command: ({ container, environment }) => `schema export --container ${container} --environment ${environment}`,
+          command: ({ container, environment, data }) => `schema export --container ${container} --environment ${environment} --data ${data}`,
 
           async show(body, { shell }) {
             const now = await get("schema/indexes");

@@ -24,7 +24,7 @@ extension ConsoleFiles {
           }
         }
 
-        /** @param {{ name: string, version: string, isDev: boolean, token: string, containers: { name: string }[] }} welcome */
+        /** @param {{ name: string, version: string, isDev: boolean, data: string, token: string, containers: { name: string }[] }} welcome */
         function open(welcome) {
           session.token = welcome.token;
           const shell = new Shell(app, welcome);

@@ -14,7 +14,7 @@ extension ConsoleFiles {
         export const overview = {
           id: "overview", title: "Overview", key: "o",
           about: "This container and environment, and the relay that serves it.",
-          command: ({ container, environment }) => `container usage ${container} --environment ${environment}`,
+          command: ({ container, environment, data }) => `container usage ${container} --environment ${environment} --data ${data}`,
 
           async show(body, { shell, signal }) {
             const draw = async () => {

@@ -12,7 +12,7 @@ extension ConsoleFiles {
         export const promote = {
           id: "promote", title: "Promote", key: "p",
           about: "What development's schema has and production's has not. A promotion adds types and fields and never takes any away.",
-          command: ({ container }) => `schema promote --container ${container} --dry-run`,
+          command: ({ container, data }) => `schema promote --container ${container} --dry-run --data ${data}`,
 
           async show(body, { shell }) {
             const difference = await get("schema/diff");
@@ -24,7 +24,7 @@ extension ConsoleFiles {
                 await shell.show();
               }, { class: "danger", id: "promote", disabled: !difference.isAllowed || !difference.changes.length })),
               h("p.quiet", null, "To begin development anew, with no records and production's schema, the relay is stopped: ",
-                h("code", null, `zonecast schema reset --container ${place.container}`)),
+                h("code", null, `zonecast schema reset --container ${place.container} --data ${shell.welcome.data}`)),
               h("h2", null, "Promoted before"),
               table([["When", (entry) => moment(entry.at)], ["Who", (entry) => entry.actor], ["What", (entry) => entry.subject]],
                 entries, "Nothing was promoted at this console yet.", { caption: "Promotions" }));

@@ -11,7 +11,7 @@ extension ConsoleFiles {
         export const push = {
           id: "push", title: "Push gateways", key: "y",
           about: "A device with no open socket can be woken by a push service. A push says that something changed, and never what.",
-          command: ({ container, environment }) => `push list --container ${container} --environment ${environment}`,
+          command: ({ container, environment, data }) => `push list --container ${container} --environment ${environment} --data ${data}`,
 
           async show(body, { shell, signal }) {
             const verdict = h("div", { "aria-live": "polite", id: "push-verdict" });

@@ -76,7 +76,7 @@ extension ConsoleFiles {
         export const quotas = {
           id: "quotas", title: "Quotas and limits", key: "q",
           about: "What is stored and sent, how much may be, and who is told to wait.",
-          command: ({ container, environment }) => `container quota ${container} --environment ${environment}`,
+          command: ({ container, environment, data }) => `container quota ${container} --environment ${environment} --data ${data}`,
 
           async show(body, { shell, signal }) {
             const now = await get("quotas");

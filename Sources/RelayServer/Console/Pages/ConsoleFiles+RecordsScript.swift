@@ -13,7 +13,7 @@ extension ConsoleFiles {
         export const records = {
           id: "records", title: "Records", key: "r",
           about: "The public database. What is in private and shared databases only their users see.",
-          command: ({ container, environment }) => `records query TYPE --database public --container ${container} --environment ${environment}`,
+          command: ({ container, environment, url }) => `records query TYPE --database public --container ${container} --environment ${environment} --url ${url}`,
 
           async show(body, { shell, parameters }) {
             const { types } = await get("schema");

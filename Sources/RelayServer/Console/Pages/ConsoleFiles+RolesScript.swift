@@ -14,7 +14,7 @@ extension ConsoleFiles {
         export const roles = {
           id: "roles", title: "Security roles",
           about: "Who may create, read and write records of the public database, by type. Private databases are their users' own.",
-          command: ({ container, environment }) => `role list --container ${container} --environment ${environment}`,
+          command: ({ container, environment, data }) => `role list --container ${container} --environment ${environment} --data ${data}`,
 
           async show(body, { shell }) {
             const now = await get("schema");

@@ -17,7 +17,7 @@ extension ConsoleFiles {
         export const schema = {
           id: "schema", title: "Record types", key: "s",
           about: "Fields with their types and indexes. Development changes here; production takes what is promoted.",
-          command: ({ container, environment }) => `schema export --container ${container} --environment ${environment}`,
+          command: ({ container, environment, data }) => `schema export --container ${container} --environment ${environment} --data ${data}`,
 
           async show(body, { shell, parameters }) {
             const now = await get("schema");

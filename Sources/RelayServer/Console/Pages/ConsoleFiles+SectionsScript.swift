@@ -29,7 +29,7 @@ extension ConsoleFiles {
         /**
          * @typedef {{ shell: import("./shell.js").Shell, parameters: URLSearchParams, signal: AbortSignal }} Visit
          * @typedef {{ id: string, title: string, about: string, key?: string,
-         *   command?: (place: { container: string, environment: string }) => string,
+         *   command?: (place: { container: string, environment: string, data: string, url: string }) => string,
          *   show: (body: HTMLElement, visit: Visit) => any }} Page
          */
 

@@ -26,7 +26,7 @@ extension ConsoleFiles {
         export const shares = {
           id: "shares", title: "Shares", key: "h",
           about: "Zones and hierarchies that people share: participants, roles, states. Operators take rights away or change them; only owners let people in.",
-          command: ({ container, environment }) => `shares list --container ${container} --environment ${environment}`,
+          command: ({ container, environment, url }) => `shares list --container ${container} --environment ${environment} --url ${url}`,
 
           async show(body, { shell }) {
             const { shares: rows } = await get("shares");

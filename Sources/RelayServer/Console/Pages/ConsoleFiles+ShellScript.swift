@@ -20,7 +20,7 @@ extension ConsoleFiles {
         const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };
 
         export class Shell {
-          /** @param {Element} app @param {{ name: string, version: string, isDev: boolean, containers: { name: string }[] }} welcome */
+          /** @param {Element} app @param {{ name: string, version: string, isDev: boolean, data: string, containers: { name: string }[] }} welcome */
           constructor(app, welcome) {
             this.app = app;
             this.welcome = { ...welcome, containers: inOrder(welcome.containers) };
@@ -70,6 +70,9 @@ extension ConsoleFiles {
             const link = this.link(page, parameters);
             if (location.hash === link) this.show(); else location.hash = link;
           }
+
+          /** What a page's command names: also the data folder and the relay's address, as somebody elsewhere would type them. */
+          where() { return { ...place, data: this.welcome.data, url: new URL("..", location.href).href.replace(/\/$/, "") }; }
 
           // The frame
 
@@ -143,7 +146,7 @@ extension ConsoleFiles {
             const cli = h("p.cli", null);
             fill(this.main, h("div.title", null, h("h1", null, page.title), h("p.quiet", null, page.about)), body, cli);
             if (page.command) {
-              fill(cli, "The same by command: ", h("code", null, `zonecast ${page.command(place)}`));
+              fill(cli, "The same by command: ", h("code", null, `zonecast ${page.command(this.where())}`));
             }
             document.body.dataset.ready = "";
             try { await page.show(body, { shell: this, parameters, signal: this.life.signal }); } catch (error) {

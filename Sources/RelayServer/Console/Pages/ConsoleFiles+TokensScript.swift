@@ -14,7 +14,7 @@ extension ConsoleFiles {
         export const tokens = {
           id: "tokens", title: "API tokens", key: "t",
           about: "An app shows one with every request. The token itself is shown once and kept nowhere.",
-          command: ({ container, environment }) => `token list --container ${container} --environment ${environment}`,
+          command: ({ container, environment, data }) => `token list --container ${container} --environment ${environment} --data ${data}`,
 
           async show(body, { shell }) {
             const { tokens: rows } = await get("tokens");
@@ -63,7 +63,7 @@ extension ConsoleFiles {
         export const keys = {
           id: "keys", title: "Keys", key: "k",
           about: "Servers sign their requests with a key of theirs (public database only); issuers vouch for people who sign in elsewhere; build machines change schemas by a management token.",
-          command: ({ container, environment }) => `key list --container ${container} --environment ${environment}`,
+          command: ({ container, environment, data }) => `key list --container ${container} --environment ${environment} --data ${data}`,
 
           async show(body, { shell }) {
             const { keys: rows, issuers, management } = await get("keys");

@@ -11,7 +11,7 @@ extension ConsoleFiles {
         export const users = {
           id: "users", title: "Users", key: "u",
           about: "Accounts belong to the relay; each container knows a user by another record name.",
-          command: () => "user list",
+          command: ({ data }) => `user list --data ${data}`,
 
           async show(body, { shell, parameters }) {
             if (parameters.get("id")) return person(body, shell, parameters.get("id"));

@@ -26,7 +26,7 @@ extension ConsoleFiles {
         export const zones = {
           id: "zones", title: "Zones", key: "z",
           about: "Names, sizes and places in the change log. What is in a private zone only its owner and participants see.",
-          command: ({ container, environment }) => `zones list --container ${container} --environment ${environment}`,
+          command: ({ container, environment, url }) => `zones list --container ${container} --environment ${environment} --url ${url}`,
 
           async show(body, { shell, parameters }) {
             const words = h("input", { type: "search", placeholder: "zone or user", value: parameters.get("words") ?? "", "aria-label": "Search zones" });
