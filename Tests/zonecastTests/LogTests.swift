@@ -155,6 +155,9 @@ import Testing
             #expect(try Command.run(["logs", "--lines", count], input: text).output == expected)
         }
         #expect(try Command.run(["logs", "--file", log]).output == text)
+        // A copy that ends within a line.
+        try String(text.dropLast()).write(toFile: log, atomically: true, encoding: .utf8)
+        #expect(try Command.run(["logs", "--file", log]).output == text)
     }
 
     @Test(arguments: [

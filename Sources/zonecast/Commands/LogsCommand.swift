@@ -132,18 +132,22 @@ struct LogsCommand: ParsableCommand {
         let ending = EndingSignals(status: 0) { process.terminate() }
         defer { ending.end() }
         var (rest, read, shown) = (Data(), 0, 0)
+        func take(_ bytes: Data) {
+            let line = String(decoding: bytes, as: UTF8.self)
+            read += 1
+            guard filter.admits(line) else { return }
+            shown += 1
+            Terminal.say(line)
+        }
         while case let more = output.fileHandleForReading.availableData, !more.isEmpty {
             rest.append(more)
             while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
-                let line = String(decoding: rest[rest.startIndex..<end], as: UTF8.self)
-                read += 1
-                if filter.admits(line) {
-                    shown += 1
-                    Terminal.say(line)
-                }
+                take(rest[rest.startIndex..<end])
                 rest.removeSubrange(rest.startIndex...end)
             }
         }
+        // A log that was cut or copied may end within a line.
+        if !rest.isEmpty { take(rest) }
         process.waitUntilExit()
         guard process.terminationStatus == 0 else {
             throw CommandFailure(
