@@ -64,6 +64,13 @@ import Testing
         let other = settings.merging(["ZONECAST_ALERTS_MAIL_SERVER": "127.0.0.1:\(full.port)"]) { $1 }
         let refused = try alerts("test", environment: other)
         #expect(refused.status == 3 && refused.complaint.contains("alerts.mail-server answers 452 4.3.1 no room"))
+        // A mailbox that is gone keeps nothing from the others.
+        let gone = try MailDrop(refusing: "RCPT TO:<ada", with: "550 5.1.1 no such mailbox")
+        let half = settings.merging(["ZONECAST_ALERTS_MAIL_SERVER": "127.0.0.1:\(gone.port)"]) { $1 }
+        let told = try alerts("test", environment: half)
+        let reason = "alerts.mail-server answers 550 5.1.1 no such mailbox (for ada@example.org)"
+        #expect(told.status == 3 && told.complaint.contains(reason), "\(told.complaint)")
+        #expect(gone.lines.contains("RCPT TO:<bob@example.org>") && gone.lines.contains("."), "\(gone.lines)")
         for (key, wrong) in [
             ("TO", "ada"), ("TO", "a@b>\r\nRCPT TO:<c@d"), ("FROM", "x y@z"), ("SERVER", "mail.example.org:25"),
             ("SERVER", "127.0.0.1"),

@@ -65,7 +65,9 @@ package struct AlertSender: Sendable {
 
     /// One of those who are told.
     package enum Receiver: Hashable, Sendable {
-        case webhook, ntfy, mail
+        case webhook, ntfy
+        /// An address: each gets a message of its own, so that a mailbox that is gone keeps nothing from the others.
+        case mail(String)
     }
 
     private let settings: Settings
@@ -82,8 +84,7 @@ package struct AlertSender: Sendable {
         var receivers: [Receiver] = []
         if settings.webhook != nil { receivers.append(.webhook) }
         if settings.ntfy != nil { receivers.append(.ntfy) }
-        if settings.mail != nil { receivers.append(.mail) }
-        return receivers
+        return receivers + (settings.mail?.to ?? []).map { .mail($0) }
     }
 
     /// Tells one of them; gives why they were not reached, `nil` if they were.
@@ -95,23 +96,23 @@ package struct AlertSender: Sendable {
         case .ntfy:
             guard let address = settings.ntfy else { return nil }
             return await post(topic(message, to: address), "alerts.ntfy")
-        case .mail:
+        case .mail(let address):
             guard let mail = settings.mail else { return nil }
-            return await post(mail, message)
+            return await post(message, to: address, mail)
         }
     }
 
-    private func post(_ receivers: MailReceivers, _ message: Message) async -> String? {
+    private func post(_ message: Message, to address: String, _ receivers: MailReceivers) async -> String? {
         let mail = Mail(
             from: receivers.from ?? "zonecast@\(MailPost.machine)",
-            to: receivers.to,
+            to: [address],
             subject: "\(message.state == "resolved" ? "Well again: " : "")\(message.title) (\(message.relay))",
             body: "\(message.text)\n\n\(message.relay), \(message.at)\n",
             date: Date(),
             id: "\(UUID().uuidString)@zonecast"
         )
         let fault = await MailPost(host: receivers.host, port: receivers.port).send(mail)
-        return fault.map { "alerts.mail-server \($0)" }
+        return fault.map { "alerts.mail-server \($0) (for \(address))" }
     }
 
     private func webhook(_ message: Message, to address: String) -> HTTPClientRequest {
