@@ -1,3 +1,4 @@
+import Foundation
 package import Records
 
 /// One person as the relay knows them; each container knows them by another `UserID`.
@@ -55,7 +56,8 @@ package enum AccountRules {
     /// The upper end only bounds the work of hashing.
     package static let passwordLength = 8...1024
 
-    /// The address as it is stored and compared: trimmed and lower-case; `nil` if it cannot be one.
+    /// The address as it is stored and compared: trimmed, lower-case, and with each letter in its one composed form, however
+    /// a keyboard or a file has written `ü`; `nil` if it cannot be one.
     ///
     /// Deliberately loose: one `@` with something before it and something with no blank after it, 254 bytes at most.
     package static func canonicalEmail(_ text: String) -> String? {
@@ -63,7 +65,7 @@ package enum AccountRules {
         guard (3...254).contains(trimmed.count), trimmed.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else { return nil }
         let parts = trimmed.split(separator: UInt8(ascii: "@"), omittingEmptySubsequences: false)
         guard parts.count == 2, parts.allSatisfy({ !$0.isEmpty }) else { return nil }
-        return String(decoding: trimmed, as: UTF8.self).lowercased()
+        return String(decoding: trimmed, as: UTF8.self).lowercased().precomposedStringWithCanonicalMapping
     }
 
     /// A telephone number as it is stored and compared: `+` and 7 to 15 digits; `nil` if it cannot be one.

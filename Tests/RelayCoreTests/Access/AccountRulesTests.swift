@@ -9,6 +9,13 @@ import Testing
         #expect(AccountRules.canonicalEmail(written) == stored)
     }
 
+    /// The two are one address to people and to a mail server; as bytes they would be two accounts.
+    @Test func composedAndDecomposedLettersAreTheSameAddress() throws {
+        let composed = try #require(AccountRules.canonicalEmail("J\u{FC}rgen@ex\u{E4}mple.org"))
+        let decomposed = try #require(AccountRules.canonicalEmail("Ju\u{308}rgen@exa\u{308}mple.org"))
+        #expect(Array(composed.utf8) == Array(decomposed.utf8))
+    }
+
     @Test(arguments: [
         "", "alice", "@", "a@", "@b", "a@b@c", "a b@c", "a@b\u{0}c", String(repeating: "a", count: 300) + "@b",
     ])
