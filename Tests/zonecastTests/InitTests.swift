@@ -106,6 +106,10 @@ import Testing
         for wrong in [[], ["--domain", "https://x.example"], ["--domain", "a..b"], ["--password-stdin"]] {
             #expect(try Command.run(["init", "--yes", "--data", data + "/2"] + wrong).status == 2, "\(wrong)")
         }
+        for wrong in ["sync.example.org:8443", "bücher.example"] {
+            let run = try Command.run(["init", "--yes", "--data", data + "/2", "--domain", wrong])
+            #expect(run.status == 2 && run.complaint.contains("no port, and other letters"), "\(run.complaint)")
+        }
         #expect(!FileManager.default.fileExists(atPath: data + "/2"))
     }
 

@@ -53,7 +53,10 @@ struct InitCommand: AsyncParsableCommand {
 
     func validate() throws {
         if let domain, !Self.isName(domain) {
-            throw ValidationError("--domain takes a name without a scheme, such as sync.example.org.")
+            throw ValidationError(
+                "--domain takes a name alone, such as sync.example.org: no https://, no port, and other letters than a to z "
+                    + "as certificates have them (xn--…)."
+            )
         }
         guard (1...65_535).contains(port) else { throw ValidationError("--port is from 1 to 65535.") }
         try Self.checkAdmin(admin)
