@@ -20,7 +20,7 @@ extension ConsoleAPI {
             let environment = call["environment"]
             let all = call["everywhere"] == "1"
             let lines = call.parts.requests.look(
-                after: call.number("after", in: 0...Int(Int32.max), else: 0),
+                after: call.number("after", in: 0...Int.max, else: 0),
                 limit: call.number("limit", in: 1...500, else: 200)
             ) { line in
                 (operation == nil || line.operation == operation) && (!wantsErrors || line.status >= 400)

@@ -101,13 +101,16 @@ package final class RecentRequests: Sendable {
 
     /// The newest first, and from now on for a minute all that comes: those after `number` that `filter` says true of,
     /// `limit` at most.
+    ///
+    /// A number that no line has yet is of another life of the relay, of whose lines whoever asks knows none.
     package func look(
         after number: Int,
         limit: Int,
         where filter: (Line) -> Bool
     ) -> [Line] {
         watchedUntil.store((now() + Self.attention).milliseconds, ordering: .relaxed)
-        let all = lines.withLock { $0.lines }
+        let (all, count) = lines.withLock { ($0.lines, $0.count) }
+        let number = number > count ? 0 : number
         return Array(all.filter { $0.number > number && filter($0) }.sorted { $0.number > $1.number }.prefix(limit))
     }
 

@@ -33,7 +33,8 @@ extension ConsoleFiles {
               const { lines } = await get("logs", { ...wanted, after: last });
               if (!lines.length && last) return;
               const isFirst = last === 0;
-              last = Math.max(last, ...lines.map((line) => line.number), 1);
+              // The newest comes first; its number is a small one again where the relay was started anew.
+              last = lines[0]?.number ?? 0;
               rows = [...lines, ...rows].slice(0, 500);
               const fresh = new Set(isFirst ? [] : lines.map((line) => line.number));
               fill(list, table([

@@ -170,11 +170,19 @@ extension ConsoleFiles {
 
           /** Does something every so often while the page is shown and looked at. @param {AbortSignal} signal */
           every(milliseconds, signal, act) {
+            let isAway = false;
             const timer = setInterval(async () => {
               if (document.hidden || signal.aborted) return;
-              try { await act(); } catch (error) {
-                clearInterval(timer);
-                if (!signal.aborted) complain(error);
+              try {
+                await act();
+                if (isAway) say("The relay answers again.");
+                isAway = false;
+              } catch (error) {
+                if (signal.aborted) return;
+                if (!isAway) complain(error);
+                // A relay that is started anew is away for moments, and so says a proxy before it: the page goes on then.
+                isAway = error.code === "offline" || error.status >= 500;
+                if (!isAway) clearInterval(timer);
               }
             }, milliseconds);
             signal.addEventListener("abort", () => clearInterval(timer));
