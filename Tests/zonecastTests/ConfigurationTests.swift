@@ -216,6 +216,10 @@ import Testing
         #expect(ListenAddress(text)?.description == text)
     }
 
+    @Test func allAddressesAreOneThatCanBeConnectedTo() {
+        #expect(ListenAddress("*:8080") == ListenAddress(host: "0.0.0.0", port: 8080))
+    }
+
     @Test(arguments: ["", ":8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:80", "host:-1"])
     func whatIsNoAddress(text: String) {
         #expect(ListenAddress(text) == nil)

@@ -170,7 +170,8 @@ struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
             return nil
         }
         guard !host.isEmpty else { return nil }
-        self.init(host: host, port: Int(port))
+        // As other servers call all of a machine's addresses; no name that doctor, or a browser, could connect to.
+        self.init(host: host == "*" ? "0.0.0.0" : host, port: Int(port))
     }
 
     var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
