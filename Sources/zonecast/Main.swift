@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import RelayStore
 
 /// Runs the command and turns however it ends into an exit code a script can act on.
 @main
@@ -21,6 +22,8 @@ enum Main {
             end(0)
         } catch let failure as CommandFailure {
             leave(failure, arguments)
+        } catch let failure as BackupFailure {
+            leave(CommandFailure(failure), arguments)
         } catch {
             leave(with: error, arguments)
         }

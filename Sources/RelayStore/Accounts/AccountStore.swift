@@ -65,7 +65,9 @@ package final class AccountStore: Directory {
     /// Whether a folder has stores, and no file that says whose they are, or nothing in it.
     package static func isLost(in folder: String) -> Bool {
         guard LogCheck.size(of: "\(folder)/relay.sqlite") ?? 0 == 0 else { return false }
-        return ((try? BackupFiles.databases(in: folder)) ?? []).count > 1
+        // What cannot be looked into is there.
+        guard let databases = try? BackupFiles.databases(in: folder) else { return true }
+        return databases.count > 1
     }
 
     /// One that lives in memory and ends with the process: for tests.

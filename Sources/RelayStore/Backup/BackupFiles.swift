@@ -8,7 +8,7 @@ struct BackupFiles {
 
     /// The SQLite files of a data folder by their paths in it: the containers' first, so that the accounts, which come
     /// last, know every user that the records name.
-    static func databases(in folder: String) throws -> [String] {
+    static func databases(in folder: String) throws(BackupFailure) -> [String] {
         var found: [String] = []
         let containers = "\(folder)/containers"
         for name in try contents(containers).sorted() where isContainer(name, in: containers) {
@@ -34,9 +34,14 @@ struct BackupFiles {
         [AlertBook.fileName].filter { FileManager.default.fileExists(atPath: "\(folder)/\($0)") }
     }
 
-    private static func contents(_ folder: String) throws -> [String] {
+    private static func contents(_ folder: String) throws(BackupFailure) -> [String] {
         guard FileManager.default.fileExists(atPath: folder) else { return [] }
-        return try FileManager.default.contentsOfDirectory(atPath: folder)
+        do {
+            return try FileManager.default.contentsOfDirectory(atPath: folder)
+        } catch {
+            // By its own name: whoever asks knows that of the data folder or of the backups alone.
+            throw .unreadable(folder, FolderAccess.words(for: error))
+        }
     }
 
     /// The hash and the length of a file, read in pieces.

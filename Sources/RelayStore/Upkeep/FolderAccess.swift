@@ -23,7 +23,7 @@ package enum FolderAccess {
     /// The system's own number for what went wrong with a file; 0 where it has none.
     package static func number(_ error: any Error) -> Int32 {
         let outer = error as NSError
-        let inner = outer.userInfo[NSUnderlyingErrorKey] as? NSError
+        let inner = (outer.userInfo[NSUnderlyingErrorKey] as? any Error).map { $0 as NSError }
         let cause = [inner, outer].compactMap { $0 }.first { $0.domain == NSPOSIXErrorDomain }
         return cause.map { Int32($0.code) } ?? 0
     }

@@ -70,6 +70,20 @@ import Testing
         }
     }
 
+    /// A container that nobody can look into is not left out of a backup, but named.
+    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("chown"), "only root can give files away"))
+    func aContainerOfRootsInAFolderOfSomebodyElses() throws {
+        try makeStore()
+        let place = "\(folder.path)/containers/\(Path.container)"
+        try #require(try Tool.run("chown", ["-R", "65534:65534", folder.path]).status == 0)
+        try #require(try Tool.run("chown", ["root:root", place]).status == 0)
+        #expect(try storage().found.hasPrefix("\(place) is root's"))
+        for command in [["backup", "create"], ["storage", "compact"], ["storage", "migrate", "--dry-run"]] {
+            let run = try Command.run(command + ["--data", folder.path])
+            #expect(run.status == 1 && run.complaint == "zonecast: \(place) cannot be used: Permission denied.\n")
+        }
+    }
+
     @Test func whatKeepsTheDoctorFromSigningInIsSaidInWords() {
         let full = DirectoryError.unavailable("relay.sqlite: the disk is full. Make room on it.")
         #expect(
