@@ -78,6 +78,7 @@ struct Serve: AsyncParsableCommand {
         {
             throw CommandFailure(.failed, "\(fault)")
         }
+        if let refusal = FolderOwner.refusal(servingIn: settings.data) { throw CommandFailure(.notAllowed, refusal) }
         let lock = try FolderLock(forRelayIn: settings.data)
         defer { withExtendedLifetime(lock) {} }
         if stopWithInput { Self.stopWhenInputEnds() }

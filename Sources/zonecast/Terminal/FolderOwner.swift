@@ -28,6 +28,21 @@ enum FolderOwner {
         owner.withLock { $0 = Owner(user: user, group: group) }
     }
 
+    /// Why no relay of root's is to begin on the data of somebody else's relay; `nil` where one may.
+    ///
+    /// What root makes there its owner could not use: neither the service's relay, nor any command. Where it has happened
+    /// already, a relay goes on as root, and `zonecast doctor` says what mends it.
+    static func refusal(servingIn folder: String) -> String? {
+        var facts = stat()
+        guard geteuid() == 0, stat("\(folder)/relay.sqlite", &facts) == 0, facts.st_uid != 0 else { return nil }
+        let owner = Owner(user: facts.st_uid, group: facts.st_gid).name
+        guard stat("\(folder)/relay.lock", &facts) != 0 || facts.st_uid != 0 else { return nil }
+        let start = PackageFiles.start(on: folder)
+        let user = owner.allSatisfy(\.isNumber) ? "'#\(owner)'" : owner
+        let way = start.hasPrefix("zonecast") ? "sudo -u \(user) \(start)" : start
+        return "\(folder) is \(owner)'s, and could not use files that root makes there. Start it as that user: \(way)"
+    }
+
     // MARK: Outside of the data folder
 
     /// Runs `body` as whoever started the command: for files and folders outside of the data folder, which they have named.

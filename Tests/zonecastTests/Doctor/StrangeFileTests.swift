@@ -84,6 +84,21 @@ import Testing
         }
     }
 
+    /// As somebody does who wants to see why the service does not start.
+    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("chown"), "only root can give files away"))
+    func rootMakesNoFilesOnTheDataOfAnothersRelay() throws {
+        #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
+        try #require(try Tool.run("chown", ["-R", "65534:65534", folder.path]).status == 0)
+        let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
+        #expect(serve.status == 4, "\(serve.complaint)")
+        let way = "zonecast serve --data \(folder.path)\n"
+        #expect(serve.complaint.contains("Start it as that user: sudo -u ") && serve.complaint.hasSuffix(way))
+        #expect(try Tool.run("find", [folder.path, "!", "-uid", "65534"]).said == "")
+        // Where root has served before, that goes on: better a relay than none.
+        try Data().write(to: URL(fileURLWithPath: "\(folder.path)/relay.lock"))
+        #expect(try RelayProcess(folder: folder.path).stop().status == 0)
+    }
+
     @Test func whatKeepsTheDoctorFromSigningInIsSaidInWords() {
         let full = DirectoryError.unavailable("relay.sqlite: the disk is full. Make room on it.")
         #expect(
