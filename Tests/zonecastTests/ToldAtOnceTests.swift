@@ -218,6 +218,20 @@ import Testing
         #expect(try relay.end() == 0)
     }
 
+    @Test func aLinkToTheConsoleLeadsWhereBrowsersReachIt() throws {
+        for place in [folder.path, folder.path + "/2"] {
+            #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", place]).status == 0)
+        }
+        let settings = ["ZONECAST_DATA": folder.path, "ZONECAST_PUBLIC_URL": "https://sync.example.org/"]
+        let link = try Command.run(["console", "link"], environment: settings)
+        #expect(link.output.hasPrefix("https://sync.example.org/console/#setup="), "\(link.output)")
+        // Settings of another relay's say nothing of this one.
+        let other = try Command.run(["console", "link", "--data", folder.path + "/2"], environment: settings)
+        #expect(other.output.hasPrefix("http://127.0.0.1:8080/console/#setup="), "\(other.output)")
+        #expect(ConsoleLink.address("http://0.0.0.0:80", "K7Q2") == "http://127.0.0.1:80/console/#setup=K7Q2")
+        #expect(ConsoleLink.address("http://[::]:80", "K7Q2") == "http://[::1]:80/console/#setup=K7Q2")
+    }
+
     @Test func aConsoleThatIsShutSaysSo() throws {
         let relay = try RelayProcess(folder: folder.path, [])
         let page = try relay.connect().send("GET", "/console/")

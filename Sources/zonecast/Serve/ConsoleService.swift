@@ -80,9 +80,7 @@ extension AccountStore {
     /// Prints a link for the first operator, while there is none; among lines for programs as one of them.
     func tellOfConsole(at url: String, _ settings: ServeSettings, _ logger: Logger) {
         guard (try? operators().isEmpty) == true, let code = try? makeOperatorLink() else { return }
-        // Nobody can go to "every address of this machine"; from the machine itself this one will do.
-        let here = url.replacing("://0.0.0.0:", with: "://127.0.0.1:").replacing("://[::]:", with: "://[::1]:")
-        let link = ConsoleLink.address(settings.signIn.publicURL ?? here, code)
+        let link = ConsoleLink.address(settings.signIn.publicURL ?? url, code)
         switch settings.logFormat {
         case .text: Terminal.complain("console \(link)  (one use, 15 minutes)")
         case .json: logger.notice("The console has no operator yet.", metadata: ["link": "\(link)"])

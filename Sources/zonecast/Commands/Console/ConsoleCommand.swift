@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Records
+import RelayAPI
 import RelayCore
 import RelayStore
 import ZoneKit
@@ -25,7 +26,12 @@ struct ConsoleCommand: AsyncParsableCommand {
         @Option(help: ArgumentHelp("An operator who has forgotten the password.", valueName: "name"))
         var `operator`: String?
 
-        @Option(help: ArgumentHelp("Where browsers reach the relay. (default: the running relay's)", valueName: "url"))
+        @Option(
+            help: ArgumentHelp(
+                "Where browsers reach the relay. (default: public-url, else the running relay's)",
+                valueName: "url"
+            )
+        )
         var url: String?
 
         @OptionGroup var options: FolderOptions
@@ -40,19 +46,31 @@ struct ConsoleCommand: AsyncParsableCommand {
                 try store.makeOperatorLink(for: `operator`)
             }
             let running = FolderLock.runningRelay(in: options.folder).flatMap { $0 }
-            let address = ConsoleLink.address(url ?? running ?? "http://127.0.0.1:8080", code)
+            let published = await published()
+            let address = ConsoleLink.address(url ?? published ?? running ?? "http://127.0.0.1:8080", code)
             if options.json { return try Terminal.say(json: ["url": address, "code": code]) }
             Terminal.say(Terminal.isQuiet ? address : "\(address)  (one use, 15 minutes)")
             if url == nil, let closed = await shut(running) { Terminal.complain(closed) }
         }
 
+        /// What a relay is started with by the environment, or by the package.
+        private func configured() async -> ServeSettings? {
+            let environment = ProcessInfo.processInfo.environment
+            let file = environment["ZONECAST_CONFIG"] ?? PackageFiles.configurationIfThere
+            return try? await ConfigurationReading(flags: [:], environment: environment, file: file).settings
+        }
+
+        /// The address that browsers are told, where these settings are of this folder's relay.
+        private func published() async -> String? {
+            let path = { (folder: String) in URL(fileURLWithPath: folder).standardizedFileURL.path }
+            guard let settings = await configured(), path(settings.data) == path(options.folder) else { return nil }
+            return settings.signIn.publicURL
+        }
+
         /// Why the link would lead nowhere, as far as can be told.
         private func shut(_ running: String?) async -> String? {
             guard let running else {
-                let environment = ProcessInfo.processInfo.environment
-                let file = environment["ZONECAST_CONFIG"] ?? PackageFiles.configurationIfThere
-                let reading = try? await ConfigurationReading(flags: [:], environment: environment, file: file)
-                guard reading?.settings.servesConsole == false else { return nil }
+                guard await configured()?.servesConsole == false else { return nil }
                 return "The console is shut unless the relay is started with  console: true  or --dev, such as by: "
                     + "ZONECAST_CONSOLE=true zonecast serve --data \(options.folder.shellWord)"
             }
@@ -153,7 +171,9 @@ enum ConsoleLink {
 
     /// The code stands behind `#`, so that no server and no log gets to see it.
     static func address(_ base: String, _ code: String) -> String {
-        "\(base.hasSuffix("/") ? String(base.dropLast()) : base)/console/#setup=\(code)"
+        // Nobody can go to "every address of this machine"; from the machine itself this one will do.
+        let here = base.replacing("://0.0.0.0:", with: "://127.0.0.1:").replacing("://[::]:", with: "://[::1]:")
+        return "\(here.hasSuffix("/") ? String(here.dropLast()) : here)/console/#setup=\(code)"
     }
 }
 
