@@ -123,7 +123,10 @@ public final class CKSyncEngine: Sendable {
         state.read { $0.feed.zoneTokens[zoneID.zone]?.text }
     }
 
-    /// Ends the fetches and sends that are under way; what they had done stays done.
+    /// Ends the fetches and sends that are under way, and those that wait their turn: they throw `operationCancelled`.
+    ///
+    /// What they had done stays done. May be called inside the delegate, where they end before their next request. An engine that
+    /// works by itself tries again later.
     public func cancelOperations() async { await driver.cancelOperations() }
 }
 

@@ -134,7 +134,7 @@ extension SyncDriver {
     private func askDatabase(_ token: SyncToken?) async -> Result<DatabasePage, CKError> {
         let link = link
         do {
-            return .success(try await cancellable { try await link.databaseChanges(since: token) })
+            return .success(try await cancellable(.fetching) { try await link.databaseChanges(since: token) })
         } catch {
             return .failure(CKError(from: error))
         }
@@ -145,7 +145,7 @@ extension SyncDriver {
         let link = link
         await exchange(zone).enter()
         do {
-            return .success(try await cancellable { try await link.zoneChanges(in: zone, since: token) })
+            return .success(try await cancellable(.fetching) { try await link.zoneChanges(in: zone, since: token) })
         } catch {
             return .failure(CKError(from: error))
         }

@@ -2,34 +2,6 @@ import Records
 import SyncCore
 
 extension SyncDriver {
-    /// What one round of sending has come to.
-    private struct Tally {
-        var outcome = SyncSchedule.SendOutcome()
-        var error: CKError?
-        var failures: [AnyHashable: any Error] = [:]
-        /// Not sent twice in one round: the application may put back at once what has just failed.
-        var failedRecords: Set<RecordID> = []
-        /// Nothing was said about them: they stay pending.
-        var keptRecords: Set<RecordID> = []
-        var keepsZones = false
-        /// Zones that are busy: nothing more is sent to them in this round.
-        var heldZones: Set<ZoneID>
-        var changedZones: Set<ZoneID> = []
-        /// The application was asked for everything, and had nothing (more), when what is pending was at this revision.
-        var emptyAt: UInt64?
-
-        /// Notes what is tried again later: a busy zone holds no other, everything else ends the round.
-        mutating func retryLater(_ error: CKError, in zone: ZoneID? = nil) {
-            if let zone, error.trouble.kind == .zoneBusy {
-                heldZones.insert(zone)
-                outcome.zoneTroubles[zone] = error.trouble
-            } else {
-                self.error = self.error ?? error
-                outcome.trouble = self.error?.trouble
-            }
-        }
-    }
-
     func sendOnSchedule(held: Set<ZoneID>) async {
         do {
             try await checkAccount()
@@ -48,15 +20,17 @@ extension SyncDriver {
 
     /// One round, with its events; sends nothing to the zones that are `held`.
     private func send(_ context: CKSyncEngine.SendChangesContext, held: Set<ZoneID>) async throws {
+        let cancellations = cancellations
         await sendLane.enter()
         defer { sendLane.leave() }
+        cancellationsBeforeRound[.sending] = cancellations
         tell(.sendBegan)
         let epoch = accountEpoch
         await deliver(.willSendChanges(.init(context: context.leavingOut(held))))
         var tally = Tally(heldZones: held)
         await sendZones(context.leavingOut(held), &tally, epoch)
         while tally.error == nil, epoch == accountEpoch {
-            guard !Task.isCancelled else {
+            guard !Task.isCancelled, !isRoundCancelled(.sending) else {
                 // What is left was not looked at: this is no end that could count as a good one.
                 tally.retryLater(CKError(.operationCancelled))
                 break
@@ -173,7 +147,9 @@ extension SyncDriver {
     ) async -> ZonesAnswer<CKRecordZone> {
         let link = link
         do {
-            return try await cancellable { try await link.modifyZones(saving: saves, deleting: deletes.map(\.zone)) }
+            return try await cancellable(.sending) {
+                try await link.modifyZones(saving: saves, deleting: deletes.map(\.zone))
+            }
         } catch {
             tally.keepsZones = CKError(from: error).isOfWay
             let saved = saves.map { ($0.zoneID.zone, Result<CKRecordZone, any Error>.failure(error)) }
@@ -271,7 +247,7 @@ extension SyncDriver {
         let link = link
         let saves = request.compactMap(\.record)
         let deletes = request.filter { $0.record == nil }.map(\.id)
-        return try await cancellable {
+        return try await cancellable(.sending) {
             try await link.modifyRecords(saving: saves, deleting: deletes, atomically: atomically)
         }
     }

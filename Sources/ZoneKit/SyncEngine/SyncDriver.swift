@@ -38,8 +38,13 @@ actor SyncDriver {
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
     private var background: [Int: Task<Void, Never>] = [:]
-    private var requests: [Int: @Sendable () -> Void] = [:]
-    private var lastTask = 0
+    /// What ends each of the requests that are under way.
+    var requests: [Int: @Sendable () -> Void] = [:]
+    /// How often all operations were cancelled.
+    var cancellations = 0
+    /// How often that was when the round was asked for that goes on now.
+    var cancellationsBeforeRound: [Lane: Int] = [:]
+    var lastTask = 0
     /// The tasks in which the delegate is at work; one that it starts is another.
     private var delegateTasks: Set<Int> = []
     /// The number of this engine at the notice station, once it listens.
@@ -250,26 +255,6 @@ actor SyncDriver {
 
     // MARK: Rounds
 
-    /// Runs a request of a round in a task of its own, so that `cancelOperations` can end it, and for the user for whom
-    /// the round was begun only.
-    func cancellable<Result: Sendable>(
-        _ work: @escaping @Sendable () async throws -> Result
-    ) async throws -> Result {
-        lastTask += 1
-        let id = lastTask
-        let binding = try checkedAccount.map { AccountBinding(try database.session.connection(), generation: $0) }
-        let task: Task<Result, any Error> = conditions.time.start {
-            try await AccountBinding.$current.withValue(binding) { try await work() }
-        }
-        requests[id] = { task.cancel() }
-        defer { requests[id] = nil }
-        return try await withTaskCancellationHandler {
-            try await task.value
-        } onCancel: {
-            task.cancel()
-        }
-    }
-
     /// One exchange with the relay about a zone at a time, its event included.
     ///
     /// A page that was read after a save of ours but told before its confirmation would look like a conflict with that
@@ -290,13 +275,11 @@ actor SyncDriver {
         }
     }
 
-    func cancelOperations() {
-        requests.values.forEach { $0() }
-    }
-
     func withFetchLane<Result: Sendable>(_ work: () async throws -> Result) async rethrows -> Result {
+        let cancellations = cancellations
         await fetchLane.enter()
         defer { fetchLane.leave() }
+        cancellationsBeforeRound[.fetching] = cancellations
         return try await work()
     }
 

@@ -1,0 +1,113 @@
+import Synchronization
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Rounds that end before everything is done, and programs that would let one go on for ever.
+@Suite(.timeLimit(.minutes(15))) struct RoundEndTests {
+    private let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    /// What one event, or one question for a batch, makes the application do.
+    private final class Program: CKSyncEngineDelegate {
+        typealias Answer = @Sendable (CKSyncEngine.Event, CKSyncEngine) async -> Void
+        typealias Batch = @Sendable (CKSyncEngine) async -> CKSyncEngine.RecordZoneChangeBatch?
+
+        let events = Mutex<[String]>([])
+        private let answer: Answer
+        private let batch: Batch
+
+        init(_ answer: @escaping Answer = { _, _ in }, batch: @escaping Batch = Program.pending) {
+            self.answer = answer
+            self.batch = batch
+        }
+
+        static let pending: Batch = { engine in
+            await CKSyncEngine.RecordZoneChangeBatch(pendingChanges: engine.state.pendingRecordZoneChanges) {
+                CKRecord(recordType: "Note", recordID: $0)
+            }
+        }
+
+        func engine(_ database: CKDatabase) -> CKSyncEngine {
+            var configuration = CKSyncEngine.Configuration(
+                database: database,
+                stateSerialization: nil,
+                delegate: self
+            )
+            configuration.automaticallySync = false
+            return CKSyncEngine(configuration)
+        }
+
+        func count(of kind: String) -> Int { events.withLock { $0.filter { $0.hasPrefix(kind) }.count } }
+
+        func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
+            events.withLock { $0.append(event.description) }
+            await answer(event, syncEngine)
+        }
+
+        func nextRecordZoneChangeBatch(
+            _ context: CKSyncEngine.SendChangesContext,
+            syncEngine: CKSyncEngine
+        ) async -> CKSyncEngine.RecordZoneChangeBatch? {
+            await batch(syncEngine)
+        }
+    }
+
+    private func phone(of number: Int) async throws -> (database: CKDatabase, records: [CKRecord]) {
+        let database = relay.device(of: "alice", named: "phone").privateDatabase
+        let zone = try await database.save(CKRecordZone(zoneName: "Notes")).zoneID
+        let records = (0..<number).map { place in
+            CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "n\(place)", zoneID: zone))
+        }
+        return (database, records)
+    }
+
+    @Test func theDelegateMayEndASendBetweenTwoBatches() async throws {
+        let (database, records) = try await phone(of: 450)
+        let program = Program { event, engine in
+            if case .sentRecordZoneChanges = event { await engine.cancelOperations() }
+        }
+        let engine = program.engine(database)
+        engine.state.add(pendingRecordZoneChanges: records.map { .saveRecord($0.recordID) })
+        await expect(.operationCancelled) { try await engine.sendChanges() }
+        #expect(engine.state.pendingRecordZoneChanges.count == 250)
+        #expect(program.count(of: "willSendChanges") == 1 && program.count(of: "didSendChanges") == 1)
+        // What was cancelled was the round, not the engine.
+        await expect(.operationCancelled) { try await engine.sendChanges() }
+        #expect(engine.state.pendingRecordZoneChanges.count == 50)
+    }
+
+    @Test func theDelegateMayEndAFetchBetweenTwoPages() async throws {
+        let (database, records) = try await phone(of: 450)
+        _ = try await database.modifyRecords(saving: records, deleting: [], atomically: false)
+        let program = Program { event, engine in
+            if case .fetchedRecordZoneChanges = event { await engine.cancelOperations() }
+        }
+        let engine = program.engine(relay.device(of: "alice", named: "laptop").privateDatabase)
+        await expect(.operationCancelled) { try await engine.fetchChanges() }
+        #expect(program.count(of: "fetchedRecordZoneChanges") == 1)
+        #expect(program.count(of: "didFetchRecordZoneChanges") == 1 && program.count(of: "didFetchChanges") == 1)
+        #expect(engine.state.zoneIDsWithUnfetchedServerChanges.count == 1)
+    }
+
+    @Test func whatWaitsItsTurnIsCancelledToo() async throws {
+        let (database, records) = try await phone(of: 1)
+        let waiting = Mutex<Task<Void, any Error>?>(nil)
+        let program = Program { event, engine in
+            guard case .willSendChanges = event, waiting.withLock({ $0 == nil }) else { return }
+            let second = Task { try await engine.sendChanges() }
+            waiting.withLock { $0 = second }
+            // Until the second call waits for the first one.
+            for _ in 0..<100 { await Task.yield() }
+            await engine.cancelOperations()
+        }
+        let engine = program.engine(database)
+        engine.state.add(pendingRecordZoneChanges: [.saveRecord(records[0].recordID)])
+        await expect(.operationCancelled) { try await engine.sendChanges() }
+        #expect(engine.state.pendingRecordZoneChanges.count == 1)
+        _ = await waiting.withLock { $0 }?.result
+        try await engine.sendChanges()
+        #expect(engine.state.pendingRecordZoneChanges.isEmpty)
+    }
+}
