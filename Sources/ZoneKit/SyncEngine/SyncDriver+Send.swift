@@ -190,8 +190,8 @@ extension SyncDriver {
         guard let batch = await ask({ await $0.nextRecordZoneChangeBatch(context, syncEngine: $1) }) else {
             return false
         }
-        let (skipped, held) = (tally.failedRecords, tally.heldZones)
-        let items = BatchItem.items(of: batch).filter { !skipped.contains($0.id) && !held.contains($0.id.zone) }
+        let offered = BatchItem.items(of: batch)
+        let items = state.read { tally.worthSending(offered, of: $0) }
         guard !items.isEmpty, epoch == accountEpoch else { return false }
         var answer = SentBatch()
         var entered: [Turnstile] = []
@@ -264,6 +264,7 @@ extension SyncDriver {
                 tally.outcome.hadRefusals = true
             } else {
                 tally.outcome.madeProgress = true
+                tally.sentRecords.insert(id)
                 tally.changedZones.insert(id.zone)
             }
             if let version = versions[id] { state.update { $0.settled(id, version: version) } }

@@ -110,4 +110,63 @@ import ZoneTesting
         try await engine.sendChanges()
         #expect(engine.state.pendingRecordZoneChanges.isEmpty)
     }
+
+    /// An application that hands over the same again and again, though the relay has it.
+    @Test func theSameBatchForEverEndsTheRound() async throws {
+        let (database, records) = try await phone(of: 3)
+        let gone = CKRecord.ID(recordName: "gone", zoneID: records[0].recordID.zoneID)
+        let asked = Mutex(0)
+        let program = Program(batch: { _ in
+            let count = asked.withLock { asked in
+                asked += 1
+                return asked
+            }
+            return count > 20 ? nil : .init(recordsToSave: records, recordIDsToDelete: [gone])
+        })
+        let engine = program.engine(database)
+        engine.state.add(pendingRecordZoneChanges: records.map { .saveRecord($0.recordID) })
+        try await engine.sendChanges()
+        #expect(asked.withLock { $0 } == 2)
+        #expect(program.count(of: "sentRecordZoneChanges") == 1)
+    }
+
+    /// An application whose record has another address than the one that it was asked for.
+    @Test func aRecordOfAnotherNameIsSentOnce() async throws {
+        let (database, records) = try await phone(of: 2)
+        let asked = Mutex(0)
+        let program = Program(batch: { engine in
+            let count = asked.withLock { asked in
+                asked += 1
+                return asked
+            }
+            guard count <= 20 else { return nil }
+            return await .init(pendingChanges: engine.state.pendingRecordZoneChanges) { _ in records[1] }
+        })
+        let engine = program.engine(database)
+        engine.state.add(pendingRecordZoneChanges: [.saveRecord(records[0].recordID)])
+        try await engine.sendChanges()
+        #expect(asked.withLock { $0 } == 2)
+        #expect(engine.state.pendingRecordZoneChanges.count == 1)
+    }
+
+    @Test func whatIsPendingAgainGoesOnceMoreInTheSameRound() async throws {
+        let (database, records) = try await phone(of: 1)
+        let isEdited = Mutex(false)
+        let program = Program(
+            { event, engine in
+                guard case .sentRecordZoneChanges = event, isEdited.withLock({ !$0 }) else { return }
+                isEdited.withLock { $0 = true }
+                records[0]["text"] = "later"
+                engine.state.add(pendingRecordZoneChanges: [.saveRecord(records[0].recordID)])
+            },
+            batch: { engine in
+                await .init(pendingChanges: engine.state.pendingRecordZoneChanges) { _ in records[0] }
+            }
+        )
+        let engine = program.engine(database)
+        engine.state.add(pendingRecordZoneChanges: [.saveRecord(records[0].recordID)])
+        try await engine.sendChanges()
+        #expect(program.count(of: "sentRecordZoneChanges") == 2)
+        #expect(try await database.record(for: records[0].recordID)["text"] == "later")
+    }
 }
