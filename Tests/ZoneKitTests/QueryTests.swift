@@ -118,6 +118,15 @@ import ZoneTesting
         await expect(.invalidArguments) { _ = try await database.records(matching: query) }
     }
 
+    @Test func nothingIsComparedWithInfinityOnTheRelay() async {
+        for number in [Double.infinity, -.infinity, .nan] {
+            let predicate = NSPredicate(format: "count < %@", NSNumber(value: number))
+            let query = CKQuery(recordType: "Post", predicate: predicate)
+            let error = await #expect(throws: CKError.self) { _ = try await database.records(matching: query) }
+            #expect(error?.code == .invalidArguments && error?.localizedDescription.contains("not finite") == true)
+        }
+    }
+
     @Test(arguments: ["{", "CAST("]) func whatIsNestedWithoutEndIsRefused(_ opening: String) async {
         let format = "name IN " + String(repeating: opening, count: 200_000)
         let query = CKQuery(recordType: "Note", predicate: NSPredicate(format: format))

@@ -160,6 +160,27 @@ import ZoneTesting
         await expect(.invalidArguments) { try await database.save(nothing) }
     }
 
+    /// In the words in which the same query is refused, and for itself: the others are saved.
+    @Test func aSubscriptionThatCannotBeAskedForSaysWhy() async throws {
+        func watch(_ predicate: NSPredicate, _ name: String) -> CKQuerySubscription {
+            CKQuerySubscription(recordType: "Note", predicate: predicate, subscriptionID: name)
+        }
+        let odd = watch(NSPredicate(format: "title LIKE 'x*'"), "odd")
+        let never = watch(NSPredicate(value: false), "never")
+        let good = CKDatabaseSubscription(subscriptionID: "good")
+        let results = try await database.modifySubscriptions(saving: [odd, good, never], deleting: []).saveResults
+        expect(.invalidArguments) { _ = try results["odd"]?.get() }
+        expect(.invalidArguments) { _ = try results["never"]?.get() }
+        _ = try results["good"]?.get()
+        let kept = try NSKeyedArchiver.archivedData(withRootObject: odd, requiringSecureCoding: true)
+        let archived = try NSKeyedUnarchiver.unarchivedObject(ofClass: CKQuerySubscription.self, from: kept)
+        alice.network.cut()
+        for subscription in [odd, try #require(archived)] {
+            let error = await #expect(throws: CKError.self) { try await database.save(subscription) }
+            #expect(error?.localizedDescription.contains("'LIKE' is not a comparison") == true)
+        }
+    }
+
     @Test func aSubscriptionsPredicateNamesTheUserAsRecordsDo() async throws {
         let me = try await alice.container.userRecordID()
         let mine = CKQuerySubscription(

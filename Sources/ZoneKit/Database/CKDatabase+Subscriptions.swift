@@ -88,10 +88,13 @@ extension CKDatabase {
     ) {
         try requireFeed(for: subscriptionsToSave)
         var wanted: [Subscription] = []
-        for subscription in subscriptionsToSave { wanted.append(try await namingCaller(in: subscription.subscription)) }
+        for subscription in subscriptionsToSave where subscription.refusal == nil {
+            wanted.append(try await namingCaller(in: subscription.subscription))
+        }
         var entries: ArraySlice<ClientResponse.SubscriptionEntry> = []
         let user = AccountBinding.ofNow(try session.connection())
-        for part in BatchLimits.parts(wanted, subscriptionIDsToDelete) {
+        let isRefusedWhole = wanted.isEmpty && subscriptionIDsToDelete.isEmpty && !subscriptionsToSave.isEmpty
+        for part in BatchLimits.parts(wanted, subscriptionIDsToDelete) where !isRefusedWhole {
             let body = ClientRequest.modify(creating: part.first, deleting: part.second)
             let document = try await user.during { () throws(CKError) in
                 try await call("subscriptions/modify", body, isWrite: true)
@@ -102,6 +105,10 @@ extension CKDatabase {
         var deletes: [CKSubscription.ID: Result<Void, any Error>] = [:]
         let missing = CKError(.internalError, "The relay's answer leaves this subscription out.")
         for saved in subscriptionsToSave {
+            if let refusal = saved.refusal {
+                saves[saved.subscriptionID] = .failure(refusal)
+                continue
+            }
             let result: Result<CKSubscription, any Error> =
                 switch entries.popFirst() {
                 case .subscription, .deleted: .success(saved)

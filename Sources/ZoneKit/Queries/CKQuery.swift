@@ -108,7 +108,9 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         switch form {
         case .all: break
         case .none: return nil
-        case .filters(let filters): query.filters = filters
+        case .filters(let filters):
+            try Self.refuseInfinity(in: filters)
+            query.filters = filters
         case .refused(let why): throw CKError(.invalidArguments, why)
         }
         for descriptor in sortDescriptors ?? [] {
@@ -121,6 +123,15 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
             )
         }
         return query
+    }
+
+    /// In memory anything can be compared with infinity; the wire has no such number.
+    private static func refuseInfinity(in filters: [Query.Filter]) throws(CKError) {
+        guard let odd = filters.first(where: { !$0.values.allSatisfy(\.isFinite) }) else { return }
+        throw CKError(
+            .invalidArguments,
+            "The predicate cannot be sent: '\(odd.field.name)' is compared with a \(FieldValue.infinityWords)."
+        )
     }
 }
 

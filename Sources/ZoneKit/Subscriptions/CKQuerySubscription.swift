@@ -39,6 +39,8 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
     public var zoneID: CKRecordZone.ID?
     /// The query as the wire has it; `nil` where the predicate cannot be sent.
     private let query: [UInt8]?
+    /// Why it cannot be, in a sentence.
+    private let whyNot: String?
 
     /// Watches records of a type.
     ///
@@ -58,7 +60,13 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         watchedType = recordType
         self.predicate = predicate
         self.querySubscriptionOptions = querySubscriptionOptions
-        query = try? CKQuery(recordType: recordType, predicate: predicate).query().map { ClientRequest.encode($0) }
+        do {
+            query = try CKQuery(recordType: recordType, predicate: predicate).query().map { ClientRequest.encode($0) }
+            whyNot = query == nil ? "The predicate matches no record, so nothing would ever be told of." : nil
+        } catch {
+            query = nil
+            whyNot = error.localizedDescription
+        }
         super.init(subscriptionID: subscriptionID, type: .query)
     }
 
@@ -75,6 +83,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
             rawValue: UInt(query.firesOn.rawValue) | (query.firesOnce ? Options.firesOnce.rawValue : 0)
         )
         self.query = query.json
+        whyNot = nil
         self.zoneID = zoneID
         super.init(subscriptionID: subscriptionID, type: .query)
     }
@@ -84,6 +93,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         predicate = other.predicate
         querySubscriptionOptions = other.querySubscriptionOptions
         query = other.query
+        whyNot = other.whyNot
         zoneID = other.zoneID
         super.init(
             subscriptionID: other.subscriptionID,
@@ -100,6 +110,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         predicate = Self.predicate(of: query, in: zoneID, caller: nil)
         querySubscriptionOptions = Options(rawValue: UInt(coder.number("Options")))
         self.query = query.isEmpty ? nil : query
+        whyNot = coder.text("Refusal")
         self.zoneID = zoneID
         super.init(coder: coder)
     }
@@ -120,10 +131,13 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         coder.encode(Data(query ?? []) as NSData, forKey: "Query")
         coder.encode(Int(querySubscriptionOptions.rawValue), forKey: "Options")
         if let zoneID { coder.encode(zoneID, forKey: "ZoneID") }
+        if let whyNot { coder.encode(whyNot as NSString, forKey: "Refusal") }
     }
 
     /// An independent copy.
     public override func copy(with zone: NSZone? = nil) -> Any { CKQuerySubscription(copying: self) }
+
+    package override var refusal: CKError? { whyNot.map { CKError(.invalidArguments, $0) } }
 
     package override var kind: Subscription.Kind {
         .query(

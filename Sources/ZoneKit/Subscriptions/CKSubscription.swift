@@ -88,6 +88,9 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
     /// What the relay is told to watch.
     package var kind: Subscription.Kind { .database }
 
+    /// Why the relay cannot be asked to watch it, where that is known without asking.
+    package var refusal: CKError? { nil }
+
     /// Of one that watches zones: the kind of records that the program cares for.
     package var heededType: CKRecord.RecordType? { nil }
 
