@@ -84,4 +84,27 @@ import ZoneTesting
         let other = relay.device(of: "alice", named: "other safe", encryptionKey: key)
         #expect(try await other.privateDatabase.record(for: note.recordID).encryptedValues["at"] == Self.dates[0])
     }
+
+    @Test func whatIsNoDateIsRefusedAndNothingIsLost() async throws {
+        let note = record("c")
+        note["at"] = Self.dates[0]
+        try await phone.privateDatabase.save(note)
+        let never = Date(timeIntervalSinceReferenceDate: .nan)
+        let spot = CLLocationCoordinate2D(latitude: 1, longitude: 2)
+        let values: [any CKRecordValueProtocol] = [
+            never, Date(timeIntervalSinceReferenceDate: -.infinity), [Self.dates[0], never],
+            CLLocation(coordinate: spot, altitude: 0, horizontalAccuracy: 0, verticalAccuracy: 0, timestamp: never),
+        ]
+        for value in values {
+            note["at"] = value
+            await expect(.invalidArguments) { try await phone.privateDatabase.save(note) }
+            #expect(note["at"] == Self.dates[0])
+        }
+        note["at"] = Date.distantFuture
+        note.encryptedValues["secretly"] = never
+        await expect(.invalidArguments) { try await phone.privateDatabase.save(note) }
+        note.encryptedValues["secretly"] = Self.dates[1]
+        try await phone.privateDatabase.save(note)
+        #expect(try await laptop.privateDatabase.record(for: note.recordID)["at"] == Date.distantFuture)
+    }
 }

@@ -8,7 +8,7 @@ package import Records
 /// `CKRecord.Reference`, `CLLocation`, `CKAsset` or an array of one of them; casts such as `as? Int` work on numbers.
 ///
 /// Do not conform types of your own: saving a record with such a value fails with `invalidArguments`, as with a number that
-/// is infinite or none at all.
+/// or a date that is infinite or none at all.
 public protocol CKRecordValueProtocol {}
 
 /// The older name of `CKRecordValueProtocol`; here they are one.
@@ -84,6 +84,19 @@ extension FieldValue {
 
     /// What a field holds where that is not so, as the middle of a sentence.
     static let infinityWords = "number that is not finite"
+
+    /// Whether a program's value is, or has in it, a date at which no clock ever stands.
+    static func hasEndlessDate(_ value: Any) -> Bool {
+        switch value {
+        case let date as Date: !date.timeIntervalSinceReferenceDate.isFinite
+        case let place as CLLocation: !place.timestamp.timeIntervalSinceReferenceDate.isFinite
+        case let elements as [Any]: elements.contains(where: hasEndlessDate)
+        default: false
+        }
+    }
+
+    /// The same of such a date.
+    static let endlessDateWords = "date that is not finite"
 
     private init(_ number: NSNumber) {
         switch UInt8(bitPattern: number.objCType.pointee) {

@@ -96,6 +96,10 @@ package struct RecordState: Sendable {
 
     package mutating func set(_ value: Any?, for key: String) {
         unsendable[key] = nil
+        if let value, FieldValue.hasEndlessDate(value) {
+            unsendable[key] = FieldValue.endlessDateWords
+            return
+        }
         exactDates[key] = value as? Date
         assets[key] = (value as? CKAsset).map { [$0] } ?? value as? [CKAsset]
         guard let value else {
