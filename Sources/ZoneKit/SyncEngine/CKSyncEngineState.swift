@@ -67,15 +67,17 @@ extension CKSyncEngine {
             var stamp: UInt64 = 0
             /// The names seen so far in zones that are being listed from their beginning.
             var listings: [ZoneID: Set<String>] = [:]
-            /// What was saved to zones that were never fetched.
+            /// What a listing might leave out.
             var unheard = UnheardSaves()
+            /// The zones are others', who give and take what is seen of them.
+            var isShared = false
             /// Zones with values that the application was given while they could not be read.
             var unreadable: Set<ZoneID> = []
             /// The address objects that the program knows, so that it gets its own back.
             var recordIDs: [RecordID: CKRecord.ID] = [:]
 
-            /// All names of the listings.
-            var listedCount: Int { listings.values.reduce(0) { $0 + $1.count } }
+            /// All names that the state holds of what was fetched.
+            var listedCount: Int { listings.values.reduce(0) { $0 + $1.count } + (isShared ? unheard.count : 0) }
 
             /// How much of the relay's wait is left at this time; never more than it was.
             func hold(at now: Date) -> TimeInterval {
@@ -99,7 +101,9 @@ extension CKSyncEngine {
         private let post: Post
 
         init(_ serialization: Serialization?, for post: Post) {
-            contents = Mutex(serialization?.contents ?? Contents())
+            var kept = serialization?.contents ?? Contents()
+            kept.isShared = post.scope == .shared
+            contents = Mutex(kept)
             self.post = post
         }
 

@@ -53,7 +53,7 @@ extension CKSyncEngine.State {
         var listings: [Listing]?
         /// The zones named so far, while the database is.
         var databaseListing: [Zone]?
-        /// What was saved to zones that were never fetched; `nil` in what older versions wrote.
+        /// What a listing might leave out; `nil` in what older versions wrote.
         var unheard: [Saves]?
         /// Zones that were not there, and of which the application has not been told.
         var vanished: [Zone]?

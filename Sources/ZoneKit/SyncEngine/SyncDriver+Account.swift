@@ -46,7 +46,7 @@ extension SyncDriver {
     private func accountChanged(from previous: String?, to current: String?) async {
         state.update { contents in
             // What is pending under nobody yet belongs to whoever signs in first; any other account starts anew.
-            if previous != nil { contents = CKSyncEngine.State.Contents(stamp: contents.stamp) }
+            if previous != nil { contents = .init(stamp: contents.stamp, isShared: contents.isShared) }
             contents.user = current
         }
         if previous != nil {

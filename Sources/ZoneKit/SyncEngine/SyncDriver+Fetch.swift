@@ -112,19 +112,14 @@ extension SyncDriver {
                 await deliver(.didFetchRecordZoneChanges(end), of: epoch)
                 // Only now: whoever ends before is told after the next start.
                 guard epoch == accountEpoch else { break }
-                if listed != nil || trouble?.kind == .zoneGone {
-                    state.update { contents in
-                        contents.listings[zone] = nil
-                        contents.unheard.forget(zone)
-                    }
-                }
+                if listed != nil || trouble?.kind == .zoneGone { state.update { $0.noteListed(zone, listed) } }
             case .finished(let end): outcome = end
             }
         }
         return outcome
     }
 
-    /// Tells of the deletions that a first listing cannot name.
+    /// Tells of the deletions that a listing cannot name.
     private func tellMissing(in zone: ZoneID, from listed: Set<String>, _ epoch: Int) async {
         let deletions = state.read { $0.missing(in: zone, from: listed) }
         guard !deletions.isEmpty else { return }
@@ -228,7 +223,7 @@ extension SyncDriver {
         }
     }
 
-    /// Adds a page to the listing of its zone, where that is being listed, and notes whether it could be read.
+    /// Notes what a page has told, and whether it could be read.
     private func note(_ page: ZonePage<CKRecord>, in zone: ZoneID) {
         state.update { contents in
             switch page.isReadable {
@@ -236,9 +231,7 @@ extension SyncDriver {
             case false?: contents.unreadable.insert(zone)
             case nil: break
             }
-            guard contents.listings[zone] != nil else { return }
-            contents.listings[zone]?.formUnion(page.changed.map(\.recordID.recordName))
-            contents.listings[zone]?.subtract(page.deleted.map(\.id.recordName))
+            contents.noteTold(page, of: zone)
         }
     }
 

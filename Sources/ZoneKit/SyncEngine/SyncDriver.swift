@@ -51,7 +51,7 @@ actor SyncDriver {
     var listening: UUID?
     private(set) var isStopped = false
     private var savedStamp: UInt64 = 0
-    /// How many names of listings were told with the state.
+    /// How many names of what was fetched were told with the state.
     private var savedListing = 0
     /// How much news there was in a test's world when the last look at the database began, and when it was known to be whole.
     private var newsAsked: UInt64 = 0

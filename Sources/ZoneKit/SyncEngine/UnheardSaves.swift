@@ -1,24 +1,28 @@
 import Records
 import SyncCore
 
-/// Records that this device saved to zones which it has never fetched, by name, with their types.
+/// Records that the program has and a listing might leave out, by name, with their types.
 ///
-/// A first fetch lists what a zone holds and names no deletions. A program that wrote before it ever fetched would not hear
-/// of what another device has deleted since; so the engine compares at the end of the listing, and tells.
+/// A listing says what a zone holds and names no deletions. So the engine compares at its end, and tells. Of the user's own
+/// zones it remembers what this device saved before it ever fetched: a program that wrote first would not hear of what another
+/// device has deleted since. Of the zones of others it remembers all that it has told: such a zone is listed anew whenever
+/// the user is given or loses a part of it, and of what is lost nothing else would tell.
 struct UnheardSaves: Sendable {
     /// A program that only ever sends is not to grow its state without end: what was saved after so many is not told of.
     private static let mostNames = 50_000
+    /// The state is told with every change, and is not to grow with all that others share.
+    private static let mostShared = 10_000
 
     private(set) var types: [ZoneID: [String: String]] = [:]
-    private var count = 0
+    private(set) var count = 0
 
     init(_ types: [ZoneID: [String: String]] = [:]) {
         self.types = types
         count = types.values.reduce(0) { $0 + $1.count }
     }
 
-    mutating func saved(_ record: RecordID, type: String) {
-        guard count < Self.mostNames else { return }
+    mutating func saved(_ record: RecordID, type: String, isShared: Bool = false) {
+        guard count < (isShared ? Self.mostShared : Self.mostNames) else { return }
         let known = types[record.zone, default: [:]].updateValue(type, forKey: record.recordName)
         if known == nil { count += 1 }
     }
@@ -34,6 +38,14 @@ struct UnheardSaves: Sendable {
 
     /// The zone has been listed, or is gone.
     mutating func forget(_ zone: ZoneID) { count -= types.removeValue(forKey: zone)?.count ?? 0 }
+
+    /// A zone of somebody else has been listed.
+    mutating func keep(in zone: ZoneID, where isThere: (String) -> Bool) {
+        guard let known = types[zone] else { return }
+        let kept = known.filter { isThere($0.key) }
+        count -= known.count - kept.count
+        types[zone] = kept
+    }
 }
 
 extension CKSyncEngine.State.Contents {
@@ -47,12 +59,36 @@ extension CKSyncEngine.State.Contents {
             // What is saved while its zone is being listed may come too late for the listing.
             listings[id.zone]?.insert(id.recordName)
             feed.wrote(id.zone)
-            if feed.zoneTokens[id.zone] == nil { unheard.saved(id, type: record.recordType) }
+            if isShared || feed.zoneTokens[id.zone] == nil {
+                unheard.saved(id, type: record.recordType, isShared: isShared)
+            }
         }
         for id in sent.deletedRecordIDs.map(\.record) {
             listings[id.zone]?.remove(id.recordName)
             unheard.deleted(id)
         }
+    }
+
+    /// What a page has told.
+    mutating func noteTold(_ page: ZonePage<CKRecord>, of zone: ZoneID) {
+        if listings[zone] != nil {
+            listings[zone]?.formUnion(page.changed.map(\.recordID.recordName))
+            listings[zone]?.subtract(page.deleted.map(\.id.recordName))
+        }
+        guard isShared else { return }
+        for record in page.changed {
+            unheard.saved(RecordID(record.recordID.recordName, in: zone), type: record.recordType, isShared: true)
+        }
+        for (id, _) in page.deleted { unheard.deleted(RecordID(id.recordName, in: zone)) }
+    }
+
+    /// A zone has been fetched to its end, or is not there; `listed` are its records, where it was listed.
+    mutating func noteListed(_ zone: ZoneID, _ listed: Set<String>?) {
+        listings[zone] = nil
+        guard isShared, let listed else { return unheard.forget(zone) }
+        // What is pending and not there will be refused, and is the program's to settle.
+        let pending = outbox
+        unheard.keep(in: zone) { listed.contains($0) || pending[RecordID($0, in: zone)] != nil }
     }
 
     /// Zones that the relay has made, or that were there already.
@@ -72,7 +108,7 @@ extension CKSyncEngine.State.Contents {
         }
     }
 
-    /// What this device once saved to a zone and a complete listing of it does not name; what is pending counts as there.
+    /// What the program has of a zone and a complete listing of it does not name; what is pending counts as there.
     func missing(in zone: ZoneID, from listed: Set<String>) -> [CKDatabase.RecordZoneChange.Deletion] {
         (unheard.types[zone] ?? [:])
             .filter { !listed.contains($0.key) && outbox[RecordID($0.key, in: zone)] == nil }
