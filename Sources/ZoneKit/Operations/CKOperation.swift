@@ -8,6 +8,13 @@ import Synchronization
 /// the result block, then the operation is finished and `completionBlock` runs. Cancelling ends the request that is under
 /// way; the result is then `operationCancelled`. Set everything before adding it; afterwards it must be left alone. Its blocks
 /// go when it is over, and with it all operations that were made inside them.
+///
+/// In Swift 6 a block written in code of the main actor is taken for the main actor's, and ends the program where it is found
+/// on another thread, as with CloudKit. Mark it, and go to the main actor from inside:
+///
+///     operation.queryResultBlock = { @Sendable result in
+///         Task { @MainActor in model.show(result) }
+///     }
 open class CKOperation: Operation, @unchecked Sendable {
     // Unchecked as `Operation` itself: set up by one thread before it begins, its life behind `life`.
 
