@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 import ZoneKit
+import ZoneTesting
 
 /// `CKRecord` as a value holder: fields, changes, copies and archives.
 @Suite struct RecordTests {
@@ -143,6 +144,27 @@ import ZoneKit
         #expect(record.parent == nil)
         record.parent = CKRecord.Reference(record: folder, action: .none)
         #expect(record.parent?.recordID == folder.recordID)
+    }
+
+    /// The wire names a parent without its zone: sent, it would lead to whatever has that name in the record's own.
+    @Test func aParentOfAnotherZoneIsRefused() async throws {
+        let alice = try TestRelay().device(of: "alice")
+        let database = alice.privateDatabase
+        let zones = [CKRecordZone(zoneID: zone), CKRecordZone(zoneName: "Elsewhere")]
+        _ = try await database.modifyRecordZones(saving: zones, deleting: [])
+        let record = note()
+        let stray = CKRecord(recordType: "Folder", recordID: CKRecord.ID(recordName: "f", zoneID: zones[1].zoneID))
+        let own = CKRecord(recordType: "Folder", recordID: CKRecord.ID(recordName: "f", zoneID: zone))
+        _ = try await database.modifyRecords(saving: [stray, own], deleting: [])
+        record.setParent(stray)
+        #expect(record.parent == nil)
+        await expect(.invalidArguments) { try await database.save(record) }
+        // The owner of a zone of one's own may be named by their record name.
+        let owner = try await alice.container.userRecordID().recordName
+        let named = CKRecordZone.ID(zoneName: zone.zoneName, ownerName: owner)
+        record.parent = CKRecord.Reference(recordID: CKRecord.ID(recordName: "f", zoneID: named), action: .none)
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID).parent?.recordID == own.recordID)
     }
 
     @Test func copiesAreIndependent() throws {

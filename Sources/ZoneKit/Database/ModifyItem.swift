@@ -4,8 +4,14 @@ import Synchronization
 import Wire
 
 extension ModifyItem {
-    /// A field holds what no field can.
+    /// A field holds what no field can, or the parent is where no parent can be.
     var unsendable: CKError? {
+        if let zone = state?.strayParentZone {
+            return CKError(
+                .invalidArguments,
+                "The parent is in another zone, '\(zone)'. A record and its parent have to be in the same zone."
+            )
+        }
         guard let (field, type) = state?.unsendable.min(by: { $0.key < $1.key }) else { return nil }
         return CKError(.invalidArguments, "Field '\(field)' holds a \(type), which no record field can hold.")
     }

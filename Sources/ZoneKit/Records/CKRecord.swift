@@ -118,9 +118,11 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     package var lastModifiedDeviceID: String? { state.withLock { $0.modified?.deviceID } }
 
     /// The record above this one in a hierarchy that is shared as a whole; always in the same zone.
+    ///
+    /// One of another zone is not taken, and makes the next save fail with `invalidArguments`.
     open var parent: CKRecord.Reference? {
         get { state.withLock { $0.parentReference } }
-        set { state.withLock { $0.setParent(newValue?.recordID.recordName) } }
+        set { state.withLock { $0.setParent(to: newValue?.recordID) } }
     }
 
     /// The share that this record is the root of.
@@ -134,13 +136,13 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
 
     /// Puts this record below another one, or below none.
     open func setParent(_ parentRecord: CKRecord?) {
-        let name = parentRecord?.recordID.recordName
-        state.withLock { $0.setParent(name) }
+        let target = parentRecord?.recordID
+        state.withLock { $0.setParent(to: target) }
     }
 
     /// Puts this record below the one of that address, or below none.
     open func setParent(_ parentRecordID: CKRecord.ID?) {
-        state.withLock { $0.setParent(parentRecordID?.recordName) }
+        state.withLock { $0.setParent(to: parentRecordID) }
     }
 
     /// Type and address, for logs; no values.

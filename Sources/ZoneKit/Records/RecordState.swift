@@ -49,6 +49,8 @@ package struct RecordState: Sendable {
     package private(set) var untypedLists: Set<String> = []
     /// Fields holding what cannot be sent, with the name of its type; saving such a record fails.
     package private(set) var unsendable: [String: String] = [:]
+    /// The name of the zone of a parent that is in another one than the record; saving such a record fails.
+    private(set) var strayParentZone: String?
 
     package init(type: String, id: CKRecord.ID) {
         self.type = type
@@ -150,6 +152,19 @@ package struct RecordState: Sendable {
         fields[key] = value
     }
 
+    /// Puts the record below one of its own zone, where else it cannot be, or below none.
+    mutating func setParent(to target: CKRecord.ID?) {
+        strayParentZone = target.flatMap { isInOwnZone($0) ? nil : $0.zoneID.zoneName }
+        if strayParentZone == nil { setParent(target?.recordName) }
+    }
+
+    /// The current user may be named in two ways.
+    private func isInOwnZone(_ target: CKRecord.ID) -> Bool {
+        let owners = [target.zoneID.ownerName, id.zoneID.ownerName]
+        return target.zoneID.zoneName == id.zoneID.zoneName
+            && (owners[0] == owners[1] || owners.contains(CKCurrentUserDefaultName))
+    }
+
     package mutating func setParent(_ name: String?) {
         editCount += 1
         parentEdit = editCount
@@ -191,6 +206,7 @@ package struct RecordState: Sendable {
         ancestor.secrets?.edits = [:]
         ancestor.exactDates = [:]
         ancestor.unsendable = [:]
+        ancestor.strayParentZone = nil
         ancestor.untypedLists = []
         return ancestor
     }
