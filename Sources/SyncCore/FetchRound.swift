@@ -185,7 +185,7 @@ package struct FetchRound: Sendable {
             // Only the database's feed says what became of it, also where it was asked before: the zone went since. Once for
             // each zone at the most, since none is asked for again in a round that did not find it.
             needsDatabase = true
-        case .network, .busy, .account:
+        case .network, .busy, .account, .cancelled:
             // The other zones would meet the same.
             outcome.trouble = outcome.trouble ?? trouble
         case .zoneBusy, .limitExceeded, .protocolBroken, .refused: break

@@ -73,6 +73,8 @@ package struct SyncSchedule: Sendable {
         var waitsForNetwork = false
 
         mutating func failed(_ trouble: Trouble, at now: Moment, using random: inout some RandomNumberGenerator) {
+            // No failure to be patient about; only whoever ends rounds as they begin is not to be raced.
+            if trouble.kind == .cancelled { return notBefore = max(notBefore ?? now, now + Backoff.requests.first) }
             let wait = trouble.retryAfter ?? backoff.failed(using: &random)
             notBefore = now + wait
             waitsForNetwork = trouble.kind == .network && trouble.retryAfter == nil

@@ -21,6 +21,8 @@ package struct Trouble: Error, Hashable, Sendable {
         case protocolBroken
         /// Refused for good; sending the same again is of no use.
         case refused
+        /// Ended from this side: it says nothing of the relay or the way to it.
+        case cancelled
     }
 
     package var kind: Kind
@@ -37,7 +39,7 @@ package struct Trouble: Error, Hashable, Sendable {
     /// The engine tries again by itself, with no help from the application.
     package var isRetriedAutomatically: Bool {
         switch kind {
-        case .network, .busy, .zoneBusy, .account: true
+        case .network, .busy, .zoneBusy, .account, .cancelled: true
         case .tokenExpired, .zoneGone, .limitExceeded, .protocolBroken, .refused: false
         }
     }

@@ -90,6 +90,20 @@ import Testing
         }
     }
 
+    /// Programs end rounds of their own when a view goes or a person turns away; nothing of that is the relay's doing.
+    @Test mutating func whatTheApplicationEndedIsNoFailure() {
+        var schedule = Self.begun()
+        for _ in 0..<20 {
+            _ = schedule.handle(.fetchBegan, at: at(5), using: &random)
+            _ = schedule.handle(.fetchFinished(Self.failed(Trouble(.cancelled))), at: at(5), using: &random)
+            _ = schedule.handle(.sendBegan, at: at(5), using: &random)
+            _ = schedule.handle(.sendFinished(.init(trouble: Trouble(.cancelled))), at: at(5), using: &random)
+        }
+        #expect(schedule.handle(.noticed(notes), at: at(5.5), using: &random) == [.wake(at: at(6))])
+        let later = schedule.handle(.outboxChanged(isEmpty: false), at: at(6), using: &random)
+        #expect(later == [.fetch(asksDatabase: true, held: []), .send, .wake(at: nil)])
+    }
+
     @Test mutating func retryAfterIsKeptExactlyForBothWays() {
         var schedule = Self.begun()
         _ = schedule.handle(.noticed(nil), at: at(5), using: &random)

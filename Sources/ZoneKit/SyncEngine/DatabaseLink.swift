@@ -140,7 +140,8 @@ extension CKError {
         let kind: Trouble.Kind =
             switch code {
             // The outcome of a lost answer is unknown; change tags make it safe to send again.
-            case .networkFailure, .networkUnavailable, .serverResponseLost, .operationCancelled: .network
+            case .networkFailure, .networkUnavailable, .serverResponseLost: .network
+            case .operationCancelled: .cancelled
             case .requestRateLimited, .serviceUnavailable: .busy
             case .zoneBusy: .zoneBusy
             case .notAuthenticated, .accountTemporarilyUnavailable: .account

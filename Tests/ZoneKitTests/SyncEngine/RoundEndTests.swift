@@ -29,13 +29,13 @@ import ZoneTesting
             }
         }
 
-        func engine(_ database: CKDatabase) -> CKSyncEngine {
+        func engine(_ database: CKDatabase, isAutomatic: Bool = false) -> CKSyncEngine {
             var configuration = CKSyncEngine.Configuration(
                 database: database,
                 stateSerialization: nil,
                 delegate: self
             )
-            configuration.automaticallySync = false
+            configuration.automaticallySync = isAutomatic
             return CKSyncEngine(configuration)
         }
 
@@ -109,6 +109,25 @@ import ZoneTesting
         _ = await waiting.withLock { $0 }?.result
         try await engine.sendChanges()
         #expect(engine.state.pendingRecordZoneChanges.isEmpty)
+    }
+
+    /// A view whose task fetches and is gone before it has; several times.
+    @Test func fetchesThatTheProgramEndedHoldBackNoOther() async throws {
+        let (database, records) = try await phone(of: 1)
+        let laptop = relay.device(of: "alice", named: "laptop")
+        let program = Program()
+        let engine = program.engine(laptop.privateDatabase, isAutomatic: true)
+        try await relay.settle()
+        for _ in 0..<9 {
+            let ended = TestNetwork.Fault.meanwhile { await engine.cancelOperations() }
+            laptop.network.fail(request: 1, of: "changes/database", by: ended)
+            await expect(.operationCancelled) { try await engine.fetchChanges() }
+        }
+        let began = relay.clock.now
+        try await database.save(records[0])
+        try await relay.settle()
+        #expect(program.count(of: "fetchedRecordZoneChanges") == 1)
+        #expect(began.duration(to: relay.clock.now) <= .seconds(1))
     }
 
     /// An application that hands over the same again and again, though the relay has it.
