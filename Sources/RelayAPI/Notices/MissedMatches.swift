@@ -67,8 +67,12 @@ struct MissedMatches {
         var records: [StoredRecord] = []
         var (count, bytes) = (0, 0)
         let range = start + 1...zone.lastChange
-        try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) { record, _ in
-            (count, bytes) = (count + 1, bytes + record.fields.count)
+        let given = zone.view?.since ?? 0
+        try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) { record, position in
+            count += 1
+            // What was gone before the zone was given to them they have never seen.
+            if record.isDeleted, position <= given { return }
+            bytes += record.fields.count
             if bytes <= Self.lookBytes { records.append(zone.aliases.viewed(record)) }
         }
         // The newest of what is as it was then was written before, so what was created later may be new to the device.
@@ -98,7 +102,7 @@ struct MissedMatches {
             }
         }
         for match in spent { hub.queries.end(match, address.store, schema: schema) }
-        let hasMore = count == Self.lookLimit || records.count < count
+        let hasMore = count == Self.lookLimit || bytes > Self.lookBytes
         guard notices.count > Self.recordLimit || hasMore else { return notices }
         return [general(first, zone: zone.id)]
     }

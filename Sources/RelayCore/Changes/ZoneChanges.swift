@@ -77,7 +77,8 @@ package struct ZoneChanges: Sendable {
             return Page(zone: zone, token: token.flatMap { ChangeToken(encoded: $0) } ?? end, moreComing: true)
         }
 
-        let listed = start.listsUpTo(zone.lastChange)
+        // To whom the zone was given, nothing is told of what was gone by then, whatever token they have made up.
+        let listed = max(start.listsUpTo(zone.lastChange), zone.view?.since ?? 0)
         var last = start.position
         var moreComing = true
         var isFull = false

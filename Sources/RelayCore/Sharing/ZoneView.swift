@@ -23,6 +23,8 @@ package struct ZoneView: Hashable, Sendable {
     /// Whose view it is.
     package var user: UserID
     package var shares: [Access]
+    /// The change by which it was given: what was gone by then was never seen in it.
+    package var since: UInt64 = 0
     /// Under which other names it shows records.
     package var aliases = RecordAliases()
 

@@ -140,14 +140,14 @@ extension SQLiteReader {
         )
         let whole = statement.unsigned(2)
         statement.reset()
-        let (view, last) = try view(of: zone.number, for: user, number: number)
+        let (view, last) = try view(of: zone, for: user, number: number)
         zone.view = view
         zone.lastChange = max(zone.lastChange, view.isPartial ? last : whole)
         return zone
     }
 
-    /// What the user was given in a zone, with the latest change of its hierarchies.
-    private func view(of zone: Int64, for user: UserID, number: Int64) throws -> (ZoneView, lastChange: UInt64) {
+    /// What the user was given in a zone, whose latest change is the giving, with that of its hierarchies.
+    private func view(of zone: Zone, for user: UserID, number: Int64) throws -> (ZoneView, lastChange: UInt64) {
         let statement = try SQL(
             """
             SELECT s.id, s.root, p.permission, s.last_change, s.has_aliases FROM participant p JOIN share s ON s.id = p.share
@@ -156,8 +156,9 @@ extension SQLiteReader {
             in: database
         )
         statement.bind(1, number)
-        statement.bind(2, zone)
+        statement.bind(2, zone.number)
         var view = ZoneView(user: user, shares: [])
+        view.since = zone.lastChange
         var last: UInt64 = 0
         var hasAliases = false
         while try statement.step() {
@@ -172,7 +173,7 @@ extension SQLiteReader {
             last = max(last, statement.unsigned(3))
         }
         statement.reset()
-        if hasAliases { view.aliases = try aliases(for: number, in: zone) }
+        if hasAliases { view.aliases = try aliases(for: number, in: zone.number) }
         return (view, last)
     }
 
@@ -227,7 +228,7 @@ extension SQLiteReader {
                 var zone = row.zone
                 zone.id.owner = try self.user(row.owner)
                 guard !zone.isDeleted else { return zone }
-                let (view, last) = try view(of: zone.number, for: user, number: number)
+                let (view, last) = try view(of: zone, for: user, number: number)
                 zone.view = view
                 zone.lastChange = max(zone.lastChange, view.isPartial ? last : row.whole)
                 return zone
