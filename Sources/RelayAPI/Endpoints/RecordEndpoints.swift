@@ -63,7 +63,8 @@ final class RecordsWrite: Sendable {
             now: context.now,
             shareEdit: try context.shareEdit(for: operations, in: id),
             newName: context.newRecordName,
-            answerRoom: selection.desiredKeys == nil ? context.limits.answerBytes + context.body.rawBytes.count : nil,
+            answerRoom: context.limits.answerBytes + context.body.rawBytes.count,
+            wantsFields: selection.desiredKeys?.isEmpty != true,
             knownType: context.types.type
         )
         self.context = context

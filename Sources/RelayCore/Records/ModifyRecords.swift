@@ -90,8 +90,10 @@ package final class ModifyRecords: Sendable {
     package let shareEdit: ShareEdit?
     /// Makes record names that nobody can guess.
     package let newName: @Sendable () -> String
-    /// How many bytes of records the answer has room for, where it is to have them whole; `nil`: it is not.
+    /// How many bytes of records the answer has room for; `nil`: any number.
     package let answerRoom: Int?
+    /// Whether the answer is to have fields of the records whose operations do not say so themselves.
+    package let wantsFields: Bool
     /// What the client calls this write; `nil`: it may not be repeated.
     package let mark: WriteMark?
     package let operations: [Operation]
@@ -112,6 +114,7 @@ package final class ModifyRecords: Sendable {
         shareEdit: ShareEdit? = nil,
         newName: @escaping @Sendable () -> String,
         answerRoom: Int? = nil,
+        wantsFields: Bool = true,
         knownType: (String, Schema) -> KnownType = { KnownType($0, in: $1) }
     ) {
         self.newName = newName
@@ -123,6 +126,7 @@ package final class ModifyRecords: Sendable {
         self.now = now
         self.shareEdit = shareEdit
         self.answerRoom = answerRoom
+        self.wantsFields = wantsFields
         mark = nil
         schemaVersion = schema.version
         var known: KnownType?
@@ -144,6 +148,7 @@ package final class ModifyRecords: Sendable {
         now = request.now
         shareEdit = request.shareEdit
         answerRoom = request.answerRoom
+        wantsFields = request.wantsFields
         self.mark = mark
         schemaVersion = request.schemaVersion
     }
@@ -207,19 +212,33 @@ package final class ModifyRecords: Sendable {
         let outcomes = decision.viewed(decision.outcomes, of: self)
         return Result(
             zone: try writer.zone(self.zone, in: database) ?? zone,
-            outcomes: outcomes,
+            outcomes: light(outcomes),
             isAtomicFailure: false,
             schemaVersion: decision.grown.isEmpty ? decision.schema.version : -1
         )
     }
 
-    /// A short request may be about long records, which its answer repeats as they are then.
+    /// A short request may be about long records, which its answer repeats as they are then; those that stand in the way of
+    /// one come whole.
     private func checkRoom(for outcomes: [Outcome]) throws(RelayError) {
         guard var room = answerRoom else { return }
-        for (outcome, operation) in zip(outcomes, operations) where operation.record.desiredKeys == nil {
+        for (outcome, operation) in zip(outcomes, operations) where outcome.hasFailed || wantsFields(of: operation) {
             room -= outcome.record?.fields.count ?? 0
         }
         guard room >= 0 else { throw .tooMuch(for: rules.limits) }
+    }
+
+    private func wantsFields(of operation: Operation) -> Bool {
+        operation.record.desiredKeys.map { !$0.isEmpty } ?? wantsFields
+    }
+
+    /// The outcomes without the fields that nobody wants back: they are held until the answer is made, and many may wait.
+    private func light(_ outcomes: [Outcome]) -> [Outcome] {
+        zip(outcomes, operations).map { outcome, operation in
+            guard case .saved(var record) = outcome, !wantsFields(of: operation) else { return outcome }
+            record.fields = FieldsJSON.empty
+            return .saved(record)
+        }
     }
 
     /// What becomes of each operation; nothing is written yet.

@@ -117,6 +117,7 @@ package struct MoveRecords: Sendable {
             throw .badRequest("The source still holds other records. Move them too, or do not delete it.")
         }
         guard !outcomes.contains(where: { $0.error != nil }) else {
+            try checkRoom(for: outcomes)
             return Result(source: from, destination: to, outcomes: outcomes)
         }
         let result = try carryOut(move, outcomes, in: writer)
@@ -172,9 +173,20 @@ package struct MoveRecords: Sendable {
             destination: try writer.zone(destination),
             outcomes: outcomes.map { outcome in
                 guard case .moved(let record) = outcome else { return outcome }
-                return .moved(arrived[record.name] ?? record)
+                // Of their contents nothing is said, and the outcomes are held until the answer is made.
+                var moved = arrived[record.name] ?? record
+                moved.fields = FieldsJSON.empty
+                return .moved(moved)
             }
         )
+    }
+
+    /// Records that stand in the way come with the answer.
+    private func checkRoom(for outcomes: [Outcome]) throws(RelayError) {
+        let bytes = outcomes.reduce(0) { sum, outcome in
+            if case .failed(_, _, let server?) = outcome { sum + server.fields.count } else { sum }
+        }
+        guard bytes <= limits.answerBytes else { throw .tooMuch(for: limits) }
     }
 
     // MARK: Records

@@ -242,4 +242,22 @@ import Wire
         let one = try await move(world, ["a"])
         #expect(try one.items("records").first?.text("serverErrorCode") == "EXISTS")
     }
+
+    /// Records that stand in the way come with the answer, and there may be ten thousand of them.
+    @Test func anAnswerAboutWhatCannotGoHasAnEnd() async throws {
+        var limits = Limits()
+        (limits.answerBytes, limits.recordBytes) = (20_000, 10_000)
+        let world = try World(limits: limits)
+        let names = ["a", "b", "c"]
+        for zone in ["Notes", "Shared"] {
+            try await world.makeZone(zone, notes: [])
+            for name in names {
+                try await world.one(World.save(name, title: String(repeating: "x", count: 9_000)), zone: zone)
+            }
+        }
+        let few = try await move(world, Array(names.prefix(2)))
+        #expect(few.code == "ATOMIC_ERROR" && few.response.body.count > 18_000)
+        let many = try await move(world, names)
+        #expect(many.json.text("ckErrorCode") == "LIMIT_EXCEEDED" && many.response.body.count < 1_000)
+    }
 }

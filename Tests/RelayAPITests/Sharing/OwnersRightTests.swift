@@ -149,8 +149,39 @@ import Wire
         #expect(try await world.record("a").field("n") == nil)
         let answer = try await world.modify(Array(short.prefix(2)), atomic: false)
         #expect(try answer.items("records").count == 2)
-        // Who wants nothing back gets room for all.
+        // Who wants nothing back gets room for all that is saved.
         let quiet = short.map { $0.replacing(#""fields""#, with: #""desiredKeys":[],"fields""#) }
-        #expect(try await world.modify(quiet, atomic: false).items("records").count == 3)
+        let last = try await world.modify(quiet, atomic: false)
+        #expect(kind == "create" ? last.code == "BAD_REQUEST" : try last.items("records").count == 3)
+    }
+
+    /// What stands in the way, and what is wanted of it, are as long.
+    @Test(arguments: [#""desiredKeys":["title"],"#, ""]) func whatIsInTheWayHasAnEndToo(_ outer: String) async throws {
+        var limits = Limits()
+        (limits.answerBytes, limits.recordBytes) = (20_000, 10_000)
+        let world = try World(limits: limits)
+        try await world.makeZone(notes: [])
+        let names = ["a", "b", "c"]
+        for name in names { try await world.one(World.save(name, title: String(repeating: "x", count: 9_000))) }
+        func write(_ kind: String, _ keys: String, _ names: [String]) async throws -> String? {
+            let operations = names.map {
+                #"{"operationType":"\#(kind)","record":{"recordName":"\#($0)","recordType":"Note",\#(keys)"#
+                    + #""recordChangeTag":"old","fields":{"n":{"value":1}}}}"#
+            }
+            let body = #"{"zoneID":{"zoneName":"Notes"},\#(outer)"operations":[\#(operations.joined(separator: ","))]}"#
+            let answer = try await world.world.ask("private/records/modify", body)
+            return answer.json.text("ckErrorCode") ?? answer.code
+        }
+        // A conflict comes with the whole record, whatever is wanted of those that are saved.
+        for keys in ["", #""desiredKeys":[],"#, #""desiredKeys":["n"],"#] {
+            #expect(try await write("update", keys, names) == "LIMIT_EXCEEDED", "\(keys)")
+            #expect(try await write("update", keys, Array(names.prefix(2))) == "ATOMIC_ERROR", "\(keys)")
+        }
+        let wanted = outer.isEmpty ? #""desiredKeys":["title"],"# : ""
+        #expect(try await write("forceUpdate", wanted, names) == "LIMIT_EXCEEDED")
+        #expect(try await world.record("a").field("n") == nil)
+        #expect(try await write("forceUpdate", #""desiredKeys":["n"],"#, names) == "LIMIT_EXCEEDED")
+        #expect(try await write("forceUpdate", #""desiredKeys":[],"#, names) == nil)
+        #expect(try await world.record("a").field("n") != nil)
     }
 }
