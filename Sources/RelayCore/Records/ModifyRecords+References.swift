@@ -1,4 +1,4 @@
-import Records
+package import Records
 import Wire
 
 /// What references between the records of the zone ask of a write, once its operations are decided each for itself.
@@ -33,7 +33,7 @@ extension ModifyRecords.Decision {
         }
         // References hold beyond what a participant sees; one to what they cannot see leads to nothing.
         let zone = seen.whole
-        let stored = try writer.records(named: targets.sorted(), in: seen)
+        let stored = try writer.outlines(named: targets.sorted(), in: seen)
         var cascade = Cascade()
         while true {
             let failures = failureCount
@@ -179,6 +179,21 @@ extension ModifyRecords.Decision {
         if let known = before[name], sharing?.permission(known.name) == Share.Permission.none { return false }
         guard let record = before[name] ?? stored[name], !record.isDeleted else { return false }
         return request.database.rights(to: record, in: schema).contains(.read)
+    }
+}
+
+extension StoreReader {
+    /// Records without their fields, a few read at a time: one request may name thousands, and each may have a megabyte.
+    package func outlines(named names: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord] {
+        var found: [String: StoredRecord] = [:]
+        for start in stride(from: 0, to: names.count, by: 16) {
+            let part = Array(names[start..<min(start + 16, names.count)])
+            for (name, var record) in try records(named: part, in: zone) {
+                record.fields = FieldsJSON.empty
+                found[name] = record
+            }
+        }
+        return found
     }
 }
 

@@ -1,5 +1,7 @@
 import Records
 import RelayAPI
+import RelayCore
+import RelayStore
 import Testing
 import Wire
 
@@ -261,5 +263,28 @@ import Wire
                 #expect(there.contains(try #require(value.text("recordName"))), "seed \(seed)")
             }
         }
+    }
+
+    /// A request may name thousands of records of a megabyte: what they are has to be known, and not what is in them.
+    @Test func whatReferencesLeadToIsReadWithoutItsFields() async throws {
+        let world = try await world()
+        let names = (0..<40).map { "n\($0)" }
+        let all = names.map { operation("create", $0, #","fields":{"title":{"value":"long"}}"#) }.joined(separator: ",")
+        let body = #"{"zoneID":{"zoneName":"Notes"},"operations":[\#(all)]}"#
+        #expect(try await world.ask("private/records/modify", as: "alice", body).status == 200)
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let caller = try await world.ask("public/users/caller").json.text("userRecordName")
+        let owner = UserID(try #require(caller))
+        let found = try world.stores.store(of: home).read { reader throws(RelayError) in
+            try reader.zone(ZoneID("Notes", owner: owner)).map { zone throws(RelayError) in
+                try reader.outlines(named: names + ["none"], in: zone)
+            }
+        }
+        #expect(found?.keys.sorted() == names.sorted())
+        #expect(found?.values.allSatisfy { $0.fields == Array("{}".utf8) && $0.type == "Note" } == true)
+        let list = names.map { #"{"recordName":"\#($0)","action":"VALIDATE"}"# }.joined(separator: ",")
+        let holder = operation("create", "holder", #","fields":{"all":{"value":[\#(list)],"type":"REFERENCE_LIST"}}"#)
+        #expect(try codes(try await write(world, holder)) == [nil])
+        #expect(try codes(try await write(world, delete("n39"))) == ["VALIDATING_REFERENCE_ERROR"])
     }
 }
