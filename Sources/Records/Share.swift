@@ -87,8 +87,12 @@ package struct Share: Hashable, Sendable {
     /// Whether there is room for one more.
     package var isFull: Bool { participants.count + 1 >= Self.participantLimit }
 
-    /// The participant that is this user.
-    package func participant(_ user: UserID) -> Participant? { participants.first { $0.user == user } }
+    /// The participant that is this user; one who has joined before those that are only invited.
+    ///
+    /// Somebody invited in several ways stands here several times until they join: that they are one person is theirs to tell.
+    package func participant(_ user: UserID) -> Participant? {
+        participants.first { $0.user == user && $0.hasAccepted } ?? participants.first { $0.user == user }
+    }
 
     /// One of those a share is for, except its owner.
     package struct Participant: Hashable, Sendable {

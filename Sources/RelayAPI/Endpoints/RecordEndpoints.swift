@@ -142,8 +142,7 @@ extension RequestContext {
     /// What a write needs that makes or changes shares; `nil` for nearly all.
     fileprivate func shareEdit(for operations: [ModifyRecords.Operation], in zone: ZoneID) throws -> ShareEdit? {
         guard operations.contains(where: { $0.record.share != nil || $0.record.createsShortGUID }) else { return nil }
-        let lists = operations.compactMap(\.record.share?.participants).filter(ShareEdit.isPlausible)
-        let named = lists.joined().compactMap(\.lookup)
+        let named = operations.compactMap(\.record.share).flatMap(\.lookups)
         let known = named.isEmpty ? [:] : try authenticator.profiles(matching: named, in: home)
         return ShareEdit(owner: zone.owner, people: known.mapValues(\.user), now: now, newID: newSecret)
     }

@@ -225,7 +225,7 @@ extension RequestContext {
         writer.members(of: .notInvited(found.share))
         write(found.standing, of: found.share, to: &writer)
         writer.key("potentialMatchList")
-        writer.array(found.share.participants.filter { $0.user == nil && $0.contact != nil }) { writer, participant in
+        writer.array(found.share.openInvitations) { writer, participant in
             writer.object { writer in
                 writer.member("participantId", participant.id)
                 writer.key("contactInformation")

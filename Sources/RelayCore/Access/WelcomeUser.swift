@@ -17,7 +17,7 @@ package struct WelcomeUser: Sendable {
     package init(_ user: UserID, contacts: [Share.Contact] = [], now: Timestamp) {
         self.user = user
         self.now = now
-        invitations = BindInvitations(user: user, contacts: contacts, now: now)
+        invitations = BindInvitations(user: user, contacts: contacts)
     }
 
     private var defaultZone: ZoneID { ZoneID(ZoneID.defaultName, owner: user) }

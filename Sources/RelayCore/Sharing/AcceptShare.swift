@@ -32,12 +32,14 @@ package enum ShareStanding: Hashable, Sendable {
         }
         if user == owner {
             self = .owner
-        } else if let known = share.participant(user) {
+        } else if let known = share.participant(user), known.isNamed {
             self = .participant(known)
-        } else if let meant = share.participants.first(where: { visitor.isMeant(by: $0) }) {
+        } else if let meant = share.participants.first(where: { visitor.isProven(by: $0) }) {
             self = .participant(meant)
         } else if share.blocked.contains(user) {
             self = .stranger
+        } else if let meant = share.participants.first(where: { visitor.isMeant(by: $0) }) {
+            self = .participant(meant)
         } else {
             self = share.publicPermission == .none ? .stranger : .welcome(share.publicPermission)
         }
@@ -45,11 +47,16 @@ package enum ShareStanding: Hashable, Sendable {
 }
 
 extension ShareVisitor {
-    /// Whether an invitation that is nobody's yet is theirs.
+    /// Whether they came by the link that went to this one alone.
+    fileprivate func isProven(by participant: Share.Participant) -> Bool {
+        !participant.hasAccepted && participant.id == provenParticipant
+    }
+
+    /// Whether an invitation to an address is theirs.
     fileprivate func isMeant(by participant: Share.Participant) -> Bool {
-        guard !participant.hasAccepted else { return false }
-        if participant.id == provenParticipant { return true }
-        return participant.user == nil && participant.contact.map { contacts.contains($0) } ?? false
+        guard !participant.hasAccepted, let contact = participant.contact else { return false }
+        if let user = participant.user { return user == caller.user }
+        return contacts.contains(contact)
     }
 }
 
@@ -70,6 +77,16 @@ package struct FoundShare: Sendable {
         self.root = root
         self.standing = standing
     }
+}
+
+extension Share.Participant {
+    /// Whether the owner knows which user it is: by naming them so, or since they have joined.
+    var isNamed: Bool { user != nil && (hasAccepted || contact == nil) }
+}
+
+extension Share {
+    /// Those who were invited by an address and have not joined: whether there is an account behind it, nobody is told.
+    package var openInvitations: [Participant] { participants.filter { !$0.hasAccepted && $0.contact != nil } }
 }
 
 /// Looks at a share, or joins it, by its link.
@@ -188,16 +205,15 @@ package struct RequestAccess: Sendable {
 
 /// Gives the invitations that went to somebody's addresses to the account that has them now.
 ///
-/// SDK reference 15: people with no account yet are bound when they sign in with that address.
+/// SDK reference 15: people with no account yet are bound when they sign in with that address. The share records stay as they
+/// are: who has invited somebody hears of them when they join, and not when they merely come.
 package struct BindInvitations: Sendable {
     package var user: UserID
     package var contacts: [Share.Contact]
-    package var now: Timestamp
 
-    package init(user: UserID, contacts: [Share.Contact], now: Timestamp) {
+    package init(user: UserID, contacts: [Share.Contact]) {
         self.user = user
         self.contacts = contacts
-        self.now = now
     }
 
     package func isDone(in reader: any StoreReader) throws(RelayError) -> Bool {
@@ -206,25 +222,8 @@ package struct BindInvitations: Sendable {
     }
 
     package func run(in writer: any StoreWriter) throws(RelayError) {
-        let caller = Caller(.user(user), deviceID: "")
-        for place in try writer.shares(inviting: contacts) where place.zone.id.owner != user {
-            guard let record = try writer.records(named: [place.record], in: place.zone)[place.record],
-                var share = record.sharing
-            else { continue }
-            let isKnown = share.participant(user) != nil
-            share.participants = share.participants.compactMap { participant in
-                guard participant.user == nil, let contact = participant.contact, contacts.contains(contact) else {
-                    return participant
-                }
-                guard !isKnown else { return nil }
-                var bound = participant
-                bound.user = user
-                return bound
-            }
-            // The zone may have moved on by the share before.
-            let zone = try writer.zone(place.zone.id) ?? place.zone
-            _ = try writer.save(share, in: record, of: zone, by: caller, now: now)
-        }
+        guard !contacts.isEmpty else { return }
+        try writer.giveInvitations(to: contacts, to: user)
     }
 }
 
@@ -255,7 +254,7 @@ extension RelayError {
 
     /// For somebody who is not among those invited, as far as one can tell.
     package static func notInvited(_ share: Share) -> RelayError {
-        let mayBeMeant = share.participants.contains { $0.user == nil && $0.contact != nil }
+        let mayBeMeant = !share.openInvitations.isEmpty
         return RelayError(
             .accessDenied,
             mayBeMeant

@@ -9,7 +9,7 @@ package struct ShareEdit: Sendable {
     package static let ownerID = "owner"
 
     package var owner: UserID
-    /// Accounts behind the addresses that the request names.
+    /// Accounts behind the addresses and the record names that the request names.
     package var people: [UserLookup: UserID]
     /// 128 random bits as text: for links and participants.
     package var newID: @Sendable () -> String
@@ -64,28 +64,30 @@ package struct ShareEdit: Sendable {
             share.blocked.removeAll { unblocked.contains($0.recordName) }
             for name in input.blocked {
                 let user = try Self.user(name)
-                guard user != owner, !share.blocked.contains(user) else { continue }
+                guard user != owner, !share.blocked.contains(user), isSomebody(user, share) else { continue }
                 share.blocked.append(user)
-                share.participants.removeAll { $0.user == user }
+                share.participants.removeAll { $0.user == user && $0.isNamed }
             }
             let gone = Set(input.denied + input.blocked)
             share.requesters.removeAll { gone.contains($0.recordName) }
             guard share.blocked.count <= Share.requesterLimit else { throw .tooManyBlocked }
         }
-        let invited = Set(share.participants.compactMap(\.user))
+        let invited = Set(share.participants.filter(\.isNamed).compactMap(\.user))
         share.requesters.removeAll { invited.contains($0) }
     }
 
     private static func user(_ name: String) throws(RelayError) -> UserID {
-        // Of one that is nobody's nothing is said.
-        guard name.utf8.count == 33, name.utf8.first == UInt8(ascii: "_") else {
-            throw .badRequest("A userRecordName is not that of a user.")
-        }
+        guard UserLookup.isUserName(name) else { throw .nobody }
         return UserID(name)
     }
 
+    /// Whether there is such a user: each name that is kept takes room for ever, and anybody can make up any number.
+    private func isSomebody(_ user: UserID, _ share: Share) -> Bool {
+        people[.user(user)] != nil || share.requesters.contains(user) || share.participant(user) != nil
+    }
+
     /// Whether a list is worth a look at each: somebody may stand in it twice, by address and by number.
-    package static func isPlausible(_ list: [ParticipantInput]) -> Bool {
+    private static func isPlausible(_ list: [ParticipantInput]) -> Bool {
         list.count { !$0.isRemoved } <= 2 * Share.participantLimit
     }
 
@@ -111,6 +113,7 @@ package struct ShareEdit: Sendable {
                 added[index].permission = input.permission ?? added[index].permission
             } else {
                 guard user != nil || contact != nil || input.isForAnybody, user != owner else { continue }
+                if let user, contact == nil, !isSomebody(user, share) { throw .nobody }
                 added.append(newParticipant(input, user, contact, of: share, among: added))
             }
         }
@@ -147,7 +150,7 @@ package struct ShareEdit: Sendable {
             contact: contact
         )
         participant.added = now
-        participant.hasAsked = user.map(share.requesters.contains) ?? false
+        participant.hasAsked = contact == nil && user.map(share.requesters.contains) ?? false
         return participant
     }
 
@@ -190,8 +193,9 @@ package struct ShareEdit: Sendable {
 extension Share.Participant {
     fileprivate func isMeant(by input: ParticipantInput, _ user: UserID?, _ contact: Share.Contact?) -> Bool {
         if input.id == id { return true }
-        if let user, user == self.user { return true }
-        return contact != nil && contact == self.contact
+        // That an address is that of somebody who is here already, their account is not to tell.
+        if let contact { return contact == self.contact }
+        return user != nil && user == self.user && isNamed
     }
 }
 
@@ -201,6 +205,7 @@ extension RelayError {
         "A share has at most \(Share.participantLimit) participants, its owner among them. Remove somebody first.",
         fineCode: .tooManyParticipants
     )
+    fileprivate static let nobody = RelayError.badRequest("A userRecordName is not that of a user.")
     fileprivate static let tooManyBlocked = RelayError.badRequest(
         "At most \(Share.requesterLimit) people can be blocked from a share."
     )
@@ -217,11 +222,34 @@ extension RelayError {
     static let nothingToShare = RelayError(.notFound, "Cannot share - no such record exists to share")
 }
 
+extension ShareInput {
+    /// By what the accounts of those named are to be looked for; of lists that are refused for their length nobody is.
+    package var lookups: [UserLookup] {
+        let people = (participants ?? []).filter { !$0.isRemoved }
+        let blocked = accessRequests?.blocked ?? []
+        return (people.count <= 2 * Share.participantLimit ? people.compactMap(\.lookup) : [])
+            + (blocked.count <= Share.requesterLimit ? blocked.compactMap { UserLookup(userName: $0) } : [])
+    }
+}
+
 extension ParticipantInput {
     /// By what the account is to be looked for; `nil` where nothing, or nothing that can be one, says so.
-    package var lookup: UserLookup? {
+    fileprivate var lookup: UserLookup? {
         if let emailAddress { return AccountRules.canonicalEmail(emailAddress).map { .email($0) } }
-        return phoneNumber.flatMap(AccountRules.canonicalPhone).map { .phone($0) }
+        if let phoneNumber { return AccountRules.canonicalPhone(phoneNumber).map { .phone($0) } }
+        return userRecordName.flatMap { UserLookup(userName: $0) }
+    }
+}
+
+extension UserLookup {
+    /// Whether a text can be the record name of a user.
+    fileprivate static func isUserName(_ name: String) -> Bool {
+        name.utf8.count == 33 && name.utf8.first == UInt8(ascii: "_")
+    }
+
+    fileprivate init?(userName name: String) {
+        guard Self.isUserName(name) else { return nil }
+        self = .user(UserID(name))
     }
 }
 

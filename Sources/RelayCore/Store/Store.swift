@@ -234,6 +234,10 @@ package protocol StoreWriter: StoreReader {
     /// as `shown` under the name `kept`.
     func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError)
 
+    /// Makes a user the one meant by invitations to these addresses that are nobody's yet, but for those to the user's own
+    /// zones; nobody is told of it.
+    func giveInvitations(to contacts: [Share.Contact], to user: UserID) throws(RelayError)
+
     func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError)
     func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError)
 }

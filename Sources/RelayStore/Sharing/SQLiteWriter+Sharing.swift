@@ -175,6 +175,29 @@ extension SQLiteWriter {
         }
     }
 
+    func giveInvitations(to contacts: [Share.Contact], to user: UserID) throws(RelayError) {
+        try attempt {
+            let number = try ensureNumber(of: user)
+            for contact in contacts {
+                let (column, text) =
+                    switch contact {
+                    case .email(let address): ("email", address)
+                    case .phone(let number): ("phone", number)
+                    }
+                let statement = try SQL(
+                    """
+                    UPDATE participant SET user = ?1 WHERE \(column) = ?2 AND user IS NULL AND share IN (
+                        SELECT s.id FROM share s JOIN zone_row z ON z.id = s.zone WHERE z.owner <> ?1)
+                    """,
+                    in: database
+                )
+                statement.bind(1, number)
+                statement.bind(2, text)
+                try statement.run()
+            }
+        }
+    }
+
     private func writeRequests(_ share: Share, over old: Share?, as number: Int64) throws {
         if share.allowsAccessRequests != old?.allowsAccessRequests ?? false {
             let statement = try SQL("UPDATE share SET allows_requests = ? WHERE id = ?", in: database)

@@ -14,8 +14,6 @@ import Wire
         #expect(try before.required("userIdentity").text("userRecordName") == nil)
         // Their first request, whatever it asks for, binds what waits for their address.
         let bob = try await world.name(of: World.bob)
-        let tag = share.text("recordChangeTag")
-        #expect(try await world.record(Share.zoneWideName).text("recordChangeTag") != tag)
         let joined = try await world.accept(share, as: World.bob)
         #expect(try joined.required("share").required("currentUserParticipant").text("permission") == "READ_ONLY")
         let after = try world.participants(of: try await world.record(Share.zoneWideName))[1]
@@ -147,5 +145,73 @@ import Wire
             let identity = try participant.required("userIdentity")
             #expect(identity.text("userRecordName") == nil && identity["nameComponents"] == nil)
         }
+    }
+
+    /// Whoever else has the link is told the same, be there an account behind the address or not.
+    @Test func norDoesItsLink() async throws {
+        var told: [[String?]] = []
+        for hasAccount in [true, false] {
+            let world = try World()
+            try await world.makeZone()
+            if hasAccount { _ = try await world.name(of: World.bob) }
+            let link = try #require(try await world.shareZone(accepting: false).text("shortGUID"))
+            let refused = try await world.open(link, as: World.carol)
+            let hints = try refused.required("potentialMatchList").elements()
+            let addresses = try hints.map { try $0.required("contactInformation").text("emailAddress") }
+            told.append([refused.text("ckErrorCode"), refused.text("reason")] + addresses)
+        }
+        #expect(told[0] == told[1])
+    }
+
+    /// Nor does it when somebody invited comes to the container for the first time, and has not joined.
+    @Test func norDoesTheFirstVisitOfWhomItIsFor() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let share = try await world.shareZone(accepting: false)
+        let token = try await world.changes(as: "alice", in: "private").text("syncToken")
+        let bob = try await world.name(of: World.bob)
+        let after = try await world.record(Share.zoneWideName)
+        #expect(after.text("recordChangeTag") == share.text("recordChangeTag"))
+        #expect(!after.source.contains(bob))
+        #expect(try World.names(try await world.changes(as: "alice", since: token, in: "private")).isEmpty)
+    }
+
+    /// That two addresses, or an address and a name, are the same person's is told by nothing but their joining.
+    @Test func norDoesInvitingThemInTwoWays() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let bob = try await world.name(of: World.bob)
+        let named = #"{"permission":"READ_WRITE","userIdentity":{"lookupInfo":{"userRecordName":"\#(bob)"}}}"#
+        let both = [named, World.participant(World.bob, "READ_WRITE")]
+        let share = try await world.one(World.share(with: both))
+        #expect(try world.participants(of: share).count == 3)
+        try await world.accept(share, as: World.bob)
+        var seen = try await world.record(Share.zoneWideName)
+        #expect(try world.participants(of: seen).count == 2)
+        // Those who are in are known by name alone.
+        let people = try world.participants(of: seen).map(\.source) + [World.participant(World.bob, "READ_ONLY")]
+        seen = try await world.one(World.share("forceUpdate", with: people))
+        #expect(try world.participants(of: seen).count == 3)
+        let own = try await world.record(Share.zoneWideName, in: "shared", as: World.bob)
+        #expect(try own.required("currentUserParticipant").text("acceptanceStatus") == "ACCEPTED")
+        try await world.accept(share, as: World.bob)
+        try await world.one(World.save("a"), in: "shared", as: World.bob)
+    }
+
+    /// Each name that is kept takes room for ever, and anybody can make up any number.
+    @Test func namesThatAreNobodysAreNotKept() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let bob = try await world.name(of: World.bob)
+        func named(_ name: String) -> String { #"{"userIdentity":{"lookupInfo":{"userRecordName":"\#(name)"}}}"# }
+        let nobody = "_" + String(repeating: "0", count: 32)
+        #expect(try await world.refusal(World.share(with: [named(bob), named(nobody)])) == "BAD_REQUEST")
+        let share = try await world.one(World.share(with: [named(bob)]))
+        #expect(try world.participants(of: share).count == 2)
+        let block =
+            #"{"operationType":"forceUpdate","record":{"recordName":"\#(Share.zoneWideName)","#
+            + #""recordType":"cloudkit.share","fields":{},"accessRequests":{"block":["\#(nobody)","\#(bob)"]}}}"#
+        let blocked = try await world.one(block).required("accessRequests").required("blocked").elements()
+        #expect(blocked.compactMap { $0.text("userRecordName") } == [bob])
     }
 }

@@ -16,6 +16,11 @@ import Wire
         return "_" + String(repeating: "0", count: 32 - digits.count) + digits
     }
 
+    /// Users with these numbers.
+    private static func people(_ range: Range<Int>) -> [UserLookup: UserID] {
+        Dictionary(uniqueKeysWithValues: range.map { (.user(UserID(user($0))), UserID(user($0))) })
+    }
+
     private static func list(_ range: Range<Int>, removed: Bool = false) -> String {
         let status = removed ? "REMOVED" : "INVITED"
         let people = range.map {
@@ -27,7 +32,10 @@ import Wire
     /// A request of 4 MiB can name some thirty thousand: they are refused before anybody looks for each among all others.
     @Test func aListOfTooManyIsNotWorkedThrough() throws {
         let made = Mutex(0)
-        let edit = ShareEdit(owner: owner, now: Timestamp(milliseconds: 1)) { made.withLock { String($0.next()) } }
+        let people = Self.people(2..<2_000)
+        let edit = ShareEdit(owner: owner, people: people, now: Timestamp(milliseconds: 1)) {
+            made.withLock { String($0.next()) }
+        }
         let many = try input(#"{"participants":[\#(Self.list(2..<2_000))]}"#)
         #expect(throws: RelayError.self) { try edit.make(many, root: nil, shortGUID: "link") }
         #expect(made.withLock { $0 } == 0)
@@ -37,7 +45,7 @@ import Wire
     }
 
     @Test func aListOfTooManyToBlockIsNotWorkedThrough() throws {
-        let edit = ShareEdit(owner: owner, now: Timestamp(milliseconds: 1)) { "new" }
+        let edit = ShareEdit(owner: owner, people: Self.people(2..<60), now: Timestamp(milliseconds: 1)) { "new" }
         func block(_ count: Int) throws -> Share {
             // Again and again the same.
             let names = (0..<count).map { #""\#(Self.user(2 + $0 % 50))""# }.joined(separator: ",")
