@@ -74,7 +74,8 @@ extension ModifyRecords.Decision {
     ) throws(RelayError) {
         // To end a share is its owner's to do, whatever others have let refer to its record.
         if (before[target] ?? cascade.sharedFollowers[target])?.isShare == true { return }
-        let seesAll = hides == nil
+        let seesAll = hides == nil && isUnreadable == nil
+        var count = 0
         try bondCount.visit(target, in: zone, of: writer) { reference in
             guard reference.kind != .deleteSelf, !isGivenUp(reference, sources) else { return true }
             guard cascade.roots[reference.source] == nil else {
@@ -82,9 +83,13 @@ extension ModifyRecords.Decision {
                 return true
             }
             cascade.holders.append(reference)
-            return !seesAll
+            count += 1
+            return !seesAll && (hides != nil || count < Self.holdersLookedAt)
         }
     }
+
+    /// Of the public database's, where mostly the first can be read: others' records are not to keep one busy for long.
+    private static var holdersLookedAt: Int { 64 }
 
     /// Refuses a participant's deletion with which a share's root or record would go: to end a share is its owner's to do.
     mutating func refuseOthersShares(_ cascade: Cascade) {
@@ -98,8 +103,10 @@ extension ModifyRecords.Decision {
     mutating func refuseHeldTargets(_ cascade: Cascade) throws(RelayError) {
         var staying: [(name: String, error: RelayError)] = []
         var seen: Set<String> = []
-        for holder in cascade.holders where try isInSight(holder) {
-            if seen.insert(holder.target).inserted { staying.append((holder.target, .held(holder))) }
+        for holder in cascade.holders where !seen.contains(holder.target) {
+            guard try isInSight(holder) else { continue }
+            seen.insert(holder.target)
+            staying.append((holder.target, .held(holder)))
         }
         // What is held holds in its turn what it refers to, and keeps what it would have gone with.
         while let (name, error) = staying.popLast() {
@@ -114,7 +121,10 @@ extension ModifyRecords.Decision {
 
     /// Whether the caller sees both ends of it.
     private func isInSight(_ reference: StoredReference) throws(RelayError) -> Bool {
-        guard let hides else { return true }
+        guard let hides else {
+            guard let isUnreadable else { return true }
+            return try !isUnreadable(reference.source)
+        }
         if try hides(reference.source) { return false }
         return try !hides(reference.target)
     }

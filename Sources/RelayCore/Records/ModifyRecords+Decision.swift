@@ -42,6 +42,8 @@ extension ModifyRecords {
         var aliases = RecordAliases()
         /// Those that this write brings.
         var newAliases: [NewAlias] = []
+        /// Whether a record is there and the caller may not read it; `nil` outside of the public database.
+        var isUnreadable: ((String) throws(RelayError) -> Bool)?
 
         init(
             schema: Schema,

@@ -268,6 +268,13 @@ package final class ModifyRecords: Sendable {
             decision.hides = { name throws(RelayError) in try writer.hides(name, from: zone) }
             decision.avoidTakenNames()
         }
+        if database.scope == .public, !database.isOperators {
+            let schema = decision.schema
+            decision.isUnreadable = { [database] name throws(RelayError) in
+                guard let record = try writer.records(named: [name], in: zone)[name] else { return false }
+                return !database.rights(to: record, in: schema).contains(.read)
+            }
+        }
         decision.earlier = try earlier(in: writer)
         for operation in decision.request.operations { decision.decide(operation) }
         try decision.keepBonds(in: writer, zone)

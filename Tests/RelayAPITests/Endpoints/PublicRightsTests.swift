@@ -147,4 +147,29 @@ import Wire
         try await grant([.creator: rights])
         #expect(try await save("create", Self.whole, as: "alice").text("serverErrorCode") == "ACCESS_DENIED")
     }
+
+    /// Nobody keeps a record of another's by one that cannot be seen; and it is not told of by an error.
+    @Test func whatMayNotBeReadHoldsNothing() async throws {
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let field = ["on": RecordType.Field(.scalar(.reference), indexes: [])]
+        let open = RecordType(grants: [.world: .read, .authenticated: .create, .creator: .write])
+        let own = RecordType(fields: field, grants: [.authenticated: .create, .creator: [.read, .write]])
+        try await world.stores.store(of: home).write { writer throws(RelayError) in
+            try writer.define(["Note": open, "Mark": own, "Pin": RecordType(fields: field)])
+        }
+        func mark(_ name: String, _ type: String, on target: String) async throws {
+            let fields = #"{"on":{"value":{"recordName":"\#(target)","action":"VALIDATE"}}}"#
+            let operation = RelayWorld.Operation(kind: "create", name: name, type: type, fields: fields)
+            let body = #"{"operations":[\#(operation.json)]}"#
+            let item = try await world.ask("public/records/modify", as: "bob", body).items("records").first
+            #expect(item?.text("serverErrorCode") == nil, "\(item?.text("reason") ?? "")")
+        }
+        for name in ["a", "b"] { _ = try await save("create", "{}", name: name, as: "alice") }
+        for name in ["a", "b"] { try await mark("mark-\(name)", "Mark", on: name) }
+        try await mark("pin", "Pin", on: "b")
+        #expect(try await save("forceDelete", "{}", name: "a", as: "alice").flag("deleted") == true)
+        // One that everybody sees does hold.
+        let held = try await save("forceDelete", "{}", name: "b", as: "alice")
+        #expect(held.text("serverErrorCode") == "VALIDATING_REFERENCE_ERROR")
+    }
 }
