@@ -42,6 +42,8 @@ extension ModifyRecords {
         var aliases = RecordAliases()
         /// Those that this write brings.
         var newAliases: [NewAlias] = []
+        /// How many references with DELETE_SELF were looked at for somebody who sees but a hierarchy.
+        var settledReferences = 0
         /// Whether a record is there and the caller may not read it; `nil` outside of the public database.
         var isUnreadable: ((String) throws(RelayError) -> Bool)?
 

@@ -143,6 +143,8 @@ extension ModifyRecords.Decision {
             held[entry.name] = Set(entry.value.references.map(\.recordName))
         }
         for (field, reference) in prepared.references where reference.action == .deleteSelf {
+            settledReferences += 1
+            guard settledReferences <= Self.mostSettledReferences else { throw .tooManyToSettle }
             let name = reference.recordName
             guard held[field]?.contains(name) != true, aliases.target(name) == name else { continue }
             if try hides(name) { _ = addAlias(name, at: outcomes.count) }
@@ -155,6 +157,9 @@ extension ModifyRecords.Decision {
             return reference
         }
     }
+
+    /// References with DELETE_SELF in one request, each of which may take another name in the time that is everybody's.
+    private static var mostSettledReferences: Int { 2_000 }
 
     // MARK: Outcomes
 
@@ -183,4 +188,12 @@ extension ModifyRecords.Decision {
             }
         }
     }
+}
+
+extension RelayError {
+    fileprivate static let tooManyToSettle = RelayError(
+        .badRequest,
+        "A participant's request may have 2000 references with DELETE_SELF. Save fewer at once.",
+        fineCode: .limitExceeded
+    )
 }

@@ -46,6 +46,7 @@ enum StoreLayout {
         migrator.registerMigration("29 ends of zones") { try $0.execute(sql: zoneEnds) }
         migrator.registerMigration("30 ended zones by identity") { try $0.execute(sql: endedIdentities) }
         migrator.registerMigration("31 indexes built anew") { try $0.execute(sql: indexesBuiltAnew) }
+        migrator.registerMigration("32 aliases by their records") { try $0.execute(sql: SharingLayout.keptNames) }
         return migrator
     }
 

@@ -58,19 +58,21 @@ extension SQLiteWriter {
 
     /// Those with an alias that has this name in a column.
     private func shares(_ column: StaticString, _ name: String, in zone: Zone) throws -> [Int64] {
-        let statement = try SQL(
-            """
-            SELECT DISTINCT s.id FROM share s JOIN share_alias a ON a.share = s.id AND a.\(column) = ?2
-            WHERE s.zone = ?1 AND s.has_aliases = 1
-            """,
-            in: database
-        )
+        let statement = try SQL(Self.sharesWithAlias(column), in: database)
         defer { statement.reset() }
         statement.bind(1, zone.number)
         statement.bind(2, name)
         var found: [Int64] = []
         while try statement.step() { found.append(statement.int(0)) }
         return found
+    }
+
+    /// `?1` is the zone's number, `?2` the name.
+    static func sharesWithAlias(_ column: StaticString) -> String {
+        """
+        SELECT DISTINCT s.id FROM share s JOIN share_alias a ON a.share = s.id AND a.\(column) = ?2
+        WHERE s.zone = ?1 AND s.has_aliases = 1
+        """
     }
 
     /// For those who have joined this share and one of the others.

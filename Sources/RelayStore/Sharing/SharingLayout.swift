@@ -113,4 +113,7 @@ enum SharingLayout {
             PRIMARY KEY (share, shown)
         ) STRICT, WITHOUT ROWID;
         """
+
+    /// A new name is looked for among those that the relay gave, of which there may be many.
+    static let keptNames = "CREATE INDEX share_alias_by_kept ON share_alias (share, kept)"
 }

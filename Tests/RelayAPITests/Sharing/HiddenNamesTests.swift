@@ -262,4 +262,27 @@ import Wire
         let world = try await lists()
         try await world.one(Self.reference(to: "item", "VALIDATE"), in: "shared", as: World.bob)
     }
+
+    /// Each may lead to a record out of sight, and is then given another name in the time that is everybody's.
+    @Test func aParticipantSaysNotTooManyReferencesAtOnce() async throws {
+        let world = try World()
+        try await world.makeZone(notes: [])
+        try await world.one(World.save("list"))
+        let share = try await world.one(
+            World.share(name: "share", root: "list", with: [World.participant(World.bob, "READ_WRITE")])
+        )
+        try await world.accept(share, as: World.bob)
+        func save(_ count: Int, in database: String, as user: String) async throws -> String? {
+            let list = (0..<count).map { #"{"recordName":"n\#($0)","action":"DELETE_SELF"}"# }.joined(separator: ",")
+            let operation =
+                #"{"operationType":"forceUpdate","record":{"recordName":"\#(user)","recordType":"Note","#
+                + #""desiredKeys":[],"parent":{"recordName":"list"},"#
+                + #""fields":{"all":{"value":[\#(list)],"type":"REFERENCE_LIST"}}}}"#
+            let answer = try await world.modify([operation], in: database, as: user, atomic: false)
+            return try answer.items("records").first?.text("ckErrorCode")
+        }
+        #expect(try await save(2_000, in: "shared", as: World.bob) == nil)
+        #expect(try await save(2_001, in: "shared", as: World.bob) == "LIMIT_EXCEEDED")
+        #expect(try await save(2_001, in: "private", as: "alice") == nil)
+    }
 }

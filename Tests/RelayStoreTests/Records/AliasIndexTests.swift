@@ -1,0 +1,23 @@
+import GRDB
+import Testing
+
+@testable import RelayStore
+
+@Suite struct AliasIndexTests {
+    /// A participant may bring thousands of names in one request, and each is looked for from both ends.
+    @Test func aNameIsFoundByAnIndexFromEitherEnd() throws {
+        let queue = try DatabaseQueue()
+        try StoreLayout.migrate(queue)
+        for column in ["shown", "kept"] as [StaticString] {
+            let plan = try queue.read { database in
+                try String.fetchAll(
+                    database,
+                    sql: "EXPLAIN QUERY PLAN " + SQLiteWriter.sharesWithAlias(column),
+                    arguments: [1, "name"],
+                    adapter: RangeRowAdapter(3..<4)
+                )
+            }
+            #expect(plan.contains { $0.contains("(share=? AND \(column)=?)") }, "\(plan)")
+        }
+    }
+}
