@@ -32,6 +32,10 @@ package struct Limits: Hashable, Sendable {
     package var subscribedQueryBytes = 16_384
     /// Bytes of a user's subscriptions in one database together: they are all held in memory.
     package var subscriptionBytesPerDatabase = 1 << 20
+    /// Record types up to which a schema grows by their being saved; what is imported may be more.
+    package var grownTypes = 1_000
+    /// The same for the fields of all of them together.
+    package var grownFields = 20_000
     /// How long a long poll waits for a notice; below the 60 s after which proxies commonly cut.
     package var longestPoll = Duration.seconds(25)
     package var queryFilters = 16

@@ -197,6 +197,7 @@ extension ModifyRecords {
                 throw .badRequest("The record is of another type than '\(given.prefix(64))'.")
             }
             var prepared = try preparation(of: operation, type: type)
+            if let growth = prepared.fields.growth { try schema.checkGrowth(growth, of: type, request.rules.limits) }
             if hides != nil {
                 var fields = prepared.fields
                 try settleNames(of: &fields, over: current)
@@ -339,4 +340,20 @@ extension ModifyRecords {
 
 extension RelayError {
     fileprivate static let typeNeeded = RelayError.badRequest("recordType is required to create a record.")
+}
+
+extension Schema {
+    /// What is learnt from saving has an end: all of it is held in memory, and any program may make up names.
+    fileprivate func checkGrowth(_ type: RecordType, of name: String, _ limits: Limits) throws(RelayError) {
+        let others = types.reduce(0) { $0 + ($1.key == name ? 0 : $1.value.fields.count) }
+        let isNew = types[name] == nil
+        guard others + type.fields.count <= limits.grownFields, !isNew || types.count < limits.grownTypes else {
+            throw RelayError(
+                .badRequest,
+                "By saving, a schema grows to \(limits.grownTypes) record types and \(limits.grownFields) fields. "
+                    + "Import what is more by 'zonecast schema import'.",
+                fineCode: .limitExceeded
+            )
+        }
+    }
 }

@@ -97,6 +97,28 @@ import Wire
         #expect(zones.first?["zoneID"]?.text("zoneName") == "Notes" && zones.last?["syncToken"] != nil)
     }
 
+    // MARK: Names
+
+    @Test func aSchemaDoesNotGrowForEver() async throws {
+        var limits = Limits()
+        (limits.grownTypes, limits.grownFields) = (3, 5)
+        let world = try RelayWorld(limits: limits)
+        func code(_ fields: [String], type: String) async throws -> String? {
+            let all = fields.map { #""\#($0)":{"value":1}"# }.joined(separator: ",")
+            let item = try await save("{\(all)}", name: type, type: type, world)
+            return item.text("ckErrorCode") ?? item.text("serverErrorCode")
+        }
+        // One of them is that of users, which has a field.
+        #expect(try await code(["a", "b"], type: "Note") == nil)
+        #expect(try await code(["a", "b", "c"], type: "Plan") == "LIMIT_EXCEEDED")
+        #expect(try await code(["a"], type: "Plan") == nil)
+        #expect(try await code([], type: "List") == "LIMIT_EXCEEDED")
+        #expect(try await code(["a", "b", "c"], type: "Note") == nil)
+        #expect(try await code(["d"], type: "Plan") == "LIMIT_EXCEEDED")
+        // What is known may be saved as ever.
+        #expect(try await code(["a"], type: "Plan") == nil)
+    }
+
     // MARK: Sizes
 
     /// One record's outcome, of fields and perhaps names.
