@@ -24,3 +24,21 @@ extension ModifyRecords.Decision {
         request.database.rights(to: record, in: schema).contains(.read)
     }
 }
+
+extension ModifyRecords {
+    /// Whether a record is there and the caller may not read it; each is read once, as it may hold many others.
+    func unreadableRecords(
+        of zone: Zone,
+        _ schema: Schema,
+        in writer: any StoreWriter
+    ) -> (String) throws(RelayError) -> Bool {
+        var known: [String: Bool] = [:]
+        return { [database] name throws(RelayError) in
+            if let known = known[name] { return known }
+            let record = try writer.records(named: [name], in: zone)[name]
+            let isUnreadable = record.map { !database.rights(to: $0, in: schema).contains(.read) } ?? false
+            known[name] = isUnreadable
+            return isUnreadable
+        }
+    }
+}

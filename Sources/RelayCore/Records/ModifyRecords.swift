@@ -269,11 +269,7 @@ package final class ModifyRecords: Sendable {
             decision.avoidTakenNames()
         }
         if database.scope == .public, !database.isOperators {
-            let schema = decision.schema
-            decision.isUnreadable = { [database] name throws(RelayError) in
-                guard let record = try writer.records(named: [name], in: zone)[name] else { return false }
-                return !database.rights(to: record, in: schema).contains(.read)
-            }
+            decision.isUnreadable = unreadableRecords(of: zone, decision.schema, in: writer)
         }
         decision.earlier = try earlier(in: writer)
         for operation in decision.request.operations { decision.decide(operation) }
