@@ -48,6 +48,9 @@ package struct FeedState: Equatable, Sendable {
         vanished.remove(zone)
     }
 
+    /// A zone was made from here: whoever did so knows that it was not there.
+    package mutating func madeAnew(_ zone: ZoneID) { vanished.remove(zone) }
+
     /// The relay has taken something that was sent to a zone, or has made it.
     package mutating func wrote(_ zone: ZoneID) {
         if listing != nil { written.insert(zone) }

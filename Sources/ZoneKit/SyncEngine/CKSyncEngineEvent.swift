@@ -1,3 +1,6 @@
+import Records
+import SyncCore
+
 extension CKSyncEngine {
     /// Something that the application has to know, or may want to.
     public enum Event: Sendable, CustomStringConvertible {
@@ -171,6 +174,24 @@ extension CKSyncEngine {
             case .willSendChanges: "willSendChanges"
             case .didSendChanges: "didSendChanges"
             }
+        }
+    }
+}
+
+extension CKSyncEngine.Event.FetchedDatabaseChanges {
+    init(changed: [ZoneID], deleted: [(zone: ZoneID, loss: ZoneLoss)]) {
+        modifications = changed.map { CKDatabase.DatabaseChange.Modification(zoneID: CKRecordZone.ID($0)) }
+        deletions = deleted.map {
+            CKDatabase.DatabaseChange.Deletion(zoneID: CKRecordZone.ID($0.zone), reason: .init($0.loss))
+        }
+    }
+}
+
+extension CKSyncEngine.Event.FetchedRecordZoneChanges {
+    init(_ page: ZonePage<CKRecord>) {
+        modifications = page.changed.map { CKDatabase.RecordZoneChange.Modification(record: $0) }
+        deletions = page.deleted.map {
+            CKDatabase.RecordZoneChange.Deletion(recordID: CKRecord.ID($0.id), recordType: $0.type)
         }
     }
 }

@@ -154,7 +154,10 @@ extension SyncDriver {
         guard epoch == accountEpoch else { return [] }
         switch arrival {
         case .database(.success(var page)):
+            let changed = page.changed
+            let returned = state.read { $0.feed.vanished.intersection(changed) }
             await complete(&page)
+            await tell(ofReturned: returned, epoch)
             await tell(changed: page.changed, deleted: page.deleted, epoch)
             return advance(
                 .databasePage(
@@ -194,6 +197,15 @@ extension SyncDriver {
     private func tell(of loss: ZoneLoss, of zone: ZoneID, _ epoch: Int) async {
         state.update { $0.unheard.forget(zone) }
         await tell(deleted: [(zone, loss)], epoch)
+    }
+
+    /// Zones that were not there when they were asked for, and now are: of what they were before the feed says nothing more.
+    private func tell(ofReturned zones: Set<ZoneID>, _ epoch: Int) async {
+        for zone in zones.sorted(by: { $0.description < $1.description }) {
+            await exchange(zone).enter()
+            exchange(zone).leave()
+            await tell(of: .deleted, of: zone, epoch)
+        }
     }
 
     private func tell(changed: [ZoneID] = [], deleted: [(zone: ZoneID, loss: ZoneLoss)] = [], _ epoch: Int) async {
@@ -270,24 +282,6 @@ extension CKError {
         switch trouble.kind {
         case .tokenExpired: self.init(.changeTokenExpired)
         default: self.init(.internalError, "The relay's feed does not move on. Try again later; its log says more.")
-        }
-    }
-}
-
-extension CKSyncEngine.Event.FetchedDatabaseChanges {
-    init(changed: [ZoneID], deleted: [(zone: ZoneID, loss: ZoneLoss)]) {
-        modifications = changed.map { CKDatabase.DatabaseChange.Modification(zoneID: CKRecordZone.ID($0)) }
-        deletions = deleted.map {
-            CKDatabase.DatabaseChange.Deletion(zoneID: CKRecordZone.ID($0.zone), reason: .init($0.loss))
-        }
-    }
-}
-
-extension CKSyncEngine.Event.FetchedRecordZoneChanges {
-    init(_ page: ZonePage<CKRecord>) {
-        modifications = page.changed.map { CKDatabase.RecordZoneChange.Modification(record: $0) }
-        deletions = page.deleted.map {
-            CKDatabase.RecordZoneChange.Deletion(recordID: CKRecord.ID($0.id), recordType: $0.type)
         }
     }
 }

@@ -95,6 +95,7 @@ extension CKSyncEngine.State.Contents {
     mutating func noteMade(_ zones: [CKRecordZone]) {
         for zone in zones.map(\.zoneID.zone) where !zone.isDefault {
             feed.wrote(zone)
+            feed.madeAnew(zone)
             if feed.zoneTokens[zone] == nil { unheard.made(zone) }
         }
     }

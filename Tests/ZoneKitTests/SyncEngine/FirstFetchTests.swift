@@ -109,4 +109,36 @@ import ZoneTesting
         try await phone.engine.fetchChanges()
         #expect(phone.texts.isEmpty)
     }
+
+    /// It was asked for while it was gone, and is there again when the feed is asked what became of it.
+    @Test func aZoneThatWentAndCameWhileItWasAskedForTakesItsRecords() async throws {
+        let laptop = SyncedNotes(relay.device(of: "alice", named: "laptop"))
+        laptop.addZone()
+        laptop.write("milk", "Milk")
+        try await laptop.engine.sendChanges()
+        let phone = phone()
+        try await phone.engine.fetchChanges()
+        #expect(phone.texts == ["milk": "Milk"])
+        laptop.write("bread", "Bread")
+        try await laptop.engine.sendChanges()
+
+        let (database, zone) = (laptop.device.privateDatabase, laptop.zone)
+        let network = phone.device.network
+        network.fail(
+            request: 1,
+            of: "changes/zone",
+            by: .meanwhile { _ = try? await database.deleteRecordZone(withID: zone) }
+        )
+        network.fail(
+            request: 2,
+            of: "changes/database",
+            by: .meanwhile { _ = try? await database.save(CKRecordZone(zoneID: zone)) }
+        )
+        try await phone.engine.fetchChanges()
+        #expect(phone.texts.isEmpty)
+        let told = phone.log.filter { $0.hasPrefix("fetchedDatabaseChanges") }.suffix(2)
+        #expect(told.map { $0.dropFirst(22) } == ["(0 changed, 1 deleted)", "(1 changed, 0 deleted)"])
+        try await phone.engine.fetchChanges()
+        #expect(phone.log.filter { $0.hasSuffix("1 deleted)") }.count == 1)
+    }
 }
