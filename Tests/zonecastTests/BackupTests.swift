@@ -229,10 +229,10 @@ import Testing
     }
 
     /// What a relay and its commands leave in a data folder and no backup has: the lock, which says who holds the folder;
-    /// SQLite's own beside its files; uploads under way; other backups and their schedule, which names a place of this machine.
+    /// SQLite's own beside its files; the marks that say that a store is there; uploads under way; other backups and their schedule, which names a place of this machine.
     private static func isLeft(_ path: String) -> Bool {
-        ["relay.lock", "assets.lock", "backups"].contains(path) || path.hasSuffix(".sqlite-wal")
-            || path.hasSuffix(".sqlite-shm") || path.hasPrefix("backups/") || path.hasSuffix(".assets/incoming")
+        ["relay.lock", "assets.lock", "backups"].contains(path) || path.hasPrefix("backups/")
+            || [".sqlite-wal", ".sqlite-shm", ".sqlite-here", ".assets/incoming"].contains(where: path.hasSuffix)
     }
 
     @Test func everythingInTheFolderIsInTheBackupAndComesBackElsewhere() throws {

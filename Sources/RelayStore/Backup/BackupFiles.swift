@@ -12,13 +12,18 @@ struct BackupFiles {
         var found: [String] = []
         let containers = "\(folder)/containers"
         for name in try contents(containers).sorted() where isContainer(name, in: containers) {
-            // Also a file that is lost: its log is there.
-            let files = try contents("\(containers)/\(name)").map { $0.hasSuffix("-wal") ? String($0.dropLast(4)) : $0 }
+            let files = try contents("\(containers)/\(name)").map(Self.store)
             for file in Set(files).sorted() where file.hasSuffix(".sqlite") {
                 found.append("containers/\(name)/\(file)")
             }
         }
         return found + ["relay.sqlite"]
+    }
+
+    /// The name of the store that a file belongs to: also of one that is lost, and whose log or mark is there.
+    private static func store(of file: String) -> String {
+        let ending = ["-wal", StoreMark.ending].first(where: file.hasSuffix)
+        return String(file.dropLast(ending?.count ?? 0))
     }
 
     /// Whether a relay may have made it: what other programs leave there, as `.DS_Store` or `lost+found`, is not the relay's,

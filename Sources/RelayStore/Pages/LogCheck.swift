@@ -85,7 +85,9 @@ package struct LogCheck: Sendable {
         // SQLite takes a file without content for a new one, and throws the log behind it away.
         guard let bytes = size(of: path), bytes > 0 else {
             let log = size(of: path + "-wal") ?? 0
-            return log > LogSum.headSize ? "\(name) is missing or empty, the log behind it is not" : nil
+            if log > LogSum.headSize { return "\(name) is missing or empty, the log behind it is not" }
+            guard StoreMark.isThere(beside: path) else { return nil }
+            return "\(name) is missing or empty; to begin with nothing in its place, remove \(name)\(StoreMark.ending)"
         }
         // Another process may be writing to it: what is wrong is so, and at the same place, every time.
         var place: Int?

@@ -214,7 +214,9 @@ package final class StoreFolder: StoreCatalog {
 
     package func isThere(_ home: ContainerEnvironment) -> Bool {
         if places.withLock({ $0.isOpen(home) }) { return true }
-        return folder.map { FileManager.default.fileExists(atPath: Self.path(of: home, in: $0)) } ?? false
+        guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return false }
+        // One that is lost is there, and cannot be opened.
+        return FileManager.default.fileExists(atPath: path) || StoreMark.isThere(beside: path)
     }
 
     // MARK: Making room

@@ -5,10 +5,15 @@ extension StoreLayout {
     /// What a file's name ends with while it is being made.
     static let draftEnding = ".new"
 
-    /// Makes a store's file where there is none, with its layout, at one stroke.
+    /// Makes a store's file where there is none and was none, with its layout, at one stroke.
     ///
     /// One that was merely begun would look like one that has lost everything.
     static func makeFile(_ path: String, _ disk: DiskCalls) throws {
+        try makeMissing(path, disk)
+        StoreMark.make(beside: path)
+    }
+
+    private static func makeMissing(_ path: String, _ disk: DiskCalls) throws {
         guard access(path, F_OK) != 0 else { return }
         try LogCheck.demandWhole(path)
         let folder = (path as NSString).deletingLastPathComponent

@@ -186,6 +186,32 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: folder.path + "/b.sqlite"))
     }
 
+    /// Devices would take all that was in it for deleted.
+    @Test func aStoreThatIsGoneIsNotBegunAnew() throws {
+        let container = try #require(ContainerID("iCloud.org.example"))
+        let home = ContainerEnvironment(container, .development)
+        let file = "\(folder.path)/containers/\(container.name)/development.sqlite"
+        func use() throws {
+            let stores = StoreFolder(folder: folder.path, draw: { 7 })
+            defer { stores.close() }
+            _ = try stores.store(of: home)
+        }
+        _ = try AccountStore(folder: folder.path)
+        try use()
+        try use()
+        for ending in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: file + ending) }
+        #expect(throws: RelayError.self) { try use() }
+        #expect(!FileManager.default.fileExists(atPath: file))
+        let stores = StoreFolder(folder: folder.path, draw: { 7 })
+        #expect(stores.isThere(home))
+        let fault = try #require(try StoreCheck.faults(in: folder.path).first)
+        let way = "is missing or empty; to begin with nothing in its place, remove development.sqlite-here"
+        #expect("\(fault)".hasSuffix(way))
+        // Its operator wants it so.
+        try FileManager.default.removeItem(atPath: file + "-here")
+        try use()
+    }
+
     /// What a command wrote into such a log would hide what is lost.
     @Test func accountsWithSuchALogAreNotOpened() throws {
         let accounts = try AccountStore(folder: folder.path)
