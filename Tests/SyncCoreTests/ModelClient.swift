@@ -197,7 +197,7 @@ final class ModelClient {
 
     private func send() {
         let batch = Array(outbox.pending.prefix(3))
-        let versions = outbox.versions
+        let version = outbox.version
         let writes = batch.map { entry in
             mirror[entry.id].map { ModelRelay.Write.save(entry.id, fields: $0.fields, tag: $0.tag) }
                 ?? .delete(entry.id)
@@ -205,7 +205,7 @@ final class ModelClient {
         let sent = mirror
         let answered = inThisLife { [self] (result: Result<[RecordID: ModelRelay.Answer], Trouble>) in
             switch result {
-            case .success(let answers): settle(answers, versions, sent)
+            case .success(let answers): settle(answers, version, sent)
             case .failure(let trouble): tell(.sendFinished(.init(trouble: trouble)))
             }
         }
@@ -222,12 +222,12 @@ final class ModelClient {
 
     private func settle(
         _ answers: [RecordID: ModelRelay.Answer],
-        _ versions: [RecordID: UInt64],
+        _ version: UInt64,
         _ sent: [RecordID: Held]
     ) {
         var outcome = SyncSchedule.SendOutcome()
         for (id, answer) in answers.sorted(by: { $0.key.recordName < $1.key.recordName }) {
-            outbox.settled(id, version: versions[id] ?? 0)
+            outbox.settled(id, version: version)
             switch answer {
             case .saved(let tag):
                 outcome.madeProgress = true

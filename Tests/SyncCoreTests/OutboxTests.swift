@@ -29,12 +29,31 @@ import Testing
     @Test func confirmationClearsOnlyTheVersionSent() {
         var outbox = Outbox()
         outbox.add(.save, record("a"))
-        let sent = outbox.versions
+        let sent = outbox.version
         outbox.add(.save, record("a"))
-        outbox.settled(record("a"), version: sent[record("a")] ?? 0)
+        outbox.settled(record("a"), version: sent)
         #expect(outbox.count == 1, "the edit made while the first was under way must stay")
-        outbox.settled(record("a"), version: outbox.versions[record("a")] ?? 0)
+        outbox.settled(record("a"), version: outbox.version)
         #expect(outbox.isEmpty)
+    }
+
+    /// Whatever comes and goes, in whatever order.
+    @Test func theLineIsAsLongAgoAsItsOldest() {
+        var (outbox, model, random) = (Outbox(), [(id: RecordID, operation: Outbox.Operation)](), SeededRandom(seed: 7))
+        for _ in 0..<5_000 {
+            let id = record("r\(Int.random(in: 0..<200, using: &random))")
+            let operation: Outbox.Operation = Bool.random(using: &random) ? .save : .delete
+            if Int.random(in: 0..<3, using: &random) == 0 {
+                outbox.settled(id, version: outbox.version)
+                model.removeAll { $0.id == id }
+            } else if !model.contains(where: { $0.id == id && $0.operation == operation }) {
+                outbox.add(operation, id)
+                model.removeAll { $0.id == id }
+                model.append((id, operation))
+            }
+        }
+        #expect(outbox.pending.map(\.id) == model.map(\.id))
+        #expect(outbox.pending.map(\.operation) == model.map(\.operation))
     }
 
     @Test func removingTakesBackOnlyTheSameOperation() {

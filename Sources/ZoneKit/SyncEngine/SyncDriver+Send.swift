@@ -186,7 +186,7 @@ extension SyncDriver {
         _ epoch: Int
     ) async -> Bool {
         // Noted before the application reads its data: an edit made after that has a newer version, and stays.
-        let versions = state.read(\.outbox.versions)
+        let version = state.read(\.outbox.version)
         guard let batch = await ask({ await $0.nextRecordZoneChangeBatch(context, syncEngine: $1) }) else {
             return false
         }
@@ -205,7 +205,7 @@ extension SyncDriver {
         }
         defer { entered.forEach { $0.leave() } }
         guard epoch == accountEpoch else { return false }
-        settle(answer, versions, &tally)
+        settle(answer, version, &tally)
         state.update { $0.noteSent(answer.event) }
         await deliver(.sentRecordZoneChanges(answer.event), of: epoch)
         wasTold(epoch)
@@ -252,7 +252,7 @@ extension SyncDriver {
         }
     }
 
-    private func settle(_ answer: SentBatch, _ versions: [RecordID: UInt64], _ tally: inout Tally) {
+    private func settle(_ answer: SentBatch, _ version: UInt64, _ tally: inout Tally) {
         for (id, error) in answer.results {
             if let error {
                 tally.failedRecords.insert(id)
@@ -267,7 +267,7 @@ extension SyncDriver {
                 tally.sentRecords.insert(id)
                 tally.changedZones.insert(id.zone)
             }
-            if let version = versions[id] { state.update { $0.settled(id, version: version) } }
+            state.update { $0.settled(id, version: version) }
         }
     }
 }
