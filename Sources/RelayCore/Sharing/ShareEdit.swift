@@ -87,7 +87,7 @@ package struct ShareEdit: Sendable {
     }
 
     /// Whether a list is worth a look at each: somebody may stand in it twice, by address and by number.
-    private static func isPlausible(_ list: [ParticipantInput]) -> Bool {
+    fileprivate static func isPlausible(_ list: [ParticipantInput]) -> Bool {
         list.count { !$0.isRemoved } <= 2 * Share.participantLimit
     }
 
@@ -225,9 +225,8 @@ extension RelayError {
 extension ShareInput {
     /// By what the accounts of those named are to be looked for; of lists that are refused for their length nobody is.
     package var lookups: [UserLookup] {
-        let people = (participants ?? []).filter { !$0.isRemoved }
-        let blocked = accessRequests?.blocked ?? []
-        return (people.count <= 2 * Share.participantLimit ? people.compactMap(\.lookup) : [])
+        let (people, blocked) = (participants ?? [], accessRequests?.blocked ?? [])
+        return (ShareEdit.isPlausible(people) ? people.filter { !$0.isRemoved }.compactMap(\.lookup) : [])
             + (blocked.count <= Share.requesterLimit ? blocked.compactMap { UserLookup(userName: $0) } : [])
     }
 }

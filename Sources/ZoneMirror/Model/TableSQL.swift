@@ -27,6 +27,7 @@ struct TableSQL: Hashable, Sendable {
 extension Statement {
     /// Executes with exactly as many values as the statement has marks, which nobody counts again; observers are told.
     func run(_ values: [DatabaseValue]) throws {
+        // Bound by hand: GRDB takes values of all kinds, and makes a copy of each first.
         setUncheckedArguments([])
         let bound = BoundStatement(self)
         for (position, value) in values.enumerated() { bound.bind(Int32(position) + 1, value) }
