@@ -5,45 +5,49 @@ import Testing
 @testable import RelayServer
 
 /// A poll whose peer goes is over: what comes later waits for the next one.
-@Suite struct PollDepartureTests {
+@Suite(.timeLimit(.minutes(15))) struct PollDepartureTests {
     private static let poll = "GET /device/1/iCloud.test/development/webcourier?tok=x HTTP/1.1\r\nHost: a\r\n\r\n"
 
-    /// Waits as a poll does, until it is cancelled.
-    private static func waiting(_ arrived: Gate, _ left: Gate) -> RelayServer.Responder {
+    /// Waits as a poll does, until it is cancelled; says when it begins and when it ends.
+    private static func waiting(_ steps: AsyncStream<String>.Continuation) -> RelayServer.Responder {
         { _ in
+            let end = Gate()
             await withTaskCancellationHandler {
-                arrived.open()
-                await left.wait()
+                steps.yield("polls")
+                await end.wait()
             } onCancel: {
-                left.open()
+                end.open()
             }
+            steps.yield("ends")
             return APIResponse(status: .ok)
         }
     }
 
     @Test func aPeerThatCloses() async throws {
-        let (arrived, left) = (Gate(), Gate())
-        try await withServer(respond: Self.waiting(arrived, left)) { port in
+        let (steps, step) = AsyncStream.makeStream(of: String.self)
+        try await withServer(respond: Self.waiting(step)) { port in
+            var steps = steps.makeAsyncIterator()
             let peer = try await RawPeer.connect(port: port, sending: Self.poll)
-            await arrived.wait()
+            #expect(await steps.next() == "polls")
             await peer.close()
-            await left.wait()
+            #expect(await steps.next() == "ends")
         }
     }
 
     @Test func aPeerThatSendsNothingMoreIsAnsweredAtOnce() async throws {
-        let (arrived, left) = (Gate(), Gate())
-        try await withServer(respond: Self.waiting(arrived, left)) { port in
+        let (steps, step) = AsyncStream.makeStream(of: String.self)
+        try await withServer(respond: Self.waiting(step)) { port in
+            var steps = steps.makeAsyncIterator()
             let peer = try await RawPeer.connect(port: port, sending: Self.poll)
-            await arrived.wait()
+            #expect(await steps.next() == "polls")
             try await peer.finishSending()
             #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 200 OK\r\n"))
         }
     }
 
     @Test func aPeerThatHadGoneBefore() async throws {
-        let (arrived, left) = (Gate(), Gate())
-        try await withServer(respond: Self.waiting(arrived, left)) { port in
+        let (_, step) = AsyncStream.makeStream(of: String.self)
+        try await withServer(respond: Self.waiting(step)) { port in
             let peer = try await RawPeer.connect(port: port)
             try await peer.send(Self.poll)
             try await peer.finishSending()

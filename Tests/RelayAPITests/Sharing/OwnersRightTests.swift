@@ -134,14 +134,20 @@ import Wire
         }
     }
 
-    /// What is written says little of records that are long: then nothing is written.
-    @Test(arguments: ["create", "forceUpdate"]) func anAnswerToAWriteHasAnEnd(_ kind: String) async throws {
+    /// Records of which an answer has room for two.
+    private func longRecords(_ names: [String]) async throws -> World {
         var limits = Limits()
         (limits.answerBytes, limits.recordBytes) = (20_000, 10_000)
         let world = try World(limits: limits)
         try await world.makeZone(notes: [])
-        let names = ["a", "b", "c"]
         for name in names { try await world.one(World.save(name, title: String(repeating: "x", count: 9_000))) }
+        return world
+    }
+
+    /// What is written says little of records that are long: then nothing is written.
+    @Test(arguments: ["create", "forceUpdate"]) func anAnswerToAWriteHasAnEnd(_ kind: String) async throws {
+        let names = ["a", "b", "c"]
+        let world = try await longRecords(names)
         let short = names.map {
             #"{"operationType":"\#(kind)","record":{"recordName":"\#($0)","recordType":"Note","fields":{"n":{"value":1}}}}"#
         }
@@ -157,12 +163,8 @@ import Wire
 
     /// What stands in the way, and what is wanted of it, are as long.
     @Test(arguments: [#""desiredKeys":["title"],"#, ""]) func whatIsInTheWayHasAnEndToo(_ outer: String) async throws {
-        var limits = Limits()
-        (limits.answerBytes, limits.recordBytes) = (20_000, 10_000)
-        let world = try World(limits: limits)
-        try await world.makeZone(notes: [])
         let names = ["a", "b", "c"]
-        for name in names { try await world.one(World.save(name, title: String(repeating: "x", count: 9_000))) }
+        let world = try await longRecords(names)
         func write(_ kind: String, _ keys: String, _ names: [String]) async throws -> String? {
             let operations = names.map {
                 #"{"operationType":"\#(kind)","record":{"recordName":"\#($0)","recordType":"Note",\#(keys)"#

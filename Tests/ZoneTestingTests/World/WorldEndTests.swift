@@ -61,7 +61,8 @@ import ZoneMirror
             try await Self.play(end, on: relay)
         }
         // Tasks that were cancelled with their engine or mirror may take a moment to end.
-        while weakRelay != nil || weakHub != nil { await Task.yield() }
+        while weakRelay != nil || weakHub != nil, !Task.isCancelled { await Task.yield() }
+        #expect(weakRelay == nil && weakHub == nil)
         #expect(!FileManager.default.fileExists(atPath: folder.path))
     }
 }
