@@ -70,7 +70,11 @@ package final class ChildProcess: Sendable {
         if let folder = currentDirectoryURL {
             try Self.add("posix_spawn_file_actions_addchdir_np", folder.path, &actions)
         }
-        var flags = Int32(POSIX_SPAWN_SETPGROUP)
+        // Dispatch's threads block signals, and a child of theirs would never hear that it is to end.
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&traits, &none)
+        var flags = Int32(POSIX_SPAWN_SETPGROUP) | Int32(POSIX_SPAWN_SETSIGMASK)
         #if canImport(Darwin)
             flags |= POSIX_SPAWN_CLOEXEC_DEFAULT
         #else

@@ -13,7 +13,7 @@ import Testing
 /// the encryption where it is installed.
 @Suite(
     .timeLimit(.minutes(15)),
-    .enabled(if: PythonPeer.isThere, "python3-h2 or python3-cryptography is not installed")
+    .enabled(if: PythonPeer.python != nil, "python3-h2 or python3-cryptography is not installed")
 )
 struct IndependentPeerTests {
     private static let token = String(repeating: "0a", count: 32)
@@ -103,18 +103,19 @@ private final class PythonPeer {
 
     struct Failure: Error, CustomStringConvertible { var description: String }
 
-    static let isThere: Bool = {
-        let process = ChildProcess()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = ["python3", "-c", "import h2.connection, cryptography"]
-        process.standardError = FileHandle.nullDevice
-        guard (try? process.run()) != nil else { return false }
-        process.waitUntilExit()
-        return process.terminationStatus == 0
-    }()
+    /// How to run a Python that has what the peer needs; `nil` where there is none.
+    ///
+    /// Debian's packages are for Debian's own, which need not be the first on the path.
+    static let python = [["/usr/bin/python3"], ["/usr/bin/env", "python3"]].first { python in
+        let trial = ChildProcess(python, ["-c", "import h2.connection, cryptography"])
+        trial.standardError = FileHandle.nullDevice
+        guard (try? trial.run()) != nil else { return false }
+        trial.waitUntilExit()
+        return trial.terminationStatus == 0
+    }
 
     let address: String
-    private let process = ChildProcess()
+    private let process: ChildProcess
     private let output = Pipe()
     private let folder = NSTemporaryDirectory() + "zonecast-peer-\(UUID().uuidString)"
 
@@ -125,8 +126,7 @@ private final class PythonPeer {
             "browser.pem": key.pemRepresentation,
         ]
         for (name, text) in files { try Data(text.utf8).write(to: URL(fileURLWithPath: "\(folder)/\(name)")) }
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = ["python3", "peer.py", Base64URL.encode(secret)]
+        process = ChildProcess(Self.python ?? [], ["peer.py", Base64URL.encode(secret)])
         process.currentDirectoryURL = URL(fileURLWithPath: folder)
         process.standardOutput = output
         try process.run()
@@ -228,4 +228,13 @@ private final class PythonPeer {
                         link.send_headers(event.stream_id, [(":status", "201")], end_stream=True)
                 peer.sendall(link.data_to_send())
         """#
+}
+
+extension ChildProcess {
+    /// `command` is a program and its first arguments.
+    fileprivate convenience init(_ command: [String], _ arguments: [String]) {
+        self.init()
+        executableURL = URL(fileURLWithPath: command.first ?? "")
+        self.arguments = command.dropFirst() + arguments
+    }
 }
