@@ -56,12 +56,19 @@ final class CourierLane: NoticeLane {
     private let state = Mutex(State())
     private let limits: NoticeLimits
     private let uptime: @Sendable () -> Duration
+    /// Hears of each device that an order has ended: the hub holds it for one that listens until it is told.
+    private let left: @Sendable (AdmittedDevice, NoticeConnectionID) -> Void
     /// How long a device is remembered that does not ask.
     static let idleTime = Duration.seconds(600)
 
-    init(limits: NoticeLimits, uptime: @escaping @Sendable () -> Duration) {
+    init(
+        limits: NoticeLimits,
+        uptime: @escaping @Sendable () -> Duration,
+        left: @escaping @Sendable (AdmittedDevice, NoticeConnectionID) -> Void
+    ) {
         self.limits = limits
         self.uptime = uptime
+        self.left = left
     }
 
     // MARK: NoticeLane
@@ -90,7 +97,10 @@ final class CourierLane: NoticeLane {
                     .filter { state.couriers[$0]?.connection == connection }
                     .compactMap { state.remove($0) }
             }
-            for courier in gone { courier.waiter?.continuation.resume(returning: .gone) }
+            for courier in gone {
+                left(courier.device, courier.connection)
+                courier.waiter?.continuation.resume(returning: .gone)
+            }
         }
     }
 

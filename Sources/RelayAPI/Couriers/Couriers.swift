@@ -36,7 +36,10 @@ final class Couriers: Sendable {
         self.longestWait = longestWait
         self.time = time
         self.random = random
-        lane = CourierLane(limits: hub?.limits ?? NoticeLimits(), uptime: time.uptime)
+        // The hub holds its lanes.
+        lane = CourierLane(limits: hub?.limits ?? NoticeLimits(), uptime: time.uptime) { [weak hub] in
+            hub?.leave($0, as: $1)
+        }
         laneNumber = hub?.add(lane) ?? 0
         seal = CourierToken.Seal(relayKey: authenticator.relayKey)
     }

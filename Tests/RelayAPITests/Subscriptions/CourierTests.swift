@@ -151,6 +151,17 @@ import Wire
         #expect(world.hub.connectionCount == 20)
     }
 
+    /// Nor does one whose sign-in has ended keep a place of its user's.
+    @Test func whoIsSignedOutListensNoMore() async throws {
+        let world = try world(poll: .milliseconds(5))
+        _ = try await create(world)
+        let caller = try await world.ask("public/users/caller", method: .get)
+        let user = UserID(try #require(caller.json.text("userRecordName")))
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        world.hub.revokeAll(of: NoticeAddress(store: home, user: user))
+        #expect(world.hub.connectionCount == 0)
+    }
+
     @Test func strangersGetNothing() async throws {
         let world = try world(poll: .milliseconds(5))
         let (token, url) = try await create(world)
