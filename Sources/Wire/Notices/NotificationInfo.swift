@@ -28,8 +28,8 @@ package struct NotificationInfo: Hashable, Sendable {
 
     /// Fields that one subscription may ask for, in all.
     package static let fieldLimit = 16
-    /// Bytes of the whole object.
-    package static let sizeLimit = 4096
+    /// Bytes of the whole object: a push has room for four thousand, and says whose notice it is too.
+    package static let sizeLimit = 3_000
 
     /// Asks for nothing: silent notices.
     package init() {}

@@ -146,6 +146,27 @@ import Wire
         #expect(push.world.hub.connectionCount == 0)
     }
 
+    /// What is longer no service takes, and cut off it is no JSON.
+    @Test func noAlertIsTooLongForAPush() async throws {
+        let push = try PushWorld()
+        try await push.world.makeZone("Notes")
+        #expect(try await push.register("phone") == 200)
+        func subscribe(_ letters: Int) async throws -> String? {
+            let text = String(repeating: "x", count: letters)
+            let body = """
+                {"operations":[{"operationType":"create","subscription":{"subscriptionID":"loud","subscriptionType":"query",\
+                "query":{"recordType":"Note"},"firesOn":["create"],"notificationInfo":{"alertBody":"\(text)"}}}]}
+                """
+            let answer = try await push.world.ask("private/subscriptions/modify", body)
+            return try answer.json.required("subscriptions").elements().first?.text("serverErrorCode")
+        }
+        #expect(try await subscribe(3_500) == "BAD_REQUEST")
+        #expect(try await subscribe(2_900) == nil)
+        try await push.change("a")
+        let payload = try #require(await push.peer.nextPush()).payload
+        #expect(payload.count <= 3_993)
+    }
+
     @Test func theLapseOfTheSignInEndsItToo() throws {
         let signIns = try SignInWorld()
         let started = try signIns.start(signIns.alice, in: signIns.home, .kept)
