@@ -34,15 +34,16 @@ final class PushDesk: Sendable {
         self.time = time
         self.random = random
         let register = service.register
+        // The hub holds its lanes.
         lane = PushLane(
             gateway: service.gateway,
             limits: hub.limits,
             uptime: time.uptime,
             sleep: service.sleep,
-            isAwake: { hub.isListening($0.deviceID, at: $0.address) },
+            isAwake: { [weak hub] in hub?.isListening($0.deviceID, at: $0.address) ?? false },
             events: PushLane.Events(
-                ended: { device, connection in
-                    hub.leave(AdmittedDevice(device), as: connection)
+                ended: { [weak hub] device, connection in
+                    hub?.leave(AdmittedDevice(device), as: connection)
                     // Where the disk refuses, the next push finds the same out.
                     try? register.removePushDevices([device.id])
                 },

@@ -167,6 +167,16 @@ import Wire
         #expect(payload.count <= 3_993)
     }
 
+    @Test func aHubGoesWithItsRelay() async throws {
+        weak var hub: NoticeHub?
+        do {
+            let push = try PushWorld()
+            hub = push.world.hub
+            push.world.close()
+        }
+        #expect(hub == nil)
+    }
+
     @Test func theLapseOfTheSignInEndsItToo() throws {
         let signIns = try SignInWorld()
         let started = try signIns.start(signIns.alice, in: signIns.home, .kept)
