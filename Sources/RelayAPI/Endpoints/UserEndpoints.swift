@@ -103,9 +103,11 @@ func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
         let (webToken, user) = try await authenticator.passwordDesk.inTurn { () throws(CredentialRefusal) in
             try authenticator.signIn(email: email, password: password, from: address, in: home, kind: kind)
         }
+        let expires = authenticator.time.now() + authenticator.settings.lifetime(kind)
         return EndpointAnswer {
             $0.member("ckWebAuthToken", webToken)
             $0.member("userRecordName", user.recordName)
+            $0.member("expires", expires.milliseconds)
         }
     }
     let token = try context.body.required("identityToken").string()

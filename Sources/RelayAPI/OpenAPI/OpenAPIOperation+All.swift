@@ -311,7 +311,7 @@ extension OpenAPIOperation {
             route: "users/signin",
             id: "signIn",
             tag: "users",
-            summary: "A web auth token for an identity token of an issuer that the container trusts.",
+            summary: "A web auth token for a password, or an identity token of an issuer that the container trusts.",
             details: "This relay's own, not CloudKit's.",
             databases: .publicOnly,
             callers: .anybody,

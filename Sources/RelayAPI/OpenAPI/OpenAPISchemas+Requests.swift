@@ -216,9 +216,10 @@ extension OpenAPISchemas {
         (
             "SignInRequest",
             #"""
-            { "type": "object", "required": ["identityToken"],
+            { "anyOf": [{ "required": ["identityToken"] }, { "required": ["emailAddress", "password"] }],
               "properties": {
                 "identityToken": { "type": "string", "description": "A JWT." },
+                "emailAddress": { "type": "string" }, "password": { "type": "string" },
                 "keepSignedIn": { "type": "boolean", "default": false } } }
             """#
         ),

@@ -1,7 +1,9 @@
+import Foundation
 import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayStore
 import Testing
 import Wire
 
@@ -143,6 +145,19 @@ import Wire
             let faults = try schema.faults(of: answer.json, by: schema.resolve("#/components/schemas/\(row.response)"))
             #expect(faults.isEmpty, "\(operation)")
         }
+    }
+
+    @Test func aSignInByPasswordIsAsDescribed() async throws {
+        let directory = try AccountStore(inMemory: ())
+        _ = try directory.addAccount(email: "alice@example.org", password: "correct horse")
+        let world = try SubscriptionWorld(directory: directory)
+        let body = #"{"emailAddress":"alice@example.org","password":"correct horse"}"#
+        let request = try JSONDocument(parsing: Array(body.utf8)).root
+        #expect(try schema.faults(of: request, by: schema.resolve("#/components/schemas/SignInRequest")).isEmpty)
+        let answer = try await world.ask("public/users/signin", as: nil, body)
+        #expect(answer.status == 200)
+        #expect(try schema.faults(of: answer.json, by: schema.resolve("#/components/schemas/SignInResponse")).isEmpty)
+        #expect(try answer.json.required("expires").int64() > Int64(Date().timeIntervalSince1970 * 1000))
     }
 
     @Test(arguments: [
