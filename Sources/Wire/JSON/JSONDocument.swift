@@ -67,7 +67,7 @@ package final class JSONDocument: Sendable {
     }
 
     private func isEscapedText(_ name: StaticString, at index: Int) -> Bool {
-        JSONValue(document: self, index: index).text == "\(name)"
+        JSONValue(document: self, index: index).text.utf8.elementsEqual("\(name)".utf8)
     }
 
     /// Lends the text of a value; that of a string without its quotes, and with its escapes.

@@ -112,13 +112,14 @@ struct JSONScanner: ~Copyable {
         return false
     }
 
+    /// By bytes, as every reader compares names: two ways of writing one accented letter are two names.
     private func hasDuplicateAmongMany(_ object: Int, _ text: Text) -> Bool {
-        var seen: Set<String> = []
+        var seen: Set<[UInt8]> = []
         var index = object + 1
         while index < tape.count {
             let key = tape[index]
             let raw = text[Int(key.start)..<Int(key.end)]
-            let name = key.kind == .string ? String(decoding: raw, as: UTF8.self) : JSONValue.unescape(raw)
+            let name = key.kind == .string ? Array(raw) : Array(JSONValue.unescape(raw).utf8)
             guard seen.insert(name).inserted else { return true }
             index = Int(tape[index + 1].next)
         }

@@ -49,6 +49,16 @@ import Wire
         #expect(throws: JSONError.self) { try JSONDocument(parsing: Array(members.utf8)) }
     }
 
+    /// Names are the same where their bytes are, in small objects and in large ones; Unicode has more texts that are equal.
+    @Test(arguments: [2, 100]) func namesAreComparedByteForByte(_ count: Int) throws {
+        let others = (2..<max(count, 2)).map { ",\"k\($0)\":1" }.joined()
+        let root = try JSONDocument(parsing: Array("{\"\u{E9}\":1,\"e\u{301}\":2\(others)}".utf8)).root
+        #expect(try root.members().count == count)
+        // Another letter that looks like a K, and by Unicode's rules is one.
+        let kelvin = try JSONDocument(parsing: Array(#"{"desired\u212Aeys":1}"#.utf8)).root
+        #expect(!kelvin.hasMember("desiredKeys"))
+    }
+
     @Test func readsValuesByType() throws {
         let root = try JSONDocument(
             parsing: Array(#"{"i":-12,"d":1.5,"s":"a\"\u00e9\ud83d\ude00","t":true,"n":null,"l":[1,2]}"#.utf8)
