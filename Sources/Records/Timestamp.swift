@@ -35,11 +35,12 @@ extension Duration {
         self = .milliseconds(Int64((min(seconds, 31_536_000) * 1000).rounded()))
     }
 
-    /// Rounded down, held at the ends of the range.
+    /// Without what is less than a millisecond, held at the ends of the range.
     package var wholeMilliseconds: Int64 {
         let (seconds, attoseconds) = components
-        let (scaled, overflow) = seconds.multipliedReportingOverflow(by: 1000)
-        return overflow ? (seconds < 0 ? .min : .max) : scaled + attoseconds / 1_000_000_000_000_000
+        let (scaled, isFar) = seconds.multipliedReportingOverflow(by: 1000)
+        let (whole, isTooFar) = scaled.addingReportingOverflow(attoseconds / 1_000_000_000_000_000)
+        return isFar || isTooFar ? (self < .zero ? .min : .max) : whole
     }
 
     package var inSeconds: Double {
