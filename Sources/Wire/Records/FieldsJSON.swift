@@ -128,18 +128,19 @@ package enum FieldsJSON {
         into old: [UInt8]
     ) throws(JSONError) -> [UInt8] {
         let members = try JSONDocument(parsing: old, limits: .response).root.members()
-        var rest = changed.parts
+        let parts = changed.parts
+        var rest = Dictionary(parts.map { ($0.name, $0.place) }) { first, _ in first }
         var writer = JSONWriter(reserving: old.count + changed.bytes.count)
         writer.open(UInt8(ascii: "{"))
         for (name, json) in members where !cleared.contains(name) {
             writer.key(name)
-            if let index = rest.firstIndex(where: { $0.name == name }) {
-                writer.raw(changed.bytes[rest.remove(at: index).place])
+            if let place = rest.removeValue(forKey: name) {
+                writer.raw(changed.bytes[place])
             } else {
                 writer.raw(json.rawBytes)
             }
         }
-        for part in rest {
+        for part in parts where rest[part.name] != nil {
             writer.key(part.name)
             writer.raw(changed.bytes[part.place])
         }
