@@ -73,7 +73,8 @@ extension AccountStore {
             } else if known != nil {
                 throw DirectoryError.exists("operator \(name)")
             }
-            try db.execute(sql: "DELETE FROM operator_links WHERE hash = ?", arguments: [key])
+            // One that was sent before, and went astray, sets no password any more.
+            try db.execute(sql: "DELETE FROM operator_links WHERE hash = ? OR operator = ?", arguments: [key, name])
             try db.execute(
                 sql: """
                     INSERT INTO operators(name, user_name, salt, hash, rounds, block_size, parallelism, created)
@@ -131,6 +132,7 @@ extension AccountStore {
         }
     }
 
+    /// Ends their sign-ins, passkeys and links, one of which would let them in again.
     package func removeOperator(_ name: String) throws(DirectoryError) {
         let name = Operator.canonicalName(name) ?? ""
         try write { db in
@@ -138,6 +140,7 @@ extension AccountStore {
             let id: Int64 = row["id"]
             try db.execute(sql: "DELETE FROM operator_sessions WHERE operator = ?", arguments: [id])
             try db.execute(sql: "DELETE FROM operator_passkeys WHERE operator = ?", arguments: [id])
+            try db.execute(sql: "DELETE FROM operator_links WHERE operator = ?", arguments: [name])
             try db.execute(sql: "DELETE FROM operators WHERE id = ?", arguments: [id])
         }
     }

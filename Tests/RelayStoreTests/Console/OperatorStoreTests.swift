@@ -44,6 +44,26 @@ import Testing
         #expect(throws: DirectoryError.missing("operator eve")) { try store.makeOperatorLink(for: "eve") }
     }
 
+    /// Who has a link of theirs in hand would be back the moment that they are put out.
+    @Test func aLinkEndsWithItsOperator() throws {
+        _ = try enter("ada")
+        let code = try store.makeOperatorLink(for: "ada")
+        try store.removeOperator("ada")
+        #expect(try !store.operatorLink(code).isGood)
+        #expect(throws: DirectoryError.missing("link with this code")) {
+            try store.useOperatorLink(code, name: "ada", password: "correct horse")
+        }
+    }
+
+    @Test func aNewPasswordByLinkEndsTheOtherLinks() throws {
+        _ = try enter("ada")
+        let (lost, used) = (try store.makeOperatorLink(for: "ada"), try store.makeOperatorLink(for: "ada"))
+        let newcomers = try store.makeOperatorLink()
+        _ = try store.useOperatorLink(used, name: "ada", password: "battery staple")
+        #expect(try !store.operatorLink(lost).isGood)
+        #expect(try store.operatorLink(newcomers).isGood)
+    }
+
     @Test func aSignInEndsUnusedAndAtTheLatestAfterHalfADay() throws {
         let person = try enter()
         let rules = OperatorSessionRules()
