@@ -6,6 +6,12 @@ package enum FreeSpace {
     package static func bytes(in folder: String) -> UInt64? {
         var status = statvfs()
         guard statvfs(folder, &status) == 0 else { return nil }
-        return UInt64(status.f_bavail) * UInt64(status.f_frsize)
+        return bytes(inBlocks: UInt64(status.f_bavail), of: UInt64(status.f_frsize))
+    }
+
+    /// As many as there can be where the product would be more: file systems without bounds name numbers without sense.
+    package static func bytes(inBlocks blocks: UInt64, of size: UInt64) -> UInt64 {
+        let (bytes, overflow) = blocks.multipliedReportingOverflow(by: size)
+        return overflow ? .max : bytes
     }
 }
