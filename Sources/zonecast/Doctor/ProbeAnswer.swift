@@ -61,7 +61,7 @@ struct ProbeAnswer: Sendable {
         var body: [UInt8] = []
         while let line = rest.firstRange(of: Array("\r\n".utf8)) {
             let digits = String(decoding: rest[..<line.lowerBound], as: UTF8.self).prefix { $0.isHexDigit }
-            guard let length = Int(digits, radix: 16), body.count + length <= 16_777_216 else { throw .notHTTP }
+            guard let length = Int(digits, radix: 16), length <= 16_777_216 - body.count else { throw .notHTTP }
             guard rest[line.upperBound...].count >= length + 2 else { return nil }
             body.append(contentsOf: rest[line.upperBound...].prefix(length))
             rest = rest[(line.upperBound + length + 2)...]

@@ -196,6 +196,13 @@ import Testing
         #expect(throws: ProbeFault.self) { try take("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n") }
     }
 
+    @Test func aChunkIsNotLargerThanNumbersAre() {
+        let chunks = "1\r\na\r\n7fffffffffffffff\r\n"
+        #expect(throws: ProbeFault.self) {
+            try take("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
+        }
+    }
+
     @Test(arguments: [0, 1, 125, 126, 65_535, 65_536]) func framesOfEverySize(length: Int) throws {
         let payload = [UInt8](repeating: 7, count: length)
         // A server's frame is a client's without the mask.
