@@ -59,11 +59,6 @@ package struct Outbox: Sendable {
         if let entry = self[id], Self.settles(entry, version: version) { drop(id) }
     }
 
-    /// Forgets everything of a zone that is gone.
-    package mutating func dropZone(_ zone: ZoneID) {
-        for id in places.keys.filter({ $0.zone == zone }) { drop(id) }
-    }
-
     private mutating func drop(_ id: RecordID) {
         guard let place = places.removeValue(forKey: id) else { return }
         line[place] = nil

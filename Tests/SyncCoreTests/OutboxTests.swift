@@ -64,14 +64,6 @@ import Testing
         outbox.remove(.delete, record("a"))
         #expect(outbox.isEmpty)
     }
-
-    @Test func aZoneThatIsGoneTakesItsEntries() {
-        var outbox = Outbox()
-        outbox.add(.save, record("a"))
-        outbox.add(.save, record("b", in: work))
-        outbox.dropZone(notes)
-        #expect(outbox.pending.map(\.id) == [record("b", in: work)])
-    }
 }
 
 @Suite struct BatchLimitsTests {

@@ -1,7 +1,7 @@
 /// Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 ///
 /// RFC 3629.
-package enum UTF8Check {
+enum UTF8Check {
     /// The length of the well-formed multi-byte sequence that starts at `start`; `nil` where there is none.
     @inline(__always)
     static func length(ofSequenceAt start: Int, in text: UnsafeBufferPointer<UInt8>) -> Int? {

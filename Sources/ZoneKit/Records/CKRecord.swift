@@ -114,8 +114,6 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
     open var lastModifiedUserRecordID: CKRecord.ID? {
         state.withLock { $0.modified }.map { CKRecord.ID(recordName: $0.by.recordName) }
     }
-    /// Names the device that last changed it.
-    package var lastModifiedDeviceID: String? { state.withLock { $0.modified?.deviceID } }
 
     /// The record above this one in a hierarchy that is shared as a whole; always in the same zone.
     ///

@@ -118,11 +118,6 @@ public final class CKSyncEngine: Sendable {
     /// Ends the engine for good: no event comes after this returns.
     package func stop() async { await driver.stop() }
 
-    /// How far the engine has come in a zone, as the relay wrote it.
-    package func zoneToken(_ zoneID: CKRecordZone.ID) -> String? {
-        state.read { $0.feed.zoneTokens[zoneID.zone]?.text }
-    }
-
     /// Ends the fetches and sends that are under way, and those that wait their turn: they throw `operationCancelled`.
     ///
     /// What they had done stays done. May be called inside the delegate, where they end before their next request. An engine that

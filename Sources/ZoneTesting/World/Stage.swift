@@ -41,8 +41,6 @@ package final class Stage: Sendable {
         self.choose = choose
     }
 
-    package var isManual: Bool { queue == nil }
-
     /// How many pieces have been done.
     package var count: UInt64 { state.withLock { $0.count } }
 
