@@ -30,7 +30,7 @@ func describeLimits(_ context: RequestContext) throws -> EndpointAnswer {
                 for (name, type) in schema.types.sorted(by: { $0.key < $1.key }) {
                     writer.key(name)
                     let rights = database.rights(toType: type, in: schema)
-                    writer.array(rights.words) { $0.string($1) }
+                    writer.array(rights.keywords) { $0.string($1) }
                 }
             }
         }
@@ -47,13 +47,5 @@ extension JSONWriter {
         member("zones", limits.zonesPerUser)
         member("subscriptions", limits.subscriptionsPerDatabase)
         member("participants", Share.participantLimit)
-    }
-}
-
-extension Rights {
-    /// As the schema language has them.
-    fileprivate var words: [String] {
-        let all: [(Rights, String)] = [(.read, "READ"), (.create, "CREATE"), (.write, "WRITE")]
-        return all.filter { contains($0.0) }.map(\.1)
     }
 }

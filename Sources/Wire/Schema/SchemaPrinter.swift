@@ -59,6 +59,7 @@ extension Indexes {
 }
 
 extension Rights {
+    /// In the order in which the language names them.
     package var keywords: [String] {
         let words: [(Rights, String)] = [(.read, "READ"), (.create, "CREATE"), (.write, "WRITE")]
         return words.filter { contains($0.0) }.map(\.1)
