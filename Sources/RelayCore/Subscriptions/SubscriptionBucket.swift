@@ -118,6 +118,7 @@ struct SubscriptionBucket {
             return entry
         }
     }
+
     /// Whether any of them could match the record, going by the values that they want to be equal to something.
     func mayMatch(_ record: StoredRecord) -> Bool {
         guard unanchored.isEmpty, let candidates = try? candidates(for: record) else { return true }

@@ -19,12 +19,14 @@ package struct JSONWriter: ~Copyable {
 
     /// A copy of what has been written.
     package var bytes: [UInt8] { Array(UnsafeBufferPointer(start: start, count: count)) }
+
     /// What has been written, in the memory where it stands.
     package consuming func finish() -> JSONText {
         let text = JSONText(start: start, count: count)
         discard self
         return text
     }
+
     /// How many bytes have been written.
     package var length: Int { count }
 
@@ -291,7 +293,6 @@ package struct JSONWriter: ~Copyable {
     private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>) {
         var position = 0
         while position < text.count {
-            // No escape makes more of a byte than six.
             position = copyPlain(text, from: position)
             guard position < text.count else { return }
             appendEscape(text[position])

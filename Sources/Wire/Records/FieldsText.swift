@@ -67,8 +67,8 @@ package struct FieldsWriter: ~Copyable {
         count += 1
     }
 
-    /// Takes a value over from the text that it came in, where the form it has there is the one that is kept; answers the bytes
-    /// of its content, or `nil`, and nothing added, for any other.
+    /// Takes a value over from the text that it came in, where the form it has there is the one that is kept; answers how
+    /// many bytes a string's content has (0 for numbers), or `nil`, and nothing added, for any other.
     ///
     /// Strings without escapes and integers, which most fields are, need be read by nobody. `key` is as the function of that
     /// name makes it.

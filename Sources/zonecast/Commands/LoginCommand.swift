@@ -54,7 +54,7 @@ struct LoginCommand: AsyncParsableCommand {
     }
 }
 
-/// `zonecast logout`: forgets a profile, and ends its sign-in.
+/// `zonecast logout`: forgets a profile; its sign-in goes on.
 struct LogoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "logout",
