@@ -1,6 +1,7 @@
 import Crypto
 import Foundation
 import Records
+import RelayCore
 
 /// The file system's part of backups: copies that are on the disk when the call returns.
 struct BackupFiles {
@@ -65,11 +66,7 @@ struct BackupFiles {
             buffer.withUnsafeBytes { hasher.update(bufferPointer: UnsafeRawBufferPointer(rebasing: $0[..<count])) }
             bytes += Int64(count)
         }
-        return (hex(hasher.finalize()), bytes)
-    }
-
-    private static func hex(_ digest: SHA256.Digest) -> String {
-        digest.map { String(format: "%02x", $0) }.joined()
+        return (Hex.encode(hasher.finalize()), bytes)
     }
 
     static func size(of path: String) throws -> Int64 {
@@ -110,7 +107,7 @@ struct BackupFiles {
     func copyHashing(_ source: String, to target: String) throws -> String {
         var hasher = SHA256()
         try copy(source, to: target) { hasher.update(bufferPointer: $0) }
-        return Self.hex(hasher.finalize())
+        return Hex.encode(hasher.finalize())
     }
 
     /// Copies a file; the copy is the owner's alone.

@@ -1,4 +1,5 @@
 import Foundation
+import RelayCore
 import RelayStore
 
 /// Where a demo's relay and clients keep their files while it runs: a folder of its own among the temporary ones.
@@ -26,7 +27,7 @@ enum DemoFolder {
     static func trouble(in folder: String) -> CommandFailure? {
         guard let free = FreeSpace.bytes(in: folder).map({ Int64(clamping: $0) }), free < room else { return nil }
         let place = FileManager.default.temporaryDirectory.path
-        let what = "\(place) has \(ByteCount.text(free)) free, and a demo needs \(ByteCount.text(room))."
+        let what = "\(place) has \(ByteText.of(free)) free, and a demo needs \(ByteText.of(room))."
         return refusal(what, "Make room, or name")
     }
 

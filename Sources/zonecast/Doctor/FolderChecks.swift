@@ -93,8 +93,8 @@ struct FolderChecks: Sendable {
             return Finding("storage", .problem, "relay.sqlite is not in WAL mode with full synchronisation")
         }
         if isThorough, let fault = try StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
-        let free = Self.freeBytes(folder)
-        let found = "sqlite \(version), \(journal ?? ""), \(ByteCount.text(free)) free, writable"
+        let free = Int64(clamping: FreeSpace.bytes(in: folder) ?? 0)
+        let found = "sqlite \(version), \(journal ?? ""), \(ByteText.of(free)) free, writable"
         guard free >= Self.leastFree else {
             return Finding("storage", .problem, found, next: "make room: below 0.5 GB writes will soon be refused")
         }
@@ -123,11 +123,6 @@ struct FolderChecks: Sendable {
             return errno == 0 ? ENOSPC : errno
         }
         return nil
-    }
-
-    static func freeBytes(_ folder: String) -> Int64 {
-        let facts = try? FileManager.default.attributesOfFileSystem(forPath: folder)
-        return (facts?[.systemFreeSize] as? NSNumber)?.int64Value ?? 0
     }
 
     private static func isPrivate(_ folder: String) -> Bool {

@@ -125,7 +125,7 @@ struct BackupRow: Encodable {
 
     var cells: [String] {
         [
-            made, ByteCount.text(bytes), "\(zones)", "\(records)", lacks.isEmpty ? "\(assets)" : "\(assets), \(lacks)",
+            made, ByteText.of(bytes), "\(zones)", "\(records)", lacks.isEmpty ? "\(assets)" : "\(assets), \(lacks)",
             verified.map { (faults ?? 0) == 0 ? $0 : "\($0), \((faults ?? 0).of("fault"))" } ?? "no",
             (backup as NSString).lastPathComponent,
         ]
@@ -133,7 +133,7 @@ struct BackupRow: Encodable {
 
     /// `18 MB  312 zones  2041 records  17 assets, 0 missing`.
     var summary: String {
-        let counts = [ByteCount.text(bytes), zones.of("zone"), records.of("record"), assets.of("asset")]
+        let counts = [ByteText.of(bytes), zones.of("zone"), records.of("record"), assets.of("asset")]
         return counts.joined(separator: "  ") + ", \(lacks.isEmpty ? "0 missing" : lacks)"
     }
 
@@ -155,19 +155,5 @@ struct BackupRow: Encodable {
         return
             "The backup is whole, but \(rescuedAssets.of("asset")) of the data folder \(rescuedAssets == 1 ? "is" : "are") "
             + "missing or damaged, and came from an earlier backup. \(see)"
-    }
-}
-
-/// Sizes as people read them.
-enum ByteCount {
-    static func text(_ bytes: Int64) -> String {
-        var value = Double(bytes)
-        for unit in ["B", "kB", "MB", "GB"] {
-            if value < 1000 {
-                return unit == "B" ? "\(bytes) B" : String(format: value < 10 ? "%.1f %@" : "%.0f %@", value, unit)
-            }
-            value /= 1000
-        }
-        return String(format: "%.1f TB", value)
     }
 }

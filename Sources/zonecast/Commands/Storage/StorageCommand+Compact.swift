@@ -98,7 +98,7 @@ extension StorageCommand {
 
         private func anew(_ compaction: StoreCompaction, _ room: StoreCompaction.Room) throws {
             let kept = room.bytes - room.freeBytes
-            let free = FolderChecks.freeBytes(options.folder)
+            let free = Int64(clamping: FreeSpace.bytes(in: options.folder) ?? 0)
             guard free > kept * 2 else {
                 throw CommandFailure(
                     .failed,
