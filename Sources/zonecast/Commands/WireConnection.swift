@@ -9,8 +9,7 @@ struct WireConnection: Sendable {
         var code: String
         var reason: String
         var status: Int
-        /// Seconds.
-        var retryAfter: Double?
+        var retryAfter: Duration?
 
         var words: String { "\(reason) (\(code))" }
     }
@@ -51,7 +50,7 @@ struct WireConnection: Sendable {
                 code: refused.text("serverErrorCode") ?? "",
                 reason: refused.text("reason") ?? "",
                 status: answer.status,
-                retryAfter: answer.header("retry-after").flatMap { Double($0) }
+                retryAfter: answer.header("retry-after").flatMap { Double($0) }.flatMap { Duration(waitOf: $0) }
             )
         }
         return root

@@ -7,6 +7,9 @@ struct BenchRun: Sendable {
     let clients: Int
     let time: Duration
 
+    /// However long a relay asks to be left alone.
+    private static let longestWait = Duration.seconds(5)
+
     /// Runs it: what was measured, and for how long.
     func run() async throws -> (times: BenchTimes, seconds: Double) {
         let keeper = try await BenchClient(place, name: "keeper")
@@ -60,7 +63,7 @@ struct BenchRun: Sendable {
             do {
                 return try await body()
             } catch let refusal as WireConnection.Refusal where refusal.code == "THROTTLED" {
-                try await Task.sleep(for: .seconds(min(refusal.retryAfter ?? 1, 5)))
+                try await Task.sleep(for: min(refusal.retryAfter ?? .seconds(1), Self.longestWait))
             }
         }
         return try await body()
@@ -118,7 +121,7 @@ struct BenchRun: Sendable {
             } catch let refusal as WireConnection.Refusal {
                 times.wasRefused(refusal.code)
                 // Told to wait, it does, and no longer than the bench lasts.
-                let wait = Duration.milliseconds(Int(min(refusal.retryAfter ?? 0.05, 5) * 1000))
+                let wait = min(refusal.retryAfter ?? .milliseconds(50), Self.longestWait)
                 try await Task.sleep(for: min(wait, max(.zero, end - ContinuousClock.now)))
             }
         }
@@ -162,7 +165,7 @@ struct BenchRun: Sendable {
                 try await keeper.save([name("n", 0, count)])
             } catch let refusal as WireConnection.Refusal {
                 times.wasRefused(refusal.code)
-                try await Task.sleep(for: .seconds(min(refusal.retryAfter ?? 1, 5)))
+                try await Task.sleep(for: min(refusal.retryAfter ?? .seconds(1), Self.longestWait))
                 continue
             }
             let heard = try await withThrowingTaskGroup(of: Duration.self) { tasks in
