@@ -21,14 +21,7 @@ struct ConfigCommand: AsyncParsableCommand {
         init(_ key: ConfigurationKey, _ settings: ServeSettings, _ origin: ConfigurationReading.Origin? = nil) {
             self.key = key.name
             value = key.read(settings)
-            self.origin =
-                switch origin {
-                case .flag: "flag"
-                case .environment: "environment"
-                case .file(let line): "file line \(line)"
-                case .standard: "default"
-                case nil: nil
-                }
+            self.origin = origin?.words
             unit = key.unit
             environment = key.environmentName
             meaning = key.meaning

@@ -9,6 +9,15 @@ struct ConfigurationReading {
         case environment
         case file(line: Int)
         case standard
+
+        var words: String {
+            switch self {
+            case .flag: "flag"
+            case .environment: "environment"
+            case .file(let line): "file line \(line)"
+            case .standard: "default"
+            }
+        }
     }
 
     private(set) var settings = ServeSettings()

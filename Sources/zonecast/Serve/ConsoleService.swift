@@ -57,19 +57,13 @@ extension ConfigurationReading {
     /// Every key, for the console's configuration page; most secrets are in files that keys only name.
     var consoleRows: [ConsoleFacts.Setting] {
         ConfigurationKeys.all.map { key in
-            let origin =
-                switch origins[key.name] {
-                case .flag: "flag"
-                case .environment: "environment"
-                case .file(let line): "file line \(line)"
-                case .standard, nil: "default"
-                }
+            let origin = origins[key.name] ?? .standard
             return ConsoleFacts.Setting(
                 key: key.name,
-                value: key.isSecret && origin != "default" ? nil : key.read(settings),
+                value: key.isSecret && origin != .standard ? nil : key.read(settings),
                 unit: key.unit,
                 standard: key.read(ServeSettings()),
-                origin: origin,
+                origin: origin.words,
                 meaning: key.meaning
             )
         }
