@@ -15,8 +15,6 @@ enum DemoOverheard {
             self.what = what
             self.detail = detail
         }
-
-        init(who: String, what: String, detail: String) { self.init(who, what, detail) }
     }
 
     /// Whether others may hear of what it does.
@@ -39,15 +37,15 @@ enum DemoOverheard {
             switch entry {
             case .record(let record):
                 let what = "\(record.type)/\(record.id.recordName)  tag \(record.changeTag ?? "–")"
-                steps.append(Step(who: "relay", what: "commit", detail: what))
+                steps.append(Step("relay", "commit", what))
             case .share(let record, _):
                 var title = ""
                 if case .string(let text)? = record.fields["cloudkit.title"] { title = " \"\(text)\"" }
                 let what = "share\(title)  tag \(record.changeTag ?? "–")"
-                steps.append(Step(who: "relay", what: "commit", detail: what))
+                steps.append(Step("relay", "commit", what))
             case .deleted(let name, let type, _):
                 let what = "\(type ?? "Note")/\(name) deleted"
-                steps.append(Step(who: "relay", what: "commit", detail: what))
+                steps.append(Step("relay", "commit", what))
             case .failed(let name, let failure): steps += refused(name, failure, client)
             }
         }
@@ -59,12 +57,12 @@ enum DemoOverheard {
         switch failure.error.code {
         case .conflict:
             let what = "Note/\(name) has changed there too: merged here, and sent again"
-            return [Step(who: client, what: "conflict", detail: what)]
+            return [Step(client, "conflict", what)]
         // Another record of the same request is the reason, and is named itself.
         case .atomicError: return []
         default:
             let what = "Note/\(name) by \(client): \(failure.error.code.rawValue)"
-            return [Step(who: "relay", what: "refuse", detail: what)]
+            return [Step("relay", "refuse", what)]
         }
     }
 
@@ -86,7 +84,7 @@ enum DemoOverheard {
         let name = (try? ClientResponse.zone(of: entry)).flatMap { $0 }.map { zone($0.zoneName) } ?? "a zone"
         let (from, to) = (position(since), position(end.syncToken))
         let what = "\(name) since \(from) → \(changed) changed, \(deleted) deleted, token \(to)"
-        return [Step(who: client, what: "fetch", detail: what)]
+        return [Step(client, "fetch", what)]
     }
 
     /// As a share begins or ends: all of them in one commit, or none.
@@ -98,7 +96,7 @@ enum DemoOverheard {
         let target = root["destination"].flatMap { (try? ClientResponse.zone(of: $0)).flatMap { $0 } }
         guard let target, !names.isEmpty else { return [] }
         let what = "\(names.joined(separator: ", ")) moved to \(zone(target.zoneName)), all at once"
-        return [Step(who: "relay", what: "commit", detail: what)]
+        return [Step("relay", "commit", what)]
     }
 
     private static func zones(_ root: JSONValue, _ client: String) -> [Step] {
@@ -106,9 +104,9 @@ enum DemoOverheard {
         return entries.compactMap { entry in
             switch entry {
             case .zone(let made):
-                Step(who: "relay", what: "commit", detail: "zone \(zone(made.id.zoneName)) of \(client)")
+                Step("relay", "commit", "zone \(zone(made.id.zoneName)) of \(client)")
             case .deleted(let gone, _):
-                Step(who: "relay", what: "commit", detail: "zone \(zone(gone.zoneName)) deleted")
+                Step("relay", "commit", "zone \(zone(gone.zoneName)) deleted")
             case .failed: nil
             }
         }
