@@ -106,4 +106,31 @@ import Testing
         #expect(relay.stop().status == 0)
         #expect(try messages(collector, of: "disk").count == 1)
     }
+
+    /// What operators have set is neither forgotten without a word nor written over.
+    @Test func limitsThatCannotBeReadAreTold() throws {
+        _ = try Command.run(["container", "create", "iCloud.org.example.notes", "--data", folder.path])
+        let book = folder.path + "/alerts.json"
+        let text = #"{"limits":{"disk":5e9},"muted":{"backup-age":}}"#
+        try Data(text.utf8).write(to: URL(fileURLWithPath: book))
+        for arguments in [["show"], ["limit", "disk", "1"], ["mute", "disk"]] {
+            let run = try Command.run(["alerts"] + arguments + ["--data", folder.path])
+            #expect(run.status == 1 && run.complaint.contains("\(book) cannot be used"), "\(run.complaint)")
+        }
+        #expect(FileManager.default.contents(atPath: book).map { String(decoding: $0, as: UTF8.self) } == text)
+        let doctor = try Command.run(
+            ["doctor", "--data", folder.path],
+            environment: ["ZONECAST_LISTEN": "127.0.0.1:0"]
+        )
+        #expect(doctor.status == 1, "\(doctor.output)")
+        #expect(doctor.output.contains("alerts            \(book) cannot be used"), "\(doctor.output)")
+        let log = folder.path + "/log"
+        let relay = try RelayProcess(folder: folder.path, log: log)
+        #expect(relay.stop().status == 0)
+        let told = try String(contentsOfFile: log, encoding: .utf8)
+        #expect(told.contains("\(book) cannot be used: it does not say what zonecast wrote there"), "\(told)")
+
+        try FileManager.default.removeItem(atPath: book)
+        #expect(try alerts("limit", "disk", "1", "--data", folder.path).status == 0)
+    }
 }

@@ -40,7 +40,8 @@ package struct AlertReading: Sendable {
         started: Int64,
         now: Timestamp
     ) -> [AlertReading] {
-        let book = AlertBook(of: data)
+        // One that cannot be used is told elsewhere; what is usual is watched meanwhile.
+        let book = (try? AlertBook.read(from: data)) ?? AlertBook()
         func reading(
             _ rule: AlertRule,
             _ value: Double?,

@@ -66,9 +66,14 @@ extension ConsoleAPI {
         var rules: [Row]
         /// Where messages go, in words; `nil` where they go nowhere.
         var receiver: String?
+        /// Why the operators' own limits and silences do not hold; `nil` where they do.
+        var fault: String?
 
         init(_ call: ConsoleCall) {
             receiver = call.parts.facts.alertReceiver
+            do throws(BackupFailure) { _ = try AlertBook.read(from: call.parts.facts.data) } catch {
+                fault = error.description
+            }
             rules = AlertReading.all(
                 call.parts.telemetry,
                 call.parts.metrics,
@@ -106,7 +111,7 @@ extension ConsoleCall {
         guard let rule = AlertRule.all.first(where: { $0.id == change.rule }) else {
             throw ConsoleRefusal("There is no such alert.", status: 404)
         }
-        var book = AlertBook(of: parts.facts.data)
+        var book = try AlertBook.read(from: parts.facts.data)
         body(&book)
         try book.save(to: parts.facts.data)
         try note(action, rule.id)

@@ -16,12 +16,26 @@ package struct AlertBook: Codable, Hashable, Sendable {
 
     private static func path(_ data: String) -> String { "\(data)/\(fileName)" }
 
-    /// That of a data folder; an empty one where there is none, or it cannot be read.
-    package init(of data: String) {
-        guard let text = FileManager.default.contents(atPath: Self.path(data)),
-            let book = try? JSONDecoder().decode(Self.self, from: text)
-        else { return }
-        self = book
+    /// That of a data folder; an empty one where there is none.
+    ///
+    /// - Throws: `BackupFailure.unreadable` where there is a file and it is none: whoever took it for an empty one and wrote
+    ///   that would take the operators' limits away.
+    package static func read(from data: String) throws(BackupFailure) -> AlertBook {
+        let path = path(data)
+        guard access(path, F_OK) == 0 || errno != ENOENT else { return AlertBook() }
+        guard let text = FileManager.default.contents(atPath: path) else {
+            throw .unreadable(
+                path,
+                "it cannot be read, so alerts go by their usual limits. Look who owns it: ls -l \(path.shellWord)"
+            )
+        }
+        guard let book = try? JSONDecoder().decode(Self.self, from: text) else {
+            throw .unreadable(
+                path,
+                "it does not say what zonecast wrote there, so alerts go by their usual limits. Mend it, or move it away and set them anew: zonecast alerts limit --help"
+            )
+        }
+        return book
     }
 
     package func isMuted(_ rule: String, at now: Timestamp) -> Bool {

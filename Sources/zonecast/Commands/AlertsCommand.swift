@@ -45,7 +45,7 @@ struct AlertsCommand: AsyncParsableCommand {
             let settings = try await settings.read(options)
             try FolderOptions(data: settings.data).withDirectory { _ in }
             let receiver = settings.alerts.receiver
-            let book = AlertBook(of: settings.data)
+            let book = try AlertsCommand.book(in: settings.data)
             let now = TimeSource.system.now()
             let rows = AlertRule.all.map { rule in
                 Row(
@@ -149,6 +149,11 @@ struct AlertsCommand: AsyncParsableCommand {
         }
     }
 
+    /// As whoever may read it: after the folder has been looked into.
+    private static func book(in data: String) throws -> AlertBook {
+        do throws(BackupFailure) { return try AlertBook.read(from: data) } catch { throw CommandFailure(error) }
+    }
+
     private static func change(
         _ id: String,
         _ options: FolderOptions,
@@ -158,11 +163,11 @@ struct AlertsCommand: AsyncParsableCommand {
         guard let rule = AlertRule.all.first(where: { $0.id == id }) else {
             throw CommandFailure(.failed, "There is no alert \(id). See: zonecast alerts")
         }
-        var book = AlertBook(of: options.folder)
-        body(&book)
         try options.change(action, id) { _ in
+            var book = try book(in: options.folder)
+            body(&book)
             do throws(BackupFailure) { try book.save(to: options.folder) } catch {
-                throw CommandFailure(.failed, error.description)
+                throw CommandFailure(error)
             }
         }
         return rule

@@ -129,6 +129,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if let files = settings.server.tls { report.add(checks.certificate(files, now: Date())) }
         report.add(checks.backup(now: Date()))
         report.add(checks.push(settings.push))
+        if let alerts = checks.alerts() { report.add(alerts) }
         if let traces = await checks.traces(settings.traces) { report.add(traces) }
     }
 

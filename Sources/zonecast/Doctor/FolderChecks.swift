@@ -145,6 +145,18 @@ struct FolderChecks: Sendable {
         }
     }
 
+    // MARK: Alerts
+
+    /// Whether alerts go by what operators have set; `nil` where they do.
+    func alerts() -> Finding? {
+        do throws(BackupFailure) {
+            _ = try AlertBook.read(from: folder)
+            return nil
+        } catch {
+            return Finding("alerts", .problem, "\(error)")
+        }
+    }
+
     // MARK: Pushes
 
     /// Whether the files that pushes need can be read.

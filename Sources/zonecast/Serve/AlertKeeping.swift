@@ -142,3 +142,29 @@ struct AlertKeeping: Service {
         }
     }
 }
+
+/// Says where operators' own limits and silences cannot be used, at the start and whenever that is new.
+struct AlertBookLook: Service {
+    let data: String
+    let logger: Logger
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            var told: String?
+            repeat {
+                let fault = fault()
+                if let fault, fault != told { logger.error("\(fault)") }
+                told = fault
+            } while (try? await Task.sleep(for: .seconds(60))) != nil
+        }
+    }
+
+    private func fault() -> String? {
+        do throws(BackupFailure) {
+            _ = try AlertBook.read(from: data)
+            return nil
+        } catch {
+            return error.description
+        }
+    }
+}

@@ -96,7 +96,7 @@ final class DoctorLook: Sendable {
         let checks = FolderChecks(folder: settings.data, isThorough: false)
         var found = [checks.storage()]
         if let files = settings.server.tls { found.append(checks.certificate(files, now: Date())) }
-        found += [checks.backup(now: Date()), checks.push(settings.push)]
+        found += [checks.backup(now: Date()), checks.push(settings.push)] + [checks.alerts()].compactMap { $0 }
         let files = OpenFiles(limit: Descriptors.limit, count: Descriptors.count ?? Descriptors.limit)
         found.append(files.finding(connections: settings.server.limits.connections, stores: checks.storeCount))
         let findings = found.map {

@@ -165,7 +165,7 @@ struct RunningRelay {
         let revocations = RevocationWatch(admission: admission, relay: relay, accounts: accounts)
         var services: [any Service] = [
             revocations, housekeeping, clearing, TransferKeeping(relay: relay), UploadKeeping(relay: relay), backups,
-            StoreLook(data: settings.data, damage: damage),
+            StoreLook(data: settings.data, damage: damage), AlertBookLook(data: settings.data, logger: logger),
         ]
         if settings.servesConsole || alerts != nil {
             services.append(TelemetryKeeping(telemetry: telemetry, metrics: metrics, hub: hub))

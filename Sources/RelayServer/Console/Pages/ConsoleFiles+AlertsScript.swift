@@ -61,9 +61,10 @@ extension ConsoleFiles {
 
           async show(body, { shell, signal }) {
             const draw = async () => {
-              const { rules, receiver } = await get("alerts");
+              const { rules, receiver, fault } = await get("alerts");
               const firing = rules.filter((rule) => rule.isFiring);
               fill(body,
+                fault ? h("div.trouble", null, fault) : null,
                 firing.length ? h("div.trouble", null, firing.length === 1 ? "One alert." : `${firing.length} alerts.`)
                   : h("p", null, h("b.added", null, "✓ "), "All is as it should be."),
                 receiver ? h("div.bar", null, h("span", null, "Told: ", receiver, ". "), button("Send a test", async () => {
