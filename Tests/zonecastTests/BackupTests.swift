@@ -232,7 +232,8 @@ import Testing
     /// SQLite's own beside its files; the marks that say that a store is there; uploads under way; other backups and their schedule, which names a place of this machine.
     private static func isLeft(_ path: String) -> Bool {
         ["relay.lock", "assets.lock", "backups"].contains(path) || path.hasPrefix("backups/")
-            || [".sqlite-wal", ".sqlite-shm", ".sqlite-here", ".assets/incoming"].contains(where: path.hasSuffix)
+            || path.hasPrefix("stores-here")
+            || [".sqlite-wal", ".sqlite-shm", ".assets/incoming"].contains(where: path.hasSuffix)
     }
 
     @Test func everythingInTheFolderIsInTheBackupAndComesBackElsewhere() throws {

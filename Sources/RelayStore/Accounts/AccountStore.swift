@@ -66,8 +66,7 @@ package final class AccountStore: Directory {
     package static func isLost(in folder: String) -> Bool {
         guard LogCheck.size(of: "\(folder)/relay.sqlite") ?? 0 == 0 else { return false }
         // What cannot be looked into is there.
-        guard let databases = try? BackupFiles.databases(in: folder) else { return true }
-        return databases.count > 1
+        return (try? BackupFiles.stores(in: folder).isEmpty) != true
     }
 
     /// One that lives in memory and ends with the process: for tests.

@@ -16,7 +16,7 @@ extension Backup {
     private static let readyName = "ready"
     /// What a data folder holds, the files of SQLite's beside the main one first.
     private static let names = [
-        "containers", AlertBook.fileName, "relay.sqlite-wal", "relay.sqlite-shm", "relay.sqlite",
+        "containers", StoreMark.folder, AlertBook.fileName, "relay.sqlite-wal", "relay.sqlite-shm", "relay.sqlite",
     ]
 
     /// Puts the backup in place of what a data folder holds; no relay may run on it.
@@ -46,7 +46,8 @@ extension Backup {
             _ = try Self.finishRestore(in: data, disk: disk)
             let fresh = "\(data)/\(Self.freshName)"
             do {
-                try files.makeFolder(fresh)
+                // Both are there also where the backup has no store: what the folder holds is moved for what takes its place.
+                for name in ["containers", StoreMark.folder] { try files.makeFolder("\(fresh)/\(name)") }
                 for file in manifest.files {
                     step(file.path)
                     try copyBack(file, to: fresh, files, draw)
@@ -124,6 +125,7 @@ extension Backup {
         try files.makeFolder((target as NSString).deletingLastPathComponent)
         try files.copy("\(path)/\(file.path)", to: target)
         guard file.path != "relay.sqlite" else { return }
+        StoreMark.make(for: target)
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: target))
         // A backup of an earlier version too.
         try StoreLayout.migrate(queue)

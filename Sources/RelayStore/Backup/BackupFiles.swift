@@ -10,21 +10,19 @@ struct BackupFiles {
     /// The SQLite files of a data folder by their paths in it: the containers' first, so that the accounts, which come
     /// last, know every user that the records name.
     static func databases(in folder: String) throws(BackupFailure) -> [String] {
-        var found: [String] = []
-        let containers = "\(folder)/containers"
-        for name in try contents(containers).sorted() where isContainer(name, in: containers) {
-            let files = try contents("\(containers)/\(name)").map(Self.store)
-            for file in Set(files).sorted() where file.hasSuffix(".sqlite") {
-                found.append("containers/\(name)/\(file)")
-            }
-        }
-        return found + ["relay.sqlite"]
+        Set(try stores(in: folder) + StoreMark.stores(in: folder)).sorted() + ["relay.sqlite"]
     }
 
-    /// The name of the store that a file belongs to: also of one that is lost, and whose log or mark is there.
-    private static func store(of file: String) -> String {
-        let ending = ["-wal", StoreMark.ending].first(where: file.hasSuffix)
-        return String(file.dropLast(ending?.count ?? 0))
+    /// Those of the containers, without what is only marked.
+    static func stores(in folder: String) throws(BackupFailure) -> [String] {
+        var found: [String] = []
+        let containers = "\(folder)/containers"
+        for name in try contents(containers) where isContainer(name, in: containers) {
+            // Also one that is lost, and whose log is there.
+            let files = try contents("\(containers)/\(name)").map { $0.hasSuffix("-wal") ? String($0.dropLast(4)) : $0 }
+            found += files.filter { $0.hasSuffix(".sqlite") }.map { "containers/\(name)/\($0)" }
+        }
+        return found
     }
 
     /// Whether a relay may have made it: what other programs leave there, as `.DS_Store` or `lost+found`, is not the relay's,

@@ -96,6 +96,12 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
+    /// Marks the stores that an earlier version has left unmarked.
+    package func markStores() {
+        guard let folder, let stores = try? BackupFiles.stores(in: folder) else { return }
+        for store in stores where access("\(folder)/\(store)", F_OK) == 0 { StoreMark.make(for: "\(folder)/\(store)") }
+    }
+
     /// Removes the assets of the stores that this process has used, which came before `limit` and which no record uses;
     /// tells how many.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
@@ -216,7 +222,7 @@ package final class StoreFolder: StoreCatalog {
         if places.withLock({ $0.isOpen(home) }) { return true }
         guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return false }
         // One that is lost is there, and cannot be opened.
-        return FileManager.default.fileExists(atPath: path) || StoreMark.isThere(beside: path)
+        return FileManager.default.fileExists(atPath: path) || StoreMark.isThere(for: path)
     }
 
     // MARK: Making room

@@ -10,7 +10,7 @@ extension StoreLayout {
     /// One that was merely begun would look like one that has lost everything.
     static func makeFile(_ path: String, _ disk: DiskCalls) throws {
         try makeMissing(path, disk)
-        StoreMark.make(beside: path)
+        StoreMark.make(for: path)
     }
 
     private static func makeMissing(_ path: String, _ disk: DiskCalls) throws {

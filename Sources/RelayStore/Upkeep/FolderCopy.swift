@@ -79,6 +79,7 @@ package enum FolderCopy {
         summary.files += 1
         summary.bytes += Int64((try FileManager.default.attributesOfItem(atPath: copied)[.size] as? Int) ?? 0)
         guard path != "relay.sqlite" else { return }
+        StoreMark.make(for: copied)
         let contents = try StoreContents(ofFile: copied)
         summary.zones += contents.zones
         summary.records += contents.records

@@ -53,6 +53,7 @@ struct ContainerDelete: ParsableCommand {
 
     /// Out of the way at one stroke: of a removal that is broken off, a part would look like a damaged store.
     private func removeFiles() {
+        StoreMark.remove(of: container, in: options.folder)
         let gone = "\(options.folder)/container-deleted"
         try? FileManager.default.removeItem(atPath: gone)
         rename("\(options.folder)/containers/\(container.name)", gone)

@@ -77,6 +77,7 @@ struct RunningRelay {
         )
         defer { stores.close() }
         stores.removeBrokenUploads()
+        stores.markStores()
         let push = try PushClient(settings.push, accounts: accounts)
         let relay = Relay(
             authenticator: try Authenticator(

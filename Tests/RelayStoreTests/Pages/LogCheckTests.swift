@@ -205,11 +205,26 @@ import Testing
         let stores = StoreFolder(folder: folder.path, draw: { 7 })
         #expect(stores.isThere(home))
         let fault = try #require(try StoreCheck.faults(in: folder.path).first)
-        let way = "is missing or empty; to begin with nothing in its place, remove development.sqlite-here"
+        let way =
+            "is missing or empty; to begin with nothing in its place, remove stores-here/iCloud.org.example.development"
         #expect("\(fault)".hasSuffix(way))
         // Its operator wants it so.
-        try FileManager.default.removeItem(atPath: file + "-here")
+        let mark = "\(folder.path)/stores-here/iCloud.org.example.development"
+        try FileManager.default.removeItem(atPath: mark)
         try use()
+        // Also where all of the container is gone, or all containers, as on a disk that is not there.
+        for lost in [(file as NSString).deletingLastPathComponent, folder.path + "/containers"] {
+            try FileManager.default.removeItem(atPath: lost)
+            #expect(throws: RelayError.self) { try use() }
+            #expect(!FileManager.default.fileExists(atPath: file))
+            #expect(try StoreCheck.faults(in: folder.path).map { "\($0)".hasSuffix(way) } == [true])
+            try FileManager.default.removeItem(atPath: mark)
+            try use()
+        }
+        // One of an earlier version is marked when the relay starts.
+        try FileManager.default.removeItem(atPath: mark)
+        StoreFolder(folder: folder.path, draw: { 7 }).markStores()
+        #expect(FileManager.default.fileExists(atPath: mark))
     }
 
     /// What a command wrote into such a log would hide what is lost.
