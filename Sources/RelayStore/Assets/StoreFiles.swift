@@ -35,7 +35,13 @@ package struct StoreFiles: Sendable {
     /// - Throws: `DirectoryError` where the file cannot be read.
     package init?(of home: ContainerEnvironment, in folder: String) throws {
         let path = StoreFolder.path(of: home, in: folder)
-        guard FileManager.default.fileExists(atPath: path) else { return nil }
+        if access(path, F_OK) != 0 {
+            guard errno == ENOENT else {
+                throw DirectoryError.unavailable("\(path): \(String(cString: strerror(errno))).")
+            }
+            // One that is lost is told below.
+            guard StoreMark.isThere(for: path) else { return nil }
+        }
         bytes = Self.size(path)
         logBytes = Self.size(path + "-wal")
         var used: Set<String> = []
