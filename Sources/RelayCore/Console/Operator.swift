@@ -1,3 +1,4 @@
+import Foundation
 package import Records
 
 /// Somebody who runs the relay and signs in to its console: no user of any container.
@@ -16,11 +17,11 @@ package struct Operator: Hashable, Sendable {
         self.created = created
     }
 
-    /// A name as it is kept and compared: trimmed, lower-case, 1 to 128 bytes without control characters; `nil` if it
-    /// cannot be one.
+    /// A name as it is kept and compared: trimmed, lower-case, each letter in its one composed form, 1 to 128 bytes without
+    /// control characters; `nil` if it cannot be one.
     package static func canonicalName(_ text: String) -> String? {
         guard let name = PersonName.part(text)?.lowercased(), !name.isEmpty else { return nil }
-        return name
+        return name.precomposedStringWithCanonicalMapping
     }
 }
 

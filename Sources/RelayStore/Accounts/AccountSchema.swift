@@ -9,7 +9,9 @@ enum AccountSchema {
     /// What made each version of the file out of the one before; never changed, only added to.
     ///
     /// A file with a higher version than there are steps is of a newer zonecast and left alone.
-    private static let steps = [tables, people, uses, pushes, operators, quotas, passkeys, management, containerQuotas]
+    private static let steps = [
+        tables, people, uses, pushes, operators, quotas, passkeys, management, containerQuotas, composition,
+    ]
     static var version: Int { steps.count }
 
     /// Brings the tables up to date and gives back the relay's key.
@@ -27,7 +29,7 @@ enum AccountSchema {
     static let blank = Result {
         let queue = try DatabaseQueue()
         try queue.inDatabase { db in
-            for step in steps { try db.execute(sql: step) }
+            try run(steps[...], in: db)
             try db.execute(sql: "PRAGMA user_version = \(version)")
         }
         return queue
@@ -40,7 +42,7 @@ enum AccountSchema {
 
     /// The tables as they were in an earlier version.
     static func make(version: Int, in db: Database, key: [UInt8]) throws {
-        for step in steps.prefix(version) { try db.execute(sql: step) }
+        try run(steps.prefix(version), in: db)
         try begin(db, key: key)
         try db.execute(sql: "PRAGMA user_version = \(version)")
     }
@@ -49,11 +51,22 @@ enum AccountSchema {
         try db.inTransaction(.immediate) {
             // Another process may have been faster.
             let from = try found(db)
-            for step in steps.dropFirst(from) { try db.execute(sql: step) }
+            try run(steps.dropFirst(from), in: db)
             if from == 0 { try begin(db, key: freshKey) }
             if from < version { try db.execute(sql: "PRAGMA user_version = \(version)") }
             return .commit
         }
+    }
+
+    private static func run(_ steps: ArraySlice<String>, in db: Database) throws {
+        db.add(function: composed)
+        defer { db.remove(function: composed) }
+        for step in steps { try db.execute(sql: step) }
+    }
+
+    /// What SQLite has no function for.
+    private static let composed = DatabaseFunction("composed", argumentCount: 1, pure: true) { values in
+        String.fromDatabaseValue(values[0])?.precomposedStringWithCanonicalMapping
     }
 
     private static func found(_ db: Database) throws -> Int {
@@ -184,5 +197,16 @@ enum AccountSchema {
             id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL,
             container TEXT, environment TEXT, subject TEXT NOT NULL, detail TEXT NOT NULL
         );
+        """
+
+    /// Names that earlier versions kept as a keyboard or a file had written their letters, in the form they are looked for.
+    ///
+    /// Where somebody has meanwhile taken the composed one that stays theirs.
+    private static let composition = """
+        UPDATE OR IGNORE accounts SET login = composed(login) WHERE is_dev = 0 AND login <> composed(login);
+        UPDATE accounts SET email = login WHERE is_dev = 0;
+        UPDATE accounts SET email = composed(email) WHERE is_dev = 2 AND email <> composed(email);
+        UPDATE OR IGNORE operators SET name = composed(name) WHERE name <> composed(name);
+        UPDATE operator_links SET operator = composed(operator) WHERE operator <> composed(operator);
         """
 }

@@ -190,4 +190,37 @@ import Testing
         #expect(try store.accounts().map(\.email) == ["ada@example.org", nil])
         #expect(try store.operators().isEmpty)
     }
+
+    /// Before composed letters were introduced names were kept as they had been typed.
+    @Test func whoWasEnteredWithDecomposedLettersIsFoundAgain() throws {
+        let folder = ScratchFolder()
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        try EarlierLayout.makeAccounts(folder.path, version: 9)
+        let old = try DatabaseQueue(path: folder.path + "/relay.sqlite")
+        try old.write { db in
+            try db.execute(
+                sql: """
+                    INSERT INTO accounts(is_dev, login, email, created) VALUES
+                        (0, 'ju\u{308}rgen@example.org', 'ju\u{308}rgen@example.org', 5),
+                        (0, 'zoe\u{308}@example.org', 'zoe\u{308}@example.org', 5),
+                        (0, 'zo\u{EB}@example.org', 'zo\u{EB}@example.org', 6),
+                        (2, 'issuer' || char(10) || 'x', 'bjo\u{308}rn@example.org', 5);
+                    INSERT INTO users(container, environment, account, name) SELECT
+                        'iCloud.org.example.notes', 'development', id, '_' || id FROM accounts;
+                    INSERT INTO operators(name, user_name, salt, hash, rounds, block_size, parallelism, created) VALUES
+                        ('rene\u{301}e', '_o', x'00', x'00', 16, 8, 1, 5);
+                    """
+            )
+        }
+        try old.close()
+        let store = try AccountStore(folder: folder.path)
+        #expect(try store.account(email: "J\u{FC}rgen@example.org")?.id == Account.ID(2))
+        #expect(try store.account(email: "zoe\u{308}@example.org")?.id == Account.ID(4))
+        for name in ["j\u{FC}rgen", "bj\u{F6}rn"] {
+            let lookup = UserLookup.email("\(name)@example.org")
+            #expect(try store.profiles(matching: [lookup], in: home, includesDev: false).count == 1, "\(name)")
+        }
+        for name in ["ren\u{E9}e", "rene\u{301}e"] { _ = try store.makeOperatorLink(for: name) }
+        try store.removeOperator("Rene\u{301}e")
+    }
 }
