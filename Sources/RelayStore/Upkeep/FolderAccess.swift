@@ -28,6 +28,17 @@ package enum FolderAccess {
         return cause.map { Int32($0.code) } ?? 0
     }
 
+    /// What a person can do about a folder that cannot be made or written, by the system's number for what went wrong.
+    package static func remedy(_ number: Int32) -> String {
+        switch number {
+        case EROFS:
+            "The disk is mounted read-only, as the system does with one that fails: see dmesg, then mount it for writing."
+        case ENOSPC, EDQUOT: "Make room on the disk."
+        case EACCES, EPERM: "Run this as whoever may write there, or name another folder with --data."
+        default: "Name another folder with --data."
+        }
+    }
+
     /// The system's own word for what went wrong with a file, where it has one, without a full stop.
     package static func reason(_ error: any Error) -> String {
         let number = number(error)
@@ -42,7 +53,11 @@ package enum FolderAccess {
     /// What went wrong in a file, without the statement that met it.
     static func words(for error: any Error) -> String {
         guard let error = error as? DatabaseError else { return reason(error) + "." }
-        guard error.resultCode != .SQLITE_FULL else { return "the disk is full. Make room on it." }
+        switch error.resultCode {
+        case .SQLITE_FULL: return "the disk is full. Make room on it."
+        case .SQLITE_READONLY: return "it cannot be written, as on a disk that is mounted read-only."
+        default: break
+        }
         return (error.message ?? "SQLite error \(error.resultCode.rawValue)") + "."
     }
 }

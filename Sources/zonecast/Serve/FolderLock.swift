@@ -43,9 +43,10 @@ final class FolderLock: Sendable {
                 attributes: [.posixPermissions: 0o700]
             )
         } catch {
+            let fault = FolderAccess.number(error)
             throw CommandFailure(
-                system: FolderAccess.number(error),
-                "The data folder \(folder) cannot be made: \(FolderAccess.reason(error)). Name another with --data."
+                system: fault,
+                "The data folder \(folder) cannot be made: \(FolderAccess.reason(error)). \(FolderAccess.remedy(fault))"
             )
         }
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
@@ -55,7 +56,7 @@ final class FolderLock: Sendable {
             let fault = errno
             throw CommandFailure(
                 system: fault,
-                "\(path) cannot be opened: \(String(cString: strerror(fault))). Name another folder with --data."
+                "\(path) cannot be opened: \(String(cString: strerror(fault))). \(FolderAccess.remedy(fault))"
             )
         }
         folderDescriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
