@@ -162,9 +162,13 @@ import Testing
         ("public-url: https://sync.example.org\n", false),
     ])
     func devWhereOthersReachItIsWarnedOf(text: String, isWarned: Bool) async throws {
-        let warning = try await read(text).settings.warning
+        let settings = try await read(text).settings
+        let warning = settings.warning
         #expect((warning?.contains("public-url") == true) == isWarned)
         #expect((warning == nil) != isWarned)
+        // A name with a certificate is for others.
+        let isRefused = isWarned && text.contains("https:")
+        #expect((try? settings.checkStart()) == nil ? isRefused : !isRefused, "\(text)")
     }
 
     @Test func everyKeyTakesItsOwnDefaultBackAndRefusesNonsense() {

@@ -76,6 +76,34 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: folder.path))
     }
 
+    @Test(.enabled(if: ServeTests.canMount, "only root can mount"))
+    func aDiskThatCannotBeWrittenIsToldAsWhatItIs() throws {
+        let program = "'\(Command.program.path)'"
+        let script = """
+            mount -t tmpfs tmpfs /mnt && \(program) container create iCloud.a.b --data /mnt/relay >/dev/null 2>&1
+            mount -o remount,ro /mnt
+            \(program) serve --data /mnt/relay --listen 127.0.0.1:0; echo "serve $?"
+            \(program) serve --data /mnt/new --listen 127.0.0.1:0; echo "new $?"
+            \(program) container create iCloud.c.d --data /mnt/relay; echo "create $?"
+            """
+        let said = try Tool.run("unshare", ["-m", "sh", "-c", "{ \(script)\n} 2>&1"]).said
+        #expect(said.matches(of: /Read-only file system. The disk is mounted read-only/).count == 2, "\(said)")
+        #expect(said.contains("serve 4") && said.contains("new 4") && said.contains("create 1"), "\(said)")
+        #expect(said.contains("relay.sqlite: it cannot be written") && !said.contains("Name another"), "\(said)")
+    }
+
+    private static let canMount =
+        geteuid() == 0 && Tool.isThere("unshare") && (try? Tool.run("unshare", ["-m", "true"]).status) == 0
+
+    @Test func devIsNoPartOfProduction() throws {
+        let refused = try Command.run(
+            ["serve", "--dev", "--listen", "127.0.0.1:0", "--data", folder.path],
+            environment: ["ZONECAST_PUBLIC_URL": "https://sync.example.org"]
+        )
+        #expect(refused.status == 2 && refused.complaint.contains("Remove dev, or public-url."), "\(refused.complaint)")
+        #expect(!FileManager.default.fileExists(atPath: folder.path))
+    }
+
     @Test func theTestDoorIsNoPartOfProduction() throws {
         let refused = try Command.run(
             ["serve", "--test-door", "--listen", "127.0.0.1:0", "--data", folder.path],

@@ -68,6 +68,7 @@ struct Serve: AsyncParsableCommand {
         )
         let settings = reading.settings
         try Self.checkLoopback(settings)
+        try Self.checkDev(settings)
         try Self.checkTestDoor(settings)
         if let obstacle = FolderShape(folder: settings.data).obstacle {
             throw CommandFailure(.failed, "\(obstacle). Move it away, or name another folder with --data.")
@@ -120,6 +121,12 @@ struct Serve: AsyncParsableCommand {
         if settings.server.testDoor {
             throw CommandFailure(.usage, "\(ListenError.testDoorBeyondLoopback)")
         }
+    }
+
+    /// A name with a certificate is of a relay that is set up for others: one where dev was forgotten would be open to all.
+    static func checkDev(_ settings: ServeSettings) throws {
+        guard let openness = settings.openness, settings.signIn.publicURL?.hasPrefix("https:") == true else { return }
+        throw CommandFailure(.usage, "\(openness) Remove dev, or public-url.")
     }
 
     /// Nor is the test door for a relay that is set up for others to reach: reliability reference 6, item 9.

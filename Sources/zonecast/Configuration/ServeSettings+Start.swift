@@ -9,6 +9,7 @@ extension ServeSettings {
     func checkStart() throws {
         let checks: [() throws -> Void] = [
             { try Serve.checkLoopback(self) },
+            { try Serve.checkDev(self) },
             { try Serve.checkTestDoor(self) },
             { _ = try server.tls?.end() },
             { _ = try metricsToken() },
@@ -31,13 +32,16 @@ extension ServeSettings {
 
     /// What a relay with these settings says at its start, and starts nevertheless; `nil` for nothing.
     ///
-    /// A tunnel to one's own machine is a way to try an app on a telephone.
-    var warning: String? {
+    /// To forward a port of one's own network is a way to try an app on a telephone.
+    var warning: String? { openness.map { "\($0) Set only one of the two where that matters." } }
+
+    /// Why anybody could be anybody: `dev` where others reach the relay; `nil` where they do not.
+    var openness: String? {
         guard isDev, let address = signIn.publicURL, let host = URL(string: address)?.host(),
             !ServerConfiguration.isLoopback(host.trimmingCharacters(in: ["[", "]"]))
         else { return nil }
         return
-            "dev takes any dev- token, and public-url says that others reach this relay at \(address): whoever does can be anybody. Set only one of the two where that matters."
+            "dev takes any dev- token, and public-url says that others reach this relay at \(address): whoever does can be anybody."
     }
 
     /// What opens `GET /metrics`, from its file; `nil` where the configuration names none.
