@@ -226,6 +226,9 @@ import Testing
         #expect(try zonecast("user", "show", "dev-ada", "--json").json(Shown.self).signIns == 0, "visits end")
         let deleted = try zonecast("user", "delete", "dev-ada", "--yes")
         #expect(deleted.status == 0 && deleted.output.contains("2 zones"), "\(deleted.complaint)")
+        // By the users that there are public quotas grow.
+        struct Usage: Decodable { var users: Int }
+        #expect(try zonecast("container", "usage", container, "--json").json(Usage.self).users == 0)
         #expect(try zonecast("user", "show", "dev-ada").status == 1)
         let left = try ask("records/lookup", #"{"records":[{"recordName":"\#(name)"}]}"#)
         #expect(left.contains(#""recordType":"Users""#) && !left.contains("my own words"), "\(left)")

@@ -46,26 +46,19 @@ struct UserRemoval {
         // Whoever is signed in would write behind the back of what is emptied.
         try call.parts.accounts.setDisabled(true, of: account.id)
         for (home, profile) in try call.parts.accounts.profiles(of: account.id) {
-            for database in ["shared", "private"] {
-                let user = profile.user
-                let found: Zones = try await call.ask("zones/list", Nothing(), for: user, in: home, database: database)
-                for zone in found.zones.map(\.zoneID) {
-                    count += 1
-                    if zone.zoneName == ZoneID.defaultName, database == "private" {
-                        try await emptyDefault(of: user, in: home)
-                        continue
-                    }
-                    if database == "shared" {
-                        try await leave(zone, user, in: home)
-                        continue
-                    }
-                    let body = ZoneChange(operations: [.init(zone: .init(zoneID: zone))])
-                    let _: Nothing = try await call.ask("zones/modify", body, for: user, in: home, database: database)
-                }
+            let user = profile.user
+            for zone in try await zones(of: user, in: home, database: "shared") {
+                count += 1
+                try await leave(zone, user, in: home)
+            }
+            for zone in try await zones(of: user, in: home) where zone.zoneName != ZoneID.defaultName {
+                count += 1
+                try await delete(zone, of: user, in: home)
             }
         }
         for (home, profile) in try call.parts.accounts.profiles(of: account.id) {
             try await clearUserRecord(of: profile.user, in: home)
+            if try await deleteDefault(of: profile.user, in: home) { count += 1 }
         }
         try call.parts.accounts.removeAccount(account.id)
         return count
@@ -98,19 +91,27 @@ struct UserRemoval {
         }
     }
 
-    /// It cannot go, and it has no feed to list its records by.
-    private func emptyDefault(of user: UserID, in home: ContainerEnvironment) async throws {
-        let names = try StorageReport.defaultZoneNames(of: user, in: home, folder: call.parts.facts.data)
-        for start in stride(from: 0, to: names.count, by: 200) {
-            let operations = names[start..<min(start + 200, names.count)].map {
-                RecordChange.Operation(record: .init(recordName: $0))
-            }
-            let _: Nothing = try await call.ask(
-                "records/modify",
-                RecordChange(operations: operations),
-                for: user,
-                in: home
-            )
+    /// The last that goes, since whoever comes gets one and is counted by it; tells whether there was one.
+    private func deleteDefault(of user: UserID, in home: ContainerEnvironment) async throws -> Bool {
+        guard let store = try call.parts.stores.existingStore(of: home) else { return false }
+        return try await store.write { writer throws(RelayError) in
+            guard let zone = try writer.zone(ZoneID(ZoneID.defaultName, owner: user)) else { return false }
+            try writer.deleteZone(zone, by: "")
+            return true
         }
+    }
+
+    private func zones(
+        of user: UserID,
+        in home: ContainerEnvironment,
+        database: String = "private"
+    ) async throws -> [Zone] {
+        let found: Zones = try await call.ask("zones/list", Nothing(), for: user, in: home, database: database)
+        return found.zones.map(\.zoneID)
+    }
+
+    private func delete(_ zone: Zone, of user: UserID, in home: ContainerEnvironment) async throws {
+        let body = ZoneChange(operations: [.init(zone: .init(zoneID: zone))])
+        let _: Nothing = try await call.ask("zones/modify", body, for: user, in: home)
     }
 }

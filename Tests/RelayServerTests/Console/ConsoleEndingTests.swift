@@ -144,6 +144,11 @@ import Testing
         #expect(try await zones(world, "shared", of: "bob").isEmpty)
         let left = try await world.ask(.get, "/console/api/zones").text
         #expect(!left.contains(#""Notes""#))
+        // Nor are they counted any more, by whom public quotas grow.
+        struct Zone: Decodable { var zoneName: String, database: String }
+        struct Left: Decodable { var zones: [Zone] }
+        let zones = try await world.ask(.get, "/console/api/zones").json(Left.self).zones
+        #expect(zones.filter { $0.database != "public" }.map(\.zoneName) == ["_defaultZone"], "bob's alone")
         #expect(try world.accounts.auditEntries(limit: 1).first?.action == "user.delete")
         #expect(try await world.ask(.get, "/console/api/users/one", query: "id=\(alice.id.number)").status == .notFound)
     }

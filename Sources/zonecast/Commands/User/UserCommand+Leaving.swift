@@ -71,9 +71,9 @@ extension UserCommand {
             abstract: "Delete a user: their private databases, shares and sign-ins, and the account.",
             discussion: """
                 Asks the running relay as that user, so that people they shared with are told. What they saved in public
-                databases and in other people's zones stays there, under a name that is nobody's any more; of the name an empty
-                record and an empty default zone stay. The user is disabled first, and stays so where something fails: run it
-                again then. There is no way back but a backup.
+                databases and in other people's zones stays there, under a name that is nobody's any more, of which an empty
+                record stays. The user is disabled first, and stays so where something fails: run it again then. There is no way
+                back but a backup.
                 """
         )
 
@@ -102,6 +102,8 @@ extension UserCommand {
                         try await UserCommand.asked {
                             zones += try await empty(visit)
                             try await visit.clearUserRecord()
+                            // The default zone is the last that goes: whoever comes gets one, and is counted by it.
+                            zones += try await deleteZones(visit)
                         }
                     }
                     return zones
@@ -112,34 +114,25 @@ extension UserCommand {
             Terminal.tell("deleted  \(email)  \(zones.of("zone"))")
         }
 
-        /// Leaves other people's shares and deletes every zone; the default zone loses its records.
+        /// Leaves other people's shares and deletes every zone but the default one.
         private func empty(_ visit: UserVisit) async throws -> Int {
             var count = 0
-            for database in ["shared", "private"] {
-                for zone in try await visit.zones(in: database) {
-                    guard let id = zone["zoneID"], let name = id.text("zoneName") else { continue }
-                    count += 1
-                    if database == "shared" {
-                        try await visit.leave(id)
-                        continue
-                    }
-                    guard name == ZoneID.defaultName else {
-                        let body = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(id.line)}}]}"#
-                        try await visit.connection.post("zones/modify", in: database, body)
-                        continue
-                    }
-                    var names: [String] = []
-                    try await visit.records(of: name) { names += [$0.text("recordName")].compactMap { $0 } }
-                    for start in stride(from: 0, to: names.count, by: 200) {
-                        let operations = names[start..<min(start + 200, names.count)].map {
-                            #"{"operationType":"forceDelete","record":{"recordName":\#(quoted($0))}}"#
-                        }
-                        let list = operations.joined(separator: ",")
-                        try await visit.connection.post("records/modify", in: database, #"{"operations":[\#(list)]}"#)
-                    }
-                }
+            for zone in try await visit.zones(in: "shared") {
+                guard let id = zone["zoneID"] else { continue }
+                try await visit.leave(id)
+                count += 1
             }
-            return count
+            return count + (try await deleteZones(visit) { $0 != ZoneID.defaultName })
+        }
+
+        /// Deletes their own zones of these names; gives the number.
+        private func deleteZones(_ visit: UserVisit, where isMeant: (String) -> Bool = { _ in true }) async throws
+            -> Int
+        {
+            let zones = try await visit.zones(in: "private").compactMap { $0["zoneID"] }
+                .filter { $0.text("zoneName").map(isMeant) ?? false }
+            for zone in zones { try await visit.delete(zone) }
+            return zones.count
         }
     }
 

@@ -90,6 +90,12 @@ struct UserVisit {
         }
     }
 
+    /// Deletes a zone of their own; the default one as well, which they themselves cannot.
+    func delete(_ zone: JSONValue) async throws {
+        let body = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(zone.line)}}]}"#
+        try await connection.post("zones/modify", in: "private", body)
+    }
+
     /// Names from the file, records from the relay.
     private func defaultRecords(_ visit: (JSONValue) -> Void) async throws {
         try await look(up: try StorageReport.defaultZoneNames(of: user, in: home, folder: folder), in: "private", visit)
