@@ -1,7 +1,7 @@
 extension DemoPages {
     /// The client module for anybody: errors, values, and a container.
     ///
-    /// Served with `databaseModule` as `/zonecast.js`.
+    /// Served with `databaseModule` and `noticesModule` as `/zonecast.js`.
     static let clientModule = #"""
         // zonecast.js: a client for a Zonecast relay, and for no framework. MIT licence.
         //

@@ -36,7 +36,11 @@ package struct DemoPages: Sendable {
 
     /// By the end of the path.
     private static let files: [String: File] = [
-        "/zonecast.js": File(text: clientModule + databaseModule, type: "text/javascript", isForAll: true),
+        "/zonecast.js": File(
+            text: clientModule + databaseModule + noticesModule,
+            type: "text/javascript",
+            isForAll: true
+        ),
         "/demo/": File(text: page, type: "text/html"),
         "/demo/demo.css": File(text: style, type: "text/css"),
         "/demo/demo.js": .script(mainScript),
