@@ -1,6 +1,7 @@
 /// Finds the first file in a `multipart/form-data` body, piece by piece, holding back no more than a boundary's length.
 ///
-/// RFC 7578 and 2046. What stands before the first boundary, the part's own headers, and all further parts are dropped.
+/// RFC 7578 and 2046. What stands before the first boundary, other fields of the form before the file, the part's own headers,
+/// and all further parts are dropped.
 package struct MultipartBody {
     private enum Stage {
         case preamble
@@ -53,8 +54,9 @@ package struct MultipartBody {
                     return held.count > Self.longestHeaders + 3 ? nil : content
                 }
                 guard end.lowerBound <= Self.longestHeaders else { return nil }
+                // Another field of the form ends where the next part begins, as a preamble does.
+                stage = Self.isFile(held[..<end.lowerBound]) ? .content : .preamble
                 held.removeSubrange(..<end.upperBound)
-                stage = .content
             case .content:
                 if let found = held.firstRange(of: boundary) {
                     content.append(contentsOf: held[..<found.lowerBound])
@@ -71,6 +73,33 @@ package struct MultipartBody {
                 held = []
                 return content
             }
+        }
+    }
+
+    /// Whether a part with these headers is the file and no other field of the form.
+    ///
+    /// It has a file's name, or is called as OpenCloudKit calls it; one that says nothing of itself is taken for it.
+    private static func isFile(_ headers: ArraySlice<UInt8>) -> Bool {
+        let disposition = headers.split { $0 == 0x0D || $0 == 0x0A }.lazy
+            .map { String(decoding: $0, as: UTF8.self) }
+            .first { $0.lowercased().hasPrefix("content-disposition:") }
+        guard let disposition else { return true }
+        return parameters(of: disposition).contains { name, value in
+            name == "filename" || name == "filename*" || (name == "name" && value == "files")
+        }
+    }
+
+    /// What follows the first semicolon of a header; one in quotes parts nothing.
+    private static func parameters(of header: String) -> [(name: String, value: String)] {
+        var isQuoted = false
+        let parts = header.split { character in
+            if character == "\"" { isQuoted.toggle() }
+            return character == ";" && !isQuoted
+        }
+        return parts.dropFirst().map { part in
+            let sides = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let value = sides.count == 2 ? sides[1].trimmedBlanks.filter { $0 != "\"" } : ""
+            return ((sides.first ?? "").trimmedBlanks.lowercased(), String(value))
         }
     }
 

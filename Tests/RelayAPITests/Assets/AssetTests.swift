@@ -144,6 +144,22 @@ import Wire
         #expect(broken.status == 400)
     }
 
+    /// A page's form may have other fields, before the file as well as after it.
+    @Test(arguments: [
+        #"name="files"; filename="file.file""#, #"name="upload"; filename*=UTF-8''a.bin"#,
+        #"filename=a.bin; name=upload"#, #"name="files""#, #"NAME=files"#,
+    ])
+    func theFileOfAFormIsTakenAndNoOtherField(disposition: String) async throws {
+        let field = "--XX\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nfilename=\"no\"\r\n"
+        let file = "--XX\r\ncontent-type: text/plain\r\ncontent-disposition: form-data; \(disposition)\r\n\r\n"
+        let body = Array((field + file).utf8) + content + Array("\r\n\(field)--XX--\r\n".utf8)
+        let answer = try await send(body, to: uploadAddress(), type: "multipart/form-data; boundary=XX")
+        #expect(answer.status == 200)
+        #expect(try answer.json.required("singleFile")["size"]?.int64() == Int64(content.count))
+        let none = Array("\(field)--XX--\r\n".utf8)
+        #expect(try await send(none, to: uploadAddress(), type: "multipart/form-data; boundary=XX").status == 400)
+    }
+
     @Test func anEmptyAssetIsOneToo() async throws {
         _ = try await save(try await upload([]))
         let response = try await get(try await downloadAddress())
