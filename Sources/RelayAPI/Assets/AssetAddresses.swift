@@ -1,14 +1,49 @@
 import Records
 import RelayCore
 
+/// The credential that an asset's address was given to: when it ends, so does the address.
+enum AddressHolder: Hashable {
+    case session(Session.ID)
+    case serverKey(String)
+
+    private static let keyMark = "key:"
+
+    /// As it stands in a sealed address.
+    var text: String {
+        switch self {
+        case .session(let id): String(id.number, radix: 36)
+        case .serverKey(let id): Self.keyMark + id
+        }
+    }
+
+    init?(text: String) {
+        if text.hasPrefix(Self.keyMark) {
+            self = .serverKey(String(text.dropFirst(Self.keyMark.count)))
+        } else if let number = UInt128(text, radix: 36) {
+            self = .session(Session.ID(number))
+        } else {
+            return nil
+        }
+    }
+
+    /// That of a request; `nil` where neither a sign-in nor a key is shown.
+    init?(_ credential: Credential) {
+        switch credential {
+        case .session(let id, _): self = .session(id)
+        case .serverKey(let id): self = .serverKey(id)
+        case .apiToken, .dev: return nil
+        }
+    }
+}
+
 /// What an upload address speaks for.
 struct Upload {
     var home: ContainerEnvironment
     var user: UserID
     /// The zone that the asset is for; its owner's quota takes it.
     var zone: ZoneID
-    /// The sign-in that it was given to and ends with; `nil` where it came by other credentials.
-    var session: Session.ID?
+    /// What it was given to and ends with; `nil` where nothing ends it before its time.
+    var holder: AddressHolder?
     /// Bytes that the quota had left when the address was made; `nil`: any number.
     var room: Int64?
 
@@ -21,15 +56,15 @@ struct Upload {
     var parts: [String] {
         [
             home.description, user.recordName, zone.owner.recordName, zone.zoneName,
-            session.map { String($0.number, radix: 36) } ?? "", room.map { "\($0)" } ?? "",
+            holder?.text ?? "", room.map { "\($0)" } ?? "",
         ]
     }
 
-    init(home: ContainerEnvironment, user: UserID, zone: ZoneID, session: Session.ID?, room: Int64?) {
+    init(home: ContainerEnvironment, user: UserID, zone: ZoneID, holder: AddressHolder?, room: Int64?) {
         self.home = home
         self.user = user
         self.zone = zone
-        self.session = session
+        self.holder = holder
         self.room = room
     }
 
@@ -39,7 +74,7 @@ struct Upload {
             home: home,
             user: UserID(parts[1]),
             zone: ZoneID(parts[3], owner: UserID(parts[2])),
-            session: UInt128(parts[4], radix: 36).map { Session.ID($0) },
+            holder: AddressHolder(text: parts[4]),
             room: Int64(parts[5])
         )
     }
@@ -57,8 +92,8 @@ struct Upload {
 /// What a download address speaks for: one asset in one field, for one person.
 struct Download {
     var home: ContainerEnvironment
-    /// The sign-in that it was given to and ends with; `nil` where it came by other credentials.
-    var session: Session.ID?
+    /// What it was given to and ends with; `nil` where nothing ends it before its time.
+    var holder: AddressHolder?
     /// `nil`: anybody, in the public database.
     var user: UserID?
     var scope: DatabaseScope
@@ -71,13 +106,13 @@ struct Download {
     var parts: [String] {
         [
             home.description, user?.recordName ?? "", scope.pathName, zone.zoneName, zone.owner.recordName, record,
-            field, hash.checksum, session.map { String($0.number, radix: 36) } ?? "",
+            field, hash.checksum, holder?.text ?? "",
         ]
     }
 
     init(
         home: ContainerEnvironment,
-        session: Session.ID?,
+        holder: AddressHolder?,
         user: UserID?,
         scope: DatabaseScope,
         zone: ZoneID,
@@ -86,7 +121,7 @@ struct Download {
         hash: AssetHash
     ) {
         self.home = home
-        self.session = session
+        self.holder = holder
         self.user = user
         self.scope = scope
         self.zone = zone
@@ -101,7 +136,7 @@ struct Download {
         else { return nil }
         self.init(
             home: home,
-            session: UInt128(parts[8], radix: 36).map { Session.ID($0) },
+            holder: AddressHolder(text: parts[8]),
             user: parts[1].isEmpty ? nil : UserID(parts[1]),
             scope: scope,
             zone: ZoneID(parts[3], owner: UserID(parts[4])),

@@ -219,7 +219,7 @@ final class AssetDesk: Sendable {
         guard let intake else { throw .assetAddressEnded }
         let upload = intake.upload
         let (hash, size) = try await intake.finish { [self] size throws(RelayError) in
-            guard isSignedIn(upload.session), try mayStillBring(upload) else { throw .assetAddressEnded }
+            guard stands(upload.holder), try mayStillBring(upload) else { throw .assetAddressEnded }
             if let room = try room(for: upload), size > room { throw upload.quotaExceeded }
         }
         pending.add(
@@ -247,7 +247,7 @@ final class AssetDesk: Sendable {
     func download(_ request: APIRequest) throws(RelayError) -> APIResponse {
         guard let (purpose, sealed) = Self.place(request.path), purpose == .download,
             let parts = seal.open(sealed, for: .download, count: Download.count, at: time.now()),
-            let download = Download(parts), isSignedIn(download.session), let asset = try asset(of: download),
+            let download = Download(parts), stands(download.holder), let asset = try asset(of: download),
             let file = try stores.assets(of: download.home).file(of: download.hash)
         else { throw .assetAddressEnded }
         guard file.size == asset.size else {
@@ -286,10 +286,13 @@ final class AssetDesk: Sendable {
         return response
     }
 
-    /// A sign-out ends the addresses that were given to it; a directory that cannot be read ends none.
-    private func isSignedIn(_ session: Session.ID?) -> Bool {
-        guard let session else { return true }
-        return (try? authenticator.isStillGood(session)) ?? true
+    /// A sign-out and a revoked key end the addresses that were given to them; a directory that cannot be read ends none.
+    private func stands(_ holder: AddressHolder?) -> Bool {
+        switch holder {
+        case .session(let id): (try? authenticator.isStillGood(id)) ?? true
+        case .serverKey(let id): (try? authenticator.isStillGood(.serverKey(id))) ?? true
+        case nil: true
+        }
     }
 
     /// What the field holds, if it is still that asset and may still be read.

@@ -34,7 +34,7 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
         home: context.home,
         user: user,
         zone: zone,
-        session: context.session,
+        holder: AddressHolder(context.authentication.credential),
         room: room?.assetBytesLeft
     )
     let base = context.authentication.signIn.base
@@ -151,11 +151,6 @@ extension RequestContext {
         return .success(asset)
     }
 
-    /// The sign-in that the request comes by; `nil` where it comes by other credentials.
-    fileprivate var session: Session.ID? {
-        if case .session(let id, _) = authentication.credential { id } else { nil }
-    }
-
     /// Puts download addresses into answers.
     var assetLinks: AssetLinks { assetLinks(for: assetTypes) }
 
@@ -167,7 +162,7 @@ extension RequestContext {
             types: types,
             desk: assets,
             home: home,
-            session: authentication.isVisit ? nil : session,
+            holder: authentication.isVisit ? nil : AddressHolder(authentication.credential),
             user: database.caller.user,
             scope: scope ?? database.scope,
             base: authentication.signIn.base
@@ -180,7 +175,7 @@ final class AssetLinks: Sendable {
     let types: Set<String>
     let desk: AssetDesk
     let home: ContainerEnvironment
-    let session: Session.ID?
+    let holder: AddressHolder?
     let user: UserID?
     let scope: DatabaseScope
     let base: String
@@ -189,7 +184,7 @@ final class AssetLinks: Sendable {
         types: Set<String>,
         desk: AssetDesk,
         home: ContainerEnvironment,
-        session: Session.ID?,
+        holder: AddressHolder?,
         user: UserID?,
         scope: DatabaseScope,
         base: String
@@ -197,7 +192,7 @@ final class AssetLinks: Sendable {
         self.types = types
         self.desk = desk
         self.home = home
-        self.session = session
+        self.holder = holder
         self.user = user
         self.scope = scope
         self.base = base
@@ -207,7 +202,7 @@ final class AssetLinks: Sendable {
         guard let hash = AssetHash(checksum: asset.fileChecksum) else { return nil }
         let download = Download(
             home: home,
-            session: session,
+            holder: holder,
             user: user,
             scope: scope,
             zone: zone,

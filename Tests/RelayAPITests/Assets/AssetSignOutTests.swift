@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import HTTPTypes
 import Records
@@ -62,5 +63,66 @@ import Wire
         #expect(await status(second) == 200)
         try world.store.setDisabled(true, of: world.alice.id)
         #expect(await status(second) == 404)
+    }
+
+    /// A request to the public database by a server key, signed as Apple's page says.
+    private func signed(
+        _ operation: String,
+        _ body: String,
+        by key: P256.Signing.PrivateKey,
+        _ id: String,
+        in world: SignInWorld
+    ) throws -> APIRequest {
+        let date = Date(timeIntervalSince1970: Double(world.clock.now.milliseconds) / 1000).formatted(.iso8601)
+        let path = "/database/1/\(world.home.container)/development/public/\(operation)"
+        let hash = Base64.encode(Array(SHA256.hash(data: Array(body.utf8))))
+        let signature = try key.signature(for: Data("\(date):\(hash):\(path)".utf8)).derRepresentation
+        let headers: HTTPFields = [
+            try #require(HTTPField.Name("X-Apple-CloudKit-Request-KeyID")): id,
+            try #require(HTTPField.Name("X-Apple-CloudKit-Request-ISO8601Date")): date,
+            try #require(HTTPField.Name("X-Apple-CloudKit-Request-SignatureV1")): Base64.encode(Array(signature)),
+        ]
+        return APIRequest(method: .post, path: path, headers: headers, body: Array(body.utf8))
+    }
+
+    @Test func anAddressEndsWithItsKey() async throws {
+        let world = try SignInWorld()
+        let relay = Relay(
+            authenticator: try world.authenticator(),
+            stores: StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }),
+            time: world.clock.source,
+            random: .system
+        )
+        let key = P256.Signing.PrivateKey()
+        let id = try world.store.addServerKey(
+            in: world.home,
+            name: "",
+            publicKeyPEM: key.publicKey.pemRepresentation
+        ).id
+        let token = try world.signIn().webToken
+        let asked = #"{"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
+        let tokens = try await ask(relay, world, "public/assets/upload", asked, token)
+        let own = try path(try #require(tokens.required("tokens").elements().first?.text("url")))
+        let sent = await relay.respond(to: APIRequest(method: .post, path: own, body: [1, 2, 3]))
+        let asset = try JSONDocument(parsing: sent.body).root.required("singleFile").rawBytes
+        let fields = #"{"file":{"value":\#(String(decoding: asset, as: UTF8.self))}}"#
+        let record = #"{"recordName":"p","recordType":"Photo","fields":\#(fields)}"#
+        let save = #"{"operations":[{"operationType":"create","record":\#(record)}]}"#
+        _ = try await ask(relay, world, "public/records/modify", save, token)
+
+        let lookup = #"{"records":[{"recordName":"p"}]}"#
+        let read = await relay.respond(to: try signed("records/lookup", lookup, by: key, id, in: world))
+        let found = try #require(try JSONDocument(parsing: read.body).root.required("records").elements().first)
+        let download = try path(try #require(try found.field("file")?.text("downloadURL")))
+        let given = await relay.respond(to: try signed("assets/upload", asked, by: key, id, in: world))
+        let places = try JSONDocument(parsing: given.body).root.required("tokens").elements()
+        let upload = try path(try #require(places.first?.text("url")))
+        #expect(await relay.respond(to: APIRequest(method: .get, path: download)).status == .ok)
+        #expect(await relay.respond(to: APIRequest(method: .post, path: upload, body: [4])).status == .ok)
+        try world.store.revokeServerKey(id)
+        #expect(await relay.respond(to: APIRequest(method: .get, path: download)).status == .notFound)
+        #expect(await relay.respond(to: APIRequest(method: .post, path: upload, body: [5])).status == .notFound)
+        // What others were given stays good.
+        #expect(await relay.respond(to: APIRequest(method: .post, path: own, body: [6])).status == .ok)
     }
 }
