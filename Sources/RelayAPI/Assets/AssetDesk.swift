@@ -218,18 +218,12 @@ final class AssetDesk: Sendable {
             }
         guard let intake else { throw .assetAddressEnded }
         let upload = intake.upload
+        let reservation = UploadReservation(in: pending, of: upload.owner, upload.home)
         let (hash, size) = try await intake.finish { [self] size throws(RelayError) in
             guard stands(upload.holder), try mayStillBring(upload) else { throw .assetAddressEnded }
-            if let room = try room(for: upload), size > room { throw upload.quotaExceeded }
+            guard reservation.take(size, of: upload.room, at: time.uptime()) else { throw upload.quotaExceeded }
         }
-        pending.add(
-            hash,
-            size: size,
-            of: upload.owner,
-            in: upload.home,
-            for: settings.receiptLifetime,
-            at: time.uptime()
-        )
+        reservation.become(hash, for: settings.receiptLifetime, at: time.uptime())
         return EndpointAnswer { writer in
             writer.key("singleFile")
             writer.object {

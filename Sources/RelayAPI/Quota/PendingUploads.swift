@@ -14,10 +14,14 @@ final class PendingUploads: Sendable {
     private struct Uploads {
         var bytes: Int64 = 0
         var sizes: [AssetHash: (size: Int64, end: Duration)] = [:]
+        /// Of those that have come and are being kept.
+        var reserved: Int64 = 0
         /// When the first of them ends.
         var next = Self.never
 
         private static let never = Duration.seconds(Int64.max)
+
+        var isEmpty: Bool { sizes.isEmpty && reserved == 0 }
 
         mutating func add(_ hash: AssetHash, size: Int64, until end: Duration) {
             remove(hash)
@@ -50,8 +54,8 @@ final class PendingUploads: Sendable {
         owners.withLock { owners in
             let owner = Owner(home: home, user: user)
             owners.uploads[owner]?.drop(at: now)
-            if owners.uploads[owner]?.sizes.isEmpty ?? false { owners.uploads[owner] = nil }
-            return owners.uploads[owner]?.bytes ?? 0
+            if owners.uploads[owner]?.isEmpty ?? false { owners.uploads[owner] = nil }
+            return owners.uploads[owner].map { $0.bytes + $0.reserved } ?? 0
         }
     }
 
@@ -62,7 +66,31 @@ final class PendingUploads: Sendable {
         }
     }
 
-    /// Counts an asset until its receipt ends, `life` from now.
+    /// Counts an asset that is being kept, if it fits in what is left of `room`; looking and counting are one, as several come
+    /// at once.
+    func reserve(
+        _ size: Int64,
+        of room: Int64?,
+        for user: UserID,
+        in home: ContainerEnvironment,
+        at now: Duration
+    ) -> Bool {
+        owners.withLock { owners in
+            var uploads = owners.uploads[Owner(home: home, user: user)] ?? Uploads()
+            uploads.drop(at: now)
+            if let room, size > room - uploads.bytes - uploads.reserved { return false }
+            uploads.reserved += size
+            owners.uploads[Owner(home: home, user: user)] = uploads
+            return true
+        }
+    }
+
+    /// Counts no longer what was reserved and is not kept.
+    func release(_ size: Int64, for user: UserID, in home: ContainerEnvironment) {
+        owners.withLock { $0.uploads[Owner(home: home, user: user)]?.reserved -= size }
+    }
+
+    /// Counts an asset, for which its size was reserved, until its receipt ends, `life` from now.
     func add(
         _ hash: AssetHash,
         size: Int64,
@@ -72,10 +100,12 @@ final class PendingUploads: Sendable {
         at now: Duration
     ) {
         owners.withLock { owners in
-            owners.uploads[Owner(home: home, user: user), default: Uploads()].add(hash, size: size, until: now + life)
+            let owner = Owner(home: home, user: user)
+            owners.uploads[owner, default: Uploads()].reserved -= size
+            owners.uploads[owner, default: Uploads()].add(hash, size: size, until: now + life)
             guard owners.uploads.count > owners.limit else { return }
             for owner in owners.uploads.keys { owners.uploads[owner]?.drop(at: now) }
-            owners.uploads = owners.uploads.filter { !$0.value.sizes.isEmpty }
+            owners.uploads = owners.uploads.filter { !$0.value.isEmpty }
             owners.limit = max(1_000, 2 * owners.uploads.count)
         }
     }

@@ -217,6 +217,21 @@ import Wire
         #expect(try await uploadAddress(world, in: "public").status == 200)
     }
 
+    @Test func uploadsThatComeAtOnceTakeNoMoreThanThereIs() async throws {
+        let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 })
+        let tokens = try await uploadAddress(world)
+        for round in UInt8(0)..<8 {
+            let statuses = try await withThrowingTaskGroup(of: Int.self) { group in
+                for number in UInt8(0)..<8 {
+                    group.addTask { try await send(world, 6_000, round * 8 + number, to: tokens).status }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            // The first stays counted until its receipt ends.
+            #expect(statuses.count { $0 == 200 } == (round == 0 ? 1 : 0))
+        }
+    }
+
     @Test func uploadsOfAClockThatWasAheadCountNoLongerThanOthers() async throws {
         let clock = HandClock()
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 }, time: clock.source)
