@@ -56,10 +56,19 @@ extension Relay {
 
     static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
 
-    /// Tells a browser whether a page of that origin may call at all.
+    /// Says by which methods a path is called, or, at `*`, all of them.
+    static func methods(_ allowed: String, id: RequestIdentifier) -> APIResponse {
+        var response = APIResponse(status: .noContent)
+        response.headers[.allow] = allowed
+        response.headers[.requestUUID] = id.text
+        return response
+    }
+
+    /// Tells a browser whether a page of that origin may call at all, and whoever names no origin how the path is called.
     ///
-    /// Wire reference 1.1.
+    /// Wire reference 1.1; RFC 9110, 9.3.7.
     func preflight(_ request: APIRequest, _ route: Route, id: RequestIdentifier) -> APIResponse {
+        guard request.headers[.origin] != nil else { return Self.methods(route.allowed, id: id) }
         let origin = request.headers[.origin].flatMap {
             authenticator.allowsOrigin($0, of: request, in: route.home) ? $0 : nil
         }

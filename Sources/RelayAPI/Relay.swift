@@ -140,6 +140,9 @@ package final class Relay: Sendable {
         if let place = SharePlaceInPath(request.path) { return await pages.respond(to: request, at: place) }
         if let purpose = AssetDesk.purpose(request.path) { return await carry(request, purpose) }
         let id = requestID()
+        if request.path == "*", request.method == .options {
+            return Self.methods("GET, HEAD, POST, PUT, OPTIONS", id: id)
+        }
         if OpenAPIDescription.isAsked(by: request.path) { return Self.describe(request, id: id) }
         if let home = Couriers.home(ofPath: request.path) { return await poll(request, home, id: id) }
         var authentication: Authentication?
@@ -158,7 +161,7 @@ package final class Relay: Sendable {
         } catch {
             response = failure(error, id: id)
             if response.status == .methodNotAllowed, let route = try? request.head.reading.route.get() {
-                response.headers[.allow] = route.operation.allowsGet ? "GET, POST, OPTIONS" : "POST, OPTIONS"
+                response.headers[.allow] = route.allowed
             }
         }
         decorate(&response, request, authentication, id: id)

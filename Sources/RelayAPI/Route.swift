@@ -9,6 +9,9 @@ package struct Route: Hashable, Sendable {
     package var scope: DatabaseScope
     package var operation: Operation
 
+    /// The methods it is called by, as the header `Allow` says them.
+    var allowed: String { operation.allowsGet ? "GET, POST, OPTIONS" : "POST, OPTIONS" }
+
     /// The operations of the wire that this relay serves; the raw value is their path.
     package enum Operation: String, Hashable, Sendable, CaseIterable {
         case recordsModify = "records/modify"

@@ -89,6 +89,24 @@ import Testing
         #expect(!answer.headers.contains { $0.value == "*" })
     }
 
+    /// No page's: somebody who wants to know how a path is called.
+    @Test func optionsWithoutAnOriginSaysHowAPathIsCalled() async throws {
+        let relay = try relay()
+        for (operation, allowed) in [("users/caller", "GET, POST, OPTIONS"), ("records/modify", "POST, OPTIONS")] {
+            var request = world.request(apiToken: nil)
+            request.method = .options
+            request.path = request.path.replacing("users/caller", with: operation)
+            let answer = await relay.respond(to: request)
+            #expect(answer.status == .noContent && answer.body.isEmpty)
+            #expect(answer.headers[.allow] == allowed)
+            #expect(answer.headers[.accessControlAllowOrigin] == nil)
+        }
+        var whole = world.request(apiToken: nil)
+        whole.method = .options
+        whole.path = "*"
+        #expect(await relay.respond(to: whole).status == .noContent)
+    }
+
     @Test func theRelaysOwnPagesAndThoseOfTheConfigurationMayCallToo() async throws {
         world.settings.allowedOrigins = ["https://admin.example"]
         world.settings.publicURL = "https://sync.example/relay"
