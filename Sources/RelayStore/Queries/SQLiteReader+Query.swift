@@ -10,7 +10,7 @@ extension SQLiteReader {
         limit: Int,
         bytes: Int
     ) throws(RelayError) -> QueryPage {
-        guard let number = names.typeNumbers[query.recordType], let type = try schema.queryable(query.recordType),
+        guard let number = names.number(ofType: query.recordType), let type = try schema.queryable(query.recordType),
             let first = zones.first
         else { return QueryPage(records: [], next: nil) }
         return try attempt {

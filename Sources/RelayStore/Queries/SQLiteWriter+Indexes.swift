@@ -97,9 +97,9 @@ extension SQLiteWriter {
         try attempt {
             var isComplete = true
             for (typeName, wanted) in Dictionary(grouping: wanted, by: \.recordType) {
-                guard let type = names.typeNumbers[typeName], let definition = memory.schema.queryable(typeName) else {
-                    continue
-                }
+                guard let type = names.number(ofType: typeName),
+                    let definition = memory.schema.queryable(typeName)
+                else { continue }
                 var indexes = try wanted.map { try ensureIndex($0.target, ofType: type) }.filter { !$0.isReady }
                 guard let least = indexes.map(\.builtTo).min() else { continue }
                 // Those that are as far take the step together.
@@ -179,7 +179,7 @@ extension SQLiteWriter {
     /// No query uses them from now on; their entries go little by little.
     func dropIndexes(from old: Schema, to new: Schema) throws {
         for (number, kept) in try keptIndexes().ofType {
-            guard let name = names.types[number] else { continue }
+            guard let name = names.type(number) else { continue }
             for index in kept where !index.target.survives(from: old.queryable(name), to: new.queryable(name)) {
                 let statement = try SQL("UPDATE field_index SET dropped = 1 WHERE id = ?", in: database)
                 statement.bind(1, index.number)

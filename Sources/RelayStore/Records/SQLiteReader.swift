@@ -54,7 +54,7 @@ class SQLiteReader: StoreReader {
     func number(of user: UserID) throws -> Int64? {
         // Most of what one access asks for is one user's.
         if let lastUser, lastUser.user == user { return lastUser.number }
-        if let number = names.userNumbers[user] {
+        if let number = names.number(of: user) {
             lastUser = (number, user)
             return number
         }
@@ -75,7 +75,7 @@ class SQLiteReader: StoreReader {
     }
 
     private func findUser(_ number: Int64) throws -> UserID {
-        if let user = names.users[number] { return user }
+        if let user = names.user(number) { return user }
         let statement = try SQL("SELECT name FROM user WHERE id = ?", in: database)
         defer { statement.reset() }
         statement.bind(1, number)
@@ -93,7 +93,7 @@ class SQLiteReader: StoreReader {
     }
 
     private func findType(_ number: Int64) throws -> String {
-        if let type = names.types[number] { return type }
+        if let type = names.type(number) { return type }
         // Made by a commit that came between taking the names and looking at the file.
         let statement = try SQL("SELECT name FROM record_type WHERE id = ?", in: database)
         defer { statement.reset() }

@@ -1,31 +1,73 @@
-import Records
+package import Records
 
 /// The short numbers that stand for users and record types inside the file.
 ///
-/// Rows of both are only ever added, so a copy of these maps stays right for all it holds.
-struct StoreNames: Sendable {
-    private(set) var users: [Int64: UserID] = [:]
-    private(set) var userNumbers: [UserID: Int64] = [:]
-    private(set) var types: [Int64: String] = [:]
-    private(set) var typeNumbers: [String: Int64] = [:]
+/// Rows of both are only ever added, so a copy of these maps stays right for all it holds. Nearly all that is known is shared by
+/// the copies; only what came of late is copied where something is added, and a user more costs the same whether the
+/// relay knows a hundred or a hundred thousand.
+package struct StoreNames: Sendable {
+    private struct Maps {
+        var users: [Int64: UserID] = [:]
+        var userNumbers: [UserID: Int64] = [:]
+        var types: [Int64: String] = [:]
+        var typeNumbers: [String: Int64] = [:]
+
+        var count: Int { users.count + types.count }
+
+        mutating func add(user: UserID, number: Int64) {
+            users[number] = user
+            userNumbers[user] = number
+        }
+
+        mutating func add(type: String, number: Int64) {
+            types[number] = type
+            typeNumbers[type] = number
+        }
+
+        mutating func add(_ other: Maps) {
+            for (number, user) in other.users { add(user: user, number: number) }
+            for (number, type) in other.types { add(type: type, number: number) }
+        }
+    }
+
+    private final class Settled: Sendable {
+        let maps: Maps
+
+        init(_ maps: Maps) { self.maps = maps }
+    }
+
+    /// Beyond so many the recent ones are settled too, which copies all.
+    private static let mostRecent = 512
+
+    private var settled = Settled(Maps())
+    private var recent = Maps()
+
+    package init() {}
 
     /// How many of both are known.
-    var count: Int { users.count + types.count }
+    package var count: Int { settled.maps.count + recent.count }
 
-    mutating func merge(_ other: StoreNames) {
-        users.merge(other.users) { kept, _ in kept }
-        userNumbers.merge(other.userNumbers) { kept, _ in kept }
-        types.merge(other.types) { kept, _ in kept }
-        typeNumbers.merge(other.typeNumbers) { kept, _ in kept }
+    package func user(_ number: Int64) -> UserID? { settled.maps.users[number] ?? recent.users[number] }
+    package func number(of user: UserID) -> Int64? { settled.maps.userNumbers[user] ?? recent.userNumbers[user] }
+    package func type(_ number: Int64) -> String? { settled.maps.types[number] ?? recent.types[number] }
+    package func number(ofType name: String) -> Int64? { settled.maps.typeNumbers[name] ?? recent.typeNumbers[name] }
+
+    /// Takes over what a copy of these, or of what these were earlier, has learnt since.
+    package mutating func merge(_ other: StoreNames) {
+        for (number, user) in other.recent.users where settled.maps.users[number] == nil {
+            recent.add(user: user, number: number)
+        }
+        for (number, type) in other.recent.types where settled.maps.types[number] == nil {
+            recent.add(type: type, number: number)
+        }
+        guard recent.count > Self.mostRecent else { return }
+        var all = settled.maps
+        all.add(recent)
+        settled = Settled(all)
+        recent = Maps()
     }
 
-    mutating func add(user: UserID, number: Int64) {
-        users[number] = user
-        userNumbers[user] = number
-    }
+    package mutating func add(user: UserID, number: Int64) { recent.add(user: user, number: number) }
 
-    mutating func add(type: String, number: Int64) {
-        types[number] = type
-        typeNumbers[type] = number
-    }
+    package mutating func add(type: String, number: Int64) { recent.add(type: type, number: number) }
 }

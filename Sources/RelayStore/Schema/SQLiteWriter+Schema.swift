@@ -5,7 +5,7 @@ import RelayCore
 extension SQLiteWriter {
     func ensureNumber(ofType name: String) throws -> Int64 {
         if let latestType, latestType.name == name { return latestType.number }
-        let number = try names.typeNumbers[name] ?? makeNumber(ofType: name)
+        let number = try names.number(ofType: name) ?? makeNumber(ofType: name)
         latestType = (name, number)
         return number
     }

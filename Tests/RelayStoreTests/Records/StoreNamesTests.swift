@@ -1,0 +1,32 @@
+import Records
+import RelayStore
+import Testing
+
+@Suite struct StoreNamesTests {
+    private func user(_ number: Int64) -> UserID { UserID("_\(number)") }
+
+    /// As readers do: each takes what is known, meets somebody, and tells; an older one comes late.
+    @Test func whatReadersOfAnyAgeLearnIsKept() {
+        var known = StoreNames()
+        known.add(type: "Note", number: 1)
+        var old = known
+        for number in Int64(1)...2_000 {
+            var reader = known
+            reader.add(user: user(number), number: number)
+            known.merge(reader)
+        }
+        old.add(user: user(7), number: 7)
+        old.add(user: user(2_001), number: 2_001)
+        old.add(type: "List", number: 2)
+        known.merge(old)
+        // Those that two had learnt are known once.
+        #expect(known.count == 2_001 + 2)
+        for number in Int64(1)...2_001 {
+            #expect(known.user(number) == user(number))
+            #expect(known.number(of: user(number)) == number)
+        }
+        #expect(known.type(1) == "Note" && known.number(ofType: "List") == 2)
+        #expect(known.user(2_002) == nil && known.number(of: user(2_002)) == nil && known.type(3) == nil)
+        #expect(old.user(1_000) == nil)
+    }
+}
