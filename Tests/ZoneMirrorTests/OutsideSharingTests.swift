@@ -100,6 +100,29 @@ import ZoneTesting
         #expect(try bob.context().fetch(SharedNote.self).map(\.title).sorted() == ["trip", "work"])
     }
 
+    /// What is in one share already is linked into no other.
+    @Test(arguments: [true, false]) func aLinkFromOneShareIntoAnotherIsRefused(_ isGuests: Bool) async throws {
+        try await join(try await share("work"))
+        let (app, store) = isGuests ? (bob, bob.others) : (phone, phone.mine)
+        let memo = try #require(try app.context().fetch(Memo.self, \.text == "trip's").first)
+        try await write("UPDATE Memo SET note = 'work' WHERE text = 'trip''s'", app, store)
+        let error = await #expect(throws: MirrorError.self) { try await app.container.sendChanges() }
+        #expect(error?.explanation.contains("two different shares") == true)
+        let refused = try await app.container.rejectedWrites(store)
+        #expect(refused.map(\.object.name) == [memo.id] && refused.map(\.code) == [.alreadyShared])
+        for each in [phone, laptop, bob] {
+            try await each.sync()
+            #expect(try each.context().object(Memo.self, memo.id)?.note.target == "trip")
+        }
+        // What is not that link goes on.
+        try await write("UPDATE Memo SET text = 'edited' WHERE text = 'trip''s'", app, store)
+        try await app.sync()
+        for each in [phone, laptop, bob] {
+            try await each.sync()
+            #expect(try each.context().object(Memo.self, memo.id)?.text == "edited")
+        }
+    }
+
     /// A creation that the relay refused in a share goes there when it is tried again, and nowhere else.
     @Test(arguments: [true, false]) func aRefusedCreationIsTriedAgainInItsShare(_ isGuests: Bool) async throws {
         let (app, store) = isGuests ? (bob, bob.others) : (phone, phone.mine)

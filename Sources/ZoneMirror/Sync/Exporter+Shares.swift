@@ -23,12 +23,18 @@ extension Exporter {
         guard row.operation == .save, let table = file.mapping.tables[row.entity] else { return .settled }
         let object = ObjectID(store: file.id, entity: row.entity, name: RecordName(row.oid))
         let known = try KnownRecord.find(db, oid: row.oid)
-        switch file.scope {
-        case .shared where known == nil: return try placeGuest(object, table)
-        case .private where names.hasManyZones && !table.links.isEmpty:
-            return try hasNewLinks(row, table, known) ? try placeOwn(object, known) : .settled
-        default: return .settled
+        if file.scope == .shared, known == nil { return try placeGuest(object, table) }
+        guard file.scope == .shared || file.scope == .private, names.hasManyZones, !table.links.isEmpty else {
+            return .settled
         }
+        let ends = try newEnds(row, table, known)
+        guard !ends.isEmpty else { return .settled }
+        let home = try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id }
+        if let known, known.tag != nil, known.zone != home {
+            let others = try ends.compactMap { try KnownRecord.zone(db, oid: $0) }
+            if others.contains(where: { $0 != known.zone && $0 != home }) { return .crosses(known.zone) }
+        }
+        return try home.map { try placeOwn(object, known, home: $0) } ?? .settled
     }
 
     /// In a shared store every zone is a share's.
@@ -41,16 +47,17 @@ extension Exporter {
         return .settled
     }
 
-    private func hasNewLinks(_ row: OutboxRow, _ table: TableForm, _ known: KnownRecord?) throws -> Bool {
-        guard let values = try table.row(db, row.oid) else { return false }
+    /// What an object is linked to that it was not when the relay had it last.
+    private func newEnds(_ row: OutboxRow, _ table: TableForm, _ known: KnownRecord?) throws -> [String] {
+        guard let values = try table.row(db, row.oid) else { return [] }
         let base = file.mapping.row(of: known?.tag == nil ? [:] : known?.serverFields() ?? [:], in: table)
         let mine = try names.toRelay(values, table, row.oid, db)
-        return table.links.contains { !mine[$0].isNull && mine[$0] != base[$0] }
+        return table.links.filter { mine[$0] != base[$0] && table.columns[$0].link?.stopsSharing != true }
+            .compactMap { String.fromDatabaseValue(values[$0]) }
     }
 
     /// What hangs together is in one zone, so the ends of the new links say all.
-    private func placeOwn(_ object: ObjectID, _ known: KnownRecord?) throws -> Place {
-        guard let home = try file.homeZone.flatMap({ try KnownZone.find(db, $0)?.id }) else { return .settled }
+    private func placeOwn(_ object: ObjectID, _ known: KnownRecord?, home: Int64) throws -> Place {
         let closure = ShareClosure(db: db, file: file)
         let ends = try [object] + closure.targets(of: object)
         let zones = Set(try ends.map { try KnownRecord.zone(db, oid: $0.name.text) ?? home })
