@@ -174,6 +174,36 @@ private struct LaterTally: SyncedRecord {
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
+    /// And where other tables of its own lead to the objects: their rows stay, and still lead there.
+    @Test func whatRefersToTheTableStays() async throws {
+        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
+        try await file.write { db in
+            try db.execute(
+                sql: """
+                    CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, "stars" INTEGER NOT NULL DEFAULT 0, body TEXT,
+                        twice INTEGER GENERATED ALWAYS AS (stars * 2) VIRTUAL);
+                    CREATE TABLE Line(id INTEGER PRIMARY KEY, tally TEXT REFERENCES Tally(id) ON DELETE CASCADE);
+                    INSERT INTO Tally(id, stars, body) VALUES ('a', 1, ''), ('b', 2, '');
+                    INSERT INTO Line(tally) VALUES ('a'), ('b');
+                    """
+            )
+        }
+        try file.close()
+        let phone = try await device("phone", MirrorModel(LaterTally.self), kept: true)
+        let database = try #require(phone.container.database(of: phone.store))
+        let lines = "SELECT tally FROM Line ORDER BY id"
+        #expect(try await database.read { try String.fetchAll($0, sql: lines) } == ["a", "b"])
+        try await database.write { try $0.execute(sql: "UPDATE Tally SET stars = NULL WHERE id = 'a'") }
+        #expect(try await database.read { try Int?.fetchAll($0, sql: "SELECT twice FROM Tally") } == [nil, 4])
+        let context = phone.context()
+        try context.delete(LaterTally.self, id: "b")
+        try context.save()
+        #expect(try await database.read { try String.fetchAll($0, sql: lines) } == ["a"])
+        #expect(try await database.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") } == "ok")
+        try await phone.sync()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
     // MARK: Away and back
 
     /// A property was out of the model for a while: its old value is not the newest any more.

@@ -28,7 +28,7 @@ extension EntityTables {
     /// A program's own generated column, or its check, names the column, which cannot be dropped then: the table is made again,
     /// word for word but for the rule.
     ///
-    /// `false`, and nothing done, where the rule is not found, or other tables refer to this one: they would lose rows with it.
+    /// `false`, and nothing done, where the rule is not found.
     private func remake(_ table: TableForm, relaxing column: ColumnForm, _ db: Database) throws -> Bool {
         let (own, spare) = (table.name.quoted, "mirror_\(table.name)".quoted)
         let referring = """
@@ -37,11 +37,16 @@ extension EntityTables {
             """
         let text = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
         let rule = try Regex("([(,]\\s*[\"`\\[]?\(column.name)[\"`\\]]?\\s[^,()]*?)\\bNOT\\s+NULL\\b").ignoresCase()
-        guard try Bool.fetchOne(db, sql: referring, arguments: [table.name]) == false,
-            let sql = try String.fetchOne(db, sql: text, arguments: [table.name]),
+        guard let sql = try String.fetchOne(db, sql: text, arguments: [table.name]),
             let start = sql.firstIndex(of: "("), let found = sql[start...].firstMatch(of: rule),
             let kept = found.output[1].substring
         else { return false }
+        let definition = sql[start...].replacingCharacters(in: found.range, with: kept)
+        // Other tables would lose rows with this one.
+        if try Bool.fetchOne(db, sql: referring, arguments: [table.name]) == true {
+            try rewrite(table, as: String(sql[..<start]) + definition, db)
+            return true
+        }
         let columns = try String.fetchAll(
             db,
             sql: "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0",
@@ -49,13 +54,28 @@ extension EntityTables {
         ).map(\.quoted).joined(separator: ", ")
         try db.execute(
             sql: """
-                CREATE TABLE \(spare)\(sql[start...].replacingCharacters(in: found.range, with: kept));
+                CREATE TABLE \(spare)\(definition);
                 INSERT INTO \(spare)(rowid, \(columns)) SELECT rowid, \(columns) FROM \(own);
                 DROP TABLE \(own);
                 ALTER TABLE \(spare) RENAME TO \(own);
                 """
         )
         return true
+    }
+
+    /// Changes a table's definition where it stands: for a rule less, SQLite's rows are the same.
+    ///
+    /// The way of <https://www.sqlite.org/lang_altertable.html#otheralter>.
+    private func rewrite(_ table: TableForm, as definition: String, _ db: Database) throws {
+        let version = try Int.fetchOne(db, sql: "PRAGMA schema_version") ?? 0
+        try db.execute(sql: "PRAGMA writable_schema = ON")
+        defer { try? db.execute(sql: "PRAGMA writable_schema = OFF") }
+        try db.execute(
+            sql: "UPDATE sqlite_master SET sql = ? WHERE type = 'table' AND name = ? COLLATE NOCASE",
+            arguments: [definition, table.name]
+        )
+        try db.execute(sql: "PRAGMA schema_version = \(version + 1)")
+        db.clearSchemaCache()
     }
 
     /// Takes away the table's indexes and all views and triggers meanwhile, and puts them back as they were.
