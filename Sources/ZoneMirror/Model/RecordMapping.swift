@@ -61,6 +61,13 @@ struct RecordMapping: Sendable {
     func field(_ column: ColumnForm) -> String { prefix + column.name }
     func assetField(_ column: ColumnForm) -> String { field(column) + Self.companionSuffix }
 
+    /// The fields that a row of this model says everything about.
+    func ownFields(of table: TableForm) -> Set<String> {
+        if case .pairs = table.kind { return ["CD_entityNames", "CD_recordNames", "CD_relationships"] }
+        let times = table.timed.isEmpty ? [] : [editTimesField]
+        return Set((columnFields[table.name] ?? []) + times + [entityField])
+    }
+
     /// Ends the field that names the file of a value too large for its record.
     static let companionSuffix = "_ckAsset"
 

@@ -46,6 +46,7 @@ extension MirrorSync {
                 return false
             }
             try conditions.crashPoint(.afterRelayMove)
+            try await sealUnknown(in: departure, part)
             try await noteMoved(departure, part)
         }
         await tellOthers([from, to])
@@ -66,10 +67,8 @@ extension MirrorSync {
         }
         for start in stride(from: 0, to: unknown.count, by: BatchLimits.maxOperations) {
             let part = unknown[start..<min(start + BatchLimits.maxOperations, unknown.count)]
-            let writes = part.map { known in
-                let fields = known.allFields().filter { !$0.value.type.isAsset }.mapValues { Optional($0) }
-                return ClientRequest.Write(.forceReplace, known.name, recordType: known.type, fields: fields)
-            }
+            var writes: [ClientRequest.Write] = []
+            for known in part { writes.append(try await link.sealed(known.copy(.forceReplace), in: departure.to.zone)) }
             let answers = try await link.modify(writes, in: departure.to.zone, atomically: false)
             let arrived = zip(part, answers).compactMap { known, answer in
                 if case .saved = answer { known.name } else { nil }

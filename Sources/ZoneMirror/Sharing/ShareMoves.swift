@@ -160,7 +160,7 @@ enum ShareMoves {
         let fields = known.allFields().filter { !secret.contains($0.key) }
         try db.execute(
             sql: "UPDATE mirror_record SET fields = ? WHERE id = ?",
-            arguments: [KnownRecord.encode(fields), known.id]
+            arguments: [KnownRecord.encode(fields, encrypted: known.encryptedFields()), known.id]
         )
     }
 

@@ -71,13 +71,30 @@ struct KnownRecord {
     /// What the relay had last, sealed values as they came.
     func allFields() -> [String: FieldValue] { Self.decode(fields) }
 
-    static func decode(_ fields: [UInt8]?) -> [String: FieldValue] {
-        guard let fields, let document = try? JSONDocument(parsing: fields, limits: .response) else { return [:] }
-        return (try? ClientResponse.fields(document.root).0) ?? [:]
+    /// The fields that the relay's schema keeps encrypted, whether they could be opened or not.
+    func encryptedFields() -> Set<String> { Self.parse(fields).encrypted }
+
+    /// What the model does not know, for a record that is made anew; what stands in files is not here to be sent.
+    ///
+    /// Without what could not be opened: nobody can any more, once the record is another one.
+    func unknownFields(_ mapping: RecordMapping, _ table: TableForm) -> [String: FieldValue] {
+        let own = mapping.ownFields(of: table)
+        return serverFields().filter { !own.contains($0.key) && !$0.value.type.isAsset }
     }
 
-    static func encode(_ fields: [String: FieldValue]) -> Data {
-        Data(FieldsJSON.encode(fields.map { FieldsJSON.Entry(name: $0.key, value: $0.value) }))
+    static func decode(_ fields: [UInt8]?) -> [String: FieldValue] { parse(fields).0 }
+
+    private static func parse(_ fields: [UInt8]?) -> ([String: FieldValue], encrypted: Set<String>) {
+        guard let fields, let document = try? JSONDocument(parsing: fields, limits: .response) else { return ([:], []) }
+        return (try? ClientResponse.fields(document.root)) ?? ([:], [])
+    }
+
+    /// `encrypted` is remembered with the values: as such they have to be sent, also by a model that does not know them.
+    static func encode(_ fields: [String: FieldValue], encrypted: Set<String> = []) -> Data {
+        let entries = fields.map {
+            FieldsJSON.Entry(name: $0.key, value: $0.value, isEncrypted: encrypted.contains($0.key))
+        }
+        return Data(FieldsJSON.encode(entries))
     }
 
     /// Makes the place for a record that is about to be sent for the first time.
@@ -91,7 +108,7 @@ struct KnownRecord {
         ])
     }
 
-    /// Keeps what the relay has sent; `encryptedFields` are those that could not be opened.
+    /// Keeps what the relay has sent.
     static func store(
         _ db: Database,
         _ record: Record,
@@ -116,7 +133,7 @@ struct KnownRecord {
             (record.created?.at.milliseconds).databaseValue, (record.created?.by.recordName).databaseValue,
             (record.modified?.at.milliseconds).databaseValue, (record.modified?.by.recordName).databaseValue,
             record.parent.databaseValue, record.share.databaseValue, fields.databaseValue, seen.databaseValue,
-            (!record.encryptedFields.isEmpty).databaseValue,
+            record.isLocked.databaseValue,
         ])
     }
 
@@ -131,8 +148,27 @@ struct KnownRecord {
         try db.execute(sql: "UPDATE mirror_record SET tag = NULL, fields = NULL WHERE id = ?", arguments: [id])
     }
 
+    /// Likewise, where the record is to be made anew as it was: with what a newer program has written into it.
+    func forgetVersion(_ db: Database, _ mapping: RecordMapping) throws {
+        let unknown = entity.flatMap { mapping.tables[$0] }.map { unknownFields(mapping, $0) } ?? [:]
+        guard !unknown.isEmpty else { return try Self.forgetVersion(db, id: id) }
+        try db.execute(
+            sql: "UPDATE mirror_record SET tag = NULL, fields = ?, isLocked = 0 WHERE id = ?",
+            arguments: [Self.encode(unknown, encrypted: encryptedFields()), id]
+        )
+    }
+
     static func remove(_ db: Database, id: Int64) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_record WHERE id = ?").execute(arguments: [id])
+    }
+}
+
+extension Record {
+    /// Some of its values were sealed with a key that is not here.
+    var isLocked: Bool { encryptedFields.contains { isLocked($0) } }
+
+    func isLocked(_ field: String) -> Bool {
+        encryptedFields.contains(field) && fields[field].map { ZoneSeal.isSealed($0) } ?? false
     }
 }
 

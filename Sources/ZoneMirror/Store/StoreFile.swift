@@ -148,6 +148,8 @@ enum State {
         case columns
         /// Some records are awaited in other zones than they were in.
         case awaitsRecords
+        /// Some records that the model does not know are to be sent anew.
+        case hasUnsent
     }
 
     static func text(_ db: Database, _ key: Key) throws -> String? {

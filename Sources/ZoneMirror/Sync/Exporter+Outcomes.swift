@@ -13,6 +13,7 @@ extension Exporter {
             return try ShareMoves.arrivedLate(db, record, of: item.oid, from: zone.id, to: known.zone)
         }
         var fields = known.allFields()
+        let encrypted = record.encryptedFields.union(item.write.encrypted)
         for (name, value) in item.write.fields {
             if let value { fields[name] = value } else { fields[name] = nil }
         }
@@ -21,7 +22,7 @@ extension Exporter {
         if Self.isForeign(record, after: fields, item.write) {
             try KnownRecord.store(
                 db,
-                fields: KnownRecord.encode(fields),
+                fields: KnownRecord.encode(fields, encrypted: encrypted),
                 tag: KnownRecord.unseen,
                 of: known.id
             )
@@ -30,9 +31,7 @@ extension Exporter {
         // The relay has a sealed value; what it stands for is known here.
         for (name, value) in record.fields where !item.write.encrypted.contains(name) { fields[name] = value }
         var kept = record
-        kept.encryptedFields = item.write.encrypted.filter { name in
-            fields[name].map { ZoneSeal.isSealed($0) } ?? false
-        }
+        (kept.fields, kept.encryptedFields) = (fields, encrypted)
         kept.id.recordName = known.name
         // A listing under way may have passed its place already: it is there for certain.
         let sweep = try KnownZone.find(db, id: known.zone)?.sweep ?? 0
@@ -42,7 +41,7 @@ extension Exporter {
             zone: known.zone,
             oid: item.oid,
             entity: item.entity,
-            fields: KnownRecord.encode(fields),
+            fields: KnownRecord.encode(fields, encrypted: encrypted),
             seen: sweep
         )
         try OutboxRow.settled(db, item.oid, version: item.version)

@@ -174,8 +174,9 @@ struct Exporter {
         let companions = large(mine, table)
         guard let tag = known?.tag else {
             // What a newer program had written there goes along.
-            let unknown = (known?.serverFields() ?? [:]).filter { !$0.value.type.isAsset }
+            let unknown = known?.unknownFields(file.mapping, table) ?? [:]
             write.fields = unknown.merging(mine) { $1 }.mapValues { $0 }
+            if !unknown.isEmpty { write.encrypted.formUnion(known?.encryptedFields().intersection(unknown.keys) ?? []) }
             if !row.isAttempted { try reserve(row, known, zone, type) }
             if let parent = try hierarchies.parent(of: row.oid, relayed, table) {
                 write.parent = .some(parent)

@@ -86,7 +86,7 @@ extension Importer {
         if moving.tag == nil {
             try db.execute(
                 sql: "UPDATE mirror_record SET fields = ? WHERE id = ?",
-                arguments: [KnownRecord.encode(record.fields), moving.id]
+                arguments: [KnownRecord.encode(record.fields, encrypted: record.encryptedFields), moving.id]
             )
         }
         return true

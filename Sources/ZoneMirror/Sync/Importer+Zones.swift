@@ -31,15 +31,8 @@ extension Importer {
         var (dropped, gone): ([String], [String]) = ([], [])
         for name in names {
             guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { continue }
-            if loss == .encryptedDataReset, let oid = known.oid, let entity = known.entity {
-                // What was deleted here and not there yet is gone there by now.
-                guard try OutboxRow.find(db, oid)?.operation != .delete else {
-                    try OutboxRow.drop(db, oid)
-                    try KnownRecord.remove(db, id: known.id)
-                    continue
-                }
-                try KnownRecord.forgetVersion(db, id: known.id)
-                try OutboxRow.add(db, oid, entity: entity, .save)
+            if loss == .encryptedDataReset, known.type != Share.recordType {
+                try sendAnew(known)
                 continue
             }
             if known.tag == nil, !isShared, loss == .deleted { continue }
@@ -75,5 +68,20 @@ extension Importer {
         var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(loss)")]
         if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }
         return details
+    }
+
+    /// Nobody can read any more what the relay had: what is known of it here goes there again.
+    private func sendAnew(_ known: KnownRecord) throws {
+        guard let oid = known.oid, let entity = known.entity else {
+            try db.execute(sql: "UPDATE mirror_record SET tag = NULL WHERE id = ?", arguments: [known.id])
+            return try State.set(db, .hasUnsent, "1")
+        }
+        // What was deleted here and not there yet is gone there by now.
+        guard try OutboxRow.find(db, oid)?.operation != .delete else {
+            try OutboxRow.drop(db, oid)
+            return try KnownRecord.remove(db, id: known.id)
+        }
+        try known.forgetVersion(db, mapping)
+        try OutboxRow.add(db, oid, entity: entity, .save)
     }
 }

@@ -111,10 +111,8 @@ final class Importer {
             if zone.sweep != 0 { try mark(known, zone.sweep) }
             return
         }
-        let fields = KnownRecord.encode(record.fields)
-        let readable =
-            record.encryptedFields.isEmpty
-            ? record.fields : record.fields.filter { !record.encryptedFields.contains($0.key) }
+        let fields = KnownRecord.encode(record.fields, encrypted: record.encryptedFields)
+        let readable = record.isLocked ? record.fields.filter { !record.isLocked($0.key) } : record.fields
         guard let table = mapping.table(forType: record.type, fields: record.fields) else {
             return try keepUnknown(record, known, zone, fields)
         }
@@ -250,7 +248,7 @@ final class Importer {
             PropertyMerge.keepsObjectDeletedInStore(policy) == true
         {
             try OutboxRow.release(db, oid)
-            return try KnownRecord.forgetVersion(db, id: known.id)
+            return try known.forgetVersion(db, mapping)
         }
         if pending?.operation == .save { try giveUpEdit(table, oid, known, acceptsDeletion) }
         try OutboxRow.drop(db, oid)

@@ -10,36 +10,26 @@ import ZoneKit
 extension MirrorLink {
     private func zoneID(_ zone: ZoneID) -> CKRecordZone.ID { CKRecordZone.ID(zone) }
 
-    /// Opens what can be opened of records that came; their `encryptedFields` are what could not.
+    /// Opens what can be opened of records that came; the rest of their encrypted values stays sealed.
     ///
     /// Throws where the key could not be asked for: what is written down as locked is looked at again with the next key only.
     func open(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
-        guard records.contains(where: Self.hasSealed) else {
-            // Values that no device has sealed are marked, and readable all the same.
-            for index in records.indices where !records[index].encryptedFields.isEmpty {
-                records[index].encryptedFields = []
-            }
-            return
-        }
+        // Values that no device has sealed are marked, and readable all the same.
+        guard records.contains(where: \.isLocked) else { return }
         let seal = try await database.seal(of: zoneID(zone), creating: false)
-        for index in records.indices where !records[index].encryptedFields.isEmpty {
+        for index in records.indices where records[index].isLocked {
             records[index] = Self.opened(records[index], by: seal)
         }
     }
 
-    private static func hasSealed(_ record: Record) -> Bool {
-        record.encryptedFields.contains { name in record.fields[name].map { ZoneSeal.isSealed($0) } ?? false }
-    }
-
     private static func opened(_ record: Record, by seal: ZoneSeal?) -> Record {
-        var record = record
-        record.encryptedFields = record.encryptedFields.filter { name in
-            guard let value = record.fields[name], ZoneSeal.isSealed(value) else { return false }
+        var opened = record
+        for name in record.encryptedFields where record.isLocked(name) {
+            guard let value = record.fields[name] else { continue }
             let plain = seal?.open(value, type: record.type, record: record.id.recordName, field: name)
-            if let plain { record.fields[name] = plain }
-            return plain == nil
+            if let plain { opened.fields[name] = plain }
         }
-        return record
+        return opened
     }
 
     /// A record whose values were sealed when it came, tried again.

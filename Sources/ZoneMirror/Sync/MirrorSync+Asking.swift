@@ -21,6 +21,7 @@ extension MirrorSync {
         }
         try conditions.crashPoint(.afterSend)
         try await settleSuspects(&tally)
+        try await open(&answers, to: sent.writes, in: zone)
         for index in answers.indices {
             guard case .failed(let error, let server) = answers[index] else { continue }
             if error.code == .invalidArguments { link.forgetFiles(of: sent.writes[index]) }
@@ -29,6 +30,21 @@ extension MirrorSync {
             answers[index] = .failed(error, server.first)
         }
         return try await settle(request, answers, zone, &tally, answers: true)
+    }
+
+    /// What was saved comes back whole: with values that only a newer program knows, and that are sealed.
+    private func open(
+        _ answers: inout [MirrorLink.Answer],
+        to writes: [ClientRequest.Write],
+        in zone: ZoneID
+    ) async throws(CKError) {
+        for (index, write) in zip(answers.indices, writes) {
+            guard case .saved(let record) = answers[index], !record.encryptedFields.isSubset(of: write.encrypted)
+            else { continue }
+            var records = [record]
+            try await link.open(&records, in: zone)
+            answers[index] = .saved(records[0])
+        }
     }
 
     /// The relay has said nothing about a request's changes one by one.

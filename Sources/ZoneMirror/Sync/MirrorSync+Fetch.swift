@@ -315,7 +315,7 @@ extension MirrorSync {
 
     /// Says which keys are missing, and gives a zone's key to those it is shared with.
     private func seeToKeys(_ page: MirrorPage, in zone: ZoneID, _ tally: inout Tally) async {
-        if page.records.changed.contains(where: { !$0.encryptedFields.isEmpty }) {
+        if page.records.changed.contains(where: \.isLocked) {
             let missing = MirrorEvent.Detail.keyMissing(zone: zone.zoneName)
             if !tally.details.contains(missing) { tally.details.append(missing) }
         }

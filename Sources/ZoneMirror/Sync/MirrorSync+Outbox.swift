@@ -13,7 +13,8 @@ extension MirrorSync {
         let file = file
         if (try? await file.pool.read { try OutboxRow.hasWaiting($0) }) == true { lookAgainLater() }
         let look = try? await file.pool.read { db -> (count: Int, isFull: Bool, mayGo: Bool) in
-            let count = try OutboxRow.count(db, free: true)
+            let isUnsent = try State.text(db, .hasUnsent) != nil
+            let count = try OutboxRow.count(db, free: true) + (isUnsent ? 1 : 0)
             guard try State.text(db, .quotaIsFull) != nil else { return (count, false, count > 0) }
             // Wherever they stand in the line, deletions go on.
             if try OutboxRow.hasDeletion(db) { return (count, true, true) }

@@ -113,6 +113,7 @@ extension MirrorSync {
         }
         guard tally.error == nil else { return false }
         do {
+            try await sendUnknown(&tally)
             return try await !finishMoves()
         } catch {
             tally.error = CKError(from: error)
@@ -217,7 +218,7 @@ extension MirrorSync {
     /// Makes a zone of this user's before the first record in it.
     ///
     /// `false`: it cannot be made now. That is settled for what was to go there; what goes elsewhere goes on.
-    private func makeZone(_ zone: ZoneID, for items: [Outgoing], _ tally: inout SendTally) async throws -> Bool {
+    func makeZone(_ zone: ZoneID, for items: [Outgoing], _ tally: inout SendTally) async throws -> Bool {
         guard link.isPrivate, !zone.isDefault else { return true }
         let isThere = try await file.pool.read { try KnownZone.find($0, zone)?.isThere ?? false }
         guard !isThere else { return true }

@@ -65,12 +65,13 @@ extension MirrorSync {
                 arguments: [home.id]
             )
             return try names.compactMap { name in
-                try KnownRecord.find(db, zone: home.id, name: name).map { try $0.record(db, in: zone) }
+                guard let known = try KnownRecord.find(db, zone: home.id, name: name) else { return nil }
+                var record = try known.record(db, in: zone)
+                record.encryptedFields.formUnion(known.encryptedFields())
+                return record
             }
         }
-        let opened = try await link.reopen(locked, in: zone).filter { record in
-            locked.contains { $0.id == record.id && $0.encryptedFields != record.encryptedFields }
-        }
+        let opened = zip(locked, try await link.reopen(locked, in: zone)).filter { $0.fields != $1.fields }.map(\.1)
         guard !opened.isEmpty else { return }
         let (file, now) = (file, conditions.wallClock())
         try await file.pool.write { db in

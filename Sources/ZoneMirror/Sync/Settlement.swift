@@ -106,7 +106,7 @@ struct Settlement {
             )
             try exporter.failed(item, error)
             if let known = try KnownRecord.find(db, oid: item.oid) {
-                try KnownRecord.forgetVersion(db, id: known.id)
+                try known.forgetVersion(db, file.mapping)
             }
             result.goesOn = result.goesOn || item.tries < 3
             if item.tries >= 3 { try refused(item, error) }
@@ -118,7 +118,7 @@ struct Settlement {
             result.looksFirst = true
         case .recreate:
             if let known = try KnownRecord.find(db, oid: item.oid) {
-                try KnownRecord.forgetVersion(db, id: known.id)
+                try known.forgetVersion(db, file.mapping)
             }
             result.goesOn = true
         case .acceptDeletion: deletions.append(item)
