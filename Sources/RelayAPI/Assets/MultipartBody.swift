@@ -78,12 +78,12 @@ package struct MultipartBody {
 
     /// Whether a part with these headers is the file and no other field of the form.
     ///
-    /// It has a file's name, or is called as OpenCloudKit calls it; one that says nothing of itself is taken for it.
+    /// It has a file's name or a type of its own, which browsers give to files alone, or is called as OpenCloudKit calls it; one
+    /// that says nothing of itself is taken for it.
     private static func isFile(_ headers: ArraySlice<UInt8>) -> Bool {
-        let disposition = headers.split { $0 == 0x0D || $0 == 0x0A }.lazy
-            .map { String(decoding: $0, as: UTF8.self) }
-            .first { $0.lowercased().hasPrefix("content-disposition:") }
-        guard let disposition else { return true }
+        let lines = headers.split { $0 == 0x0D || $0 == 0x0A }.map { String(decoding: $0, as: UTF8.self) }
+        func line(_ name: String) -> String? { lines.first { $0.lowercased().hasPrefix(name) } }
+        guard let disposition = line("content-disposition:"), line("content-type:") == nil else { return true }
         return parameters(of: disposition).contains { name, value in
             name == "filename" || name == "filename*" || (name == "name" && value == "files")
         }
