@@ -97,39 +97,6 @@ import Testing
         #expect(!run.complaint.contains("SELECT") && !run.complaint.contains("PRAGMA"))
     }
 
-    /// What is lost, or shut, is in the container's list of what it has.
-    @Test func storesThatCannotBeLookedIntoAreNamed() throws {
-        struct Info: Decodable {
-            struct Failure: Decodable { var container: String, environment: String, reason: String }
-            struct Row: Decodable { var container: String }
-            var stores: [Row], failures: [Failure]
-        }
-        let relay = try RelayProcess(folder: folder.path)
-        try makeZone(try relay.connect())
-        #expect(relay.stop().status == 0)
-        #expect(try zonecast("storage", "info", "--json").json(Info.self).failures.isEmpty)
-        let place = "\(folder.path)/containers/\(Self.container)"
-        for isLost in [false, true] {
-            if isLost {
-                try FileManager.default.removeItem(atPath: place)
-            } else {
-                // Only root can give a folder away, and is stopped by nobody's.
-                guard geteuid() == 0, try Tool.run("chown", ["-R", "65534:65534", folder.path]).status == 0,
-                    try Tool.run("chown", ["root:root", place]).status == 0
-                else { continue }
-            }
-            let run = try zonecast("storage", "info", "--json")
-            let info = try run.json(Info.self)
-            #expect(run.status == 1 && info.stores.isEmpty, "\(run.output)")
-            let failure = try #require(info.failures.first)
-            #expect(failure.container == Self.container && failure.environment == "development")
-            let reason =
-                isLost ? "development.sqlite in the data folder \(folder.path) is damaged" : "Permission denied."
-            #expect(failure.reason.contains(reason) && run.complaint.contains(failure.reason), "\(run.complaint)")
-            #expect(try zonecast("storage", "info").output.contains("\(Self.container)  development  unknown"))
-        }
-    }
-
     @Test func aStoreShrinksWhileItsRelayRunsAndWrites() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()

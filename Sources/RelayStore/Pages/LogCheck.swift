@@ -86,8 +86,7 @@ package struct LogCheck: Sendable {
         guard let bytes = size(of: path), bytes > 0 else {
             let log = size(of: path + "-wal") ?? 0
             if log > LogSum.headSize { return "\(name) is missing or empty, the log behind it is not" }
-            guard StoreMark.isThere(for: path) else { return nil }
-            let mark = StoreMark.name(for: path)
+            guard let mark = StoreMark.name(for: path) else { return nil }
             return "\(name) is missing or empty; to begin with nothing in its place, remove \(mark)"
         }
         // Another process may be writing to it: what is wrong is so, and at the same place, every time.

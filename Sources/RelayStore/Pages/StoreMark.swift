@@ -11,28 +11,36 @@ package enum StoreMark {
 
     /// Does nothing where it is there, or cannot be made: the next opening tries again.
     static func make(for store: String) {
-        guard let mark = path(for: store), access(mark, F_OK) != 0 else { return }
-        mkdir((mark as NSString).deletingLastPathComponent, 0o700)
-        let descriptor = open(mark, O_CREAT | O_RDONLY | O_CLOEXEC, 0o600)
+        guard let place = Place(store), access(place.path, F_OK) != 0 else { return }
+        mkdir("\(place.data)/\(folder)", 0o700)
+        let descriptor = open(place.path, O_CREAT | O_RDONLY | O_CLOEXEC, 0o600)
         if descriptor >= 0 { close(descriptor) }
     }
 
-    static func isThere(for store: String) -> Bool { path(for: store).map { access($0, F_OK) == 0 } ?? false }
-
-    /// The mark's path; `nil` for a file that is in no data folder.
-    private static func path(for store: String) -> String? {
-        let container = (store as NSString).deletingLastPathComponent as NSString
-        let containers = container.deletingLastPathComponent as NSString
-        guard containers.lastPathComponent == "containers" else { return nil }
-        let data = containers.deletingLastPathComponent
-        return (data.isEmpty ? "." : data) + "/" + name(for: store)
+    /// The mark's path in the data folder; `nil` where there is none.
+    static func name(for store: String) -> String? {
+        guard let place = Place(store), access(place.path, F_OK) == 0 else { return nil }
+        return "\(folder)/\(place.name)"
     }
 
-    /// The mark's path in the data folder.
-    static func name(for store: String) -> String {
-        let container = ((store as NSString).deletingLastPathComponent as NSString).lastPathComponent
-        let environment = ((store as NSString).lastPathComponent as NSString).deletingPathExtension
-        return "\(folder)/\(container).\(environment)"
+    static func isThere(for store: String) -> Bool { name(for: store) != nil }
+
+    /// Where the mark of a store's file is.
+    private struct Place {
+        var data: String
+        var name: String
+
+        var path: String { "\(data)/\(folder)/\(name)" }
+
+        /// `nil` for a file that is in no data folder.
+        ///
+        /// Parted by hand: Foundation traps over the parent of a path that is a single character.
+        init?(_ store: String) {
+            let parts = store.split(separator: "/", omittingEmptySubsequences: false)
+            guard parts.count > 2, parts[parts.count - 3] == "containers" else { return nil }
+            data = parts.count == 3 ? "." : parts.dropLast(3).joined(separator: "/")
+            name = "\(parts[parts.count - 2]).\(parts[parts.count - 1].prefix { $0 != "." })"
+        }
     }
 
     /// The paths in the data folder of all stores that are marked.

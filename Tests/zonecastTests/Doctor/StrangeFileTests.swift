@@ -106,4 +106,48 @@ import Testing
                 == "no sign-in could be made in /srv/relay: relay.sqlite: the disk is full. Make room on it."
         )
     }
+
+    /// Foundation's own ways with paths end the process over some of these.
+    @Test(arguments: ["r", ".", "./r", "r/", "../r"]) func aShortNameOfAFolderIsAsGoodAsAny(name: String) throws {
+        let (place, program) = ("\(folder.path)/inner", Command.program.path)
+        try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
+        for command in [["container", "create", Path.container], ["backup", "create"], ["storage", "info"]] {
+            let run = try Tool.run(program, command + ["--data", name], in: place)
+            #expect(run.status == 0, "\(command): \(run.said)")
+        }
+    }
+
+    /// What is lost, or shut, is in the container's list of what it has.
+    @Test func storesThatCannotBeLookedIntoAreNamed() throws {
+        struct Info: Decodable {
+            struct Failure: Decodable { var container: String, environment: String, reason: String }
+            struct Row: Decodable { var container: String }
+            var stores: [Row], failures: [Failure]
+        }
+        try makeStore()
+        func zonecast(_ arguments: String...) throws -> Command {
+            try Command.run(arguments + ["--data", folder.path])
+        }
+        #expect(try zonecast("storage", "info", "--json").json(Info.self).failures.isEmpty)
+        let place = "\(folder.path)/containers/\(Path.container)"
+        for isLost in [false, true] {
+            if isLost {
+                try FileManager.default.removeItem(atPath: place)
+            } else {
+                // Only root can give a folder away, and is stopped by nobody's.
+                guard geteuid() == 0, try Tool.run("chown", ["-R", "65534:65534", folder.path]).status == 0,
+                    try Tool.run("chown", ["root:root", place]).status == 0
+                else { continue }
+            }
+            let run = try zonecast("storage", "info", "--json")
+            let info = try run.json(Info.self)
+            #expect(run.status == 1 && info.stores.isEmpty, "\(run.output)")
+            let failure = try #require(info.failures.first)
+            #expect(failure.container == Path.container && failure.environment == "development")
+            let reason =
+                isLost ? "development.sqlite in the data folder \(folder.path) is damaged" : "Permission denied."
+            #expect(failure.reason.contains(reason) && run.complaint.contains(failure.reason), "\(run.complaint)")
+            #expect(try zonecast("storage", "info").output.contains("\(Path.container)  development  unknown"))
+        }
+    }
 }

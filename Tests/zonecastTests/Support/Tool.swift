@@ -19,7 +19,7 @@ enum Tool {
         in folder: String? = nil,
         input: Data? = nil
     ) throws -> (status: Int32, said: String) {
-        guard let path = path(name) else { return (127, "\(name) is not installed") }
+        guard let path = name.hasPrefix("/") ? name : path(name) else { return (127, "\(name) is not installed") }
         let process = ChildProcess()
         process.executableURL = URL(fileURLWithPath: path)
         process.arguments = arguments
