@@ -65,6 +65,10 @@ package struct ServerLimits: Sendable {
     ///
     /// Beyond: 503, but for bodies of less than 16 KiB.
     package var unfinishedBodies = 128 * 1024 * 1024
+    /// Bytes of answers that wait for their peers to take them, of all connections that share a loop.
+    ///
+    /// Beyond: those that have waited longest are cut off.
+    package var unsentAnswers = 256 * 1024 * 1024
     /// Bytes of an upload's body, which is written to disk while it arrives: the largest asset and what a multipart body
     /// has around it.
     package var upload = 50 * 1024 * 1024 + 16 * 1024

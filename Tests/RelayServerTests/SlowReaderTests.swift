@@ -46,6 +46,50 @@ import Testing
         }
     }
 
+    /// Of several peers whose answers are more than the loop may hold, the one that has had its own for longest goes.
+    @Test func answersThatNobodyTakesHaveABoundTogether() async throws {
+        let clock = StandingClock()
+        let configure: @Sendable (inout ServerConfiguration) -> Void = {
+            Self.oneLoop(&$0)
+            $0.limits.unsentAnswers = 40_000_000
+        }
+        try await withServer(configure, clock: clock, respond: Self.large) { port in
+            let first = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
+            try await first.take(1)
+            try await pass(.seconds(11), clock, port)
+            let second = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
+            try await second.take(1)
+            try await first.startReading()
+            let cut = try await first.received(waitingFor: "the end of what was sent") { _ in false }
+            #expect(cut.count < Self.length)
+            try await second.startReading()
+            let whole = try await second.received(waitingFor: "the whole answer") { $0.count > Self.length }
+            #expect(whole.count > Self.length)
+            // What has been taken counts no more.
+            let third = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
+            try await third.take(1)
+            try await third.startReading()
+            let other = try await third.received(waitingFor: "the whole answer") { $0.count > Self.length }
+            #expect(other.count > Self.length)
+            for peer in [first, second, third] { await peer.close() }
+        }
+    }
+
+    @Test func anAnswerThatAloneIsMoreThanTheBoundArrives() async throws {
+        let configure: @Sendable (inout ServerConfiguration) -> Void = {
+            Self.oneLoop(&$0)
+            $0.limits.unsentAnswers = 1_000_000
+        }
+        try await withServer(configure, respond: Self.large) { port in
+            let peer = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
+            try await peer.take(1)
+            try await peer.startReading()
+            let bytes = try await peer.received(waitingFor: "the whole answer") { $0.count > Self.length }
+            #expect(bytes.count > Self.length)
+            await peer.close()
+        }
+    }
+
     /// The peer has said all that it has to say, and is still to be answered.
     @Test func aPeerThatSendsNoMoreGetsAll() async throws {
         try await withServer(Self.oneLoop, respond: Self.large) { port in

@@ -6,10 +6,12 @@ import RelayAPI
 ///
 /// One that takes a little of a large answer now and then is slow, and no more than that.
 struct Stall {
-    var since: NIODeadline
+    /// Since when something has waited for it.
+    let start: NIODeadline
+    private(set) var since: NIODeadline
     private var unsent = Int.max
 
-    init(since: NIODeadline) { self.since = since }
+    init(since: NIODeadline) { (start, self.since) = (since, since) }
 
     mutating func look(_ now: NIODeadline, unsent: Int) {
         if unsent == 0 || (unsent < self.unsent && self.unsent != Int.max) { since = now }
@@ -27,6 +29,7 @@ extension ConnectionGate {
     func handlerRemoved(context: ChannelHandlerContext) {
         loop.remove(self)
         letGoOfBody()
+        stall = nil
         direct = nil
         self.context = nil
     }
@@ -117,7 +120,8 @@ extension ConnectionGate: LoopResident {
     /// Since when the peer has taken nothing of what waits for it; `nil` where nothing does.
     private func stalledSince(_ now: NIODeadline, _ context: ChannelHandlerContext) -> NIODeadline? {
         guard stall != nil else { return nil }
-        stall?.look(now, unsent: unsent(context))
+        unsentBytes = unsent(context)
+        stall?.look(now, unsent: unsentBytes)
         return stall?.since
     }
 
@@ -141,6 +145,9 @@ extension ConnectionGate: LoopResident {
     }
 
     func cut() {
+        unsentBytes = 0
         context?.close(promise: nil)
     }
+
+    var unsentSince: NIODeadline? { unsentBytes > 0 ? stall?.start : nil }
 }

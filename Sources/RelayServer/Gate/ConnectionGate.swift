@@ -74,7 +74,9 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     var isGone = false
     var isUnwelcome = false
     /// Set while bytes wait for the peer.
-    var stall: Stall?
+    var stall: Stall? { didSet { if stall == nil { unsentBytes = 0 } } }
+    /// Bytes that wait for the peer, as they are counted among all of the loop.
+    var unsentBytes = 0 { didSet { loop.unsentBytes += unsentBytes - oldValue } }
     /// Pieces of an upload wait to be written to disk.
     var intakeIsFull = false
     /// The file that is being sent as an answer's body.
@@ -269,6 +271,8 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
             pump(context)
         } else {
             stall = Stall(since: loop.now)
+            unsentBytes = unsent(context)
+            loop.makeRoom()
         }
     }
 

@@ -6,8 +6,14 @@ protocol LoopResident: AnyObject {
     var slot: Int { get set }
     /// Acts on whatever deadline has passed.
     func sweep(_ now: NIODeadline)
-    /// The relay is stopping and will wait no longer.
+    /// The relay is stopping, or others need the room, and it will be waited for no longer.
     func cut()
+    /// Since when bytes that are counted wait for the peer.
+    var unsentSince: NIODeadline? { get }
+}
+
+extension LoopResident {
+    var unsentSince: NIODeadline? { nil }
 }
 
 /// What the connections of one event loop share.
@@ -27,6 +33,8 @@ final class LoopState {
     private var sweeper: RepeatedTask?
     /// Bytes of bodies that are arriving.
     var heldBytes = 0
+    /// Bytes of answers that their peers have not taken, as of the last sweep.
+    var unsentBytes = 0
     /// The time of the last sweep: good to one interval, and free.
     private(set) var coarseNow: NIODeadline
     /// The time by which deadlines are kept.
@@ -83,6 +91,17 @@ final class LoopState {
 
     func cutAll() {
         for resident in residents { resident.cut() }
+    }
+
+    /// Cuts off those that have left an answer waiting for the longest, until all that wait are within bounds.
+    ///
+    /// One that alone is beyond them stays.
+    func makeRoom() {
+        while unsentBytes > door.limits.unsentAnswers {
+            let waiting = residents.compactMap { resident in resident.unsentSince.map { (resident, since: $0) } }
+            guard waiting.count > 1, let longest = waiting.min(by: { $0.since < $1.since }) else { return }
+            longest.0.cut()
+        }
     }
 
     private func sweep() {

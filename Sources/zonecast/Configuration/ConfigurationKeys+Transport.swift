@@ -108,6 +108,13 @@ extension ConfigurationKeys {
             "Of bodies on their way in, held for all connections of one core. Beyond, larger ones are told to come again."
         ),
         .whole(
+            "limits.unsent-answers",
+            \.server.limits.unsentAnswers,
+            16_777_216...68_719_476_736,
+            unit: "bytes",
+            "Of answers that their peers have not taken, held for all connections of one core. Beyond, the slowest are cut off."
+        ),
+        .whole(
             "limits.references-per-write",
             \.limits.bondsPerWrite,
             1000...100_000_000,
