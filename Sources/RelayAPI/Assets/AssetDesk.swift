@@ -295,13 +295,24 @@ final class AssetDesk: Sendable {
         let caller = Caller(download.user.map { .user($0) } ?? .anonymous, deviceID: "asset")
         let database = DatabaseAddress(scope: download.scope, caller: caller)
         return try store.read { reader throws(RelayError) in
-            guard let zone = try? database.zone(download.zone) else { return nil }
-            var values: [String: FieldValue]?
-            try? LookupRecords([download.record], in: zone, of: database).visit(from: reader) { _, found in
-                guard case .success(let record) = found else { return }
-                values = try? FieldsJSON.values(of: [download.field], in: record.fields)
+            guard let zone = try? database.zone(download.zone), try reader.zone(zone, in: database) != nil else {
+                return nil
             }
-            return values?[download.field]?.assets.first { $0.fileChecksum == download.hash.checksum }
+            var value: FieldValue?
+            try LookupRecords([download.record], in: zone, of: database)
+                .visit(from: reader) { _, found throws(RelayError) in
+                    guard case .success(let record) = found else { return }
+                    value = try Self.value(of: download.field, in: record)
+                }
+            return value?.assets.first { $0.fileChecksum == download.hash.checksum }
+        }
+    }
+
+    private static func value(of field: String, in record: StoredRecord) throws(RelayError) -> FieldValue? {
+        do throws(JSONError) {
+            return try FieldsJSON.value(of: field, in: record.fields)
+        } catch {
+            throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
         }
     }
 }

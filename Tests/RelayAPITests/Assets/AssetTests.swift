@@ -111,6 +111,26 @@ import Wire
         #expect(response.headers[.xContentTypeOptions] == "nosniff")
     }
 
+    /// A record that cannot be read is the relay's trouble: a client that hears of a dead address asks for another for ever.
+    @Test func theAddressOfADamagedRecordIsNotTakenForAnEndedOne() async throws {
+        _ = try await save(try await upload())
+        let address = try await downloadAddress()
+        let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        let caller = try await world.ask("public/users/caller", method: .get)
+        let owner = UserID(try #require(caller.json.text("userRecordName")))
+        try await world.stores.store(of: home).write { writer throws(RelayError) in
+            guard let zone = try writer.zone(ZoneID(ZoneID.defaultName, owner: owner)) else { throw .zoneNotFound }
+            let before = try writer.records(named: ["p"], in: zone)
+            guard var record = before["p"] else { throw .recordNotFound }
+            // Of another type, whose assets nobody counts: what cannot be read is not written.
+            record.type = "Other"
+            record.fields = Array(#"{"file":{"#.utf8)
+            record.change = writer.takeChangeNumber()
+            try writer.put([record], replacing: before, in: zone, by: "")
+        }
+        #expect(try await get(address).status == .internalServerError)
+    }
+
     @Test func tokensComeInTheOrderAskedFor() async throws {
         let answer = try await world.ask(
             "private/assets/upload",
