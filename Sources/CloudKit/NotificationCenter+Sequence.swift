@@ -54,9 +54,9 @@
     }
 
     /// A value on its way from where it was posted to the one task that waits for it.
+    // Unchecked for Foundation's types, which it does not mark: one thread at a time has it, since who posted is done with the
+    // notification, and an observer is only handed back.
     private struct Carried<Value>: @unchecked Sendable {
-        // Unchecked for Foundation's types, which it does not mark: who posted is done with the notification, and an
-        // observer is only handed back.
         let value: Value
     }
 #endif

@@ -7,6 +7,8 @@ import Wire
 ///
 /// Reads are answered at once. Of a write everything up to the commit is done at once, and what remains on the lane when
 /// it is on disk. It is the write, too: one object on its way to the disk and back.
+// Unchecked for the two that change: one thread at a time has the request in hand, first its caller, then whoever carries out
+// the store's writes, and then the lane that this hands it to.
 final class DirectRequest: StoreWrite, @unchecked Sendable {
     private let relay: Relay
     private let request: APIRequest
@@ -14,8 +16,6 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
     private let id: RequestIdentifier
     private let lane: any AnswerLane
     private let then: @Sendable (APIResponse) -> Void
-    // Touched by whoever has the request in hand: its caller, then whoever carries out the store's writes, and then the lane
-    // that this hands it to.
     private var write: RecordsWrite?
     private var outcome: Result<ModifyRecords.Result, RelayError> = .failure(.notCarriedOut)
 

@@ -9,7 +9,8 @@ import Synchronization
 /// header goes on from there. Whoever sends none begins anew. Kept in memory but for the bytes, which are in the files that
 /// uploads are written to: a restart of the relay forgets it all, and removes them.
 final class BrokenUploads: Sendable {
-    /// Handed from one thread to the next by the lock, and used by one at a time.
+    /// What is here of one upload.
+    // Unchecked for the intake: the lock hands it from one thread to the next, and one at a time uses it.
     struct Part: @unchecked Sendable {
         let intake: any AssetIntake
         let size: Int64

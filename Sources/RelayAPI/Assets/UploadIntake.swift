@@ -38,7 +38,7 @@ final class UploadIntake: BodyIntake {
     let upload: Upload
     private let state = Mutex(State())
     private let queue: DispatchQueue
-    // Touched on `queue` alone.
+    // Touched by one thread at a time: on `queue` alone.
     nonisolated(unsafe) private let work: Work
     private let keep: any AssetKeep
     private let limit: Int64

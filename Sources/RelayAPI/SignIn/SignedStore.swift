@@ -34,10 +34,11 @@ final class SignedStore: Store {
 }
 
 /// A write that is carried out where nobody has sent it before.
+// Unchecked for the refusal: only the one thread that carries out the store's writes touches it.
 private final class SignedWrite: StoreWrite, @unchecked Sendable {
     private let write: any StoreWrite
     private let signature: SignatureMark
-    // Touched by whoever carries out the store's writes alone. Should it be decided twice, the last time counts.
+    // Should it be decided twice, the last time counts.
     private var refusal: RelayError?
 
     init(_ write: any StoreWrite, _ signature: SignatureMark) {

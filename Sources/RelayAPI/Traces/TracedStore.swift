@@ -34,12 +34,13 @@ struct TracedStore: Store {
 }
 
 /// A write of a traced request.
+// Unchecked for the times: only the one thread that carries out the store's writes touches them.
 private final class TracedWrite: StoreWrite, @unchecked Sendable {
     private let write: any StoreWrite
     private let home: ContainerEnvironment
     private let trace: RequestTrace
     private let asked: Duration
-    // Touched by whoever carries out the store's writes alone. Should it be decided twice, the last time counts.
+    // Should it be decided twice, the last time counts.
     private var decided: (start: Duration, end: Duration)?
 
     init(_ write: any StoreWrite, of home: ContainerEnvironment, _ trace: RequestTrace) {

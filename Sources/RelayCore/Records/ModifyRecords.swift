@@ -12,7 +12,7 @@ package final class ModifyRecords: Sendable {
         /// The record's name, or the one made for it.
         package let name: String
         /// Its fields against the schema of `schemaVersion`; `nil` where that could not be done yet.
-        // Set by `prepare`, before the request is anybody else's.
+        // Set by `prepare`, on the thread that makes the request, before it is any other's.
         nonisolated(unsafe) private(set) var prepared: PreparedFields?
 
         package convenience init(_ kind: OperationType, _ record: consuming RecordInput, name: String) {

@@ -36,8 +36,8 @@ extension Store {
 }
 
 /// What to do and whom to tell.
+// Unchecked for the outcome: once it is handed over, only the one thread that carries out the store's writes touches it.
 private final class ClosureWrite<Value: Sendable>: StoreWrite, @unchecked Sendable {
-    // Touched by whoever carries out the store's writes alone, once it is handed over.
     private var outcome: Result<Value, RelayError>?
     private let body: @Sendable (any StoreWriter) throws(RelayError) -> Value
     private let then: @Sendable (Result<Value, RelayError>) -> Void

@@ -272,8 +272,8 @@ private final class FileIntake: AssetIntake {
 /// Hashes pieces beside their being written, which takes about as long.
 ///
 /// A few may wait; then whoever brings the next one does.
+// Unchecked for the hasher: it is touched on `queue` alone, by one thread at a time.
 private final class PieceHasher: @unchecked Sendable {
-    // Touched on `queue` alone.
     private var hasher = SHA256()
     private let queue = DispatchQueue(label: "zonecast hashing")
     private let room = DispatchSemaphore(value: 16)

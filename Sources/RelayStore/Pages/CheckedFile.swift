@@ -336,7 +336,7 @@ final class FreshFrames: Sendable {
     private struct Weak { weak var frames: FreshFrames? }
     private static let known = Mutex<[String: Weak]>([:])
 
-    // Written once, and read as atomics from then on.
+    // The pointer never changes, and all threads use what it points to as atomics.
     nonisolated(unsafe) private let times: UnsafeMutablePointer<Atomic<UInt16>>
 
     /// The one of all connections to the log.

@@ -55,7 +55,7 @@ package enum CheckedVFS {
         try body()
     }
 
-    // Written once below, before SQLite hears of it, and only read from then on.
+    // Written once below, under the lock of a static's making and before SQLite hears of it; all threads only read it then.
     nonisolated(unsafe) private static let methods = makeMethods()
 
     private static let isRegistered: Bool = {

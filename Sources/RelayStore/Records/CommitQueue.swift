@@ -12,8 +12,8 @@ package typealias CommitLater = @Sendable (@escaping @Sendable () -> Void) -> Vo
 /// for nobody, not even for a thread to wake: on a fast disk, while writes come one by one, its caller commits it. The
 /// queue needs no bound of its own: every entry is a request that waits for its answer, and those are bounded by the
 /// connections.
+// Unchecked for what changes: all of it is guarded by `condition`, a lock.
 final class CommitQueue: @unchecked Sendable {
-    // Guarded by `condition`: all that follow it.
     private let condition = NSCondition()
     private var waiting: [any StoreWrite] = []
     private var isCommitting = false

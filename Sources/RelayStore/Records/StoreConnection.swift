@@ -4,7 +4,7 @@ import GRDBSQLite
 import Synchronization
 
 /// One of a store's connections, with what it keeps from one access to the next.
-// Used by one thread at a time: whoever has taken it from its place, or holds the writer's queue.
+// Unchecked for SQLite's handles: one thread at a time uses them, whoever has taken it from its place, or holds the writer's queue.
 final class StoreConnection: @unchecked Sendable {
     /// Statements that every write needs: found by their places, where a cache would hash their text each time.
     enum Kept: Int, CaseIterable {

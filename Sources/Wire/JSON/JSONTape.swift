@@ -16,7 +16,7 @@ struct JSONTape: ~Copyable, Sendable {
         var length: Int { Int(end &- start) }
     }
 
-    // Written by the scanner alone; the document that it goes to only reads it.
+    // Written by the scanner alone, on its thread; the document that it goes to only reads it, on any.
     nonisolated(unsafe) private var nodes: UnsafeMutablePointer<Node>
     private var capacity: Int
     private(set) var count = 0

@@ -54,6 +54,7 @@ extension DiskWorld {
             let patience = disk?.hasStruck == true ? Duration.milliseconds(300) : .seconds(300)
             guard ContinuousClock.now - start < patience else { return }
             rest = (try? await file.read { try Int.fetchOne($0, sql: Self.leftovers) ?? 0 }) ?? 0
+            // The relay purges in its own time and tells nobody; until then this thread is the purge's.
             if rest > 0 { try await Task.sleep(for: .milliseconds(1)) }
         }
     }
