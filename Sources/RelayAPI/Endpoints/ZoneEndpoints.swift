@@ -64,7 +64,7 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
         }
     }
     var request = ModifyZones(operations, of: context.database, limits: context.limits, now: context.now)
-    request.endsUser = context.authentication.isVisit
+    request.isVisit = context.authentication.isVisit
     try request.check()
     request.mark = try WriteMark.id(in: context.body).flatMap { WriteMark($0, of: request) }
     let outcomes = try await context.store.write { [request] writer throws(RelayError) in try request.run(in: writer) }

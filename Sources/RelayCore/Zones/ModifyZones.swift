@@ -37,8 +37,8 @@ package struct ModifyZones: Sendable {
     package var now: Timestamp
     /// What the client calls this write; `nil`: one that comes again is judged by what it finds.
     package var mark: WriteMark?
-    /// Whether an operator's command asks, which ends the user: then the zone may go that every user has.
-    package var endsUser = false
+    /// Whether an operator asks in the user's name, who may end the user: then the zone may go that every user has.
+    package var isVisit = false
 
     package init(_ operations: [Operation], of database: DatabaseAddress, limits: Limits, now: Timestamp) {
         self.operations = operations
@@ -113,7 +113,7 @@ package struct ModifyZones: Sendable {
             }
             return .saved(try writer.makeZone(id, by: database.caller.deviceID))
         case .delete(_, let loss):
-            guard !id.isDefault || endsUser else { throw .badRequest("The default zone cannot be deleted.") }
+            guard !id.isDefault || isVisit else { throw .badRequest("The default zone cannot be deleted.") }
             guard var existing = try writer.zone(id) else { throw .zoneNotFound }
             existing.loss = loss
             try writer.deleteZone(existing, by: database.caller.deviceID)
