@@ -10,6 +10,8 @@ import Wire
 /// A folder of a test's own, gone when the test is.
 package final class DiskFolder: Sendable {
     package let path: String
+    /// Where the disk that is tried has its files.
+    var work: String { path + "/work" }
 
     /// In memory where there is plenty: what the machine's own disk keeps, and how fast, is not what is tried.
     private static let home: String = {

@@ -42,9 +42,9 @@ package struct FolderStage: Sendable {
 
     package init() async throws {
         folder = try DiskFolder()
-        let data = folder.path + "/work/data"
+        let data = folder.work + "/data"
         try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
-        (backedUp, now) = try await Self.fill(data, backups: folder.path + "/work/backups")
+        (backedUp, now) = try await Self.fill(data, backups: folder.work + "/backups")
     }
 
     private static func fill(_ data: String, backups: String) async throws -> (Facts, Facts) {
@@ -65,17 +65,17 @@ package struct FolderStage: Sendable {
     }
 
     fileprivate func copy(to target: String) throws {
-        try FileManager.default.copyItem(atPath: folder.path + "/work", toPath: target)
+        try FileManager.default.copyItem(atPath: folder.work, toPath: target)
     }
 
     /// How many operations of the disk an action takes.
     func operations(of action: FolderTrials.Action) async throws -> Int {
         let place = try DiskFolder()
-        try copy(to: place.path + "/work")
-        let disk = FaultyDisk(folder: place.path + "/work")
+        try copy(to: place.work)
+        let disk = FaultyDisk(folder: place.work)
         defer { disk.detach() }
         disk.arm(.init(number: .max, .fails))
-        try await FolderTrial.perform(action, in: place.path + "/work", disk)
+        try await FolderTrial.perform(action, in: place.work, disk)
         return disk.count
     }
 }
@@ -124,7 +124,7 @@ private struct FolderTrial {
     /// Says whether the fault was met.
     func run(on stage: FolderStage, _ report: inout StepTrials.Report) async throws -> Bool {
         let place = try DiskFolder()
-        let work = place.path + "/work"
+        let work = place.work
         try stage.copy(to: work)
         let disk = FaultyDisk(folder: work)
         let lasts = trials.effect == .isFull || trials.effect == .isCutShort

@@ -66,7 +66,7 @@ package struct LayoutTrials: Sendable {
             guard number < 500 else { throw WorldFailure("500 operations were struck and there are more") }
             guard number > last || isIn(number) else { continue }
             let place = try DiskFolder()
-            var work = place.path + "/work"
+            var work = place.work
             try FileManager.default.copyItem(atPath: stage.path, toPath: work)
             let disk = FaultyDisk(folder: work)
             let lasts = effect == .isFull || effect == .isCutShort
@@ -106,7 +106,7 @@ package struct LayoutTrials: Sendable {
         _ open: (_ folder: String, FaultyDisk?) throws -> (objection: String?, report: String)
     ) throws -> Int {
         let place = try DiskFolder()
-        let work = place.path + "/work"
+        let work = place.work
         try FileManager.default.copyItem(atPath: stage, toPath: work)
         let disk = FaultyDisk(folder: work)
         defer { disk.detach() }

@@ -68,7 +68,7 @@ package struct Stage: Sendable {
     package init() async throws {
         folder = try DiskFolder()
         var (facts, counts): ([Facts], [Int]) = ([], [])
-        let work = folder.path + "/work"
+        let work = folder.work
         try FileManager.default.createDirectory(atPath: work, withIntermediateDirectories: true)
         var known = PossibleFacts()
         for (number, step) in Script.steps.enumerated() {
@@ -126,7 +126,7 @@ private struct Trial {
     /// Says whether the fault was met.
     func run(on stage: Stage, _ report: inout StepTrials.Report) async throws -> Bool {
         let folder = try DiskFolder()
-        let work = folder.path + "/work"
+        let work = folder.work
         try stage.copy(before: trials.step, to: work)
         let disk = FaultyDisk(folder: work)
         var facts = PossibleFacts(stage.facts[trials.step])

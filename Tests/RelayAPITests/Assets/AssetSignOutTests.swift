@@ -8,7 +8,7 @@ import RelayStore
 import Testing
 import Wire
 
-/// Addresses of assets end with the sign-in that they were given to.
+/// Addresses of assets end with the sign-in, or the server key, that they were given to.
 ///
 /// Reliability reference 2 j.
 @Suite struct AssetSignOutTests {
@@ -25,25 +25,38 @@ import Wire
 
     private func path(_ address: String) throws -> String { try #require(URLComponents(string: address)).path }
 
-    @Test func anAddressEndsWithItsSignIn() async throws {
-        let world = try SignInWorld()
-        let relay = Relay(
+    private static let asked = #"{"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
+
+    private func relay(of world: SignInWorld) throws -> Relay {
+        Relay(
             authenticator: try world.authenticator(),
             stores: StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }),
             time: world.clock.source,
             random: .system
         )
-        let phone = try world.signIn().webToken
-        let laptop = try world.signIn().webToken
-        let asked = #"{"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
-        let tokens = try await ask(relay, world, "private/assets/upload", asked, phone)
+    }
+
+    /// Saves the record "p" with an asset; gives the address that the asset was brought to.
+    private func savePhoto(_ relay: Relay, _ world: SignInWorld, in database: String, _ token: String) async throws
+        -> String
+    {
+        let tokens = try await ask(relay, world, "\(database)/assets/upload", Self.asked, token)
         let upload = try path(try #require(tokens.required("tokens").elements().first?.text("url")))
         let sent = await relay.respond(to: APIRequest(method: .post, path: upload, body: [1, 2, 3]))
         let asset = try JSONDocument(parsing: sent.body).root.required("singleFile").rawBytes
         let fields = #"{"file":{"value":\#(String(decoding: asset, as: UTF8.self))}}"#
         let record = #"{"recordName":"p","recordType":"Photo","fields":\#(fields)}"#
         let save = #"{"operations":[{"operationType":"create","record":\#(record)}]}"#
-        _ = try await ask(relay, world, "private/records/modify", save, phone)
+        _ = try await ask(relay, world, "\(database)/records/modify", save, token)
+        return upload
+    }
+
+    @Test func anAddressEndsWithItsSignIn() async throws {
+        let world = try SignInWorld()
+        let relay = try relay(of: world)
+        let phone = try world.signIn().webToken
+        let laptop = try world.signIn().webToken
+        let upload = try await savePhoto(relay, world, in: "private", phone)
 
         func address(_ token: String) async throws -> String {
             let lookup = #"{"records":[{"recordName":"p"}]}"#
@@ -87,12 +100,7 @@ import Wire
 
     @Test func anAddressEndsWithItsKey() async throws {
         let world = try SignInWorld()
-        let relay = Relay(
-            authenticator: try world.authenticator(),
-            stores: StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }),
-            time: world.clock.source,
-            random: .system
-        )
+        let relay = try relay(of: world)
         let key = P256.Signing.PrivateKey()
         let id = try world.store.addServerKey(
             in: world.home,
@@ -100,21 +108,13 @@ import Wire
             publicKeyPEM: key.publicKey.pemRepresentation
         ).id
         let token = try world.signIn().webToken
-        let asked = #"{"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
-        let tokens = try await ask(relay, world, "public/assets/upload", asked, token)
-        let own = try path(try #require(tokens.required("tokens").elements().first?.text("url")))
-        let sent = await relay.respond(to: APIRequest(method: .post, path: own, body: [1, 2, 3]))
-        let asset = try JSONDocument(parsing: sent.body).root.required("singleFile").rawBytes
-        let fields = #"{"file":{"value":\#(String(decoding: asset, as: UTF8.self))}}"#
-        let record = #"{"recordName":"p","recordType":"Photo","fields":\#(fields)}"#
-        let save = #"{"operations":[{"operationType":"create","record":\#(record)}]}"#
-        _ = try await ask(relay, world, "public/records/modify", save, token)
+        let own = try await savePhoto(relay, world, in: "public", token)
 
         let lookup = #"{"records":[{"recordName":"p"}]}"#
         let read = await relay.respond(to: try signed("records/lookup", lookup, by: key, id, in: world))
         let found = try #require(try JSONDocument(parsing: read.body).root.required("records").elements().first)
         let download = try path(try #require(try found.field("file")?.text("downloadURL")))
-        let given = await relay.respond(to: try signed("assets/upload", asked, by: key, id, in: world))
+        let given = await relay.respond(to: try signed("assets/upload", Self.asked, by: key, id, in: world))
         let places = try JSONDocument(parsing: given.body).root.required("tokens").elements()
         let upload = try path(try #require(places.first?.text("url")))
         #expect(await relay.respond(to: APIRequest(method: .get, path: download)).status == .ok)

@@ -158,6 +158,7 @@ import Wire
         let caller = try await world.ask("public/users/caller", method: .get)
         let user = UserID(try #require(caller.json.text("userRecordName")))
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
+        #expect(world.hub.connectionCount == 1)
         world.hub.revokeAll(of: NoticeAddress(store: home, user: user))
         #expect(world.hub.connectionCount == 0)
     }
