@@ -39,6 +39,27 @@ import ZoneTesting
         #expect(try phone.titles == ["a": "theirs", "b": "mine, not sent", "new": "new, not sent"])
     }
 
+    /// The relay tells of no deletion that is older; what was changed here meanwhile is not lost.
+    @Test func whoWasAwayBeyondTheHorizonHasWhatIsThere() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"), Note(id: "gone", title: "3"))
+        try await phone.sync()
+        try await laptop.sync()
+        let there = phone.context()
+        try there.delete(Note.self, id: "gone")
+        try there.save()
+        try await phone.sync()
+        #expect(try await relay.forgetTombstones() > 0)
+        let here = laptop.context()
+        try here.edit(Note.self, "b") { $0.title = "mine, not sent" }
+        try here.insert(Note(id: "new", title: "new, not sent"))
+        try here.save()
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.titles == ["a": "1", "b": "mine, not sent", "new": "new, not sent"])
+        for mirror in [laptop, phone] { try await mirror.sync() }
+        #expect(try phone.titles == laptop.titles && phone.titles.count == 3)
+    }
+
     /// Ten minutes are longer than anything here waits.
     @Test(arguments: [false, true]) func aBusyZoneHoldsBackNoOther(_ isAutomatic: Bool) async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), isAutomatic: isAutomatic)

@@ -55,7 +55,7 @@ package struct ZoneChanges: Sendable {
     /// room from the start.
     ///
     /// Throws `zoneNotFound`, `badRequest` for a default zone, and `changeTokenExpired` for a token of another zone or another
-    /// past of the store, and for one of the future.
+    /// past of the store, for one of the future, and for one that is older than the tombstone horizon.
     package func read(
         from reader: any StoreReader,
         epochs: Epochs,
@@ -66,6 +66,9 @@ package struct ZoneChanges: Sendable {
         guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
         guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
         guard let start = Start(token, of: zone, epochs) else { throw try refusal(in: zone, reader) }
+        if let known = start.knownEnd, try max(known, zone.view?.since ?? 0) < reader.horizon(of: zone) {
+            throw .changeTokenExpired
+        }
         // Read backwards, what is written meanwhile comes after the page that was the first.
         let top = start.top ?? zone.lastChange
         var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epochs.current, position: top)
@@ -177,6 +180,12 @@ package struct ZoneChanges: Sendable {
             if token.kind == .reverse { (ceiling, top) = (token.position, token.top) }
             position = token.kind == .reverse ? token.floor : token.position
             if token.kind == .zone { listingEnd = token.floor }
+        }
+
+        /// Tombstones up to here are nothing to whoever comes with the token; `nil`: none is, to whoever comes with nothing.
+        var knownEnd: UInt64? {
+            if position == 0, listingEnd == 0 { return top }
+            return max(position, listingEnd)
         }
 
         /// Tombstones up to here mean nothing to whoever began with nothing.

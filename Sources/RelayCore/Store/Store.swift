@@ -79,6 +79,11 @@ package protocol StoreReader {
     /// Looks at each of them: for the start of a long walk, not for every page.
     func countLive(in zone: Zone, after change: UInt64, atMost limit: Int) throws(RelayError) -> Int?
 
+    /// The latest change of a tombstone that the zone's feed has forgotten; 0 where it has all of them.
+    ///
+    /// Of a zone in the view of a participant, that of what the view shows.
+    func horizon(of zone: Zone) throws(RelayError) -> UInt64
+
     /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
     /// order of the changes or backwards; with its place in the feed, which is the number of that change.
     ///

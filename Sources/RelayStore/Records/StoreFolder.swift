@@ -133,6 +133,16 @@ package final class StoreFolder: StoreCatalog {
         return try await sqliteStore(of: home).removeUnusedAssets(before: limit)
     }
 
+    /// Forgets the tombstones of what was deleted before `limit` in the stores that are open, which are those in use; tells
+    /// how many.
+    package func forgetTombstones(before limit: Timestamp) async throws(RelayError) -> Int {
+        var forgotten = 0
+        for home in places.withLock({ $0.openHomes }) {
+            forgotten += try await sqliteStore(of: home, isUse: false).forgetTombstones(before: limit)
+        }
+        return forgotten
+    }
+
     /// Whoever copies assets finds all that the copied records use, and of two who clear them none spares what the other is
     /// about to remove.
     private func holdAssets() throws(RelayError) -> AssetHold? {

@@ -47,6 +47,9 @@ enum StoreLayout {
         migrator.registerMigration("30 ended zones by identity") { try $0.execute(sql: endedIdentities) }
         migrator.registerMigration("31 indexes built anew") { try $0.execute(sql: indexesBuiltAnew) }
         migrator.registerMigration("32 aliases by their records") { try $0.execute(sql: SharingLayout.keptNames) }
+        migrator.registerMigration("33 tombstone horizons") {
+            try $0.execute(sql: zoneHorizons + SharingLayout.horizons)
+        }
         return migrator
     }
 
@@ -308,6 +311,12 @@ enum StoreLayout {
     /// Whoever comes with a token of a zone that has ended is told how.
     private static let endedIdentities = """
         CREATE INDEX zone_by_identity ON zone_row (identity) WHERE deleted = 1;
+        """
+
+    /// The latest change of a tombstone that has been forgotten, of zones that have had some.
+    private static let zoneHorizons = """
+        CREATE TABLE zone_horizon (zone INTEGER PRIMARY KEY, change INTEGER NOT NULL) STRICT;
+
         """
 
     /// What fields were before they were taken out of the schema.

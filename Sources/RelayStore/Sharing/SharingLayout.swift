@@ -114,6 +114,9 @@ enum SharingLayout {
         ) STRICT, WITHOUT ROWID;
         """
 
+    /// The latest change of an entry that was gone and has been forgotten; 0: of none.
+    static let horizons = "ALTER TABLE share ADD COLUMN horizon INTEGER NOT NULL DEFAULT 0;"
+
     /// A new name is looked for among those that the relay gave, of which there may be many.
     static let keptNames = "CREATE INDEX share_alias_by_kept ON share_alias (share, kept)"
 }

@@ -229,6 +229,11 @@ public final class TestRelay: Sendable {
         try await running?.stores.removeUnusedAssets(before: Timestamp(milliseconds: .max)) ?? 0
     }
 
+    /// Forgets all that was deleted, as the relay does with what is older than the tombstone horizon; tells how much.
+    package func forgetTombstones() async throws -> Int {
+        try await running?.stores.forgetTombstones(before: Timestamp(milliseconds: .max)) ?? 0
+    }
+
     /// Where this life's notice connections are.
     var lane: TestLane? { running?.lane }
 

@@ -11,6 +11,8 @@ enum ConfigurationKeys {
         + pushes + logs + traces + alerts
 
     private static let year = 31_536_000
+    /// In days.
+    private static let (shortestHorizon, longestHorizon) = (90, 36_500)
 
     private static let places: [ConfigurationKey] = [
         .text(
@@ -265,6 +267,15 @@ enum ConfigurationKeys {
             "How long after its upload an asset can be saved in a record; what nobody uses goes an hour later."
         ),
         .whole("limits.zones", \.limits.zonesPerUser, 1...1_000_000, unit: "zones", "Of one user."),
+        .text(
+            "tombstones.horizon",
+            \.tombstoneDays,
+            "0 or \(ConfigurationKey.form(shortestHorizon...longestHorizon))",
+            unit: "days",
+            "How long deletions are told to devices that were away; whoever was away for longer fetches anew. 0: for ever.",
+            read: { "\($0)" },
+            parse: { $0 == "0" ? 0 : ConfigurationKey.within(shortestHorizon...longestHorizon, $0) }
+        ),
     ]
 
     private static let sockets: [ConfigurationKey] = [

@@ -18,6 +18,8 @@ struct ServeSettings: Sendable {
     var signIn = SignInSettings()
     var limits = Limits()
     var assets = AssetSettings()
+    /// For so many days deletions are told to devices that were away; 0: for ever.
+    var tombstoneDays = 0
     var notices = NoticeLimits()
     var logLevel = Logger.Level.info
     var logFormat = LogFormat.text
@@ -91,6 +93,8 @@ struct ServeSettings: Sendable {
         get { signIn.requestRate.map { Int($0.burst) } ?? 0 }
         set { signIn.requestRate?.burst = Double(max(newValue, 1)) }
     }
+
+    var tombstoneHorizon: Duration? { tombstoneDays == 0 ? nil : .seconds(tombstoneDays * 86_400) }
 
     var largestAsset: Int {
         get { Int(assets.largest) }

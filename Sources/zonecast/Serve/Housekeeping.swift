@@ -111,6 +111,26 @@ struct AssetHousekeeping: Service {
     }
 }
 
+/// Forgets every hour the tombstones that are older than the horizon.
+struct TombstoneHousekeeping: Service {
+    let stores: StoreFolder
+    /// `nil`: none is ever forgotten.
+    let horizon: Duration?
+    let logger: Logger
+
+    func run() async throws {
+        let calendar = CalendarWatch(.system)
+        await cancelWhenGracefulShutdown {
+            while (try? await Task.sleep(for: .seconds(3_600))) != nil {
+                guard let horizon, calendar.isSteady() else { continue }
+                let limit = TimeSource.system.now() + (.zero - horizon)
+                let count = (try? await stores.forgetTombstones(before: limit)) ?? 0
+                if count > 0 { logger.info("\(count) tombstones older than the horizon are forgotten.") }
+            }
+        }
+    }
+}
+
 /// Looks every second whether a sign-in with an open socket has ended, and whether somebody's quota is another.
 struct RevocationWatch: Service {
     let admission: RelayAdmission

@@ -162,11 +162,12 @@ struct RunningRelay {
         )
         let housekeeping = SignInHousekeeping(relay: relay)
         let clearing = AssetHousekeeping(stores: stores, unusedLifetime: settings.assets.unusedLifetime)
+        let forgetting = TombstoneHousekeeping(stores: stores, horizon: settings.tombstoneHorizon, logger: logger)
         let backups = ScheduledBackups(data: settings.data, logger: logger)
         let revocations = RevocationWatch(admission: admission, relay: relay, accounts: accounts)
         var services: [any Service] = [
-            revocations, housekeeping, clearing, TransferKeeping(relay: relay), UploadKeeping(relay: relay), backups,
-            StoreLook(data: settings.data, damage: damage), AlertBookLook(data: settings.data, logger: logger),
+            revocations, housekeeping, clearing, forgetting, TransferKeeping(relay: relay), UploadKeeping(relay: relay),
+            backups, StoreLook(data: settings.data, damage: damage), AlertBookLook(data: settings.data, logger: logger),
         ]
         if settings.servesConsole || alerts != nil {
             services.append(TelemetryKeeping(telemetry: telemetry, metrics: metrics, hub: hub))

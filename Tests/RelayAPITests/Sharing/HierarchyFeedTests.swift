@@ -1,4 +1,5 @@
 import Records
+import RelayStore
 import Testing
 import Wire
 
@@ -83,6 +84,10 @@ import Wire
             }
             // Some are refused, as what has something below it cannot be deleted.
             _ = try await world.modify(operations, atomic: false)
+            // Whoever has not heard of it begins anew.
+            if seed % 2 == 0, random.next() % 6 == 0 {
+                _ = try await world.world.stores.forgetTombstones(before: Timestamp(milliseconds: .max))
+            }
             for index in mirrors.indices {
                 let now = try await everything(world, as: mirrors[index].user)
                 for (name, type) in now { mirrors[index].seen[name, default: []].insert(type) }
