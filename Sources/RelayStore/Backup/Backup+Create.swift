@@ -91,8 +91,7 @@ extension Backup {
 
     /// `2026-05-01T100000Z.zonecastbak`; with a number where there is one of that second.
     private static func freePath(in folder: String, at now: Timestamp) -> String {
-        let date = Date(timeIntervalSince1970: Double(now.milliseconds) / 1000)
-        let base = "\(folder)/" + date.formatted(.iso8601).replacing(":", with: "")
+        let base = "\(folder)/\(name(of: now))"
         var path = base + suffix
         var number = 1
         while FileManager.default.fileExists(atPath: path) {
@@ -100,6 +99,12 @@ extension Backup {
             path = "\(base)-\(number)\(suffix)"
         }
         return path
+    }
+
+    /// `2026-05-01T100000Z`.
+    static func name(of moment: Timestamp) -> String {
+        let date = Date(timeIntervalSince1970: Double(moment.milliseconds) / 1000)
+        return date.formatted(.iso8601).replacing(":", with: "")
     }
 
     private static func file(_ path: String, copied: String) throws -> Manifest.File {

@@ -12,6 +12,10 @@ extension FolderChecks {
         if let schedule, let fault = fault(of: schedule) { return fault }
         let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
         let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
+        if let newest = Backup.newestUnusable(in: place, at: moment) {
+            let found = "the newest is of no use: \(newest.reason)"
+            return Finding("backup", .problem, found, next: "make another: \(making)")
+        }
         guard let latest = Backup.all(in: place, at: moment).last else { return none(schedule, now) }
         guard latest.manifest.made <= moment.milliseconds + 3_600_000 else {
             return Finding("backup", .advice, "those there are come from a clock that was ahead", next: making)

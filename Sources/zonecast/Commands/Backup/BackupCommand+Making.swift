@@ -40,15 +40,29 @@ extension BackupCommand {
 
         @OptionGroup var options: BackupOptions
 
+        private struct Unusable: Encodable {
+            var backup: String
+            var reason: String
+        }
+
+        private struct Answer: Encodable {
+            var backups: [BackupRow]
+            var unusable: [Unusable]
+        }
+
         func run() throws {
             let rows = Backup.all(in: options.place).map(BackupRow.init)
-            let none = try rows.isEmpty ? options.none() : ""
-            if options.folder.json { return try Terminal.say(json: ["backups": rows]) }
+            let unusable = Backup.unusable(in: options.place).map {
+                Unusable(backup: $0.name, reason: $0.reason.description)
+            }
+            let none = try rows.isEmpty && unusable.isEmpty ? options.none() : ""
+            if options.folder.json { return try Terminal.say(json: Answer(backups: rows, unusable: unusable)) }
             Terminal.say(
                 table: rows.map(\.cells),
                 heading: ["MADE", "SIZE", "ZONES", "RECORDS", "ASSETS", "VERIFIED", "NAME"],
                 empty: none
             )
+            for backup in unusable { Terminal.say("fault    \(backup.reason)") }
         }
     }
 

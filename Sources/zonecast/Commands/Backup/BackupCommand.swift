@@ -59,8 +59,18 @@ struct BackupOptions: ParsableArguments {
 
     /// The backup that a person names; root may keep some where the owner of the data folder cannot look.
     func backup(named name: String) throws -> Backup {
-        if name == "latest", Backup.all(in: place).isEmpty { throw CommandFailure(.failed, try none()) }
-        let find = { try Backup.named(name, in: place, at: TimeSource.system.now()) }
+        if name == "latest", Backup.all(in: place).isEmpty, Backup.unusable(in: place).isEmpty {
+            throw CommandFailure(.failed, try none())
+        }
+        let now = TimeSource.system.now()
+        let find = {
+            // Whoever asks for the newest is not given an older one without a word.
+            if name == "latest", let newest = Backup.newestUnusable(in: place, at: now) {
+                let others = "It is the newest. Name another: zonecast backup list \(again)"
+                throw CommandFailure(.failed, "\(newest.reason) \(others)")
+            }
+            return try Backup.named(name, in: place, at: now)
+        }
         return try run { backups == nil && !name.contains("/") ? try find() : try FolderOwner.asCaller(find) }
     }
 
