@@ -158,7 +158,7 @@ extension Backup {
         configuration.busyMode = .timeout(30)
         configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
         do {
-            let source = try DatabaseQueue.ofStore(path, configuration)
+            let source = try opened(path, configuration)
             try source.inDatabase { try $0.execute(sql: "VACUUM INTO ?", arguments: [target]) }
             try source.close()
         } catch  where StoreFailure.isDamage(error) {
@@ -166,6 +166,17 @@ extension Backup {
         }
         chmod(target, 0o600)
         try files.flush(target)
+    }
+
+    /// Opened and read from: what ails the source is not to be looked for where its copy goes.
+    private static func opened(_ path: String, _ configuration: Configuration) throws -> DatabaseQueue {
+        do {
+            let source = try DatabaseQueue.ofStore(path, configuration)
+            try source.inDatabase { try $0.execute(sql: "SELECT count(*) FROM sqlite_schema") }
+            return source
+        } catch  where !StoreFailure.isDamage(error) {
+            throw BackupFailure.unreadable(path, FolderAccess.words(for: error))
+        }
     }
 }
 

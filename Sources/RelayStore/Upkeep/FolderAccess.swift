@@ -54,7 +54,9 @@ package enum FolderAccess {
     static func words(for error: any Error) -> String {
         guard let error = error as? DatabaseError else { return reason(error) + "." }
         switch error.resultCode {
-        case .SQLITE_FULL: return "the disk is full. Make room on it."
+        // SQLite wants a little room beside a file for those who read it, too.
+        case _ where [.SQLITE_FULL, .SQLITE_IOERR_SHMSIZE].contains(error.extendedResultCode):
+            return "the disk is full. Make room on it."
         case .SQLITE_READONLY: return "it cannot be written, as on a disk that is mounted read-only."
         default: break
         }
