@@ -32,10 +32,12 @@ import Testing
     ])
     func leavesTheRest(path: String) { #expect(get(path) == nil) }
 
-    @Test func closedItHasTheModuleAlone() {
+    @Test func closedItHasTheModuleAloneAndSaysSo() throws {
         let closed = DemoPages(isOpen: false, run: "1")
-        for path in ["/demo", "/demo/", "/demo/demo.js", "/demo/means.json", "/demo/restart"] {
-            #expect(get(path, closed) == nil)
+        for path in ["/demo/demo.js", "/demo/means.json", "/demo/restart"] { #expect(get(path, closed) == nil) }
+        for path in ["/demo", "/demo/"] {
+            let answer = try #require(get(path, closed))
+            #expect(answer.status == .notFound && String(decoding: answer.body, as: UTF8.self).contains("demo: true"))
         }
         #expect(get("/zonecast.js", closed)?.headers[.accessControlAllowOrigin] == "*")
     }

@@ -70,6 +70,7 @@ package struct DemoPages: Sendable {
         // Most requests by far are of the wire, and none of them is a page.
         guard !request.path.contains("/database/1/"), let end = Self.end(of: request.path) else { return nil }
         if isOpen, let answer = act(end, request) { return answer }
+        if !isOpen, ["/demo", "/demo/"].contains(end) { return Self.shut }
         guard let file = Self.files[end], isOpen || file.isForAll else { return nil }
         guard request.method == .get || request.method == .head else { return Self.notAllowed }
         return Self.answer(file)
@@ -123,12 +124,19 @@ package struct DemoPages: Sendable {
     }
 
     private static var notAllowed: APIResponse {
-        var response = APIResponse(
-            status: .methodNotAllowed,
-            body: Array("This address is called by GET, or by the demo's own page.\n".utf8)
-        )
-        response.headers[.contentType] = "text/plain; charset=utf-8"
+        var response = refusal(.methodNotAllowed, "This address is called by GET, or by the demo's own page.")
         response.headers[.allow] = "GET, HEAD"
+        return response
+    }
+
+    /// For whoever has read of the demo and asks a relay that has none.
+    private static var shut: APIResponse {
+        refusal(.notFound, "The demo of this relay is shut. Its operator opens it with the setting  demo: true.")
+    }
+
+    private static func refusal(_ status: HTTPResponse.Status, _ sentence: String) -> APIResponse {
+        var response = APIResponse(status: status, body: Array("\(sentence)\n".utf8))
+        response.headers[.contentType] = "text/plain; charset=utf-8"
         return response
     }
 }
