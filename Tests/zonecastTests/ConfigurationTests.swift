@@ -146,6 +146,14 @@ import Testing
         #expect(failure?.description == told)
     }
 
+    @Test(arguments: [("/nothing/here.yaml", "No such file or directory"), ("/", "Is a directory")])
+    func aFileThatCannotBeReadSaysWhy(path: String, reason: String) async throws {
+        let failure = await #expect(throws: CommandFailure.self) {
+            _ = try await ConfigurationReading(flags: [:], environment: [:], file: path)
+        }
+        #expect(failure?.description.hasPrefix("The configuration \(path) cannot be read: \(reason).") == true)
+    }
+
     @Test func aNearMissInTheEnvironmentIsNamedAndOtherProgramsVariablesAreNot() async throws {
         let failure = await #expect(throws: CommandFailure.self) {
             try await read("dev: true\n", environment: ["ZONECAST_LISTENN": "x"])

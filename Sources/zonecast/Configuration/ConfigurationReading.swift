@@ -122,7 +122,11 @@ struct ConfigurationReading {
 
     private static func lines(of path: String, _ faults: inout [String]) throws -> [String: Int] {
         guard let data = FileManager.default.contents(atPath: path) else {
-            throw CommandFailure(.usage, "\(path) cannot be read. Name the configuration file with --config.")
+            let fault = access(path, R_OK) == 0 ? EISDIR : errno
+            throw CommandFailure(
+                .usage,
+                "The configuration \(path) cannot be read: \(String(cString: strerror(fault))). Mend that, or name another file with --config."
+            )
         }
         let file = ConfigurationFile(String(decoding: data, as: UTF8.self))
         faults += file.oddLines.map {
