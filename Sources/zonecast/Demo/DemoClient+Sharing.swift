@@ -4,11 +4,16 @@ import ZoneMirror
 
 /// Sharing, as the people at the clients do it: these need the relay, and wait for it.
 extension DemoClient {
+    /// What the journal says of a share: `"Camping" with bob, read only: 1 note`.
+    static func words(_ title: String, _ user: String, _ right: DemoRight, _ notes: Int) -> String {
+        "\"\(title)\" with \(user), \(right.words): \(notes.of("note"))"
+    }
+
     /// Shares notes with somebody, under a title; returns the link to hand out.
     func share(_ notes: [DemoNote], title: String, with user: String, _ right: DemoRight) async throws -> URL {
         let mirror = try reachable()
         let person = try recordName(of: user)
-        place.journal.note(name, "share", "\"\(title)\" with \(user), \(right.words): \(notes.count) notes")
+        place.journal.note(name, "share", Self.words(title, user, right, notes.count))
         let objects = notes.map { ObjectID(store: mirror.own, entity: DemoNote.entityName, name: $0.id) }
         return try await waiting("to share \"\(title)\"") {
             let share = try await mirror.container.share(objects, title: title).share

@@ -20,6 +20,12 @@ import ZoneKit
         #expect(journal.last(10).map(\.what) == expected)
     }
 
+    /// The key `s` shares one, the tour two.
+    @Test func oneNoteIsOne() {
+        #expect(DemoClient.words("Camping", "bob", .readOnly, 1) == "\"Camping\" with bob, read only: 1 note")
+        #expect(DemoClient.words("Camping", "bob", .readWrite, 2).hasSuffix(": 2 notes"))
+    }
+
     @Test func nothingIsHeldForGood() {
         let journal = DemoJournal(.none)
         let writes = [journal.writeBegins(), journal.writeBegins()]
