@@ -69,6 +69,18 @@ import Testing
         let without = Self.text.replacing("        title         STRING QUERYABLE SORTABLE,\n", with: "")
         let refused = try schema(relay, key, "import", "-", input: without)
         #expect(refused.status == 1 && refused.complaint.contains("Nothing was changed."), "\(refused.complaint)")
+        // A program sees it by the status; what was only asked has its answer.
+        let connection = try relay.connect()
+        for (query, status) in [("", 409), ("?dryRun=1", 200)] {
+            let answer = try connection.send(
+                "POST",
+                "/management/1/\(Self.container)/development/schema\(query)",
+                headers: ["Authorization": "Bearer \(key)"],
+                body: without
+            )
+            let said = String(decoding: answer.body, as: UTF8.self)
+            #expect(answer.status == status && said.contains("\"isAllowed\":false"), "\(said)")
+        }
         let audit = try Command.run(["console", "audit", "--data", folder.path])
         #expect(audit.output.contains("token build machine") && audit.output.contains("schema.promote"))
         // cktool's verbs, with its --token.

@@ -14,6 +14,8 @@ import Wire
 /// - `GET …/production/schema/difference`: what a promotion would bring.
 /// - `POST …/production/schema/promotion`: brings it; with `?dryRun=1` only says so.
 ///
+/// A change that was refused as a whole is answered with 409, and with what stands in its way.
+///
 /// The token stands in `Authorization: Bearer …`, so no page of a browser sends it by itself. Who guesses has to wait.
 package struct ManagementDoor: Sendable {
     private static let start = "/management/1/"
@@ -84,7 +86,7 @@ package struct ManagementDoor: Sendable {
         case (.post, nil, .development): return try await importing(request, token, applies: !dryRun)
         case (.get, "difference", .production): return try await run("schema/diff", request, token)
         case (.post, "promotion", .production):
-            return try await run(dryRun ? "schema/diff" : "schema/promote", request, token)
+            return try await run(dryRun ? "schema/diff" : "schema/promote", request, token, applies: !dryRun)
         case (.post, nil, .production):
             throw ConsoleRefusal("A schema is changed in development and promoted from there.", status: 405)
         default: throw ConsoleRefusal("This address is called in another way.", status: 405)
@@ -114,11 +116,18 @@ package struct ManagementDoor: Sendable {
         wish.body = Array(
             try JSONEncoder().encode(Wish(text: String(decoding: request.body, as: UTF8.self), applies: applies))
         )
-        return try await run("schema/import", wish, token)
+        return try await run("schema/import", wish, token, applies: applies)
     }
 
     /// As the console does it for an operator; the audit log names the token.
-    private func run(_ name: String, _ request: APIRequest, _ token: ManagementToken) async throws -> APIResponse {
+    ///
+    /// A change that was asked for and refused is no success, as programs read it; the answer names what stands in its way.
+    private func run(
+        _ name: String,
+        _ request: APIRequest,
+        _ token: ManagementToken,
+        applies: Bool = false
+    ) async throws -> APIResponse {
         guard let route = ConsoleAPI.schema.first(where: { $0.name == name }) else {
             throw ConsoleRefusal("There is nothing at this address.", status: 404)
         }
@@ -139,7 +148,9 @@ package struct ManagementDoor: Sendable {
             created: token.created
         )
         switch try await route.run(ConsoleCall(parts, actor, asked)) {
-        case .json(let value): return ConsoleDoor.json(value)
+        case .json(let value):
+            let isRefused = applies && (value as? ChangeAnswer)?.isAllowed == false
+            return ConsoleDoor.json(value, status: isRefused ? 409 : 200)
         case .raw(let response): return response
         }
     }

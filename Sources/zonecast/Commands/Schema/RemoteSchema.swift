@@ -166,7 +166,8 @@ struct RemoteSchema {
             body: body
         )
         let response = try await relay.send(request, timeout: 60)
-        guard response.status == 200 else {
+        // A refused change says what stands in its way, as one that was made says what it has changed.
+        guard [200, 409].contains(response.status) else {
             struct Refusal: Decodable { var error: String }
             let reason = (try? JSONDecoder().decode(Refusal.self, from: Data(response.body)))?.error
             throw CommandFailure(
