@@ -30,10 +30,10 @@ import Testing
 
         """
 
-    private func run(_ script: String) throws -> String {
+    private func run(_ script: String, with more: String...) throws -> String {
         let relay = try RelayProcess(folder: folder.path + "/relay")
         let connection = try relay.connect()
-        var (open, seen): ([String], Set<String>) = (["shell.js", "api.js"], [])
+        var (open, seen): ([String], Set<String>) = (["shell.js", "api.js"] + more, [])
         while let name = open.popLast() {
             guard seen.insert(name).inserted else { continue }
             let text = String(decoding: try connection.send("GET", "/console/\(name)").body, as: UTF8.self)
@@ -76,5 +76,25 @@ import Testing
             """
         )
         #expect(said == "0 true There is no zone Notes.\n")
+    }
+
+    /// Half a byte is none: the middle of a chart without values would say the same as its top.
+    @Test(.enabled(if: Tool.isThere("node"), "node is not installed"))
+    func noMarkOfAChartSaysWhatAnotherSays() throws {
+        let said = try run(
+            """
+            document.createElementNS = element;
+            const { chart } = await import("./charts.js");
+            const { bytes } = await import("./format.js");
+            for (const top of [0, 4_000]) {
+              said.length = 0;
+              chart("On the disk", [{ at: 0 }], [["files", () => top]], (value) => (value > 0 ? bytes(value) : "0"));
+              console.log(said.filter((text) => /^[0-9.]+( K?B)?$/.test(text)).join());
+            }
+            """,
+            with: "charts.js",
+            "format.js"
+        )
+        #expect(said == "0,1 B\n0,2.5 KB,5.0 KB\n")
     }
 }

@@ -21,7 +21,9 @@ extension ConsoleFiles {
           const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP);
           const clock = (at) => new Date(at).toTimeString().slice(0, 5);
           const lines = series.map(([, value], index) => h(`path.line.${CLASSES[index]}`, { d: path(points, value, x, y) }));
-          const marks = [0, top / 2, top].map((value) => [
+          // Of what comes in whole pieces there may be no half: the middle mark would say what another one says.
+          const isOwn = (value) => value !== top / 2 || ![shown(0), shown(top)].includes(shown(value));
+          const marks = [0, top / 2, top].filter(isOwn).map((value) => [
             h("line.axis", { x1: LEFT, x2: WIDTH - 4, y1: y(value), y2: y(value) }),
             h("text.label", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, shown(value)),
           ]);
