@@ -72,7 +72,9 @@ enum AccountSchema {
     private static func found(_ db: Database) throws -> Int {
         let found = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
         guard found <= version else {
-            throw DirectoryError.unavailable("relay.sqlite was made by a newer zonecast; use that one")
+            throw DirectoryError.unavailable(
+                "a newer zonecast has written it (relay.sqlite has layout \(found), and this one knows \(version)). Use that one again"
+            )
         }
         return found
     }

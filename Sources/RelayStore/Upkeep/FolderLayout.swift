@@ -1,6 +1,6 @@
 import Foundation
 import GRDB
-import RelayCore
+package import RelayCore
 
 /// How far the files of a data folder are behind this program, and how they catch up.
 ///
@@ -14,6 +14,8 @@ package struct FolderLayout: Hashable, Sendable {
         package var done: Int
         /// The names of those to come.
         package var missing: [String]
+        /// How many steps this program knows.
+        package var known: Int
         /// Whether a later version of this program has gone further.
         package var isNewer: Bool
     }
@@ -32,35 +34,58 @@ package struct FolderLayout: Hashable, Sendable {
         }
     }
 
+    /// Looks at `relay.sqlite` alone, and how it keeps its journal.
+    package static func ofAccounts(in data: String) throws(DirectoryError) -> (file: File, journal: String) {
+        try reading("relay.sqlite", in: data) { database in
+            (
+                try accounts("relay.sqlite", database),
+                try String.fetchOne(database, sql: "PRAGMA journal_mode") ?? ""
+            )
+        }
+    }
+
     private static func look(_ path: String, in data: String) throws -> File {
+        guard path != "relay.sqlite" else { return try ofAccounts(in: data).file }
+        return try reading(path, in: data) { database in
+            let migrator = StoreLayout.migrator
+            let applied = try migrator.appliedIdentifiers(database)
+            return File(
+                path: path,
+                done: applied.count,
+                missing: migrator.migrations.filter { !applied.contains($0) },
+                known: migrator.migrations.count,
+                isNewer: try migrator.hasBeenSuperseded(database)
+            )
+        }
+    }
+
+    private static func reading<Value>(
+        _ path: String,
+        in data: String,
+        _ body: (Database) throws -> Value
+    ) throws(DirectoryError) -> Value {
         var configuration = Configuration()
         configuration.readonly = true
         configuration.busyMode = .timeout(10)
         do {
             let queue = try DatabaseQueue.ofStore("\(data)/\(path)", configuration)
             defer { try? queue.close() }
-            return try queue.read { database in
-                guard path != "relay.sqlite" else { return try accounts(path, database) }
-                let migrator = StoreLayout.migrator
-                let applied = try migrator.appliedIdentifiers(database)
-                return File(
-                    path: path,
-                    done: applied.count,
-                    missing: migrator.migrations.filter { !applied.contains($0) },
-                    isNewer: try migrator.hasBeenSuperseded(database)
-                )
-            }
+            return try queue.read(body)
+        } catch let error as DirectoryError {
+            throw error
         } catch {
             throw DirectoryError(error, in: path)
         }
     }
 
     private static func accounts(_ path: String, _ database: Database) throws -> File {
+        guard try database.tableExists("relay") else { throw DirectoryError.unavailable("relay.sqlite has no key") }
         let done = try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
         return File(
             path: path,
             done: done,
             missing: done < AccountSchema.version ? ((done + 1)...AccountSchema.version).map { "\($0) accounts" } : [],
+            known: AccountSchema.version,
             isNewer: done > AccountSchema.version
         )
     }

@@ -116,6 +116,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let storage = checks.storage()
         report.add(storage)
         guard storage.grade != .problem || checks.opens else { return }
+        if let layout = checks.layout() { report.add(layout) }
         let running = FolderLock.runningRelay(in: settings.data)
         if let running {
             await checkRelay(running, settings, &report)
@@ -240,6 +241,10 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 
     private func roundTrip(through address: ProbeAddress, data: String) async -> Finding {
+        guard FolderChecks(folder: data, isThorough: false).isCurrent else {
+            let found = "not tried: the relay that runs is of another version than this program"
+            return Finding("round trip", .advice, found, next: "restart the relay, then: zonecast doctor")
+        }
         do {
             let accounts = try AccountStore(folder: data)
             let visit = try DoctorVisit(accounts)

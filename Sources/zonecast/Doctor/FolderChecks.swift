@@ -56,9 +56,7 @@ struct FolderChecks: Sendable {
     }
 
     /// Whether there is a relay's own file, and it can be read: then the rest can be looked at, whatever ails the storage.
-    var opens: Bool {
-        FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") && (try? AccountStore(folder: folder)) != nil
-    }
+    var opens: Bool { (try? FolderLayout.ofAccounts(in: folder).file.isNewer) == false }
 
     private func unusable(_ found: String, _ fault: Int32 = 0) -> Finding {
         let next =
@@ -86,15 +84,16 @@ struct FolderChecks: Sendable {
             )
         }
         if let strange = strange() { return strange }
-        let accounts = try AccountStore(folder: folder)
+        let accounts = try FolderLayout.ofAccounts(in: folder)
+        if accounts.file.isNewer { return newer(accounts.file) }
         let version = try DatabaseQueue().read { try String.fetchOne($0, sql: "SELECT sqlite_version()") } ?? "?"
-        let (journal, synchronous) = (try accounts.pragma("journal_mode"), try accounts.pragma("synchronous"))
-        guard journal == "wal", synchronous == "2" else {
-            return Finding("storage", .problem, "relay.sqlite is not in WAL mode with full synchronisation")
+        guard accounts.journal == "wal" else {
+            let next = "a relay sets it when it starts: \(PackageFiles.start(on: folder, by: configuration))"
+            return Finding("storage", .problem, "relay.sqlite is not in WAL mode", next: next)
         }
         if isThorough, let fault = try StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
         let free = Int64(clamping: FreeSpace.bytes(in: folder) ?? 0)
-        let found = "sqlite \(version), \(journal ?? ""), \(ByteText.of(free)) free, writable"
+        let found = "sqlite \(version), \(accounts.journal), \(ByteText.of(free)) free, writable"
         guard free >= Self.leastFree else {
             return Finding("storage", .problem, found, next: "make room: below 0.5 GB writes will soon be refused")
         }
