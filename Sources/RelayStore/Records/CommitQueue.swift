@@ -27,6 +27,8 @@ final class CommitQueue: @unchecked Sendable {
     private var gatheringRests = 0
     /// How long commits take, the later ones counting most.
     private var commitTime = Duration.zero
+    /// How long the latest one took.
+    private var latestTime = Duration.zero
 
     private let commit: @Sendable (consuming [any StoreWrite]) -> Void
     private let idle: @Sendable () -> Bool
@@ -126,15 +128,17 @@ final class CommitQueue: @unchecked Sendable {
     /// There is something to do once nothing waits; called within a commit.
     func leaveIdleWork() { condition.withLock { hasIdleWork = true } }
 
-    /// Takes no more, and returns when all that waited is done.
+    /// Takes no more, and returns when all that waited is done, with how long a commit may take at present.
     ///
     /// On the thread itself, which may be the last to let go of a store, that is so already.
-    func close() {
+    @discardableResult
+    func close() -> Duration {
         if later != nil { commitNow() }
-        condition.withLock {
+        return condition.withLock {
             isClosed = true
             condition.broadcast()
             while !hasEnded, ObjectIdentifier(Thread.current) != thread { condition.wait() }
+            return max(commitTime, latestTime)
         }
     }
 
@@ -175,6 +179,7 @@ final class CommitQueue: @unchecked Sendable {
         condition.withLock {
             latestBatch = count
             commitTime = (commitTime * 7 + time) / 8
+            latestTime = time
         }
     }
 

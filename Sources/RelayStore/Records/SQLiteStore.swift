@@ -106,9 +106,12 @@ package final class SQLiteStore: Store {
     }
 
     /// Finishes the writes that wait and closes the file.
-    package func close() {
-        queue.withLock { $0.take() }?.close()
-        connections.close()
+    ///
+    /// `end`, where given: the log is copied into the file only where that may be done by then.
+    package func close(by end: ContinuousClock.Instant? = nil) {
+        let commit = queue.withLock { $0.take() }?.close() ?? .zero
+        // To copy it takes a flush of the log and one of the file.
+        connections.close(leavesLog: end.map { ContinuousClock.now + commit * 2 > $0 } ?? false)
         assets.removeIfTemporary()
     }
 

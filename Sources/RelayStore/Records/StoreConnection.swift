@@ -1,3 +1,4 @@
+import CSQLiteSettings
 import Foundation
 import GRDB
 import GRDBSQLite
@@ -49,6 +50,14 @@ final class StoreConnection: @unchecked Sendable {
         #else
             UInt(pthread_self())
         #endif
+    }
+
+    /// Has SQLite not copy the log into the file when this closes.
+    func leaveLog() {
+        queue.inDatabase { database in
+            guard let handle = database.sqliteConnection else { return }
+            _ = zonecast_sqlite_leave_log(handle)
+        }
     }
 
     func close() {

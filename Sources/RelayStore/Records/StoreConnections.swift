@@ -118,7 +118,10 @@ final class StoreConnections: Sendable {
         try database.execute(sql: "PRAGMA user_version = \(version); COMMIT")
     }
 
-    func close() {
+    /// - Parameter leavesLog: whether the log stays beside the file, as it does when a process is killed, where SQLite would
+    ///   copy it into the file and flush both: what is committed is on the disk either way.
+    func close(leavesLog: Bool = false) {
+        if leavesLog { writer.leaveLog() }
         copier?.close()
         restingReaders.withLock { readers in
             readers.forEach { $0.close() }

@@ -279,9 +279,13 @@ package final class StoreFolder: StoreCatalog {
     // MARK: The end
 
     /// Finishes what waits to be written and closes every file.
-    package func close() {
+    ///
+    /// - Parameter patience: how long it may take to copy logs into their files. On a slow disk, or with many stores, the rest
+    ///   stay beside theirs as after a crash, and nothing is lost: they hold what is committed.
+    package func close(patience: Duration = .seconds(1)) {
+        let end = ContinuousClock.now + patience
         for (home, door) in places.withLock({ $0.doors }) {
-            door.line.withLock { _ in places.withLock { $0.end(home) }?.close() }
+            door.line.withLock { _ in places.withLock { $0.end(home) }?.close(by: end) }
         }
     }
 

@@ -97,6 +97,24 @@ import Testing
         }
     }
 
+    /// To copy a log takes two flushes: a relay that is told to stop does not wait for those of every store.
+    @Test func whereCopyingTakesTooLongTheLogsStayAndNothingIsLost() async throws {
+        let world = World(containers: 2)
+        for home in world.homes {
+            try await begin(world, home)
+            try await save("milk", in: world.stores.store(of: home))
+        }
+        world.stores.close(patience: .zero)
+        let logs = world.homes.map { world.path($0) + "-wal" }
+        #expect(logs.allSatisfy { LogCheck.size(of: $0) ?? 0 > 0 })
+        let again = StoreFolder(folder: world.folder, draw: { UInt64.random(in: 1 ... .max) })
+        for home in world.homes {
+            #expect(try page(again.store(of: home)).0 == ["milk"])
+        }
+        again.close()
+        #expect(logs.allSatisfy { LogCheck.size(of: $0) ?? 0 == 0 })
+    }
+
     @Test func oneDoorLeadsToAStoreAlsoBeforeItIsOpen() throws {
         let home = try #require(World(containers: 1).homes.first)
         var places = StorePlaces()
