@@ -31,7 +31,7 @@ enum Main {
 
     /// What argument parsing says: help and the version are answers, everything else is wrong usage.
     private static func leave(with error: any Error, _ arguments: [String]) -> Never {
-        let message = Zonecast.fullMessage(for: error)
+        let message = text(of: error)
         guard Zonecast.exitCode(for: error) != .success else {
             Terminal.say(message.contains("USAGE: ") ? EverywhereFlags.added(to: message) : message)
             end(0)
@@ -49,6 +49,12 @@ enum Main {
         let reason = Zonecast.message(for: error)
         let hint = dashHint(arguments, reason).map { "\n\($0)" } ?? ""
         leave(CommandFailure(exit, (reason.isEmpty ? message : reason) + hint), arguments, words: message + hint)
+    }
+
+    /// In lines for whoever reads them.
+    private static func text(of error: any Error) -> String {
+        let width = HelpPage.width
+        return HelpPage.laidOut(Zonecast.fullMessage(for: error, columns: width), width: width)
     }
 
     /// For whoever gave an option a value that looks like another option.
@@ -81,7 +87,7 @@ enum Main {
             try command.run()
             return nil
         } catch {
-            return Zonecast.exitCode(for: error) == .success ? Zonecast.fullMessage(for: error) : nil
+            return Zonecast.exitCode(for: error) == .success ? text(of: error) : nil
         }
     }
 

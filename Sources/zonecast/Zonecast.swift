@@ -7,12 +7,12 @@ struct Zonecast: AsyncParsableCommand {
         abstract: "A sync relay of your own: CloudKit's job on your own machine.",
         discussion: """
             First steps:
-              zonecast demo             a relay and three clients, here in the terminal
-              zonecast serve --dev      a relay for trying things, on this machine
-              zonecast init             all that a relay for others needs
-              zonecast doctor           whether it does what it is for
-              zonecast container create iCloud.org.example.notes
-              zonecast token create --container iCloud.org.example.notes
+              zonecast demo         a relay and three clients, here
+              zonecast serve --dev  a relay to try things with
+              zonecast init         all that a relay for others needs
+              zonecast doctor       whether it does what it is for
+              zonecast container create iCloud.org.example
+              zonecast token create --container iCloud.org.example
 
             Every command takes --quiet (only what was asked for, for scripts) and --no-color; most take --json.
             Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 cannot reach the relay, 4 not allowed, 5 conflict.

@@ -76,7 +76,7 @@ import Testing
                 guard words.first == "zonecast" else { continue }
                 words.removeFirst()
                 let verbs = words.prefix { $0.allSatisfy { $0.isLowercase || $0 == "-" } && !$0.hasPrefix("-") }
-                let help = HelpText.of(Array(verbs)).map(EverywhereFlags.added)
+                let help = HelpText.of(Array(verbs)).map { EverywhereFlags.added(to: $0) }
                 #expect(help != nil, "\(path): \(command)")
                 for option in words where option.hasPrefix("--") {
                     let name = String(option.prefix { $0 != "=" })

@@ -10,7 +10,7 @@ struct ContainerDelete: ParsableCommand {
         commandName: "delete",
         abstract: "Delete a container: records, assets and schema of both environments, its tokens and keys.",
         discussion: """
-            The relay has to be stopped. There is no way back but a backup, so one is made first, unless --no-backup says
+            The relay has to be stopped. There is no way back but a backup, so one is made first, unless --no-backup says \
             otherwise. Accounts stay: they belong to the relay.
             """
     )

@@ -10,7 +10,7 @@ struct ContainerQuotaCommand: ParsableCommand {
         commandName: "quota",
         abstract: "Show or set what a container may hold and send, other than the configuration's quota.…",
         discussion: """
-            Each environment counts for itself. Without an option it shows. A running relay goes by a change within a second;
+            Each environment counts for itself. Without an option it shows. A running relay goes by a change within a second; \
             whoever has more already keeps it, and can store no more. Such a quota does not grow with the container's users.
             One user's: zonecast user quota.
             """

@@ -9,7 +9,7 @@ struct LoginCommand: AsyncParsableCommand {
         commandName: "login",
         abstract: "Save a relay's address, a container and a user's token for later commands.",
         discussion: """
-            The token is read from the first line of standard input, or asked for; the relay is asked whose it is. Commands
+            The token is read from the first line of standard input, or asked for; the relay is asked whose it is. Commands \
             that speak to a relay take what they are not told from the profile: --profile, $ZONECAST_PROFILE, or "default".
             The file is ~/.config/zonecast/profiles.json, which only you may read.
             """

@@ -10,8 +10,8 @@ struct LogsCommand: ParsableCommand {
         commandName: "logs",
         abstract: "Show a relay's log: the service's own, a file, or what is piped in.",
         discussion: """
-            Refused requests are there, and with log.access: true all, each with its identifier, and with nothing private: users
-            and devices go by pseudonyms, which only the data folder's key can tell. Without --file, and with nothing piped in, the log is the
+            Refused requests are there, and with log.access: true all, each with its identifier, and with nothing private: users \
+            and devices go by pseudonyms, which only the data folder's key can tell. Without --file, and with nothing piped in, the log is the \
             service's, by journalctl.
             """
     )

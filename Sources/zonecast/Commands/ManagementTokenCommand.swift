@@ -9,7 +9,7 @@ struct ManagementTokenCommand: ParsableCommand {
         commandName: "management",
         abstract: "Management tokens: for schemas from elsewhere, such as from a build machine.",
         discussion: """
-            With one, zonecast schema export, import, validate, diff and promote work with --url at a running relay, as cktool
+            With one, zonecast schema export, import, validate, diff and promote work with --url at a running relay, as cktool \
             does with CloudKit's. It reads and writes no record. Over the network use https.
             """,
         subcommands: [Create.self, List.self, Rotate.self, Revoke.self]

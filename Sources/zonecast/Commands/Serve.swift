@@ -11,7 +11,7 @@ struct Serve: AsyncParsableCommand {
         abstract: "Run the relay.",
         discussion: """
             Prints  ready http://HOST:PORT  on standard output once it answers; everything else goes to standard error.
-            SIGTERM, SIGINT or SIGHUP stop it within 10 seconds. Settings come from flags, then the environment (ZONECAST_…),
+            SIGTERM, SIGINT or SIGHUP stop it within 10 seconds. Settings come from flags, then the environment (ZONECAST_…), \
             then the file; zonecast config reference lists them all.
             """
     )

@@ -10,7 +10,7 @@ struct TokenCommand: ParsableCommand {
         commandName: "token",
         abstract: "Create, list, rotate and revoke API tokens.",
         discussion: """
-            Besides API tokens there are server keys (zonecast key) and users' sign-ins (zonecast user sign-in); api, server-key and
+            Besides API tokens there are server keys (zonecast key) and users' sign-ins (zonecast user sign-in); api, server-key and \
             session lead there too. Who may write the data folder may manage it; management tokens are for those elsewhere.
             """,
         subcommands: [

@@ -7,8 +7,8 @@ struct Watch: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Print notices as they arrive.",
         discussion: """
-            Connects as one more device of the user and stays until it is stopped. A user without any subscription gets
-            one to the private database for as long as this runs; notices are sent only for what is subscribed to. What keeps
+            Connects as one more device of the user and stays until it is stopped. A user without any subscription gets \
+            one to the private database for as long as this runs; notices are sent only for what is subscribed to. What keeps \
             notices away is told, and tried again; only tokens or a subscription that the relay refuses end it.
             """
     )

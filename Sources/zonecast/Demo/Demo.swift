@@ -9,8 +9,8 @@ struct Demo: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Watch a change on one client reach the others.",
         discussion: """
-            Starts a relay of its own on this machine with three clients: alice/phone, alice/laptop and bob/tablet, each with
-            its own mirrors (SQLite files) and connection. In a terminal: panes and keys; --script tour plays the scenes
+            Starts a relay of its own on this machine with three clients: alice/phone, alice/laptop and bob/tablet, each with \
+            its own mirrors (SQLite files) and connection. In a terminal: panes and keys; --script tour plays the scenes \
             there. Without a terminal the tour, or the script named, runs once as plain lines; exit code 0 only if every check held.
             """
     )

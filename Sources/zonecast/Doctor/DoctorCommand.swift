@@ -12,8 +12,8 @@ struct DoctorCommand: AsyncParsableCommand {
         commandName: "doctor",
         abstract: "Check a relay: configuration, disk, address, certificate, sockets, clock, a real sync, backups.",
         discussion: """
-            Looks at the data folder, and at the relay that runs on it, if one does; with --url at a relay elsewhere. The real
-            save, notice and fetch happen in a container of their own, _doctor, and leave no record behind; elsewhere they need
+            Looks at the data folder, and at the relay that runs on it, if one does; with --url at a relay elsewhere. The real \
+            save, notice and fetch happen in a container of their own, _doctor, and leave no record behind; elsewhere they need \
             --container, --api-token and --web-token of a user.
             Exit code 0 when all is well or there is only advice, 1 when something does not work.
             """

@@ -14,13 +14,13 @@ struct EverywhereFlags: Equatable {
     private static let noColour = "--no-color"
 
     /// What every command's help says of them, as lines of its options.
-    static let help = """
-          --quiet                 Print only what was asked for: no headings, hints and
-                                  confirmations.
-          --no-color              Print without colour, as with NO_COLOR in the
-                                  environment.
-
-        """
+    private static func help(width: Int) -> String {
+        HelpPage.option(
+            quiet,
+            "Print only what was asked for: no headings, hints and confirmations.",
+            width: width
+        ) + HelpPage.option(noColour, "Print without colour, as with NO_COLOR in the environment.", width: width)
+    }
 
     /// Takes them out of the arguments; what stands behind `--` is not ours.
     static func take(from arguments: [String]) -> (flags: EverywhereFlags, rest: [String]) {
@@ -40,10 +40,10 @@ struct EverywhereFlags: Equatable {
     }
 
     /// A command's help with these among its options.
-    static func added(to help: String) -> String {
+    static func added(to help: String, width: Int = HelpPage.width) -> String {
         guard let place = help.firstRange(of: "  --version ") ?? help.firstRange(of: "  -h, --help ") else {
             return help
         }
-        return help[..<place.lowerBound] + Self.help + help[place.lowerBound...]
+        return help[..<place.lowerBound] + Self.help(width: width) + help[place.lowerBound...]
     }
 }

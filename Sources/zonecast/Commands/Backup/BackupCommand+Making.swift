@@ -70,7 +70,7 @@ extension BackupCommand {
         static let configuration = CommandConfiguration(
             abstract: "Let the running relay make backups by itself.",
             discussion: """
-                A relay that runs goes by it within a minute. 'off' ends it; without an argument it is shown, or with --keep
+                A relay that runs goes by it within a minute. 'off' ends it; without an argument it is shown, or with --keep \
                 changed in that alone.
                 """
         )

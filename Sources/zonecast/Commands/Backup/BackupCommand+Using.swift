@@ -54,7 +54,7 @@ extension BackupCommand {
         static let configuration = CommandConfiguration(
             abstract: "Put a backup in place of what the data folder holds.",
             discussion: """
-                The relay has to be stopped. What was there is moved aside, not deleted. Devices that know more than the backup
+                The relay has to be stopped. What was there is moved aside, not deleted. Devices that know more than the backup \
                 are told to fetch anew, and send again what the backup lacks of their own changes where they still hold them.
                 """
         )

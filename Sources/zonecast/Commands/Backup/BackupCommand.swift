@@ -10,7 +10,7 @@ struct BackupCommand: ParsableCommand {
         commandName: "backup",
         abstract: "Make, check and restore backups of a data folder.",
         discussion: """
-            A backup is a folder with everything: records, assets, accounts, keys and tokens (as hashes). It is made while the
+            A backup is a folder with everything: records, assets, accounts, keys and tokens (as hashes). It is made while the \
             relay runs and is consistent. Copy it to another machine: a backup on the same disk does not survive the disk.
             """,
         subcommands: [Create.self, List.self, Verify.self, Restore.self, Schedule.self]

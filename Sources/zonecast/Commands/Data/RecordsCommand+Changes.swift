@@ -55,7 +55,7 @@ extension RecordsCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show what changed in a zone, deletions included.",
             discussion: """
-                Ends with the token to give to --since the next time. With --follow it stays as one more device of the user, shows
+                Ends with the token to give to --since the next time. With --follow it stays as one more device of the user, shows \
                 each change as it comes, and ends with the token when it is stopped.
                 """
         )
@@ -109,7 +109,7 @@ extension RecordsCommand {
         static let configuration = CommandConfiguration(
             abstract: "Save records from lines of JSON, as export prints them.",
             discussion: """
-                Records that are there are replaced. Deleted ones are left out, and so are shares: what is imported is the
+                Records that are there are replaced. Deleted ones are left out, and so are shares: what is imported is the \
                 importer's alone until they share it.
                 """
         )

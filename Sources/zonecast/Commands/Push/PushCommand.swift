@@ -14,9 +14,9 @@ struct PushCommand: AsyncParsableCommand {
         commandName: "push",
         abstract: "Set up which push services wake sleeping devices, list the devices, send one a test.",
         discussion: """
-            A device with an open notice socket needs no push. One that sleeps can be woken by Apple's push service
-            (push.apns-key-file and three more keys), by Web Push in browsers and UnifiedPush (push.contact), by Firebase
-            Cloud Messaging on Android (push.fcm-account-file), or by ntfy (push.ntfy). Pushes say that something changed and
+            A device with an open notice socket needs no push. One that sleeps can be woken by Apple's push service \
+            (push.apns-key-file and three more keys), by Web Push in browsers and UnifiedPush (push.contact), by Firebase \
+            Cloud Messaging on Android (push.fcm-account-file), or by ntfy (push.ntfy). Pushes say that something changed and \
             never what. Set them up with  zonecast push apns set  and its like, which write the configuration.
             Devices register themselves with push/register (zonecast.js: container.registerPush()).
             """,

@@ -8,7 +8,7 @@ extension SchemaCommand {
         static let configuration = CommandConfiguration(
             abstract: "Write Swift for a schema: structs around records, or a mirror's model.",
             discussion: """
-                From a container's schema, or with --file from a text. records gives structs around CKRecord for ZoneKit, and with
+                From a container's schema, or with --file from a text. records gives structs around CKRecord for ZoneKit, and with \
                 --module CloudKit for Apple's framework; mirror gives ZoneMirror's structs and their model.
                 """
         )

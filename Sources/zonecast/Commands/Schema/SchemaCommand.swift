@@ -10,8 +10,8 @@ struct SchemaCommand: AsyncParsableCommand {
         commandName: "schema",
         abstract: "Export, import, compare and promote a container's schema.",
         discussion: """
-            A schema is changed in development, by importing a text or by saving records of new types and fields, and
-            promoted to production from there. All of it works while a relay runs, but for reset; with --url and a management
+            A schema is changed in development, by importing a text or by saving records of new types and fields, and \
+            promoted to production from there. All of it works while a relay runs, but for reset; with --url and a management \
             token at a relay elsewhere.
             """,
         subcommands: [
@@ -46,7 +46,7 @@ struct SchemaCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Put a text in place of development's schema.",
             discussion: """
-                The text is checked first, against production too: where it would lose or change what is there it is
+                The text is checked first, against production too: where it would lose or change what is there it is \
                 refused as a whole, with all that stands in the way. What development alone has may go.
                 """
         )

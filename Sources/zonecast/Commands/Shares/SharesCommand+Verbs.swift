@@ -107,7 +107,7 @@ extension SharesCommand {
         static let configuration = CommandConfiguration(
             abstract: "Invite people by e-mail address, telephone number or user record name.",
             discussion: """
-                Prints for each a link of their own: send it to that address and nowhere else, for whoever has it may join
+                Prints for each a link of their own: send it to that address and nowhere else, for whoever has it may join \
                 in that person's place. Somebody without an account joins once they have one with the address.
                 """
         )
@@ -233,7 +233,7 @@ extension SharesCommand {
             commandName: "permission",
             abstract: "Change what a participant, or anybody with the link, may do.",
             discussion: """
-                A public link and named participants exclude each other: opening the link ends invitations that wait, closing
+                A public link and named participants exclude each other: opening the link ends invitations that wait, closing \
                 it removes those who came by it. Both ask for --yes, after telling whom they concern.
                 """
         )
@@ -280,7 +280,7 @@ extension SharesCommand {
         static let configuration = CommandConfiguration(
             abstract: "Stop sharing; the owner keeps everything.",
             discussion: """
-                All participants lose access at once. With --return-to the records go to that zone in the same moment, and
+                All participants lose access at once. With --return-to the records go to that zone in the same moment, and \
                 the empty zone is deleted. Of a share that somebody else has given you it is you alone who leaves.
                 """
         )

@@ -10,7 +10,7 @@ struct AssetsCommand: ParsableCommand {
         commandName: "assets",
         abstract: "Count a container's assets, and check them.",
         discussion: """
-            An asset is a file named by the hash of its content. What no record uses is removed by the running relay, an hour
+            An asset is a file named by the hash of its content. What no record uses is removed by the running relay, an hour \
             after assets.upload-lifetime and assets.receipt-lifetime are over; gc does it where no relay runs.
             """,
         subcommands: [List.self, Verify.self, Collect.self]
@@ -129,7 +129,7 @@ struct AssetsCommand: ParsableCommand {
             commandName: "gc",
             abstract: "Remove the assets that no record uses. A running relay does so by itself.",
             discussion: """
-                Only those that came longer ago than --older-than: an asset is uploaded before its record is saved. While a relay
+                Only those that came longer ago than --older-than: an asset is uploaded before its record is saved. While a relay \
                 runs, the console's page Assets removes them at once.
                 """
         )

@@ -8,8 +8,8 @@ extension StorageCommand {
         static let configuration = CommandConfiguration(
             abstract: "Give the room of what was deleted back to the disk.",
             discussion: """
-                SQLite keeps that room for later records, so a store never becomes smaller by itself. The first time a store is written
-                anew as a whole, and writes to it wait meanwhile; from then on it is done a few pages at a time, beside a relay that
+                SQLite keeps that room for later records, so a store never becomes smaller by itself. The first time a store is written \
+                anew as a whole, and writes to it wait meanwhile; from then on it is done a few pages at a time, beside a relay that \
                 runs. It wants as much free disk as twice what the store holds. Broken off, the store is as it was.
                 """
         )

@@ -8,8 +8,8 @@ extension StorageCommand {
         static let configuration = CommandConfiguration(
             abstract: "Copy the data folder to another disk or place, compare the two, and keep devices' tokens valid.",
             discussion: """
-                The relay has to be stopped: what it took meanwhile would be missing. Everything but backups and their schedule is
-                copied and compared, row by row and asset by asset. Serve one of the two from then on, never both: devices could
+                The relay has to be stopped: what it took meanwhile would be missing. Everything but backups and their schedule is \
+                copied and compared, row by row and asset by asset. Serve one of the two from then on, never both: devices could \
                 not tell them apart. For a copy to keep, make a backup instead, which needs no stop.
                 """
         )

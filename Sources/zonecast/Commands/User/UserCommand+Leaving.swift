@@ -70,9 +70,9 @@ extension UserCommand {
         static let configuration = CommandConfiguration(
             abstract: "Delete a user: their private databases, shares and sign-ins, and the account.",
             discussion: """
-                Asks the running relay as that user, so that people they shared with are told. What they saved in public
-                databases and in other people's zones stays there, under a name that is nobody's any more, of which an empty
-                record stays. The user is disabled first, and stays so where something fails: run it again then. There is no way
+                Asks the running relay as that user, so that people they shared with are told. What they saved in public \
+                databases and in other people's zones stays there, under a name that is nobody's any more, of which an empty \
+                record stays. The user is disabled first, and stays so where something fails: run it again then. There is no way \
                 back but a backup.
                 """
         )

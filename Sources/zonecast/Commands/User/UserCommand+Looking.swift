@@ -77,7 +77,7 @@ extension UserCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show or set how much a user's private database may hold in each container.",
             discussion: """
-                Without --set or --reset it shows. A running relay goes by it within a second. Whoever has more already keeps
+                Without --set or --reset it shows. A running relay goes by it within a second. Whoever has more already keeps \
                 it, and can store no more. For everybody: quota.private in the configuration.
                 """
         )
