@@ -55,6 +55,29 @@ struct Page: SyncedRecord, Equatable {
         return records.filter { $0.recordType == "CDMR" }.map(\.recordID.recordName)
     }
 
+    /// The names of both ends stand in one field of the pair's record, parted by a colon.
+    @Test func namesMayHaveColons() async throws {
+        let (phone, laptop) = try await devices()
+        let names: [RecordName] = ["a:b", ":", "a:", ":b", "\\", "a\\:b", "c\\", "\\d\\\\"]
+        try change(phone) { context in
+            for name in names {
+                let (note, tag) = (Note(id: name, title: ""), Tag(id: RecordName("tag:" + name.text)))
+                try context.insert(note)
+                try context.insert(tag)
+                try context.link(note, \.tags, tag)
+                if let other = try context.object(Tag.self, "t") { try context.link(note, \.tags, other) }
+            }
+        }
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        for mirror in [phone, laptop, try await device("fresh")] {
+            try await mirror.sync()
+            for name in names {
+                let tags = try mirror.context().related(to: Note(id: name, title: ""), \.tags).map(\.id.text)
+                #expect(Set(tags) == ["tag:" + name.text, "t"], "\(name)")
+            }
+        }
+    }
+
     private func tags(_ mirror: Mirrored) throws -> [String] {
         try mirror.context().related(to: Note(id: "n", title: ""), \.tags).map(\.id.text)
     }

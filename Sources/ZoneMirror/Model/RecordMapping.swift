@@ -131,9 +131,28 @@ struct RecordMapping: Sendable {
         return (turned, n.1, n.0)
     }
 
+    /// A name may have a colon of its own, which has a backslash before it then, as a backslash has.
     private static func halves(_ text: String) -> (String, String)? {
-        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-        return parts.count == 2 ? (String(parts[0]), String(parts[1])) : nil
+        guard text.utf8.contains(UInt8(ascii: "\\")) else {
+            let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+            return parts.count == 2 ? (String(parts[0]), String(parts[1])) : nil
+        }
+        var (parts, isMarked) = ([""], false)
+        for character in text {
+            if isMarked, character != ":", character != "\\" { parts[parts.count - 1].append("\\") }
+            if character == ":", !isMarked {
+                parts.append("")
+            } else if character != "\\" || isMarked {
+                parts[parts.count - 1].append(character)
+            }
+            isMarked = character == "\\" && !isMarked
+        }
+        if isMarked { parts[parts.count - 1].append("\\") }
+        return parts.count == 2 ? (parts[0], parts[1]) : nil
+    }
+
+    private static func half(_ name: String) -> String {
+        name.replacing("\\", with: "\\\\").replacing(":", with: "\\:")
     }
 
     // MARK: To records
@@ -149,7 +168,7 @@ struct RecordMapping: Sendable {
     }
 
     private func pairFields(of row: [DatabaseValue], _ form: PairForm) -> [String: FieldValue] {
-        let names = row.map { String.fromDatabaseValue($0) ?? "" }.joined(separator: ":")
+        let names = row.map { String.fromDatabaseValue($0).map(Self.half) ?? "" }.joined(separator: ":")
         return [
             "CD_entityNames": .string("\(form.first.entity):\(form.second.entity)"),
             "CD_recordNames": .string(names),
