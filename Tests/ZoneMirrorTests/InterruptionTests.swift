@@ -58,6 +58,23 @@ private final class Spoiler: Sendable {
 
     // MARK: No space on the disk
 
+    /// Whoever asks hears what is the matter, and so does whoever reads the events.
+    @Test func whatFoundNoSpaceSaysSo() async throws {
+        let spoiler = Spoiler()
+        var conditions = MirrorConditions()
+        conditions.crashPoint = { try spoiler.pass($0) }
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), conditions: conditions)
+        try phone.save(Note(id: "a", title: "1"))
+        spoiler.spoilOnce(.insideConfirm)
+        let error = await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+        #expect(error?.code == .storage)
+        #expect(error?.explanation.contains("no space left on the disk") == true)
+        let events = try await phone.container.events(of: phone.store)
+        #expect(events.last { !$0.succeeded }?.message?.contains("no space left on the disk") == true)
+        try await phone.sync()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
     /// The next try must not wait for the next notice: there may be none.
     @Test(arguments: [CrashPoint.insideImport, .insideDatabasePage])
     func aPageThatFoundNoSpaceIsAskedForAgain(_ place: CrashPoint) async throws {

@@ -64,6 +64,8 @@ public struct MirrorError: LocalizedError, Sendable {
     init(from error: any Error) {
         if let error = error as? MirrorError {
             self = error
+        } else if let error = error as? CKError, let cause = error.storageCause {
+            self.init(from: cause)
         } else if let error = error as? CKError {
             self.init(.relay, error.localizedDescription, underlying: error)
         } else if let error = error as? DatabaseError {
@@ -102,6 +104,20 @@ extension CKError {
         guard let cause = userInfo[NSUnderlyingErrorKey] as? NSError else { return false }
         return [DatabaseError.errorDomain, NSCocoaErrorDomain, NSPOSIXErrorDomain].contains(cause.domain)
     }
+}
+
+extension CKError {
+    /// What SQLite said, where that is why something could not be sent or fetched.
+    fileprivate var storageCause: DatabaseError? {
+        guard let cause = userInfo[NSUnderlyingErrorKey] as? NSError, cause.domain == DatabaseError.errorDomain else {
+            return nil
+        }
+        let code = ResultCode(rawValue: CInt(truncatingIfNeeded: cause.code))
+        return DatabaseError(resultCode: code, message: cause.localizedFailureReason)
+    }
+
+    /// What happened and what to do about it, also where it was a file of ours.
+    var advice: String? { storageCause.map { MirrorError(from: $0).explanation } ?? errorDescription }
 }
 
 /// An object that was changed in two ways: what both began from, and what each made of it.

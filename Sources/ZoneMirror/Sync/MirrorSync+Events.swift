@@ -22,7 +22,7 @@ extension MirrorSync {
             ended: now,
             succeeded: error == nil,
             errorCode: error?.code,
-            message: error?.errorDescription,
+            message: error?.advice,
             done: done,
             total: nil,
             bytes: bytes,
