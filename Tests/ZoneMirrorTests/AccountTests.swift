@@ -108,7 +108,7 @@ import ZoneTesting
         try await settle(mirror, ["a": "Alice's"])
         let files = try FileManager.default.contentsOfDirectory(atPath: mirror.folder.url.path)
         let bobs = try #require(files.first { $0.hasPrefix("private-") && $0.hasSuffix(".sqlite") })
-        var other = StoreLock(path: mirror.folder.url.appendingPathComponent(bobs).path)
+        var other = try StoreLock(path: mirror.folder.url.appendingPathComponent(bobs).path)
         #expect(other != nil)
         let events = mirror.container.events
         credentials.replace(webAuthToken: "dev-bob")

@@ -51,6 +51,18 @@ import ZoneTesting
         await both.close()
     }
 
+    /// A folder without the right to write in it, say: nobody else has the file open for that.
+    @Test func aFileThatCannotBeLockedSaysWhy() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let folder = try TemporaryFolder()
+        let lock = folder.url.appendingPathComponent("private.sqlite-sync")
+        try FileManager.default.createDirectory(at: lock, withIntermediateDirectories: true)
+        let error = await #expect(throws: MirrorError.self) { _ = try await Mirrored(device, folder: folder) }
+        #expect(error?.code == .storage)
+        #expect(error?.explanation.contains("private.sqlite-sync") == true)
+        #expect(error?.explanation.contains("Is a directory") == true)
+    }
+
     @Test func aDamagedFileSaysWhatToDo() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let folder = try TemporaryFolder()

@@ -116,7 +116,7 @@ extension MirroredContainer {
                 try accounts.store(description.url)
             }
             let path = cloud.scope == .public ? description.url.path : accounts.path(for: user, of: description.url)
-            guard let lock = StoreLock(path: path) else {
+            guard let lock = try StoreLock(path: path) else {
                 throw MirrorError(
                     .storeSyncedElsewhere,
                     "\(description.url.lastPathComponent) is kept in step by another container. Open it there, or here without cloud options."

@@ -11,14 +11,25 @@ final class StoreLock: Sendable {
     private let descriptor: Int32
 
     /// `nil` where another container has it.
-    init?(path: String) {
+    ///
+    /// Throws `storage` where the file system refuses.
+    init?(path: String) throws(MirrorError) {
         let descriptor = open(path + "-sync", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { return nil }
+        guard descriptor >= 0 else { throw Self.refused(path) }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            close(descriptor)
+            defer { close(descriptor) }
+            guard errno == EWOULDBLOCK else { throw Self.refused(path) }
             return nil
         }
         self.descriptor = descriptor
+    }
+
+    private static func refused(_ path: String) -> MirrorError {
+        let reason = String(cString: strerror(errno))
+        return MirrorError(
+            .storage,
+            "\(path)-sync, by which containers know of each other, cannot be opened: \(reason). Look at its rights and its folder's."
+        )
     }
 
     deinit {
