@@ -63,6 +63,35 @@ import ZoneTesting
         #expect(error?.explanation.contains("Is a directory") == true)
     }
 
+    /// Where nobody has asked the relay, nothing has gone well.
+    @Test func whatWasNotLoadedIsNotSynced() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let url = try TemporaryFolder().url.appendingPathComponent("none/private.sqlite")
+        let store = StoreDescription(url: url, cloud: CloudOptions(container: device.container))
+        let container = MirroredContainer(model: notesModel, stores: [store])
+        for _ in 0..<2 {
+            let errors = [
+                await #expect(throws: MirrorError.self) { try await container.sendChanges() },
+                await #expect(throws: MirrorError.self) { try await container.fetchChanges() },
+            ]
+            #expect(errors.allSatisfy { $0?.explanation.contains("loadStores()") == true })
+            await #expect(throws: MirrorError.self) { try await container.loadStores() }
+        }
+    }
+
+    @Test func whatIsClosedIsNotSynced() async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        try phone.save(Note(id: "a", title: "1"))
+        await phone.container.close()
+        for _ in 0..<2 {
+            let error = await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
+            #expect(error?.code == .closed)
+        }
+        try await phone.container.loadStores()
+        try await phone.container.sendChanges()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
     @Test func aDamagedFileSaysWhatToDo() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let folder = try TemporaryFolder()

@@ -67,16 +67,8 @@ extension MirroredContainer {
     }
 
     private func each(_ work: @Sendable (MirrorSync) async throws -> Void) async throws(MirrorError) {
-        var failure: MirrorError?
         let syncs = await settledSyncs()
-        // A store without its file was not asked about.
-        let isOpen = state.withLock { $0.isLoaded && !$0.isClosed }
-        if isOpen, syncs.count < descriptions.count(where: { $0.cloud != nil }) {
-            failure = MirrorError(
-                .storeSyncedElsewhere,
-                "A store has no file of the current user: it is kept in step by another program. Close that, and load again."
-            )
-        }
+        var failure = trouble(with: syncs.count)
         for sync in syncs {
             do {
                 try await work(sync)
@@ -85,6 +77,21 @@ extension MirroredContainer {
             }
         }
         if let failure { throw failure }
+    }
+
+    /// What is the matter where not every store that has a database can be asked about it.
+    private func trouble(with count: Int) -> MirrorError? {
+        let (isLoaded, isClosed) = state.withLock { ($0.isLoaded, $0.isClosed) }
+        let expected = descriptions.count { $0.cloud != nil }
+        guard count < expected else { return nil }
+        if isClosed { return MirrorError(.closed, "The container is closed. Call loadStores() to open it again.") }
+        if !isLoaded {
+            return MirrorError(.unknownStore, "No store is open. Let loadStores() succeed before anything is synced.")
+        }
+        return MirrorError(
+            .storeSyncedElsewhere,
+            "A store has no file of the current user: it is kept in step by another program. Close that, and load again."
+        )
     }
 
     /// Whether a store has once seen all that the relay had; survives restarts.
