@@ -132,4 +132,43 @@ struct Keepsake: SyncedRecord, Equatable {
         try await fresh.sync()
         try await expectAll(fresh, title: "1")
     }
+
+    /// The program ends after the relay has moved an object and before it knows: what is sealed by the old zone's key is not
+    /// lost with that.
+    @Test(arguments: [true, false]) func aMoveThatIsCutOffLosesNoSecret(_ isEnding: Bool) async throws {
+        let (model, folder) = (MirrorModel(Diary.self), try TemporaryFolder())
+        let device = device("phone")
+        var conditions = MirrorConditions()
+        let phone = try await Mirrored(device, model: model, folder: folder)
+        let laptop = try await Mirrored(self.device("laptop"), model: model)
+        let context = phone.context()
+        try context.insert(Diary(id: "d", title: "1", secret: "in the garden"))
+        try context.save()
+        try await phone.sync()
+        let id = ObjectID(store: phone.store, entity: "Diary", name: "d")
+        let share = isEnding ? try await phone.container.share([id], title: "Ours").share : nil
+        try await phone.sync()
+        try await laptop.sync()
+        await phone.container.close()
+        conditions.crashPoint = { if $0 == .afterRelayMove { throw CancellationError() } }
+        let cut = try await Mirrored(device, model: model, folder: folder, conditions: conditions)
+        await #expect(throws: MirrorError.self) {
+            if let share {
+                try await cut.container.stopSharing(share, in: cut.store)
+            } else {
+                _ = try await cut.container.share([id], title: "Ours")
+            }
+        }
+        await cut.container.close()
+        try await laptop.sync()
+        #expect(try laptop.context().object(Diary.self, "d")?.secret == "in the garden")
+        let again = try await Mirrored(device, model: model, folder: folder)
+        for mirror in [again, laptop, again] { try await mirror.sync() }
+        let fresh = try await Mirrored(self.device("fresh"), model: model)
+        try await fresh.sync()
+        for mirror in [again, laptop, fresh] {
+            #expect(try mirror.context().object(Diary.self, "d")?.secret == "in the garden")
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        }
+    }
 }

@@ -151,7 +151,7 @@ enum ShareMoves {
     }
 
     /// Another zone has another key: encrypted values are sent again.
-    private static func sealAnew(_ db: Database, zone: Int64, _ name: String, _ file: StoreFile) throws {
+    static func sealAnew(_ db: Database, zone: Int64, _ name: String, _ file: StoreFile) throws {
         guard let known = try KnownRecord.find(db, zone: zone, name: name),
             let table = known.entity.flatMap({ file.mapping.tables[$0] })
         else { return }

@@ -71,6 +71,9 @@ struct KnownRecord {
     /// What the relay had last, sealed values as they came.
     func allFields() -> [String: FieldValue] { Self.decode(fields) }
 
+    /// It belongs into this zone, and has not been seen in it yet.
+    var isMoving: Bool { tag == nil || tag == Self.unseen || tag == Self.awaited }
+
     /// The fields that the relay's schema keeps encrypted, whether they could be opened or not.
     func encryptedFields() -> Set<String> { Self.parse(fields).encrypted }
 

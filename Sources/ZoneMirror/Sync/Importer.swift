@@ -120,16 +120,15 @@ final class Importer {
         arriving = record
         let theirs = mapping.row(of: readable, in: table)
         if known == nil, hasMoves, try takeOriginal(record, theirs, table, zone) { return }
+        // A move that this device has begun: what is sealed by the old zone's key is still to be sealed by this one's.
+        let isToSeal = !record.encryptedFields.isEmpty && known?.isMoving == true && file.scope == .private
+        keepsPlace = isToSeal
+        defer { keepsPlace = false }
         let oid = try place(theirs, record, known, table, zone)
-        try KnownRecord.store(
-            db,
-            record,
-            zone: zone.id,
-            oid: oid,
-            entity: table.name,
-            fields: fields,
-            seen: zone.sweep
-        )
+        let (id, seen) = (zone.id, zone.sweep)
+        try KnownRecord.store(db, record, zone: id, oid: oid, entity: table.name, fields: fields, seen: seen)
+        guard isToSeal, hasOutbox, try OutboxRow.find(db, oid) != nil else { return }
+        try ShareMoves.sealAnew(db, zone: zone.id, record.id.recordName, file)
     }
 
     /// A newer program's, or an older one's: kept whole until this one's model knows the type.

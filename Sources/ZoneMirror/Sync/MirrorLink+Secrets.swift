@@ -13,10 +13,12 @@ extension MirrorLink {
     /// Opens what can be opened of records that came; the rest of their encrypted values stays sealed.
     ///
     /// Throws where the key could not be asked for: what is written down as locked is looked at again with the next key only.
-    func open(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
+    ///
+    /// `former`: whose key it is done with, where that is not the zone that they are in.
+    func open(_ records: inout [Record], in zone: ZoneID, by former: ZoneID? = nil) async throws(CKError) {
         // Values that no device has sealed are marked, and readable all the same.
         guard records.contains(where: \.isLocked) else { return }
-        let seal = try await database.seal(of: zoneID(zone), creating: false)
+        let seal = try await database.seal(of: zoneID(former ?? zone), creating: false)
         for index in records.indices where records[index].isLocked {
             records[index] = Self.opened(records[index], by: seal)
         }

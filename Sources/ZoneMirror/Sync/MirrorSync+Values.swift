@@ -9,13 +9,30 @@ extension MirrorSync {
     ///
     /// Costs nothing for records that have no such values.
     func makeReadable(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
-        if records.contains(where: { !$0.encryptedFields.isEmpty }) { try await link.open(&records, in: zone) }
+        if records.contains(where: { !$0.encryptedFields.isEmpty }) {
+            try await link.open(&records, in: zone)
+            if link.isPrivate, records.contains(where: \.isLocked) { try await openMoved(&records, in: zone) }
+        }
         for index in records.indices {
             for (name, value) in records[index].fields {
                 guard case .asset(let asset) = value, name.hasSuffix(RecordMapping.companionSuffix) else { continue }
                 try await fill(&records[index], companion: name, asset, in: zone)
             }
         }
+    }
+
+    /// What came out of another zone is sealed by that one's key, until whoever has moved it has sealed it anew.
+    private func openMoved(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
+        let locked = records.filter(\.isLocked).map(\.id.recordName)
+        let zones = try? await file.pool.read { db -> [ZoneID] in
+            let home = try KnownZone.find(db, zone)?.id
+            let areMoved = try locked.contains { name in
+                guard let known = try KnownRecord.find(db, oid: name) else { return false }
+                return known.zone != home || known.isMoving
+            }
+            return areMoved ? try KnownZone.all(db).filter(\.isThere).map(\.zone) : []
+        }
+        for former in zones ?? [] where former != zone { try await link.open(&records, in: zone, by: former) }
     }
 
     /// Puts a value from its file into the field that it belongs to.
