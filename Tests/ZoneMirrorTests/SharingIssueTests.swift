@@ -139,6 +139,10 @@ import ZoneTesting
         var edited = held
         edited.title = "written too late"
         try context.update(edited)
+        // Whatever the policy: there is nothing to merge with.
+        let strict = bob.context()
+        strict.mergePolicy = .error
+        try strict.update(edited)
         let share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
         try await world.step(absent, by: phone) {
             world.remove("bob@example.org", from: share)
@@ -149,6 +153,7 @@ import ZoneTesting
         // What the screen still holds can be read, and not be written.
         #expect(held.title == "Trip")
         #expect(Self.code { try context.save() } == .objectUnavailable)
+        #expect(Self.code { try strict.save() } == .objectUnavailable)
         #expect(
             Self.code { try bob.context().edit(SharedNote.self, held.id) { $0.title = "late" } } == .objectUnavailable
         )

@@ -167,7 +167,9 @@ struct SaveWriter {
                 if let zone { try reserve(item, table, in: zone) }
                 written[item.key] = mine
             case false?: break
-            case nil: conflicts.append(conflict(item, table, base, mine, nil))
+            case nil:
+                guard try !wentWithShare(id) else { throw MirrorError.unavailable(item.key) }
+                conflicts.append(conflict(item, table, base, mine, nil))
             }
             return
         }
@@ -189,6 +191,16 @@ struct SaveWriter {
         if home != nil, table.links.contains(where: { values[$0] != store[$0] && !values[$0].isNull }) {
             relinked.append(object(item))
         }
+    }
+
+    /// An object was not deleted, but the access to it has ended: then there is nothing to be merged.
+    private func wentWithShare(_ id: String) throws -> Bool {
+        guard file.scope == .shared else { return false }
+        let sql = """
+            SELECT EXISTS (SELECT 1 FROM mirror_change o JOIN mirror_change s ON s.txn = o.txn
+                WHERE o.oid = ? AND o.kind = 3 AND s.entity = ? AND s.kind = 3)
+            """
+        return try Bool.fetchOne(db, sql: sql, arguments: [id, Share.recordType]) ?? false
     }
 
     private func object(_ item: SavePlan.Item) -> ObjectID {
