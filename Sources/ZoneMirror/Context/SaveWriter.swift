@@ -88,7 +88,11 @@ struct SaveWriter {
 
     private mutating func insert(_ item: SavePlan.Item, _ table: TableForm, _ home: MirrorContext.ShareHome?) throws {
         if let store = try table.row(db, item.key.id) { return try merge(item, table, into: store) }
-        try table.insert(db, item.key.id, item.pending.row)
+        do {
+            try table.insert(db, item.key.id, item.pending.row)
+        } catch let error as DatabaseError where error.extendedResultCode == .SQLITE_CONSTRAINT_TRIGGER {
+            throw MirrorError(.storage, "\(object(item)) was not saved. \(error.message ?? "")", underlying: error)
+        }
         written[item.key] = item.pending.row
         guard file.isMirrored else { return }
         guard let zone = try home?.zone ?? zoneByLinks(item, table) else {

@@ -16,7 +16,8 @@ public struct RecordName: Hashable, Codable, Sendable, Comparable, ExpressibleBy
 
     /// A name of the program's choice, such as one derived from a key so that every device draws the same.
     ///
-    /// - Parameter text: 1 to 255 printable ASCII characters.
+    /// - Parameter text: 1 to 255 printable ASCII characters; in a mirrored store each object has one of its own, whatever its
+    ///   entity.
     public init(_ text: String) {
         self.text = text
         origin = nil

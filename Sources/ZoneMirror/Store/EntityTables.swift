@@ -148,6 +148,7 @@ struct EntityTables {
         return [
             """
             CREATE TRIGGER \("mirror_\(table.name)_insert".quoted) AFTER INSERT ON \(name) WHEN \(Self.notImporting) BEGIN
+            \(takenName(text))
             \(change("new.id", text, .insert, names: "NULL"))
             \(outbox("new.id", text, "save"))
             \(editTimes(table, isInsert: true))
@@ -187,6 +188,17 @@ struct EntityTables {
         INSERT INTO mirror_change(txn, oid, entity, kind, names, kept)
         VALUES ((SELECT txn FROM mirror_local), \(id), \(entity), \(kind.rawValue), \(names), \(kept));
         """
+    }
+
+    /// Names are those of records, which a zone has once, whatever their type.
+    private func takenName(_ entity: String) -> String {
+        guard isMirrored else { return "" }
+        return """
+            SELECT RAISE(ABORT, 'An object of another entity has this name, or had it and is still to be deleted on the \
+            relay. Give each object of a mirrored store a name of its own.')
+            WHERE EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = new.id AND entity <> \(entity))
+            OR EXISTS (SELECT 1 FROM mirror_record WHERE oid = new.id AND entity <> \(entity));
+            """
     }
 
     /// The last operation on a record wins; its place in the line stays.

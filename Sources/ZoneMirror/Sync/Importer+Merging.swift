@@ -160,7 +160,7 @@ extension Importer {
     }
 
     /// Keeps a change for whoever decides about it.
-    private func leave(
+    func leave(
         _ table: TableForm,
         _ oid: String,
         _ operation: Outbox.Operation,

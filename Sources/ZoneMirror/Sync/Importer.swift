@@ -87,6 +87,8 @@ final class Importer {
     ) throws -> Bool {
         let name = record.id.recordName
         let table = ready.table
+        // An object that was not sent yet may have it, and be of another entity.
+        if hasOutbox, try OutboxRow.find(db, name) != nil { return false }
         guard try entry?.record(record, zone, table.name, ready.fields) == true else { return false }
         var row = NameSpace.Local(values: ready.row)
         if !table.links.isEmpty { row = try names.toLocal(ready.row, table, of: (name, name), zone: zone.id, db) }
@@ -106,7 +108,7 @@ final class Importer {
 
     /// `again`: values of a version known already have become readable.
     func take(_ record: Record, zone: KnownZone, again: Bool = false) throws {
-        let known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
+        var known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
         if let known, let tag = known.tag, tag == record.changeTag, !again {
             if zone.sweep != 0 { try mark(known, zone.sweep) }
             return
@@ -119,6 +121,7 @@ final class Importer {
         count += 1
         arriving = record
         let theirs = mapping.row(of: readable, in: table)
+        known = try clearName(of: record, known, table, zone)
         if known == nil, hasMoves, try takeOriginal(record, theirs, table, zone) { return }
         // A move that this device has begun: what is sealed by the old zone's key is still to be sealed by this one's.
         let isToSeal = !record.encryptedFields.isEmpty && known?.isMoving == true && file.scope == .private
@@ -296,7 +299,7 @@ final class Importer {
         try note(table, oid, wasGone ? .insert : .update, names: nil)
     }
 
-    private func noteDeletion(_ table: TableForm, _ oid: String) throws {
+    func noteDeletion(_ table: TableForm, _ oid: String) throws {
         let kept = EntityTables.keptValues(of: table, from: "")
         try db.cachedStatement(
             sql: """

@@ -1,0 +1,80 @@
+import GRDB
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// A name is that of a record, which a zone has once, whatever its type.
+@Suite(.timeLimit(.minutes(15))) struct NameTests {
+    let relay: TestRelay
+
+    init() throws { relay = try TestRelay() }
+
+    private func device(_ name: String) async throws -> Mirrored {
+        try await Mirrored(relay.device(of: "alice", named: name))
+    }
+
+    private func save(_ folder: Folder, _ mirror: Mirrored) throws {
+        let context = mirror.context()
+        try context.insert(folder)
+        try context.save()
+    }
+
+    private func folders(_ mirror: Mirrored) throws -> [String] { try mirror.context().fetch(Folder.self).map(\.name) }
+
+    /// What would never arrive is not taken.
+    @Test(arguments: [true, false]) func aNameIsGivenOnce(_ isSent: Bool) async throws {
+        let phone = try await device("phone")
+        try phone.save(Note(id: "2024", title: "a year"))
+        if isSent { try await phone.sync() }
+        let error = #expect(throws: MirrorError.self) { try save(Folder(id: "2024", name: "of the year"), phone) }
+        #expect(error?.explanation.contains("Folder/2024") == true)
+        #expect(error?.explanation.contains("a name of its own") == true)
+        let database = try #require(phone.container.database(of: phone.store))
+        await #expect(throws: (any Error).self) {
+            try await database.write { try $0.execute(sql: "INSERT INTO Folder(id, name) VALUES ('2024', 'x')") }
+        }
+        #expect(try folders(phone).isEmpty)
+    }
+
+    /// When the relay knows that it is free: other devices may hear of the end and of the new object in one.
+    @Test func aNameMayBeGivenAgain() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "2024", title: "a year"))
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        let context = phone.context()
+        try context.delete(Note.self, id: "2024")
+        try context.save()
+        try await phone.sync()
+        try save(Folder(id: "2024", name: "of the year"), phone)
+        for mirror in [phone, laptop] {
+            try await mirror.sync()
+            #expect(try folders(mirror) == ["of the year"])
+            #expect(try mirror.titles.isEmpty)
+        }
+    }
+
+    /// The first to arrive has it, and the other waits for a decision.
+    @Test(arguments: [true, false]) func twoDevicesGiveItToTwoObjects(_ fetchesFirst: Bool) async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "2024", title: "a year"))
+        try await phone.sync()
+        try save(Folder(id: "2024", name: "of the year"), laptop)
+        if fetchesFirst {
+            try await laptop.container.fetchChanges()
+        } else {
+            await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
+        }
+        for mirror in [laptop, phone] { try await mirror.sync() }
+        let refused = try await laptop.container.rejectedWrites(laptop.store)
+        #expect(refused.map(\.object.description) == ["Folder/2024"])
+        #expect(refused.first?.fields["CD_name"] == "of the year")
+        #expect(refused.first?.explanation.contains("another name") == true)
+        for mirror in [phone, laptop, try await device("fresh")] {
+            try await mirror.sync()
+            #expect(try mirror.titles == ["2024": "a year"])
+            #expect(try folders(mirror).isEmpty)
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        }
+    }
+}
