@@ -77,4 +77,16 @@ import ZoneTesting
             #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
         }
     }
+
+    /// SQLite ends a text there: the rest of it would be gone without a word.
+    @Test func aTextWithNoEndIsRefused() async throws {
+        let phone = try await device("phone")
+        var note = Note(title: "a")
+        note.body = "x\0"
+        for (wrong, property) in [(Note(title: "a\0b"), "title"), (note, "body")] {
+            let error = #expect(throws: MirrorError.self) { try phone.save(wrong) }
+            #expect(error?.explanation.contains("its property \(property) ") == true)
+        }
+        #expect(try phone.titles.isEmpty)
+    }
 }

@@ -3,7 +3,7 @@ import GRDB
 
 /// Turns an object into column values by property name; absent ones are null, and to-many links are left out.
 enum RowEncoder {
-    /// A number or date that no record can hold.
+    /// A number, date or text that no record can hold.
     struct Unsendable: Error, CustomStringConvertible {
         let property: String
         let reason: String
@@ -62,6 +62,8 @@ enum RowEncoder {
     /// JSON has numbers for nothing else, and a record's whole numbers have 64 bits.
     private static func refusal(of value: some Encodable) -> String? {
         switch value {
+        case let value as String where value.utf8.contains(0):
+            "has a character of number 0, at which texts end in SQLite. Leave it out."
         case let value as Date where !value.timeIntervalSince1970.isFinite:
             "is a date beyond all times. Use nil for none."
         case let value as any BinaryInteger where Int64(clamping: value) != value:
@@ -105,7 +107,10 @@ private struct Properties<Key: CodingKey>: KeyedEncodingContainerProtocol {
         try sink.take(value, for: key.stringValue)
     }
 
-    mutating func encode(_ value: String, forKey key: Key) { sink.values[key.stringValue] = value.databaseValue }
+    mutating func encode(_ value: String, forKey key: Key) throws {
+        guard value.utf8.contains(0) else { return sink.values[key.stringValue] = value.databaseValue }
+        try sink.take(value, for: key.stringValue)
+    }
     mutating func encode(_ value: Bool, forKey key: Key) { sink.values[key.stringValue] = value.databaseValue }
     mutating func encode(_ value: Int, forKey key: Key) { sink.values[key.stringValue] = value.databaseValue }
     mutating func encode(_ value: Double, forKey key: Key) throws { try sink.take(value, for: key.stringValue) }
