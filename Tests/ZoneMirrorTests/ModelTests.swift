@@ -99,6 +99,10 @@ import ZoneMirror
                 == [.reservedFieldName(entity: "E", property: "entityName", field: "CD_entityName")]
         )
         #expect(
+            violations([Self.entity { $0.attributes = [Attribute("ID", .string)] }])
+                == [.reservedFieldName(entity: "E", property: "ID", field: "CD_ID")]
+        )
+        #expect(
             violations([Self.entity { $0.attributes = [Attribute("_a", .string), Attribute("ü", .string)] }])
                 == [.invalidName(entity: "E", name: "_a"), .invalidName(entity: "E", name: "ü")]
         )

@@ -86,8 +86,9 @@ struct ModelCheck {
         return properties.flatMap { name -> [Violation] in
             if !Self.isName(name) { return [.invalidName(entity: entity.name, name: name)] }
             let field = prefix + name
+            // SQLite's columns have no case.
             let isTaken =
-                Query.SystemField(anyName: field) != nil || Self.reserved.contains(field) || name == "id"
+                Query.SystemField(anyName: field) != nil || Self.reserved.contains(field) || name.lowercased() == "id"
                 || field == prefix + "entityName"
                 || (entity.keepsEditTimes && field == prefix + EditTimes.name)
                 || name.hasSuffix(RecordMapping.companionSuffix)
