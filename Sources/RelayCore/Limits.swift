@@ -12,6 +12,10 @@ package struct Limits: Hashable, Sendable {
     package var operationsPerMarkedWrite: Int { itemsPerRequest < 200 ? itemsPerRequest : max(itemsPerRequest, 400) }
     /// Bytes of one answer: a page that has so many ends, with more to come.
     package var answerBytes = 16 << 20
+    /// Bytes of records that one request for feeds may look at, answered or not, each counted with half a kilobyte more.
+    ///
+    /// Types and fields that nobody asked for make short answers of long reads.
+    package var lookedAtBytes = 64 << 20
     /// Records that one request may have counted, to hear how many follow its pages.
     package var countedRecords = 200_000
     /// Records that one `records/move` takes to another zone.

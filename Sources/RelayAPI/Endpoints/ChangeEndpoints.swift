@@ -20,10 +20,20 @@ func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     return try EndpointAnswer(reserving: pageCapacity) { writer in
         writer.key("zones")
         writer.open(UInt8(ascii: "["))
-        var countable = context.limits.countedRecords
-        for (zone, request) in requests { try write(request, of: zone, context, &countable, to: &writer) }
+        var allowance = FeedAllowance(context.limits)
+        for (zone, request) in requests { try write(request, of: zone, context, &allowance, to: &writer) }
         writer.close(UInt8(ascii: "]"))
     }
+}
+
+/// What one request for feeds may still cost, beside its answer.
+private struct FeedAllowance {
+    /// Records that may be counted.
+    var records: Int
+    /// Bytes of records that may be looked at.
+    var bytes: Int
+
+    init(_ limits: Limits) { (records, bytes) = (limits.countedRecords, limits.lookedAtBytes) }
 }
 
 /// Bytes of a full page of small records: reserved at once, since growing copies.
@@ -33,7 +43,7 @@ private func write(
     _ request: Result<ZonePageRequest, RelayError>,
     of zone: ZoneID,
     _ context: RequestContext,
-    _ countable: inout Int,
+    _ allowance: inout FeedAllowance,
     to writer: inout JSONWriter
 ) throws {
     let mark = writer.mark
@@ -41,7 +51,7 @@ private func write(
         writer.open(UInt8(ascii: "{"))
         writer.key("zoneID")
         ZoneIDCodec.write(try context.database.zone(zone), to: &writer)
-        try request.get().write(zone, context, &countable, to: &writer)
+        try request.get().write(zone, context, &allowance, to: &writer)
         writer.close(UInt8(ascii: "}"))
     } catch  where error.code == .tryAgainLater || error.code == .internalError {
         throw error
@@ -58,8 +68,8 @@ func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let zone = try context.body["zoneID"].map { try ZoneIDCodec.read($0) } ?? ZoneID(ZoneID.defaultName)
     let request = try ZonePageRequest(context.body, context)
-    var countable = context.limits.countedRecords
-    return try EndpointAnswer(reserving: pageCapacity) { try request.write(zone, context, &countable, to: &$0) }
+    var allowance = FeedAllowance(context.limits)
+    return try EndpointAnswer(reserving: pageCapacity) { try request.write(zone, context, &allowance, to: &$0) }
 }
 
 /// How a client wants one page of a zone's changes.
@@ -86,11 +96,11 @@ private struct ZonePageRequest {
 
     /// Writes the members `records`, `syncToken` and `moreComing`.
     ///
-    /// `countable` is how many records the whole request may still have counted.
+    /// `allowance` is what the whole request may still cost.
     func write(
         _ id: ZoneID,
         _ context: RequestContext,
-        _ countable: inout Int,
+        _ allowance: inout FeedAllowance,
         to writer: inout JSONWriter
     ) throws(RelayError) {
         let zone = try context.database.zone(id)
@@ -112,7 +122,8 @@ private struct ZonePageRequest {
             limit: limit,
             isReversed: isReversed,
             recordTypes: recordTypes,
-            countsRest: countsRest ? countable : nil
+            countsRest: countsRest ? allowance.records : nil,
+            mostBytes: allowance.bytes
         )
         let mostBytes = context.limits.answerBytes
         let page = try context.store.read { reader throws(RelayError) in
@@ -134,7 +145,8 @@ private struct ZonePageRequest {
         writer.close(UInt8(ascii: "]"))
         writer.member("syncToken", page.token)
         writer.member("moreComing", page.moreComing)
-        countable -= page.counted
+        allowance.records -= page.counted
+        allowance.bytes -= page.bytes
         if let remaining = page.remaining { writer.member("remaining", remaining) }
     }
 }

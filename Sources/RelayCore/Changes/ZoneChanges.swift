@@ -18,6 +18,8 @@ package struct ZoneChanges: Sendable {
     package var recordTypes: Set<String>?
     /// How many records may be looked at to say how much there is after the page; `nil` where nobody asks.
     package var countsRest: Int?
+    /// How many bytes of records may be looked at: a page that has so many ends, with more to come.
+    package var mostBytes: Int
 
     package init(
         zone: ZoneID,
@@ -26,7 +28,8 @@ package struct ZoneChanges: Sendable {
         limit: Int,
         isReversed: Bool = false,
         recordTypes: Set<String>? = nil,
-        countsRest: Int? = nil
+        countsRest: Int? = nil,
+        mostBytes: Int = .max
     ) {
         self.zone = zone
         self.database = database
@@ -35,6 +38,7 @@ package struct ZoneChanges: Sendable {
         self.isReversed = isReversed
         self.recordTypes = recordTypes
         self.countsRest = countsRest
+        self.mostBytes = mostBytes
     }
 
     /// What a page says of itself beside its records.
@@ -46,6 +50,8 @@ package struct ZoneChanges: Sendable {
         package var remaining: Int?
         /// How many records were looked at for that.
         package var counted = 0
+        /// Bytes of records that were looked at for the page.
+        package var bytes = 0
     }
 
     /// Hands the page's records to `visit` in their order; where `wholeTypes` is given, those of other types as they
@@ -75,7 +81,7 @@ package struct ZoneChanges: Sendable {
         guard let range = start.range(upTo: zone.lastChange) else {
             return Page(zone: zone, token: end, moreComing: false)
         }
-        guard hasRoom else {
+        guard hasRoom, mostBytes > 0 else {
             end.position = 0
             return Page(zone: zone, token: token.flatMap { ChangeToken(encoded: $0) } ?? end, moreComing: true)
         }
@@ -86,6 +92,7 @@ package struct ZoneChanges: Sendable {
         var moreComing = true
         var isFull = false
         var live = 0
+        var bytes = 0
         var left = range
         let aliases = zone.aliases
         // A listing passes over tombstones without an answer for every page of them.
@@ -104,14 +111,18 @@ package struct ZoneChanges: Sendable {
             ) { record, position in
                 count += 1
                 last = position
-                if record.isDeleted, position <= listed { return true }
+                bytes += record.bytes
+                isFull = bytes >= mostBytes
+                if record.isDeleted, position <= listed { return !isFull }
                 live += 1
-                if let recordTypes, !recordTypes.contains(record.type) { return true }
-                if !aliases.isEmpty, case .whole(let whole) = record {
-                    isFull = !visit(.whole(aliases.viewed(whole)))
-                } else {
-                    isFull = !visit(record)
-                }
+                if let recordTypes, !recordTypes.contains(record.type) { return !isFull }
+                let hasRoom =
+                    if !aliases.isEmpty, case .whole(let whole) = record {
+                        visit(.whole(aliases.viewed(whole)))
+                    } else {
+                        visit(record)
+                    }
+                isFull = isFull || !hasRoom
                 return !isFull
             }
             // What a listing ends with is followed by what has changed since it began.
@@ -130,6 +141,7 @@ package struct ZoneChanges: Sendable {
             if last < listed { end.floor = listed }
         }
         var page = Page(zone: zone, token: end, moreComing: moreComing)
+        page.bytes = bytes
         if let countsRest, !isReversed {
             page.remaining = moreComing ? try reader.countLive(in: zone, after: last, atMost: countsRest) : 0
             page.counted = page.remaining ?? (zone.view?.isPartial == true ? 0 : countsRest)

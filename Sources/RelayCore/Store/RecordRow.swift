@@ -77,6 +77,14 @@ package enum VisitedRecord {
         }
     }
 
+    /// About what it costs to look at it.
+    var bytes: Int {
+        switch self {
+        case .whole(let record): record.fields.count + 512
+        case .lent(let row): row.fields.count + 512
+        }
+    }
+
     var isDeleted: Bool {
         if case .whole(let record) = self { record.isDeleted } else { false }
     }

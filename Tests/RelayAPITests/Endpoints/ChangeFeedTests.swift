@@ -107,6 +107,31 @@ import Wire
         #expect(missing.isEmpty && rounds < 10)
     }
 
+    /// Nobody is to have the relay read all day for answers without a record.
+    @Test func whatIsLookedAtForNothingHasABoundToo() async throws {
+        var limits = Limits()
+        limits.lookedAtBytes = 8_000
+        let world = try RelayWorld(limits: limits)
+        try await world.makeZone("Notes")
+        let names = try await large(30, in: world)
+        let entry = #"{"zoneID":{"zoneName":"Notes"},"desiredRecordTypes":["Other"]}"#
+        let both = try await world.ask("private/changes/zone", #"{"zones":[\#(entry),\#(entry)]}"#).items("zones")
+        #expect(both.count == 2 && both.allSatisfy { $0.flag("moreComing") == true })
+        #expect(both[0].text("syncToken") != both[1].text("syncToken"), "for the second there was no room at all")
+
+        for (extra, expected) in [(#","desiredRecordTypes":["Other"]"#, []), (#","desiredKeys":[]"#, names)] {
+            var (found, token, pages): (Set<String>, String?, Int) = ([], nil, 0)
+            while true {
+                let page = try await world.changes(since: token, extra: extra)
+                found.formUnion(try page.required("records").elements().compactMap { $0.text("recordName") })
+                token = page.text("syncToken")
+                pages += 1
+                guard page.flag("moreComing") == true, pages < 50 else { break }
+            }
+            #expect(found == expected && pages > 3 && pages < 10)
+        }
+    }
+
     @Test func aLookupOfTooMuchIsToBeAskedForInParts() async throws {
         var limits = Limits()
         limits.answerBytes = 8_000
