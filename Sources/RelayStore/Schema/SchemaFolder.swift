@@ -80,8 +80,9 @@ package struct SchemaFolder: Sendable {
                 copy.members = [:]
                 try SchemaRows.replace(Schema(version: version), by: copy, database)
             }
-            // What the deleted records took is given back to the disk.
-            try connections.inspect { try $0.execute(sql: "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") }
+            // What the deleted records took is given back to the disk; one that is too full for that has been reset all the
+            // same.
+            try? connections.inspect { try $0.execute(sql: "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") }
         }
         // No record refers to them any more; what cannot be removed now the relay removes later.
         let assets = SQLiteStore.Place.assetFolder(ofFile: path(of: .development))
