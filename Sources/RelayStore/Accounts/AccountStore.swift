@@ -18,6 +18,8 @@ package final class AccountStore: Directory {
     private let key: [UInt8]
     private let onLostWrite: @Sendable () -> Void
     private let isStopped = Mutex(false)
+    /// What the next write notes in the audit log along with what it does.
+    let noteOfNextWrite = Mutex<AuditEntry?>(nil)
     /// Containers seen in the file, which none ever leaves.
     ///
     /// Every new device of `--dev` asks.
@@ -130,8 +132,13 @@ package final class AccountStore: Directory {
     func write<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
         try Self.wrapping {
             guard !isStopped.withLock({ $0 }) else { throw StoreFailure.stopped }
+            let entry = takeNote()
             do {
-                return try transaction(body)
+                return try transaction { db in
+                    let value = try body(db)
+                    if let entry { try Self.insert(entry, db) }
+                    return value
+                }
             } catch  where StoreFailure.isLostWrite(error) {
                 // Trying again proves nothing: the kernel may have dropped the pages it could not write.
                 if !isStopped.withLock({ stopped in

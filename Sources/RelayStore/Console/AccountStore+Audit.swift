@@ -1,6 +1,7 @@
 import GRDB
 import Records
 package import RelayCore
+import Synchronization
 
 /// What was done by those who run the relay.
 extension AccountStore {
@@ -8,23 +9,44 @@ extension AccountStore {
     private static let kept = 100_000
 
     package func note(_ entry: AuditEntry) throws(DirectoryError) {
-        try write { db in
-            try db.execute(
-                sql: """
-                    INSERT INTO audit(at, actor, action, container, environment, subject, detail)
-                    VALUES (?, ?, ?, ?, ?, ?, ?)
-                    """,
-                arguments: [
-                    entry.at.milliseconds, entry.actor, entry.action, entry.home?.container.name,
-                    entry.home?.environment.rawValue, entry.subject, entry.detail,
-                ]
-            )
-            guard db.lastInsertedRowID % 1_000 == 0 else { return }
-            try db.execute(
-                sql: "DELETE FROM audit WHERE id <= ?",
-                arguments: [db.lastInsertedRowID - Int64(Self.kept)]
-            )
+        try write { db in try Self.insert(entry, db) }
+    }
+
+    /// Runs `body`, whose first write notes the entry in its own commit: nothing is done that the log lacks, and a disk that
+    /// has no room for the entry has not done it either.
+    ///
+    /// For one thread that has the store to itself. Where `body` writes nothing here, the entry is noted behind it.
+    package func noting<Value>(_ entry: AuditEntry, _ body: () throws -> Value) throws -> Value {
+        noteOfNextWrite.withLock { $0 = entry }
+        defer { _ = takeNote() }
+        let value = try body()
+        if let entry = takeNote() { try note(entry) }
+        return value
+    }
+
+    func takeNote() -> AuditEntry? {
+        noteOfNextWrite.withLock { entry in
+            defer { entry = nil }
+            return entry
         }
+    }
+
+    static func insert(_ entry: AuditEntry, _ db: Database) throws {
+        try db.execute(
+            sql: """
+                INSERT INTO audit(at, actor, action, container, environment, subject, detail)
+                VALUES (?, ?, ?, ?, ?, ?, ?)
+                """,
+            arguments: [
+                entry.at.milliseconds, entry.actor, entry.action, entry.home?.container.name,
+                entry.home?.environment.rawValue, entry.subject, entry.detail,
+            ]
+        )
+        guard db.lastInsertedRowID % 1_000 == 0 else { return }
+        try db.execute(
+            sql: "DELETE FROM audit WHERE id <= ?",
+            arguments: [db.lastInsertedRowID - Int64(Self.kept)]
+        )
     }
 
     /// The newest first, `limit` at most: those before `number` that have `words` in their actor, action, container or

@@ -78,9 +78,7 @@ extension FolderOptions {
         _ body: (AccountStore) throws -> Value
     ) throws -> Value {
         try withDirectory(creates: creates) { store in
-            let value = try body(store)
-            try store.note(AuditEntry(command: action, subject, in: home))
-            return value
+            try store.noting(AuditEntry(command: action, subject, in: home)) { try body(store) }
         }
     }
 }

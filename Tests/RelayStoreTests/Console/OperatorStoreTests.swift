@@ -1,8 +1,10 @@
+import GRDB
 import Records
 import RelayCore
-import RelayStore
 import Synchronization
 import Testing
+
+@testable import RelayStore
 
 /// Links, sign-ins and their ends, under a clock that the test turns.
 @Suite struct OperatorStoreTests {
@@ -99,5 +101,26 @@ import Testing
         #expect(try store.auditEntries(before: first.last?.number, limit: 9).map(\.subject) == ["Z3", "Z2", "Z1"])
         #expect(try store.auditEntries(with: "z2", limit: 9).map(\.subject) == ["Z2"])
         #expect(try store.auditEntries(with: "%", limit: 9).isEmpty)
+    }
+
+    private func entry(_ subject: String) -> AuditEntry {
+        AuditEntry(at: clock.source.now(), actor: "command line", action: "container.create", subject: subject)
+    }
+
+    /// A disk that is full in between must not leave a token that nobody was shown.
+    @Test func whatIsDoneIsNotedInTheSameCommit() throws {
+        let first = try #require(ContainerID("iCloud.org.example.first"))
+        let second = try #require(ContainerID("iCloud.org.example.second"))
+        try store.noting(entry("first")) { try store.addContainer(first) }
+        #expect(throws: DirectoryError.self) { try store.noting(entry("again")) { try store.addContainer(first) } }
+        try store.noting(entry("nothing")) {}
+        #expect(try store.auditEntries(limit: 9).map(\.subject) == ["nothing", "first"])
+
+        try store.writer.write { try $0.execute(sql: "ALTER TABLE audit RENAME TO lost") }
+        #expect(throws: DirectoryError.self) { try store.noting(entry("second")) { try store.addContainer(second) } }
+        #expect(try store.containers().map(\.container) == [first])
+        // And not by a later write.
+        try store.addContainer(second)
+        #expect(try store.containers().map(\.container) == [first, second])
     }
 }
