@@ -16,6 +16,7 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
     private let id: RequestIdentifier
     private let lane: any AnswerLane
     private let then: @Sendable (APIResponse) -> Void
+    var user: UserID? { write?.context.authentication.caller.user }
     private var write: RecordsWrite?
     private var outcome: Result<ModifyRecords.Result, RelayError> = .failure(.notCarriedOut)
 

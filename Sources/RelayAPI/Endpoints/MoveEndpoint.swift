@@ -31,7 +31,10 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     )
     try request.check()
     request.mark = try WriteMark.id(in: body).flatMap { WriteMark($0, of: request) }
-    let result = try await context.store.write { [request] writer throws(RelayError) in try request.run(in: writer) }
+    let user = context.authentication.caller.user
+    let result = try await context.store.write(for: user) { [request] writer throws(RelayError) in
+        try request.run(in: writer)
+    }
     let failures = result.outcomes.count { $0.error != nil }
     let epoch = context.store.epoch
     let shares = context.shareAnswer

@@ -7,7 +7,7 @@ import Wire
 /// Wire reference 6.
 func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let write = try RecordsWrite(context)
-    return try write.answer(try await context.store.write(write.run))
+    return try write.answer(try await context.store.write(for: context.authentication.caller.user, write.run))
 }
 
 /// A `records/modify` that has been read: what the store is to do, and how the client hears of it.

@@ -36,6 +36,7 @@ final class SignedStore: Store {
 /// A write that is carried out where nobody has sent it before.
 // Unchecked for the refusal: only the one thread that carries out the store's writes touches it.
 private final class SignedWrite: StoreWrite, @unchecked Sendable {
+    var user: UserID? { write.user }
     private let write: any StoreWrite
     private let signature: SignatureMark
     // Should it be decided twice, the last time counts.

@@ -36,6 +36,7 @@ struct TracedStore: Store {
 /// A write of a traced request.
 // Unchecked for the times: only the one thread that carries out the store's writes touches them.
 private final class TracedWrite: StoreWrite, @unchecked Sendable {
+    var user: UserID? { write.user }
     private let write: any StoreWrite
     private let home: ContainerEnvironment
     private let trace: RequestTrace

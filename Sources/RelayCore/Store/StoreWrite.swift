@@ -4,6 +4,9 @@ package import Records
 ///
 /// A store touches it from one thread at a time.
 package protocol StoreWrite: AnyObject, Sendable {
+    /// Who asks for it; `nil`: the relay itself. Where one's writes are large, those of others come first.
+    var user: UserID? { get }
+
     /// Decides and writes, and keeps the outcome until it is durable.
     ///
     /// Decides first and writes last: what is refused must not have written. May be run again, when the commit that it
@@ -21,15 +24,16 @@ extension Store {
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
         then: @escaping @Sendable (Result<Value, RelayError>) -> Void
     ) {
-        write(ClosureWrite(body, then))
+        write(ClosureWrite(for: nil, body, then))
     }
 
-    /// Runs `body` in the next commit and returns once that is on disk; `body` as above.
+    /// Runs `body`, which `user` asks for, in the next commit and returns once that is on disk; `body` as above.
     package func write<Value: Sendable>(
+        for user: UserID? = nil,
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value
     ) async throws(RelayError) -> Value {
         let outcome = await withUnsafeContinuation { continuation in
-            write(body) { continuation.resume(returning: $0) }
+            write(ClosureWrite(for: user, body) { continuation.resume(returning: $0) })
         }
         return try outcome.get()
     }
@@ -38,14 +42,17 @@ extension Store {
 /// What to do and whom to tell.
 // Unchecked for the outcome: once it is handed over, only the one thread that carries out the store's writes touches it.
 private final class ClosureWrite<Value: Sendable>: StoreWrite, @unchecked Sendable {
+    let user: UserID?
     private var outcome: Result<Value, RelayError>?
     private let body: @Sendable (any StoreWriter) throws(RelayError) -> Value
     private let then: @Sendable (Result<Value, RelayError>) -> Void
 
     init(
+        for user: UserID?,
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
         _ then: @escaping @Sendable (Result<Value, RelayError>) -> Void
     ) {
+        self.user = user
         self.body = body
         self.then = then
     }

@@ -1,4 +1,5 @@
 import Foundation
+import Records
 import RelayCore
 
 /// Calls its argument later, never at once, one call at a time: a test's line of work instead of the commit thread.
@@ -9,13 +10,17 @@ package typealias CommitLater = @Sendable (@escaping @Sendable () -> Void) -> Vo
 /// While a commit waits for the disk the next writes gather, so under load a hundred share one fsync. Whoever has just been
 /// answered mostly writes again: the next commit gives them up to a quarter of a commit's time, so that all share it
 /// instead of taking turns, and as long as that brings writes faster than commits do. A lone write waits
-/// for nobody, not even for a thread to wake: on a fast disk, while writes come one by one, its caller commits it. The
-/// queue needs no bound of its own: every entry is a request that waits for its answer, and those are bounded by the
+/// for nobody, not even for a thread to wake: on a fast disk, while writes come one by one, its caller commits it. A commit
+/// ends early where its writes turn out to be large; what it leaves is done next, after the writes of those users who
+/// have taken less. The queue needs no bound of its own: every entry is a request that waits for its answer, and those are bounded by the
 /// connections.
 // Unchecked for what changes: all of it is guarded by `condition`, a lock.
 final class CommitQueue: @unchecked Sendable {
     private let condition = NSCondition()
     private var waiting: [any StoreWrite] = []
+    /// Bytes that users have had written since a commit last had room for all that waited.
+    private var spent: [UserID?: Int] = [:]
+    private var isAbandoned = false
     private var isCommitting = false
     private var isClosed = false
     private var hasEnded = false
@@ -30,7 +35,7 @@ final class CommitQueue: @unchecked Sendable {
     /// How long the latest one took.
     private var latestTime = Duration.zero
 
-    private let commit: @Sendable (consuming [any StoreWrite]) -> Void
+    private let commit: @Sendable (consuming [any StoreWrite]) -> CommitCut?
     private let idle: @Sendable () -> Bool
     /// Commits when it likes, in place of the thread; and whether it has been asked to.
     private let later: CommitLater?
@@ -52,14 +57,15 @@ final class CommitQueue: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - name: the thread's.
-    ///   - commit: gets each batch, and keeps nothing of it; on the thread, or on that of a lone write's caller.
+    ///   - commit: gets each batch, and keeps nothing of it; on the thread, or on that of a lone write's caller. It does the
+    ///     first at least.
     ///   - onCommitTime: hears how many writes each batch had and how long its commit took.
     ///   - idle: does a little of what can wait, on the thread, never beside a commit; says whether there is more. Called at
     ///     first and after `leaveIdleWork`.
     ///   - later: commits in place of the thread, which then is not started.
     init(
         name: String,
-        commit: @escaping @Sendable (consuming [any StoreWrite]) -> Void,
+        commit: @escaping @Sendable (consuming [any StoreWrite]) -> CommitCut?,
         onCommitTime: @escaping @Sendable (Int, Duration) -> Void = { _, _ in },
         idle: @escaping @Sendable () -> Bool,
         later: CommitLater? = nil
@@ -133,7 +139,7 @@ final class CommitQueue: @unchecked Sendable {
     /// On the thread itself, which may be the last to let go of a store, that is so already.
     @discardableResult
     func close() -> Duration {
-        if later != nil { commitNow() }
+        if later != nil { repeat { commitNow() } while depth > 0 }
         return condition.withLock {
             isClosed = true
             condition.broadcast()
@@ -146,6 +152,7 @@ final class CommitQueue: @unchecked Sendable {
     func abandon() {
         condition.withLock {
             isClosed = true
+            isAbandoned = true
             waiting = []
         }
     }
@@ -161,23 +168,27 @@ final class CommitQueue: @unchecked Sendable {
     /// Commits what waits, on this thread; for those who have no thread.
     private func commitNow() {
         let batch = condition.withLock {
-            defer { waiting = [] }
             isAsked = false
-            return waiting
+            return takeBatch(atMost: waiting.count)
         }
-        if !batch.isEmpty { commit(batch) }
+        if !batch.isEmpty {
+            let cut = commit(batch)
+            condition.withLock { putBack(cut) }
+        }
         let hasMore = condition.withLock { hasIdleWork } && idle()
         condition.withLock { hasIdleWork = hasMore }
-        if hasMore { askForCommit() }
+        if hasMore || depth > 0 { askForCommit() }
     }
 
     private func timed(_ batch: consuming [any StoreWrite]) {
         let (start, count) = (ContinuousClock.now, batch.count)
-        commit(batch)
+        let cut = commit(batch)
         let time = ContinuousClock.now - start
-        onCommitTime(count, time)
+        let done = count - (cut?.rest.count ?? 0)
+        onCommitTime(done, time)
         condition.withLock {
-            latestBatch = count
+            putBack(cut)
+            latestBatch = done
             commitTime = (commitTime * 7 + time) / 8
             latestTime = time
         }
@@ -192,9 +203,28 @@ final class CommitQueue: @unchecked Sendable {
         if waiting.isEmpty, isClosed { return nil }
         isCommitting = true
         if latestBatch >= Self.leastGathered, !waiting.isEmpty, !isClosed { gather() }
-        let batch = Array(waiting.prefix(Self.batchLimit))
+        return takeBatch(atMost: Self.batchLimit)
+    }
+
+    /// Those first whose users have taken least, while there is not room for all.
+    private func takeBatch(atMost limit: Int) -> [any StoreWrite] {
+        if !spent.isEmpty {
+            let turns = waiting.enumerated().map { (spent: spent[$1.user] ?? 0, place: $0, write: $1) }
+            waiting = turns.sorted { ($0.spent, $0.place) < ($1.spent, $1.place) }.map(\.write)
+        }
+        let batch = Array(waiting.prefix(limit))
         waiting.removeFirst(batch.count)
         return batch
+    }
+
+    private func putBack(_ cut: CommitCut?) {
+        guard let cut else {
+            // Without a cut, none of those who came meanwhile has waited for more than this one commit.
+            if !spent.isEmpty { spent = [:] }
+            return
+        }
+        spent.merge(cut.spent, uniquingKeysWith: +)
+        if !isAbandoned { waiting.insert(contentsOf: cut.rest, at: 0) }
     }
 
     /// Lets go of the lock for moments, until those of the latest commit are back or their time is over.

@@ -15,6 +15,10 @@ class SQLiteReader: StoreReader {
 
     /// Whether something asked for could not be read because the file is damaged.
     private(set) var hasMetDamage = false
+    /// Bytes of the records that were read whole, and of those written.
+    var recordBytes = 0
+    /// What a record costs besides its fields, as bytes of those.
+    static let bytesOfRow = 512
 
     init(_ database: Database, of connection: StoreConnection? = nil, names: StoreNames, schema: Schema) {
         self.database = database
@@ -279,6 +283,7 @@ class SQLiteReader: StoreReader {
             isDeleted: row.bool(3)
         )
         if record.isShare { record.sharing = try sharing(of: record) }
+        recordBytes += record.fields.count + Self.bytesOfRow
         return record
     }
 }

@@ -206,15 +206,18 @@ package final class SQLiteStore: Store {
         if !isQueued { write.finish(RelayError(.tryAgainLater, "The relay is stopping.", retryAfter: .seconds(2))) }
     }
 
-    /// One commit for all of `batch`; where it fails, one for each, so that nobody fails for another's sake.
-    private func commit(_ batch: consuming [any StoreWrite]) {
+    /// One commit for as much of `batch` as is done in a moment; where it fails, one for each, so that nobody fails for
+    /// another's sake.
+    private func commit(_ batch: consuming [any StoreWrite]) -> CommitCut? {
         guard !isStopped.withLock({ $0 }) else {
-            return finish(batch, StoreFailure.relayError(for: StoreFailure.stopped))
+            finish(batch, StoreFailure.relayError(for: StoreFailure.stopped))
+            return nil
         }
-        if commitsTooLate(batch) { return }
+        if commitsTooLate(batch) { return nil }
+        var cut: CommitCut?
         do {
             try beginEpoch()
-            let done = try transaction { writer in batch.forEach { $0.run(in: writer) } }
+            let done = try transaction { cut = CommitCut.run(&batch, in: $0) }
             if !done.isEmpty { onCommit(done) }
             finish(batch, nil)
             checkpointIfDue()
@@ -223,12 +226,13 @@ package final class SQLiteStore: Store {
             stopAfterLostWrite()
             finish(batch, StoreFailure.relayError(for: error))
         } catch  where batch.count > 1 {
-            batch.forEach { commit([$0]) }
+            batch.forEach { _ = commit([$0]) }
         } catch {
             if StoreFailure.lasts(error) { isStopped.withLock { $0 = true } }
             if StoreFailure.isDamage(error) { onDamage() }
             finish(batch, StoreFailure.relayError(for: error))
         }
+        return cut
     }
 
     /// Before the first write of this life: another epoch, and numbers that none of before can have reached.

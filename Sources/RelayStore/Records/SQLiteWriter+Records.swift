@@ -27,6 +27,7 @@ extension SQLiteWriter {
             for (index, record) in records.enumerated() {
                 let before = replaced.isEmpty ? nil : replaced[record.name]
                 growth = try growth + keepUp(with: record, over: before, in: zone)
+                recordBytes += record.fields.count + Self.bytesOfRow
                 if isLong, before == nil, !record.isShare, zone.keepsTombstones || !record.isDeleted {
                     new = new.lowerBound..<index + 1
                 } else {

@@ -1,0 +1,154 @@
+import Records
+import RelayCore
+import RelayStore
+import Synchronization
+import Testing
+import Wire
+
+/// Whose writes share a commit, and whose come first.
+@Suite struct CommitTurnsTests {
+    /// A store that commits when the test says, and what has happened to its writes: `|` is a commit.
+    private final class World: Sendable {
+        private let work = Mutex<[@Sendable () -> Void]>([])
+        private let events = Mutex<[String]>([])
+        private let opened = Mutex<SQLiteStore?>(nil)
+        let id = ZoneID("Notes", owner: UserID("_00000000000000000000000000000001"))
+
+        init() throws {
+            let store = try SQLiteStore(
+                .memory,
+                draw: { 7 },
+                onCommit: { [weak self] _ in self?.note("|") },
+                later: { [weak self] body in self?.work.withLock { $0.append(body) } }
+            )
+            opened.withLock { $0 = store }
+            let id = id
+            ask("zone", for: nil) { writer throws(RelayError) in
+                try writer.define(["Note": RecordType()])
+                _ = try writer.makeZone(id, by: "phone")
+            }
+            settle()
+            _ = takeEvents()
+        }
+
+        private func note(_ event: String) { events.withLock { $0.append(event) } }
+
+        func takeEvents() -> [String] {
+            events.withLock { events in
+                defer { events = [] }
+                return events
+            }
+        }
+
+        func settle() {
+            while let next = work.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) { next() }
+        }
+
+        func close() { opened.withLock { $0?.close() } }
+        func abandon() { opened.withLock { $0?.abandon() } }
+
+        func ask(
+            _ name: String,
+            for user: UserID?,
+            _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Void
+        ) {
+            opened.withLock { $0?.write(Asked(user, body) { self.note($0 == nil ? name : "\(name) failed") }) }
+        }
+
+        /// Writes so many records of a megabyte.
+        func save(_ name: String, _ count: Int, for user: UserID) {
+            let id = id
+            ask(name, for: user) { writer throws(RelayError) in
+                guard let zone = try writer.zone(id) else { throw .zoneNotFound }
+                let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
+                let title = FieldsJSON.Entry(name: "title", value: .string(String(repeating: "x", count: 1 << 20)))
+                let fields = FieldsJSON.encode([title])
+                let records = (0..<count).map {
+                    StoredRecord(
+                        name: "\(name)-\($0)",
+                        type: "Note",
+                        change: writer.takeChangeNumber(),
+                        created: stamp,
+                        modified: stamp,
+                        fields: fields
+                    )
+                }
+                try writer.put(records, replacing: [:], in: zone, by: "phone")
+            }
+        }
+
+        func read(_ name: String, _ count: Int, of other: String, for user: UserID) {
+            let id = id
+            ask(name, for: user) { writer throws(RelayError) in
+                guard let zone = try writer.zone(id) else { throw .zoneNotFound }
+                _ = try writer.records(named: (0..<count).map { "\(other)-\($0)" }, in: zone)
+                throw .badRequest("No.")
+            }
+        }
+    }
+
+    // Unchecked for the failure: one thread has it.
+    private final class Asked: StoreWrite, @unchecked Sendable {
+        let user: UserID?
+        private let body: @Sendable (any StoreWriter) throws(RelayError) -> Void
+        private let then: @Sendable (RelayError?) -> Void
+
+        init(
+            _ user: UserID?,
+            _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Void,
+            then: @escaping @Sendable (RelayError?) -> Void
+        ) {
+            (self.user, self.body, self.then) = (user, body, then)
+        }
+
+        func run(in writer: any StoreWriter) { try? body(writer) }
+        func finish(_ failure: RelayError?) { then(failure) }
+    }
+
+    private let heavy = UserID("_00000000000000000000000000000002")
+    private let other = UserID("_00000000000000000000000000000003")
+
+    @Test func smallWritesShareACommit() throws {
+        let world = try World()
+        for name in ["a", "b", "c"] { world.save(name, 1, for: heavy) }
+        world.save("d", 1, for: other)
+        world.settle()
+        #expect(world.takeEvents() == ["|", "a", "b", "c", "d"])
+        world.close()
+    }
+
+    /// Who wants little has it after one large request of another, not after all of them.
+    @Test func whoHasTakenLeastComesFirst() throws {
+        let world = try World()
+        for name in ["a", "b", "c"] { world.save(name, 17, for: heavy) }
+        world.save("d", 1, for: other)
+        world.settle()
+        #expect(world.takeEvents() == ["|", "a", "|", "d", "b", "|", "c"])
+        // Another time everybody begins anew.
+        for name in ["e", "f"] { world.save(name, 1, for: heavy) }
+        world.save("g", 1, for: other)
+        world.settle()
+        #expect(world.takeEvents() == ["|", "e", "f", "g"])
+        world.close()
+    }
+
+    /// Reading for a refusal holds the writer as well.
+    @Test func whatIsReadCountsToo() throws {
+        let world = try World()
+        world.save("a", 17, for: heavy)
+        world.settle()
+        _ = world.takeEvents()
+        for name in ["b", "c"] { world.read(name, 17, of: "a", for: heavy) }
+        world.save("d", 1, for: other)
+        world.settle()
+        #expect(world.takeEvents() == ["b", "|", "d", "c"])
+        world.close()
+    }
+
+    @Test func whatACutLeavesIsDoneBeforeTheEnd() throws {
+        let world = try World()
+        for name in ["a", "b", "c"] { world.save(name, 17, for: heavy) }
+        world.close()
+        #expect(world.takeEvents() == ["|", "a", "|", "b", "|", "c"])
+    }
+}
