@@ -1,5 +1,4 @@
 import ArgumentParser
-import Foundation
 import Records
 import RelayCore
 import RelayStore
@@ -44,19 +43,11 @@ struct ContainerDelete: ParsableCommand {
             let folder = BackupSchedule.standardFolder(of: options.folder)
             backup = try Backup.create(of: options.folder, in: folder, now: TimeSource.system.now()).name
         }
-        try options.change("container.delete", container.name) { try $0.removeContainer(container) }
-        removeFiles()
+        try options.change("container.delete", container.name) {
+            try ContainerRemoval(in: options.folder).remove(container, from: $0)
+        }
         if options.json { return try Terminal.say(json: ["deleted": container.name, "backup": backup ?? ""]) }
         Terminal.tell("deleted  \(container)")
         if let backup { Terminal.tell("before   \(backup), for: zonecast backup restore") }
-    }
-
-    /// Out of the way at one stroke: of a removal that is broken off, a part would look like a damaged store.
-    private func removeFiles() {
-        StoreMark.remove(of: container, in: options.folder)
-        let gone = "\(options.folder)/container-deleted"
-        try? FileManager.default.removeItem(atPath: gone)
-        rename("\(options.folder)/containers/\(container.name)", gone)
-        try? FileManager.default.removeItem(atPath: gone)
     }
 }

@@ -94,12 +94,14 @@ struct RunningRelay {
         } catch {
             throw CommandFailure(.failed, "A restore was broken off and cannot be brought to its end. \(error)")
         }
-        do throws(DirectoryError) {
-            return try AccountStore(
+        do {
+            let accounts = try AccountStore(
                 folder: settings.data,
                 onLostWrite: { [lostWrite] in lostWrite.endProcess() }
             )
-        } catch {
+            try ContainerRemoval(in: settings.data).finish(with: accounts)
+            return accounts
+        } catch let error as DirectoryError {
             throw CommandFailure(error, folder: settings.data)
         }
     }

@@ -3,13 +3,13 @@ import Records
 import RelayStore
 
 /// What is done to a whole data folder, on a disk that fails at one operation after the other until it passes untouched:
-/// backups, restores, resets, files written anew, copies.
+/// backups, restores, resets, files written anew, copies, containers deleted.
 ///
 /// Whatever the disk does, the folder afterwards is as it was or as it was to become, the good backups are good, and whoever
 /// did it was told the truth.
 package struct FolderTrials: Sendable {
     package enum Action: String, Hashable, Sendable, CaseIterable {
-        case backup, restore, schedule, reset, compact, copy
+        case backup, restore, schedule, reset, compact, copy, delete
     }
 
     package var action: Action
@@ -118,6 +118,9 @@ private struct FolderTrial {
                 try compaction.giveBackStepwise { _, _ in }
             }
         case .copy: _ = try FolderCopy.make(of: data, at: work + "/copy", disk: disk.calls)
+        case .delete:
+            let accounts = try AccountStore(folder: data)
+            try ContainerRemoval(in: data, disk: disk.calls).remove(try DiskWorld.home().container, from: accounts)
         }
     }
 
@@ -169,6 +172,7 @@ private struct FolderTrial {
             if isDone, trials.action == .backup, count < 2 { said.append("the backup was made and is not there") }
             // As the next start does.
             try Backup.finishRestore(in: data)
+            try ContainerRemoval(in: data).finish(with: AccountStore(folder: data, onLostWrite: {}))
             said += try await objectionsToCopy(at: work + "/copy", stage, isDone: isDone)
             if isDone, trials.action == .schedule, BackupSchedule(of: data)?.keep != 3 {
                 said.append("the schedule was set and is not")
@@ -185,7 +189,10 @@ private struct FolderTrial {
                 let outcome = try await probe.run(world)
                 if outcome != .done { said.append("\(probe.name) afterwards: \(outcome)") }
             }
-            if FileManager.default.fileExists(atPath: data + "/restoring") { said.append("the restore is not over") }
+            for rest in ["restoring", "container-deleted"]
+            where FileManager.default.fileExists(atPath: "\(data)/\(rest)") {
+                said.append("\(rest) is still there")
+            }
         } catch {
             said.append("the next start failed: \(error)")
         }
@@ -206,14 +213,25 @@ private struct FolderTrial {
     private func expected(_ stage: FolderStage, isDone: Bool) -> PossibleFacts {
         var facts = PossibleFacts(stage.now)
         let step = Step(name: "it", apply: { outcome(of: $0, stage) }, run: { _ in .done })
-        if isDone { facts.happened(step) } else { facts.mayHaveHappened(step) }
+        if isDone { facts.happened(step) } else if !isTold { facts.mayHaveHappened(step) }
         return facts
+    }
+
+    /// Whether a failure says that nothing has happened: a disk is known to be full before the commit is on it.
+    private var isTold: Bool {
+        let isFull = trials.effect == .isFull || trials.effect == .isCutShort
+        return isFull && (trials.action == .reset || trials.action == .delete)
     }
 
     private func outcome(of facts: Facts, _ stage: FolderStage) -> Facts {
         switch trials.action {
         case .backup, .schedule, .compact, .copy: return facts
         case .restore: return stage.backedUp
+        case .delete:
+            // People stay, signed in nowhere; made anew, the container has nothing.
+            let kept = ["account ", "password ", "name ", "sessions "]
+            return facts.filter { fact in kept.contains { fact.key.hasPrefix($0) } }
+                .mapValues { Int($0) == nil ? $0 : "0" }
         case .reset:
             // People stay; what they had in development goes, and the schema is production's.
             let kept = ["account ", "password ", "sessions ", "name ", "token ", "schema "]
