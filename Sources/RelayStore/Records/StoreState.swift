@@ -29,8 +29,14 @@ struct StoredState {
     }
 
     /// Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
+    ///
+    /// None of a file that somebody has made by hand: it may be any number, and those that follow have to fit as well.
     static func greatestStamp(_ database: Database) throws -> UInt64 {
-        UInt64(try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone_stamp") ?? 0)
+        let stamp = try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone_stamp") ?? 0
+        guard (0...Int64.max / 2).contains(stamp) else {
+            throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "a zone's last change is \(stamp)")
+        }
+        return UInt64(stamp)
     }
 }
 
