@@ -171,7 +171,8 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     var answer = RecordAnswer(zone: zone, links: context.assetLinks, shares: context.shareAnswer)
     var records = JSONWriter()
     records.open(UInt8(ascii: "["))
-    let lookup = LookupRecords(names, in: zone, of: context.database)
+    let wantsFields = selections.contains { $0.desiredKeys?.isEmpty != true }
+    let lookup = LookupRecords(names, in: zone, of: context.database, wantsFields: wantsFields)
     try context.store.read { reader throws(RelayError) in
         try lookup.visit(from: reader) { place, result throws(RelayError) in
             guard records.length < context.limits.answerBytes else { throw RelayError.tooMuch(for: context.limits) }

@@ -7,8 +7,11 @@ package struct LookupRecords: Sendable {
     package var database: DatabaseAddress
     package var zone: ZoneID
     package var names: [String]
+    /// Whether somebody wants to see fields of any of them.
+    package var wantsFields: Bool
 
-    package init(_ names: [String], in zone: ZoneID, of database: DatabaseAddress) {
+    package init(_ names: [String], in zone: ZoneID, of database: DatabaseAddress, wantsFields: Bool = true) {
+        self.wantsFields = wantsFields
         self.names = names
         self.zone = zone
         self.database = database
@@ -30,7 +33,7 @@ package struct LookupRecords: Sendable {
         let schema = try reader.schema
         for start in stride(from: 0, to: kept.count, by: Self.atOnce) {
             let places = start..<min(start + Self.atOnce, kept.count)
-            let found = try reader.records(named: Array(kept[places]), in: zone)
+            let found = try reader.records(named: Array(kept[places]), in: zone, withFields: wantsFields)
             for place in places {
                 guard let record = found[kept[place]], !record.isDeleted,
                     database.rights(to: record, in: schema).contains(.read)

@@ -61,7 +61,9 @@ package protocol StoreReader {
     func zoneCount(of owner: UserID) throws(RelayError) -> Int
 
     /// The records of these names, tombstones included; absent ones are left out.
-    func records(named names: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord]
+    ///
+    /// Without fields, they have none but what a share is made of: a megabyte each need not be read.
+    func records(named names: [String], in zone: Zone, withFields: Bool) throws(RelayError) -> [String: StoredRecord]
 
     /// Hands over what binds the record of this name, DELETE_SELF first, until `visit` says false.
     func visitReferences(
@@ -323,5 +325,11 @@ package struct QueryPage: Sendable {
     package init(records: [(zone: ZoneID, record: StoredRecord)], next: Query.Position?) {
         self.records = records
         self.next = next
+    }
+}
+
+extension StoreReader {
+    package func records(named names: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord] {
+        try records(named: names, in: zone, withFields: true)
     }
 }

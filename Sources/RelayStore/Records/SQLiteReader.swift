@@ -1,6 +1,7 @@
 import GRDB
 import Records
 import RelayCore
+import Wire
 
 /// One committed state of a store on SQLite, for as long as one access lasts.
 class SQLiteReader: StoreReader {
@@ -243,9 +244,15 @@ class SQLiteReader: StoreReader {
 
     static let byName = "SELECT \(recordColumns) FROM record r WHERE zone = ? AND name = ?"
 
-    func records(named wanted: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord] {
+    func records(
+        named wanted: [String],
+        in zone: Zone,
+        withFields: Bool
+    ) throws(RelayError) -> [String: StoredRecord] {
         try attempt {
-            if let view = zone.view, view.isPartial { return try records(named: wanted, in: zone, through: view) }
+            if let view = zone.view, view.isPartial {
+                return try records(named: wanted, in: zone, through: view, withFields: withFields)
+            }
             var found: [String: StoredRecord] = [:]
             let statement = try statement(.recordByName)
             for name in wanted {
@@ -254,7 +261,7 @@ class SQLiteReader: StoreReader {
                     defer { statement.reset() }
                     statement.bind(1, zone.number)
                     statement.bind(2, lentText: text)
-                    if try statement.step() { found[name] = try record(in: statement) }
+                    if try statement.step() { found[name] = try record(in: statement, withFields: withFields) }
                 }
             }
             return found
@@ -262,7 +269,7 @@ class SQLiteReader: StoreReader {
     }
 
     /// The record in a row of `recordColumns`.
-    func record(in row: SQL) throws -> StoredRecord {
+    func record(in row: SQL, withFields: Bool = true) throws -> StoredRecord {
         var record = StoredRecord(
             name: row.text(1),
             type: try type(row.int(2)),
@@ -279,10 +286,13 @@ class SQLiteReader: StoreReader {
             ),
             parent: row.optionalText(10),
             share: row.optionalText(11),
-            fields: row.blob(12),
+            fields: withFields ? row.blob(12) : FieldsJSON.empty,
             isDeleted: row.bool(3)
         )
-        if record.isShare { record.sharing = try sharing(of: record) }
+        if record.isShare {
+            if !withFields { record.fields = row.blob(12) }
+            record.sharing = try sharing(of: record)
+        }
         recordBytes += record.fields.count + Self.bytesOfRow
         return record
     }

@@ -23,7 +23,8 @@ extension SQLiteReader {
     func records(
         named wanted: [String],
         in zone: Zone,
-        through view: ZoneView
+        through view: ZoneView,
+        withFields: Bool = true
     ) throws -> [String: StoredRecord] {
         guard let user = try number(of: view.user) else { return [:] }
         var found: [String: StoredRecord] = [:]
@@ -32,7 +33,7 @@ extension SQLiteReader {
             statement.bind(1, user)
             statement.bind(2, zone.number)
             statement.bind(3, name)
-            let record = try statement.step() ? try record(in: statement) : nil
+            let record = try statement.step() ? try record(in: statement, withFields: withFields) : nil
             statement.reset()
             if let record { found[name] = record }
         }
