@@ -8,6 +8,8 @@ final class QueryRun {
     struct Allowance: Sendable {
         /// Records that may be looked at while an index is missing.
         var records: Int
+        /// Records that may be looked at in any case; `nil`: as many as there are.
+        var atOnce: Int?
     }
 
     let reader: SQLiteReader
@@ -174,6 +176,7 @@ final class QueryRun {
     func countOne() throws {
         examined += 1
         if !missing.isEmpty, examined > allowance.records { throw IndexMissing(targets: missing) }
+        if let most = allowance.atOnce, examined > most { throw TakesLong() }
     }
 
     // MARK: Candidates
@@ -197,6 +200,9 @@ final class QueryRun {
         page.insert(.init(position: position, zone: zone, record: record))
     }
 }
+
+/// Thrown where a query looks at more than others can wait for.
+struct TakesLong: Error {}
 
 /// Thrown where a query would have to look at too much for want of these indexes.
 struct IndexMissing: Error {

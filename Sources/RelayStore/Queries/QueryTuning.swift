@@ -4,6 +4,9 @@
 package struct QueryTuning: Sendable {
     /// Records that a query may look at before it asks for an index: a page's worth, since what is so small needs none.
     package var recordsWithoutIndex = 200
+    /// Records that a query may look at on the thread that answers requests, for some milliseconds at the most; beyond, it
+    /// begins anew beside it.
+    package var recordsAtOnce = 500
     /// So few entries are visited rather than counted more exactly.
     package var fewEntries = 1_000
     /// With more than so many matches of the best filter it is cheaper to walk in the order of the results, most of which

@@ -26,6 +26,9 @@ extension SQLiteReader {
             defer { queryWork.examined += run.examined }
             do {
                 return try RunTime.limited(to: queryWork.tuning.longestRun, on: database) { try run.run(in: zones) }
+            } catch is TakesLong {
+                queryWork.takesLong = true
+                throw RelayError(.tryAgainLater, "The query takes long.")
             } catch let error as IndexMissing {
                 queryWork.missing.formUnion(
                     error.targets.map { WantedIndex(recordType: query.recordType, target: $0) }
@@ -99,6 +102,8 @@ struct QueryWork {
     var tuning = QueryTuning()
     /// Records and index entries looked at.
     var examined = 0
+    /// Whether a query was broken off for looking at more than it may at once.
+    var takesLong = false
     /// Indexes for want of which a query failed.
     var missing: Set<WantedIndex> = []
 }

@@ -23,14 +23,18 @@ extension SQLiteStore {
     ) async throws(RelayError) -> (Result, examined: Int) {
         let deadline = ContinuousClock.now + tuning.longestWait
         var work = QueryWork(allowance: .init(records: tuning.recordsWithoutIndex), tuning: tuning)
+        if hasOwnThreads { work.allowance.atOnce = tuning.recordsAtOnce }
         while true {
             let refusal: RelayError
             do throws(RelayError) {
-                work.examined = 0
-                let result = try read(&work, body)
-                return (result, work.examined)
+                return (try await answer(&work, body), work.examined)
             } catch {
                 refusal = error
+            }
+            if work.takesLong {
+                work.allowance.atOnce = nil
+                work.takesLong = false
+                continue
             }
             guard !work.missing.isEmpty, ContinuousClock.now < deadline else { throw refusal }
             let missing = work.missing
@@ -45,6 +49,16 @@ extension SQLiteStore {
                 guard ContinuousClock.now < deadline else { throw refusal }
             }
         }
+    }
+
+    /// Reads here, or, once it has turned out to take long, beside those who answer everybody.
+    private func answer<Result>(
+        _ work: inout QueryWork,
+        _ body: (any StoreReader) throws(RelayError) -> Result
+    ) async throws(RelayError) -> Result {
+        work.examined = 0
+        guard hasOwnThreads, work.allowance.atOnce == nil else { return try read(&work, body) }
+        return try await LongQueries.shared.run { () throws(RelayError) -> Result in try read(&work, body) }
     }
 
     private func build(_ missing: Set<WantedIndex>) async throws(RelayError) -> Bool {

@@ -27,6 +27,8 @@ package final class SQLiteStore: Store {
     let connections: StoreConnections
     /// Whether other processes may change the file.
     private let isShared: Bool
+    /// Whether reads may go to any thread; a test has them all on one, and in memory there is one connection for all.
+    var hasOwnThreads: Bool { isShared && later == nil }
     private let committed: Mutex<CommittedState>
     let onCommit: @Sendable (Commit) -> Void
     private let onLostWrite: @Sendable () -> Void

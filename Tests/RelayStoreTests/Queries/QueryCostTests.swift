@@ -3,6 +3,7 @@ import GRDB
 import Records
 import RelayCore
 import RelayStore
+import Synchronization
 import Testing
 
 /// Nothing is scanned that an index can find.
@@ -81,6 +82,60 @@ import Testing
             #expect(!answer.names.isEmpty, "\(query)")
             // A page looks at one record more than it gives, and a further page begins with the last one.
             #expect(answer.examined <= most + 2 * (answer.names.count / 200), "\(query): \(answer.examined)")
+        }
+    }
+
+    /// What takes a while must not be done by the thread that answers everybody.
+    @Test func aQueryThatLooksAtMuchGoesOnElsewhere() async throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString).sqlite")
+        defer { try? FileManager.default.removeItem(at: path) }
+        var tuning = QueryTuning.indexesOnly
+        tuning.recordsAtOnce = 100
+        let world = try QueryWorld(.file(path: path.path), tuning: tuning)
+        defer { world.store.close() }
+        try await world.makeZone("A")
+        try await world.put((0..<300).map { ("n\($0)", thing($0)) }, in: world.zones[0])
+        let all = query(.init(.own("title"), .notEquals, [.string("t7")]), sort: .init(.own("count")))
+        for _ in 0..<3 { _ = try await world.firstPage(all, limit: 1) }
+        let (few, many) = (try await Self.ask(all, 10, of: world), try await Self.ask(all, 200, of: world))
+        #expect(few.isOnLine == [true], "examined \(few.examined)")
+        #expect(many.isOnLine == [true, false])
+        #expect(many.names == (try world.expectation(all)).prefix(200).map(\.recordName))
+        #expect(many.examined > 200 && many.examined < 210)
+    }
+
+    /// Asks on a thread of its own, and tells of each try whether it was made there.
+    private static func ask(_ query: Query, _ limit: Int, of world: QueryWorld) async throws -> (
+        names: [String], examined: Int, isOnLine: [Bool]
+    ) {
+        let (store, zone, line) = (world.store, world.zones[0], AnsweringLine())
+        let isOnLine = Mutex<[Bool]>([])
+        let (names, examined) = try await withTaskExecutorPreference(line) {
+            try await store.countedQuery { reader throws(RelayError) in
+                isOnLine.withLock { $0.append(line.isHere) }
+                guard let zone = try reader.zone(zone) else { return [String]() }
+                let page = try reader.page(of: query, in: [zone], after: nil, limit: limit, bytes: .max)
+                return page.records.map { $0.record.name }
+            }
+        }
+        return (names, examined, isOnLine.withLock { $0 })
+    }
+
+    /// As an event loop is.
+    private final class AnsweringLine: TaskExecutor {
+        private let queue = DispatchQueue(label: "answers")
+        private let thread = Mutex<ObjectIdentifier?>(nil)
+
+        /// By the thread: a connection's own queue borrows it.
+        var isHere: Bool { thread.withLock { $0 == ObjectIdentifier(Thread.current) } }
+
+        func enqueue(_ job: consuming ExecutorJob) {
+            let job = UnownedJob(job)
+            queue.async {
+                self.thread.withLock { $0 = ObjectIdentifier(Thread.current) }
+                job.runSynchronously(on: self.asUnownedTaskExecutor())
+                self.thread.withLock { $0 = nil }
+            }
         }
     }
 

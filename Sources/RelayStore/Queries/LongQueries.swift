@@ -1,0 +1,38 @@
+import Foundation
+import Records
+import Synchronization
+
+/// Where queries go on that look at much: a few at a time, and not on the threads that answer everybody's requests.
+final class LongQueries: TaskExecutor {
+    static let shared = LongQueries()
+
+    private let queue = OperationQueue()
+    private let count = Mutex(0)
+
+    /// So many may run or wait: at some seconds each, no client would wait for more.
+    private static let most = 32
+
+    private init() {
+        queue.name = "zonecast long queries"
+        queue.maxConcurrentOperationCount = max(1, ProcessInfo.processInfo.activeProcessorCount / 2)
+    }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.addOperation { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+
+    /// Runs `body` in its turn.
+    func run<Result>(_ body: () throws(RelayError) -> Result) async throws(RelayError) -> Result {
+        let hasRoom = count.withLock { count in
+            guard count < Self.most else { return false }
+            count += 1
+            return true
+        }
+        guard hasRoom else {
+            throw RelayError(.tryAgainLater, "Many long queries wait already.", retryAfter: .seconds(5))
+        }
+        defer { count.withLock { $0 -= 1 } }
+        return try await withTaskExecutorPreference(self) { () async throws(RelayError) -> Result in try body() }
+    }
+}
