@@ -70,6 +70,9 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
         return isLocal || FileManager.default.fileExists(atPath: file.path) ? file : nil
     }
 
+    /// The program's own file, where it stands for one.
+    var ownFile: URL? { state.withLock { $0.origin == nil ? $0.file : nil } }
+
     /// How large the file is, in bytes; `nil` where it is not known.
     public var size: Int64? {
         let (stored, file) = state.withLock { ($0.stored, $0.file) }

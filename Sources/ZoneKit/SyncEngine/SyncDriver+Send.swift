@@ -191,7 +191,7 @@ extension SyncDriver {
             return false
         }
         let offered = BatchItem.items(of: batch)
-        let items = state.read { tally.worthSending(offered, of: $0) }
+        let items = tally.worthSending(offered, of: state.read { $0 })
         guard !items.isEmpty, epoch == accountEpoch else { return false }
         var answer = SentBatch()
         var entered: [Turnstile] = []

@@ -149,6 +149,55 @@ import ZoneTesting
         #expect(program.count(of: "sentRecordZoneChanges") == 1)
     }
 
+    /// The same of one that says that it has changes it does not list, and never says that they are sent: what it hands over
+    /// anew, it makes anew from what it stored of the relay's answer, or it is that answer itself.
+    @Test(arguments: [false, true]) func theSameUntrackedBatchForEverEndsTheRound(isMadeAnew: Bool) async throws {
+        let (database, records) = try await phone(of: 3)
+        let gone = CKRecord.ID(recordName: "gone", zoneID: records[0].recordID.zoneID)
+        let asked = Mutex(0)
+        let known = Mutex(records)
+        let program = Program(
+            { event, _ in
+                guard case .sentRecordZoneChanges(let sent) = event else { return }
+                known.withLock { $0 = sent.savedRecords }
+            },
+            batch: { _ in
+                let count = asked.withLock { asked in
+                    asked += 1
+                    return asked
+                }
+                guard count <= 20 else { return nil }
+                if isMadeAnew { known.withLock { $0 }.forEach { $0["text"] = "the same" } }
+                return .init(recordsToSave: known.withLock { $0 }, recordIDsToDelete: [gone])
+            }
+        )
+        let engine = program.engine(database)
+        engine.state.hasPendingUntrackedChanges = true
+        try await engine.sendChanges()
+        #expect(asked.withLock { $0 } <= 4)
+        #expect(program.count(of: "sentRecordZoneChanges") <= 3)
+        #expect(engine.state.hasPendingUntrackedChanges, "that is the application's to say")
+    }
+
+    @Test func anUntrackedChangeMadeMeanwhileGoesInTheSameRound() async throws {
+        let (database, records) = try await phone(of: 1)
+        let texts = Mutex(["one", "two", "three"])
+        let program = Program(batch: { engine in
+            let text = texts.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+            guard let text else {
+                engine.state.hasPendingUntrackedChanges = false
+                return nil
+            }
+            records[0]["text"] = text
+            return .init(recordsToSave: records)
+        })
+        let engine = program.engine(database)
+        engine.state.hasPendingUntrackedChanges = true
+        try await engine.sendChanges()
+        #expect(program.count(of: "sentRecordZoneChanges") == 3)
+        #expect(try await database.record(for: records[0].recordID)["text"] == "three")
+    }
+
     /// An application whose record has another address than the one that it was asked for.
     @Test func aRecordOfAnotherNameIsSentOnce() async throws {
         let (database, records) = try await phone(of: 2)
