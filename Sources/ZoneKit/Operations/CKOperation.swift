@@ -67,6 +67,15 @@ open class CKOperation: Operation, @unchecked Sendable {
     /// The container of the database that the operation works on, once that is said.
     fileprivate var databaseContainer: CKContainer? { nil }
 
+    /// The same as `configuration.qualityOfService`; where nothing was said there, what the group's configuration says.
+    open override var qualityOfService: QualityOfService {
+        get { settings.urgency ?? group?.defaultConfiguration?.urgency ?? .default }
+        set {
+            configuration.qualityOfService = newValue
+            super.qualityOfService = newValue
+        }
+    }
+
     // MARK: The older way to configure
 
     /// The container to work in; the same as `configuration.container`.
@@ -155,7 +164,7 @@ open class CKOperation: Operation, @unchecked Sendable {
     }
 
     private var priority: TaskPriority {
-        switch qualityOfService == .default ? settings.qualityOfService : qualityOfService {
+        switch qualityOfService {
         case .userInteractive, .userInitiated: .high
         case .utility: .utility
         case .background: .background

@@ -10,7 +10,10 @@ public final class CKOperationConfiguration: NSObject, NSCopying, @unchecked Sen
     /// The container to work in; `nil`: that of the database, else `CKContainer.default()`.
     public var container: CKContainer?
     /// How urgent it is.
-    public var qualityOfService: QualityOfService = .default
+    public var qualityOfService: QualityOfService {
+        get { urgency ?? .default }
+        set { urgency = newValue }
+    }
     /// Kept for programs that ask; the relay is reached by whatever network there is.
     public var allowsCellularAccess = true
     /// Kept for programs that ask; operations end with the process.
@@ -25,6 +28,8 @@ public final class CKOperationConfiguration: NSObject, NSCopying, @unchecked Sen
         get { resourceTimeout ?? 604_800 }
         set { resourceTimeout = newValue }
     }
+    /// As the program set it.
+    var urgency: QualityOfService?
     /// As the program set them.
     fileprivate var requestTimeout: TimeInterval?
     fileprivate var resourceTimeout: TimeInterval?
@@ -36,7 +41,7 @@ public final class CKOperationConfiguration: NSObject, NSCopying, @unchecked Sen
     public func copy(with zone: NSZone? = nil) -> Any {
         let copy = CKOperationConfiguration()
         copy.container = container
-        copy.qualityOfService = qualityOfService
+        copy.urgency = urgency
         copy.allowsCellularAccess = allowsCellularAccess
         copy.isLongLived = isLongLived
         copy.requestTimeout = requestTimeout

@@ -286,6 +286,28 @@ import ZoneTesting
         await expect(.unknownItem) { _ = try await database.record(for: note("b").recordID) }
     }
 
+    /// The operation, its configuration and its group's speak of one thing.
+    @Test func urgencyIsTheSameWhereverItIsSaid() {
+        let operation = CKFetchRecordsOperation()
+        #expect(operation.qualityOfService == .default && operation.configuration.qualityOfService == .default)
+        let group = CKOperationGroup()
+        let common = CKOperation.Configuration()
+        common.qualityOfService = .background
+        group.defaultConfiguration = common
+        operation.group = group
+        #expect(operation.qualityOfService == .background)
+        operation.qualityOfService = .userInitiated
+        #expect(operation.qualityOfService == .userInitiated)
+        #expect(operation.configuration.qualityOfService == .userInitiated)
+        operation.configuration.qualityOfService = .utility
+        #expect(operation.qualityOfService == .utility)
+        operation.configuration = common
+        #expect(operation.qualityOfService == .background)
+        operation.configuration = nil
+        operation.group = nil
+        #expect(operation.qualityOfService == .default)
+    }
+
     @Test func settingsReachTheRequest() async throws {
         let relay = ScriptedRelay(.failure(.offline), .failure(.offline), .failure(.offline))
         let database = relay.container().privateCloudDatabase
