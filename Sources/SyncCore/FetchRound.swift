@@ -11,7 +11,8 @@ package struct FetchRound: Sendable {
         case began
         case databasePage(changed: [ZoneID], deleted: [ZoneID], token: SyncToken, moreComing: Bool)
         case databaseFailed(Trouble)
-        case zonePage(ZoneID, token: SyncToken, moreComing: Bool)
+        /// With a `failure`, the relay could not give every record of the page.
+        case zonePage(ZoneID, token: SyncToken, moreComing: Bool, failure: Trouble? = nil)
         case zoneFailed(ZoneID, Trouble)
         /// A notice came in while the round was under way: fetch that zone (again).
         case noticed(ZoneID)
@@ -49,6 +50,16 @@ package struct FetchRound: Sendable {
         var repeats = 0
         /// A notice came while a page was under way, which may have been read before the change.
         var isStale = false
+        /// Why a record did not come: the zone is not done then, and what is known of it ends before that page.
+        var failure: Trouble?
+        /// Where the next page begins after that one.
+        var beyond: SyncToken?
+
+        /// The token is no longer served: all comes again.
+        mutating func startsOver() {
+            expiredOnce = true
+            (failure, beyond) = (nil, nil)
+        }
 
         /// Counts pages that promise more and do not move.
         ///
@@ -89,8 +100,8 @@ package struct FetchRound: Sendable {
         case .databasePage(let changed, let deleted, let token, let moreComing):
             databasePage(changed, deleted, token, moreComing, &state)
         case .databaseFailed(let trouble): databaseFailed(trouble, &state)
-        case .zonePage(let zone, let token, let moreComing):
-            effects += zonePage(zone, token, moreComing, &state)
+        case .zonePage(let zone, let token, let moreComing, let failure):
+            effects += zonePage(zone, token, moreComing, failure, &state)
         case .zoneFailed(let zone, let trouble): effects += zoneFailed(zone, trouble, &state)
         case .noticed(let zone):
             // The zone's next page asks once more; what is not under way is picked up when some answer comes in.
@@ -155,17 +166,23 @@ package struct FetchRound: Sendable {
         _ zone: ZoneID,
         _ token: SyncToken,
         _ moreComing: Bool,
+        _ failure: Trouble?,
         _ state: inout FeedState
     ) -> [Effect] {
         guard var progress = inFlight[zone] else { return [] }
-        let isSound = progress.accepts(token, after: state.zoneTokens[zone], moreComing: moreComing)
-        state.zoneTokens[zone] = token
+        let asked = progress.beyond ?? state.zoneTokens[zone]
+        let isSound = progress.accepts(token, after: asked, moreComing: moreComing)
+        progress.failure = progress.failure ?? failure
+        // A token says that all before it is here. One record that does not come holds back no other; it is asked for again,
+        // with what came after it, when the zone is.
+        if progress.failure == nil { state.zoneTokens[zone] = token } else { progress.beyond = token }
         guard isSound else { return end(zone, Trouble(.protocolBroken)) }
         if moreComing || progress.isStale {
             progress.isStale = progress.isStale && moreComing
             inFlight[zone] = progress
-            return outcome.trouble == nil ? [.askZone(zone, since: token)] : end(zone, nil)
+            return outcome.trouble == nil ? [.askZone(zone, since: token)] : end(zone, progress.failure)
         }
+        if let failure = progress.failure { return end(zone, failure) }
         state.fetched(zone)
         outcome.fetched.insert(zone)
         return end(zone, nil)
@@ -176,7 +193,7 @@ package struct FetchRound: Sendable {
         switch trouble.kind {
         case .tokenExpired where !progress.expiredOnce:
             state.zoneTokens[zone] = nil
-            inFlight[zone]?.expiredOnce = true
+            inFlight[zone]?.startsOver()
             return [.askZone(zone, since: nil)]
         case .tokenExpired:
             state.zoneTokens[zone] = nil

@@ -51,6 +51,8 @@ package struct ZonePage<Row: Sendable>: Sendable {
     package var deleted: [(id: RecordID, type: String)]
     package var token: SyncToken
     package var moreComing: Bool
+    /// Records that have changed, and that the relay could not give.
+    package var failures: [(id: RecordID, error: any Error)] = []
     /// Whether the values in the zone that devices have sealed can be read here; `nil`: nobody knows.
     package var isReadable: Bool?
 

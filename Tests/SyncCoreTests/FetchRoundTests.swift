@@ -47,6 +47,22 @@ import Testing
         #expect(round.handle(.began, state: &state) == [.zoneBegins(notes), .askZone(notes, since: t1)])
     }
 
+    /// No token covers a record that did not come; what comes after it is not held back.
+    @Test func aRecordThatDoesNotComeKeepsTheZoneOpen() {
+        var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
+        var round = FetchRound(asksDatabase: false)
+        _ = round.handle(.began, state: &state)
+        let refused = Trouble(.refused)
+        #expect(
+            round.handle(.zonePage(notes, token: t2, moreComing: true, failure: refused), state: &state)
+                == [.askZone(notes, since: t2)]
+        )
+        #expect(state.zoneTokens[notes] == t1)
+        let last = round.handle(.zonePage(notes, token: t3, moreComing: false), state: &state)
+        #expect(last.first == .zoneEnded(notes, refused))
+        #expect(state.zoneTokens[notes] == t1 && state.unfetched == [notes])
+    }
+
     @Test func aNoticeDuringAFetchMeansFetchAgain() {
         var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)

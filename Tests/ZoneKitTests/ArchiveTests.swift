@@ -41,6 +41,31 @@ import ZoneTesting
         #expect(try await database.record(for: moved.recordID).parent == nil)
     }
 
+    /// A program that writes down what it was about to fetch.
+    @Test func howToFetchAZoneSurvivesAnArchive() async throws {
+        _ = try await savedNote()
+        let token = try await database.recordZoneChanges(inZoneWith: zone, since: nil).changeToken
+        let whole = CKFetchRecordZoneChangesOperation.ZoneConfiguration(
+            previousServerChangeToken: token,
+            resultsLimit: 3,
+            desiredKeys: ["title"]
+        )
+        let none = CKFetchRecordZoneChangesOptions()
+        none.desiredKeys = []
+        for configuration in [whole, none] {
+            let data = try NSKeyedArchiver.archivedData(withRootObject: configuration, requiringSecureCoding: true)
+            let back = try #require(
+                try NSKeyedUnarchiver.unarchivedObject(
+                    ofClass: CKFetchRecordZoneChangesOperation.ZoneConfiguration.self,
+                    from: data
+                )
+            )
+            #expect(back.previousServerChangeToken == configuration.previousServerChangeToken)
+            #expect(back.resultsLimit == configuration.resultsLimit)
+            #expect(back.desiredKeys == configuration.desiredKeys)
+        }
+    }
+
     @Test func systemFieldsAreEnoughToSaveAChangeLater() async throws {
         let record = try await savedNote()
         let archiver = NSKeyedArchiver(requiringSecureCoding: true)

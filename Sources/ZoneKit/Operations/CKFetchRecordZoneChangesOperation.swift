@@ -3,62 +3,7 @@ public import Foundation
 /// Fetches what has changed in some zones, one zone after the other.
 open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Sendable {
     /// How to fetch one zone.
-    open class ZoneConfiguration: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
-        // Unchecked as the operation: set up by one thread before it begins.
-
-        /// How far the caller has come in the zone; `nil`: from the start.
-        open var previousServerChangeToken: CKServerChangeToken?
-        /// At most so many records in one answer; 0: as many as the relay gives.
-        open var resultsLimit: Int
-        /// The fields wanted; `nil`: all.
-        open var desiredKeys: [CKRecord.FieldKey]?
-
-        /// From the start, all fields.
-        public override convenience init() { self.init(previousServerChangeToken: nil, resultsLimit: nil) }
-
-        /// Says how to fetch a zone.
-        ///
-        /// - Parameters:
-        ///   - previousServerChangeToken: How far the caller has come.
-        ///   - resultsLimit: At most so many records in one answer.
-        ///   - desiredKeys: The fields wanted; left out, all.
-        public init(
-            previousServerChangeToken: CKServerChangeToken? = nil,
-            resultsLimit: Int? = nil,
-            desiredKeys: [CKRecord.FieldKey]? = nil
-        ) {
-            self.previousServerChangeToken = previousServerChangeToken
-            self.resultsLimit = resultsLimit ?? 0
-            self.desiredKeys = desiredKeys
-        }
-
-        /// Reads what `encode(with:)` wrote.
-        public required init?(coder: NSCoder) {
-            previousServerChangeToken = coder.object(CKServerChangeToken.self, "Token")
-            resultsLimit = coder.number("Limit")
-            desiredKeys = coder.text("Keys").map { $0.split(separator: "\n").map(String.init) }
-        }
-
-        /// Secure coding is supported.
-        open class var supportsSecureCoding: Bool { true }
-
-        /// Writes token, limit and fields.
-        open func encode(with coder: NSCoder) {
-            if let previousServerChangeToken { coder.encode(previousServerChangeToken, forKey: "Token") }
-            coder.encode(resultsLimit, forKey: "Limit")
-            if let desiredKeys { coder.encode(desiredKeys.joined(separator: "\n") as NSString, forKey: "Keys") }
-        }
-
-        /// An independent copy.
-        open func copy(with zone: NSZone? = nil) -> Any {
-            ZoneConfiguration(
-                previousServerChangeToken: previousServerChangeToken,
-                resultsLimit: resultsLimit,
-                desiredKeys: desiredKeys
-            )
-        }
-    }
-
+    public typealias ZoneConfiguration = CKFetchRecordZoneChangesConfiguration
     /// The older name of `ZoneConfiguration`.
     public typealias ZoneOptions = ZoneConfiguration
 
@@ -142,7 +87,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
                 continue
             }
             do throws(CKError) {
-                try await fetch(zoneID, from: database, for: user)
+                try await fetch(zoneID, from: database, for: user, &errors)
             } catch {
                 tellEnd(of: zoneID, .failure(error))
                 errors[zoneID] = error
@@ -161,7 +106,8 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     private func fetch(
         _ zoneID: CKRecordZone.ID,
         from database: CKDatabase,
-        for user: AccountBinding?
+        for user: AccountBinding?,
+        _ errors: inout [AnyHashable: any Error]
     ) async throws(CKError) {
         let configuration = configurationsByRecordZoneID?[zoneID] ?? ZoneConfiguration()
         var token = configuration.previousServerChangeToken
@@ -178,7 +124,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
             }
             let page = if let user { try await user.during(ask) } else { try await ask() }
             try progress.accept(page.changeToken, after: token, moreComing: page.moreComing)
-            try tell(page)
+            try tell(page, &errors)
             token = page.changeToken
             recordZoneChangeTokensUpdatedBlock?(zoneID, page.changeToken, nil)
             guard page.moreComing, fetchAllChanges else {
@@ -189,7 +135,10 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
 
     /// Throws where a block has broken the operation off: the page's token is not told then, so that what is left of it comes
     /// again.
-    private func tell(_ page: CKDatabase.ZoneChangesPage) throws(CKError) {
+    private func tell(
+        _ page: CKDatabase.ZoneChangesPage,
+        _ errors: inout [AnyHashable: any Error]
+    ) throws(CKError) {
         for record in page.records {
             try requireNotCancelled()
             if let recordWasChangedBlock {
@@ -201,6 +150,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         for (id, error) in page.failures {
             try requireNotCancelled()
             recordWasChangedBlock?(id, .failure(error))
+            errors[id] = error
         }
         for deletion in page.deletions {
             try requireNotCancelled()

@@ -44,6 +44,9 @@ open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendab
             )
             page.records.forEach { recordChangedBlock?($0) }
             page.deletions.forEach { recordWithIDWasDeletedBlock?($0.recordID) }
+            let errors = page.failures.map { (AnyHashable($0.0), $0.1 as any Error) }
+            // Without a token: it would be past records that the program was not told of.
+            guard errors.isEmpty else { throw CKError.partialFailure(Dictionary(errors) { $1 }) }
             moreComing = page.moreComing
             fetchRecordChangesCompletionBlock?(page.changeToken, nil, nil)
         } catch {

@@ -42,6 +42,7 @@ package struct DatabaseLink: Link {
             moreComing: startsOver || page.moreComing
         )
         answer.isReadable = page.isReadable
+        answer.failures = page.failures.map { ($0.record, $1) }
         return answer
     }
 
@@ -151,5 +152,15 @@ extension CKError {
             default: .refused
             }
         return Trouble(kind, retryAfter: retryAfterSeconds.flatMap { Duration(waitOf: $0) })
+    }
+}
+
+extension CKError {
+    /// For what only the engine itself has noticed.
+    init(_ trouble: Trouble) {
+        switch trouble.kind {
+        case .tokenExpired: self.init(.changeTokenExpired)
+        default: self.init(.internalError, "The relay's feed does not move on. Try again later; its log says more.")
+        }
     }
 }

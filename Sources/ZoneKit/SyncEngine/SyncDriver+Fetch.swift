@@ -177,7 +177,8 @@ extension SyncDriver {
             }
             guard epoch == accountEpoch else { return [] }
             note(page, in: zone)
-            return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing))
+            let failure = note(page.failures, of: zone, &errors)
+            return advance(.zonePage(zone, token: page.token, moreComing: page.moreComing, failure: failure))
         case .zone(let zone, .failure(let error)):
             errors[zone] = error
             if let loss = error.formerZone {
@@ -235,6 +236,20 @@ extension SyncDriver {
         }
     }
 
+    /// Adds what kept single records of a zone back to what its end will say.
+    private func note(
+        _ failures: [(id: RecordID, error: any Error)],
+        of zone: ZoneID,
+        _ errors: inout Errors
+    ) -> Trouble? {
+        guard !failures.isEmpty else { return nil }
+        var items = errors[zone]?.partialErrorsByItemID ?? [:]
+        for (id, error) in failures { items[CKRecord.ID(id)] = error }
+        errors[zone] = CKError.partialFailure(items)
+        // The zone is asked again, and no other waits for it.
+        return Trouble(.refused, retryAfter: failures.compactMap { CKError(from: $0.error).trouble.retryAfter }.max())
+    }
+
     /// Notes what a page has told, and whether it could be read.
     private func note(_ page: ZonePage<CKRecord>, in zone: ZoneID) {
         state.update { contents in
@@ -273,15 +288,5 @@ extension SyncDriver {
         var items: [AnyHashable: any Error] = [:]
         for (zone, trouble) in failed { items[CKRecordZone.ID(zone)] = errors[zone] ?? CKError(trouble) }
         throw CKError.partialFailure(items)
-    }
-}
-
-extension CKError {
-    /// For what only the engine itself has noticed.
-    init(_ trouble: Trouble) {
-        switch trouble.kind {
-        case .tokenExpired: self.init(.changeTokenExpired)
-        default: self.init(.internalError, "The relay's feed does not move on. Try again later; its log says more.")
-        }
     }
 }
