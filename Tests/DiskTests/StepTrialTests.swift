@@ -10,4 +10,17 @@ import Testing
             #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
         }
     }
+
+    /// This step makes a store, whose first page is the last that is written of it.
+    @Test func aStoreThatIsMadeOnAFullDiskIsWholeOrNotThere() async throws {
+        let step = try #require(
+            (0..<StepTrials.stepCount).first {
+                StepTrials(step: $0, effect: .isCutShort).name.hasPrefix("promote schema first")
+            }
+        )
+        let stage = try await Stage.shared()
+        let report = try await StepTrials(step: step, effect: .isCutShort).run(on: stage) { $0 > 150 }
+        #expect(report.runs > 5)
+        #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
+    }
 }

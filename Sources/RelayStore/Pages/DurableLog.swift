@@ -7,7 +7,8 @@ extension DatabaseQueue {
     /// even read; and it flushes less than keeps an answered change through a power cut.
     func keepDurableLog() throws {
         try inDatabase { database in
-            let mode = try String.fetchOne(database, sql: "PRAGMA journal_mode = WAL")
+            // To its end: the file's head is written after the row, and whoever stops there is not told that it failed.
+            let mode = try String.fetchAll(database, sql: "PRAGMA journal_mode = WAL").first
             guard mode == "wal" else {
                 throw DatabaseError(resultCode: .SQLITE_CANTOPEN, message: "The write-ahead log cannot be turned on.")
             }
