@@ -1,4 +1,5 @@
 package import Records
+package import Wire
 
 /// Bounds on what one request and one user may have.
 ///
@@ -44,6 +45,8 @@ package struct Limits: Hashable, Sendable {
     package var longestPoll = Duration.seconds(25)
     package var queryFilters = 16
     package var querySorts = 4
+    /// Of a request's body.
+    package var json = JSONLimits()
     package var quota = QuotaSettings()
 
     package init() {}

@@ -56,6 +56,15 @@ import Testing
         #expect(reading.origins["tokens.grace"] == .standard)
     }
 
+    /// A deletion is told for 90 days at the least, or for ever.
+    @Test(arguments: [(0, true), (1, false), (89, false), (90, true), (36_500, true), (36_501, false)])
+    func tombstonesStayForMonthsAtTheLeast(days: Int, isTaken: Bool) async throws {
+        let path = try file("tombstones.horizon: \(days)\n")
+        let checked = try Command.run(["config", "check", path])
+        #expect((checked.status == 0) == isTaken, "\(checked.output)\(checked.complaint)")
+        if !isTaken { #expect(checked.complaint.contains("0 or a whole number from 90 to 36500")) }
+    }
+
     @Test(arguments: ["\r\n", "\r", "\n"]) func linesEndAsEditorsEndThem(end: String) async throws {
         let text = ["# mine", "listen: 127.0.0.1:1", "log:", "  level: debug", ""].joined(separator: end)
         let reading = try await read(text)

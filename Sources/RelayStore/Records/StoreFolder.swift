@@ -26,6 +26,7 @@ package final class StoreFolder: StoreCatalog {
     private let onDamage: DamageListener
     private let onShortage: @Sendable () -> Void
     private let later: CommitLater?
+    private let tuning: QueryTuning
     private let disk: DiskCalls
     private let checkpointPages: Int
     private let mostOpen: Int
@@ -36,6 +37,7 @@ package final class StoreFolder: StoreCatalog {
     /// - Parameters:
     ///   - folder: the data folder; `nil` keeps everything in memory.
     ///   - draw: gives random 64 bits.
+    ///   - tuning: how queries choose their ways, and how long they may take.
     ///   - disk: what folders and assets are written by.
     ///   - checkpointPages: so many pages of a store's log are written back into its file at once.
     ///   - mostOpen: so many stores are open at once, and more only while more are in use.
@@ -49,6 +51,7 @@ package final class StoreFolder: StoreCatalog {
     package init(
         folder: String?,
         draw: @escaping @Sendable () -> UInt64,
+        tuning: QueryTuning = QueryTuning(),
         disk: DiskCalls = .system,
         checkpointPages: Int = 8_000,
         mostOpen: Int = .max,
@@ -63,6 +66,7 @@ package final class StoreFolder: StoreCatalog {
         self.folder = folder
         self.later = later
         self.draw = draw
+        self.tuning = tuning
         self.disk = disk
         self.checkpointPages = checkpointPages
         self.mostOpen = max(1, mostOpen)
@@ -201,6 +205,7 @@ package final class StoreFolder: StoreCatalog {
         return try SQLiteStore(
             try place(of: home),
             draw: draw,
+            tuning: tuning,
             disk: disk,
             checkpointPages: checkpointPages,
             onCommit: { onCommit(home, $0) },

@@ -38,7 +38,7 @@ package struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
 /// How much of each a JSON text may have.
 ///
 /// Reliability reference, section 3.
-package struct JSONLimits: Sendable {
+package struct JSONLimits: Hashable, Sendable {
     /// Objects and arrays inside each other.
     package var depth = 32
     /// Object members and array elements, in all.

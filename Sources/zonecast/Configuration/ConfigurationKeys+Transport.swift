@@ -1,6 +1,8 @@
 import RelayAPI
 import RelayCore
 import RelayServer
+import RelayStore
+import Wire
 
 /// Bounds of connections and sockets that few need to change.
 extension ConfigurationKeys {
@@ -53,6 +55,14 @@ extension ConfigurationKeys {
             unit: "pings",
             "Without a pong, before the peer counts as gone."
         ),
+        .whole(
+            "notices.frames-per-second",
+            \.framesPerSecond,
+            1...10_000,
+            unit: "frames",
+            "Of any kind from one client; beyond, its socket is closed."
+        ),
+        .whole("notices.frame-burst", \.frameBurst, 1...100_000, unit: "frames", "How many of those may come at once."),
         .whole(
             "notices.queue",
             \.notices.queuedNotices,
@@ -136,5 +146,21 @@ extension ConfigurationKeys {
             "In one query: each one more costs time for every record looked at."
         ),
         .whole("limits.query-sorts", \.limits.querySorts, 1...20, unit: "sort keys", "In one query."),
+        .seconds("limits.query-time", \.queries.longestRun, 1...60, "Of one query; beyond, it is to be tried again."),
+        .whole("limits.json-depth", \.limits.json.depth, 8...32, unit: "levels", "Of objects and arrays in a body."),
+        .whole(
+            "limits.json-members",
+            \.limits.json.members,
+            1000...10_000_000,
+            unit: "members",
+            "Of all objects and arrays in a body together."
+        ),
+        .whole(
+            "limits.json-number",
+            \.limits.json.numberLength,
+            20...64,
+            unit: "characters",
+            "Of one number in a body."
+        ),
     ]
 }

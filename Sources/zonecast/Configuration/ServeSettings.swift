@@ -17,6 +17,8 @@ struct ServeSettings: Sendable {
     var server = ServerConfiguration()
     var signIn = SignInSettings()
     var limits = Limits()
+    /// How queries are answered, and how long one may take.
+    var queries = QueryTuning()
     var assets = AssetSettings()
     /// For so many days deletions are told to devices that were away; 0: for ever.
     var tombstoneDays = 0
@@ -92,6 +94,16 @@ struct ServeSettings: Sendable {
     var requestBurst: Int {
         get { signIn.requestRate.map { Int($0.burst) } ?? 0 }
         set { signIn.requestRate?.burst = Double(max(newValue, 1)) }
+    }
+
+    var framesPerSecond: Int {
+        get { Int(notices.frameRate.perSecond) }
+        set { notices.frameRate.perSecond = Double(newValue) }
+    }
+
+    var frameBurst: Int {
+        get { Int(notices.frameRate.burst) }
+        set { notices.frameRate.burst = Double(newValue) }
     }
 
     var tombstoneHorizon: Duration? { tombstoneDays == 0 ? nil : .seconds(tombstoneDays * 86_400) }

@@ -66,6 +66,7 @@ extension RunningRelay {
         return StoreFolder(
             folder: settings.data,
             draw: { UInt64.random(in: .min ... .max) },
+            tuning: settings.queries,
             mostOpen: DescriptorShares(descriptors: Descriptors.limit).stores,
             onCommit: Self.publish(to: hub, tracer),
             onCommitTime: { writes, time in metrics.committed(writes, in: time) },

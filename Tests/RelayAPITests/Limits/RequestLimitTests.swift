@@ -391,4 +391,18 @@ import Wire
             #expect(await world.relay.respond(to: request).status.code == status)
         }
     }
+
+    /// As an operator may have it.
+    @Test func bodiesAreReadByTheLimitsThatAreSet() async throws {
+        var limits = Limits()
+        (limits.json.depth, limits.json.members) = (8, 1_000)
+        let world = try RelayWorld(limits: limits)
+        let deep = String(repeating: "[", count: 9) + String(repeating: "]", count: 9)
+        let wide = "[" + Array(repeating: "1", count: 1_001).joined(separator: ",") + "]"
+        for value in [deep, wide] {
+            #expect(try await world.ask("private/zones/list", #"{"x":\#(value)}"#).status == 400)
+            let usual = try RelayWorld()
+            #expect(try await usual.ask("private/zones/list", #"{"x":\#(value)}"#).status == 200)
+        }
+    }
 }
