@@ -72,6 +72,6 @@ import Testing
         let preflight = try connection.send("OPTIONS", "/console/api/session", headers: wish)
         #expect(preflight.status >= 400 && preflight.headers["access-control-allow-origin"] == nil)
         let backups = try Command.run(["backup", "list", "--json", "--data", folder.path])
-        #expect(backups.output == "{\"backups\":[]}\n")
+        #expect(backups.output.contains("\"backups\":[]"), "\(backups.output)")
     }
 }
