@@ -141,9 +141,16 @@ package final class StoreFolder: StoreCatalog {
     /// how many.
     package func forgetTombstones(before limit: Timestamp) async throws(RelayError) -> Int {
         var forgotten = 0
+        var failure: RelayError?
         for home in places.withLock({ $0.openHomes }) {
-            forgotten += try await sqliteStore(of: home, isUse: false).forgetTombstones(before: limit)
+            do throws(RelayError) {
+                forgotten += try await sqliteStore(of: home, isUse: false).forgetTombstones(before: limit)
+            } catch {
+                // The others have nothing to do with it.
+                failure = failure ?? error
+            }
         }
+        if let failure { throw failure }
         return forgotten
     }
 
