@@ -30,7 +30,11 @@ final class LongQueries: TaskExecutor {
             return true
         }
         guard hasRoom else {
-            throw RelayError(.tryAgainLater, "Many long queries wait already.", retryAfter: .seconds(5))
+            throw RelayError(
+                .tryAgainLater,
+                "Many long queries wait already. Try again in some seconds, or ask for less.",
+                retryAfter: .seconds(5)
+            )
         }
         defer { count.withLock { $0 -= 1 } }
         return try await withTaskExecutorPreference(self) { () async throws(RelayError) -> Result in try body() }

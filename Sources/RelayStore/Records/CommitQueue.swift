@@ -12,8 +12,8 @@ package typealias CommitLater = @Sendable (@escaping @Sendable () -> Void) -> Vo
 /// instead of taking turns, and as long as that brings writes faster than commits do. A lone write waits
 /// for nobody, not even for a thread to wake: on a fast disk, while writes come one by one, its caller commits it. A commit
 /// ends early where its writes turn out to be large; what it leaves is done next, after the writes of those users who
-/// have taken less. The queue needs no bound of its own: every entry is a request that waits for its answer, and those are bounded by the
-/// connections.
+/// have taken less. The queue needs no bound of its own: every entry is a request that waits for its answer, and those
+/// are bounded by the connections.
 // Unchecked for what changes: all of it is guarded by `condition`, a lock.
 final class CommitQueue: @unchecked Sendable {
     private let condition = NSCondition()
