@@ -12,11 +12,16 @@ import ZoneTesting
 
     func device(_ name: String) async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: name)) }
 
-    @Test func everyTokenExpiredInMidRun() async throws {
+    private func twoWithThreeNotes() async throws -> (phone: Mirrored, laptop: Mirrored) {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"), Note(id: "gone", title: "3"))
         try await phone.sync()
         try await laptop.sync()
+        return (phone, laptop)
+    }
+
+    @Test func everyTokenExpiredInMidRun() async throws {
+        let (phone, laptop) = try await twoWithThreeNotes()
         let there = phone.context()
         try there.delete(Note.self, id: "gone")
         try there.edit(Note.self, "a") { $0.title = "theirs" }
@@ -41,10 +46,7 @@ import ZoneTesting
 
     /// The relay tells of no deletion that is older; what was changed here meanwhile is not lost.
     @Test func whoWasAwayBeyondTheHorizonHasWhatIsThere() async throws {
-        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
-        try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"), Note(id: "gone", title: "3"))
-        try await phone.sync()
-        try await laptop.sync()
+        let (phone, laptop) = try await twoWithThreeNotes()
         let there = phone.context()
         try there.delete(Note.self, id: "gone")
         try there.save()
