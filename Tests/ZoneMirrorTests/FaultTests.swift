@@ -62,6 +62,30 @@ import ZoneTesting
         #expect(try phone.titles == laptop.titles && phone.titles.count == 3)
     }
 
+    /// Neither is its page's token noted, nor does a listing end without it.
+    @Test(arguments: [false, true]) func aRecordThatTheRelayCannotGiveIsAskedForAgain(_ isFirst: Bool) async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "a", title: "1"))
+        try await phone.sync()
+        if !isFirst { try await laptop.sync() }
+        let context = phone.context()
+        try context.edit(Note.self, "a") { $0.title = "2" }
+        try context.save()
+        try await phone.sync()
+        let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+        let feed = try await phone.device.privateDatabase.recordZoneChanges(inZoneWith: home, since: nil)
+        let token = feed.changeToken.encoded
+        let record = #"{"recordName":"a","serverErrorCode":"INTERNAL_ERROR","reason":"broken"}"#
+        let page = "\"moreComing\":false,\"syncToken\":\"\(token)\",\"records\":[\(record)]"
+        let body = "{\"zones\":[{\"zoneID\":{\"zoneName\":\"\(home.zoneName)\"},\(page)}]}"
+        laptop.device.network.fail(request: 1, of: "changes/zone", by: .answered(status: 200, body: body))
+        let error = await #expect(throws: MirrorError.self) { try await laptop.container.fetchChanges() }
+        #expect(error?.code == .relay)
+        #expect(try laptop.titles == (isFirst ? [:] : ["a": "1"]))
+        try await laptop.container.fetchChanges()
+        #expect(try laptop.titles == ["a": "2"])
+    }
+
     /// Ten minutes are longer than anything here waits.
     @Test(arguments: [false, true]) func aBusyZoneHoldsBackNoOther(_ isAutomatic: Bool) async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), isAutomatic: isAutomatic)

@@ -192,6 +192,18 @@ struct Post: SyncedRecord, Equatable {
         #expect(try texts(again) == ["edited": "3"])
     }
 
+    /// A record that the relay cannot give just now is not one that is gone.
+    @Test func reconcilingRemovesNothingThatIsOnlyBroken() async throws {
+        let alice = try await board(relay.device(of: "alice"))
+        try await alice.container.fetchFirst()
+        try write(alice, Post(id: "a", text: "1"))
+        try await alice.container.sendChanges()
+        let body = #"{"records":[{"recordName":"a","serverErrorCode":"INTERNAL_ERROR","reason":"broken"}]}"#
+        alice.device.network.fail(request: 1, of: "records/query", by: .answered(status: 200, body: body))
+        await #expect(throws: MirrorError.self) { try await alice.container.reconcile(Post.self) }
+        #expect(try texts(alice) == ["a": "1"])
+    }
+
     /// What is made or changed while all names are being read is not taken for gone.
     @Test func reconcilingLeavesWhatIsNew() async throws {
         let alice = try await board(relay.device(of: "alice"))

@@ -147,6 +147,9 @@ struct MirrorLink: Sendable {
     }
 
     /// Reads a page's records; with a mapping, makes them ready to be written as well.
+    ///
+    /// Throws where the relay could not give one of them: its token would say that the record is here, and a listing that ends
+    /// without it, that it is gone.
     func page(of answer: ZoneAnswer, in zone: ZoneID, readied mapping: RecordMapping? = nil) throws(CKError)
         -> MirrorPage
     {
@@ -155,6 +158,7 @@ struct MirrorLink: Sendable {
         )
         page.remaining = answer.end.remaining
         page.bytes = answer.entry.rawBytes.count
+        var missing: ClientResponse.Failure?
         try reading { () throws(JSONError) in
             try ClientResponse.visitRecords(answer.entry, zone: zone) { item, entry in
                 switch item {
@@ -170,10 +174,11 @@ struct MirrorLink: Sendable {
                 case .deleted(let name, let type, _):
                     page.records.deleted.append((RecordID(name, in: zone), type ?? ""))
                     if isPrivate { page.goals[name] = try? entry["movedTo"]?.string() }
-                case .failed: break
+                case .failed(_, let failure): missing = missing ?? failure
                 }
             }
         }
+        if let missing { throw CKError(missing, at: .item) }
         return page
     }
 
@@ -181,16 +186,26 @@ struct MirrorLink: Sendable {
     func lookup(_ names: [String], in zone: ZoneID) async throws(CKError) -> [Record] {
         let body = ClientRequest.lookup(names, in: zone, desiredKeys: nil)
         let document = try await asOwner { () throws(CKError) in try await database.call("records/lookup", body) }
-        return try reading { () throws(JSONError) in
-            var records: [Record] = []
-            try ClientResponse.records(document.root, zone: zone) { entry in
+        return try records(document.root, in: zone)
+    }
+
+    /// An answer's records without those that are not there; throws where the relay could not give one, which is not gone.
+    private func records(_ answer: JSONValue, in zone: ZoneID) throws(CKError) -> [Record] {
+        var records: [Record] = []
+        var missing: CKError?
+        try reading { () throws(JSONError) in
+            try ClientResponse.records(answer, zone: zone) { entry in
                 switch entry {
                 case .record(let record), .share(let record, _): records.append(record)
-                case .deleted, .failed: break
+                case .deleted: break
+                case .failed(_, let failure):
+                    let error = CKError(failure, at: .item)
+                    if error.code != .unknownItem { missing = missing ?? error }
                 }
             }
-            return records
         }
+        if let missing { throw missing }
+        return records
     }
 
     /// Makes zones; those that exist already stay as they are.
@@ -309,13 +324,8 @@ struct MirrorLink: Sendable {
             marker: marker
         )
         let document = try await database.call("records/query", body)
-        return try reading { () throws(JSONError) in
-            var records: [Record] = []
-            try ClientResponse.records(document.root, zone: zone) { entry in
-                if case .record(let record) = entry { records.append(record) }
-            }
-            return (records, try document.root["continuationMarker"]?.string())
-        }
+        let records = try records(document.root, in: zone)
+        return (records, try reading { () throws(JSONError) in try document.root["continuationMarker"]?.string() })
     }
 
     func callerName() async throws(CKError) -> String {
