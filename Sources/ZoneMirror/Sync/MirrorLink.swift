@@ -78,7 +78,8 @@ struct MirrorLink: Sendable {
             try await database.call("changes/database", ClientRequest.databaseChanges(since: token, limit: nil))
         }
         let isPrivate = isPrivate
-        return try reading { () throws(JSONError) in
+        var unnamed: ClientResponse.Failure?
+        let page = try reading { () throws(JSONError) in
             let end = try ClientResponse.pageEnd(document.root)
             var page = DatabasePage(
                 changed: [],
@@ -92,11 +93,13 @@ struct MirrorLink: Sendable {
                 case .deleted(let zone, let loss): page.deleted.append((Self.own(zone, isPrivate), loss))
                 // A zone that cannot be read now is told of again by its own feed.
                 case .failed(let zone?, _): page.changed.append(Self.own(zone, isPrivate))
-                case .failed(nil, _): break
+                case .failed(nil, let failure): unnamed = unnamed ?? failure
                 }
             }
             return page
         }
+        if let unnamed { throw CKError(unnamed, at: .item) }
+        return page
     }
 
     private static func own(_ zone: ZoneID, _ isPrivate: Bool) -> ZoneID {
