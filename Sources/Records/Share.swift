@@ -8,8 +8,6 @@ package struct Share: Hashable, Sendable {
     package static let misspeltRecordType = "cloudKit.share"
     /// What the share of a whole zone is called.
     package static let zoneWideName = "cloudkit.zoneshare"
-    /// The owner is one of them: errors reference 6.
-    package static let participantLimit = 100
     /// Requests that may wait for an answer.
     package static let requesterLimit = 100
 
@@ -83,9 +81,6 @@ package struct Share: Hashable, Sendable {
         self.publicPermission = publicPermission
         self.participants = participants
     }
-
-    /// Whether there is room for one more.
-    package var isFull: Bool { participants.count + 1 >= Self.participantLimit }
 
     /// The participant that is this user; one who has joined before those that are only invited.
     ///

@@ -77,7 +77,7 @@ package final class Relay: Sendable {
             random: random
         )
         welcomes = Welcomes(authenticator, time: time)
-        pages = Pages(authenticator, stores: stores, time: time, random: random)
+        pages = Pages(authenticator, stores: stores, limits: limits, time: time, random: random)
         requestIDs = UUIDSequence(random)
         couriers = Couriers(
             hub: hub,

@@ -37,6 +37,8 @@ package struct Limits: Hashable, Sendable {
     package var subscribedQueryBytes = 16_384
     /// Bytes of a user's subscriptions in one database together: they are all held in memory.
     package var subscriptionBytesPerDatabase = 1 << 20
+    /// People in one share, its owner among them: errors reference 6.
+    package var participants = 100
     /// Record types up to which a schema grows by their being saved; what is imported may be more.
     package var grownTypes = 1_000
     /// The same for the fields of all of them together.

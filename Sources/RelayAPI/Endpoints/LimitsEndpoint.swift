@@ -46,6 +46,6 @@ extension JSONWriter {
         member("requestItems", limits.itemsPerRequest)
         member("zones", limits.zonesPerUser)
         member("subscriptions", limits.subscriptionsPerDatabase)
-        member("participants", Share.participantLimit)
+        member("participants", limits.participants)
     }
 }

@@ -142,9 +142,16 @@ extension RequestContext {
     /// What a write needs that makes or changes shares; `nil` for nearly all.
     fileprivate func shareEdit(for operations: [ModifyRecords.Operation], in zone: ZoneID) throws -> ShareEdit? {
         guard operations.contains(where: { $0.record.share != nil || $0.record.createsShortGUID }) else { return nil }
-        let named = operations.compactMap(\.record.share).flatMap(\.lookups)
+        let shares = operations.compactMap(\.record.share)
+        let named = shares.flatMap { $0.lookups(participantLimit: limits.participants) }
         let known = named.isEmpty ? [:] : try authenticator.profiles(matching: named, in: home)
-        return ShareEdit(owner: zone.owner, people: known.mapValues(\.user), now: now, newID: newSecret)
+        return ShareEdit(
+            owner: zone.owner,
+            people: known.mapValues(\.user),
+            now: now,
+            participantLimit: limits.participants,
+            newID: newSecret
+        )
     }
 
     /// Do unknown types and fields become known by being saved? Wire reference 6, end.

@@ -105,6 +105,7 @@ struct ShareVisit: Sendable {
     var contacts: [Share.Contact]
     var seal: InvitationSeal
     var now: Timestamp
+    var participantLimit: Int
     var newID: @Sendable () -> String
 
     func acceptance(of link: ShareLink) -> AcceptShare { acceptance(of: link.value) }
@@ -112,7 +113,7 @@ struct ShareVisit: Sendable {
     func acceptance(of link: String) -> AcceptShare {
         let (shortGUID, participant) = seal.open(link)
         let visitor = ShareVisitor(caller: caller, contacts: contacts, provenParticipant: participant)
-        return AcceptShare(shortGUID, by: visitor, now: now, newID: newID)
+        return AcceptShare(shortGUID, by: visitor, now: now, participantLimit: participantLimit, newID: newID)
     }
 }
 
@@ -127,6 +128,7 @@ extension RequestContext {
             contacts: try database.caller.user.map { try authenticator.contacts(of: $0, in: home) } ?? [],
             seal: authenticator.invitations,
             now: now,
+            participantLimit: limits.participants,
             newID: newSecret
         )
     }

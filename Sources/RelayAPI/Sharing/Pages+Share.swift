@@ -65,6 +65,7 @@ extension Pages {
             contacts: contacts,
             seal: authenticator.invitations,
             now: time.now(),
+            participantLimit: participantLimit,
             newID: { Base64URL.encode(random.bytes(16)) }
         )
     }

@@ -96,17 +96,21 @@ package struct AcceptShare: Sendable {
     package var shortGUID: String
     package var visitor: ShareVisitor
     package var now: Timestamp
+    /// People in one share, its owner among them.
+    package var participantLimit: Int
     package var newID: @Sendable () -> String
 
     package init(
         _ shortGUID: String,
         by visitor: ShareVisitor,
         now: Timestamp,
+        participantLimit: Int,
         newID: @escaping @Sendable () -> String
     ) {
         self.shortGUID = shortGUID
         self.visitor = visitor
         self.now = now
+        self.participantLimit = participantLimit
         self.newID = newID
     }
 
@@ -145,7 +149,7 @@ package struct AcceptShare: Sendable {
             leaveOpen(known, in: &share)
             share.requesters.removeAll { $0 == user }
         case .welcome(let permission):
-            guard !share.isFull else { throw .tooManyParticipants }
+            guard share.participants.count + 1 < participantLimit else { throw .tooManyParticipants(participantLimit) }
             var joined = Share.Participant(
                 id: newID(),
                 role: .publicUser,

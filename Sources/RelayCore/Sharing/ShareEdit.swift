@@ -11,6 +11,8 @@ package struct ShareEdit: Sendable {
     package var owner: UserID
     /// Accounts behind the addresses and the record names that the request names.
     package var people: [UserLookup: UserID]
+    /// People in one share, its owner among them.
+    package var participantLimit: Int
     /// 128 random bits as text: for links and participants.
     package var newID: @Sendable () -> String
     package var now: Timestamp
@@ -19,10 +21,12 @@ package struct ShareEdit: Sendable {
         owner: UserID,
         people: [UserLookup: UserID] = [:],
         now: Timestamp,
+        participantLimit: Int,
         newID: @escaping @Sendable () -> String
     ) {
         self.owner = owner
         self.people = people
+        self.participantLimit = participantLimit
         self.now = now
         self.newID = newID
     }
@@ -87,8 +91,8 @@ package struct ShareEdit: Sendable {
     }
 
     /// Whether a list is worth a look at each: somebody may stand in it twice, by address and by number.
-    fileprivate static func isPlausible(_ list: [ParticipantInput]) -> Bool {
-        list.count { !$0.isRemoved } <= 2 * Share.participantLimit
+    fileprivate static func isPlausible(_ list: [ParticipantInput], _ limit: Int) -> Bool {
+        list.count { !$0.isRemoved } <= 2 * limit
     }
 
     /// The share's participants as `wanted` has them.
@@ -97,7 +101,7 @@ package struct ShareEdit: Sendable {
         of share: Share,
         mayChange: Bool
     ) throws(RelayError) -> [Share.Participant] {
-        guard Self.isPlausible(wanted) else { throw .tooManyParticipants }
+        guard Self.isPlausible(wanted, participantLimit) else { throw .tooManyParticipants(participantLimit) }
         var kept: [String: Share.Participant] = [:]
         var added: [Share.Participant] = []
         for input in wanted where !isOwner(input, of: share) && !input.isRemoved {
@@ -126,7 +130,7 @@ package struct ShareEdit: Sendable {
                     + "Set publicPermission to NONE first."
             )
         }
-        guard added.isEmpty || all.count < Share.participantLimit else { throw .tooManyParticipants }
+        guard added.isEmpty || all.count < participantLimit else { throw .tooManyParticipants(participantLimit) }
         return all
     }
 
@@ -200,11 +204,13 @@ extension Share.Participant {
 }
 
 extension RelayError {
-    static let tooManyParticipants = RelayError(
-        .badRequest,
-        "A share has at most \(Share.participantLimit) participants, its owner among them. Remove somebody first.",
-        fineCode: .tooManyParticipants
-    )
+    static func tooManyParticipants(_ limit: Int) -> RelayError {
+        RelayError(
+            .badRequest,
+            "A share has at most \(limit) participants, its owner among them. Remove somebody first.",
+            fineCode: .tooManyParticipants
+        )
+    }
     fileprivate static let nobody = RelayError.badRequest("A userRecordName is not that of a user.")
     fileprivate static let tooManyBlocked = RelayError.badRequest(
         "At most \(Share.requesterLimit) people can be blocked from a share."
@@ -224,9 +230,11 @@ extension RelayError {
 
 extension ShareInput {
     /// By what the accounts of those named are to be looked for; of lists that are refused for their length nobody is.
-    package var lookups: [UserLookup] {
+    package func lookups(participantLimit: Int) -> [UserLookup] {
         let (people, blocked) = (participants ?? [], accessRequests?.blocked ?? [])
-        return (ShareEdit.isPlausible(people) ? people.filter { !$0.isRemoved }.compactMap(\.lookup) : [])
+        return
+            (ShareEdit.isPlausible(people, participantLimit)
+            ? people.filter { !$0.isRemoved }.compactMap(\.lookup) : [])
             + (blocked.count <= Share.requesterLimit ? blocked.compactMap { UserLookup(userName: $0) } : [])
     }
 }

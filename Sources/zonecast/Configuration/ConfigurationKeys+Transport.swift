@@ -111,6 +111,13 @@ extension ConfigurationKeys {
             "Of one user's subscriptions in one database together: they are held in memory."
         ),
         .whole(
+            "limits.participants",
+            \.limits.participants,
+            2...1000,
+            unit: "people",
+            "In one share, its owner among them."
+        ),
+        .whole(
             "limits.unfinished-bodies",
             \.server.limits.unfinishedBodies,
             1_048_576...68_719_476_736,

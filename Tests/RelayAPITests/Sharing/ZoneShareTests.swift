@@ -1,5 +1,6 @@
 import HTTPTypes
 import Records
+import RelayCore
 import Testing
 import Wire
 
@@ -255,6 +256,24 @@ import Wire
         let swapped = people.dropLast(2) + [people[99]]
         let changed = try await world.one(World.share("forceUpdate", with: Array(swapped)))
         #expect(try world.participants(of: changed).count == 100)
+    }
+
+    /// Invited or by a link; whoever is in already stays.
+    @Test func theNumberOfParticipantsCanBeSet() async throws {
+        var limits = Limits()
+        limits.participants = 3
+        let world = try World(limits: limits)
+        try await world.makeZone()
+        let people = (0..<3).map { World.participant("p\($0)@example.org") }
+        let refused = try #require(
+            try await world.modify([World.share(with: people)], atomic: false).items("records").first
+        )
+        #expect(refused.text("reason")?.hasPrefix("A share has at most 3 participants") == true)
+        let share = try await world.one(World.share(publicly: "READ_ONLY"))
+        for number in 0..<2 { try await world.accept(share, as: "p\(number)@example.org") }
+        let link = try #require(share.text("shortGUID"))
+        let late = try await world.open(link, as: "late@example.org", by: "accept")
+        #expect(late.text("reason") == refused.text("reason"))
     }
 
     @Test func aPublicLinkLetsInAsManyAsThereIsRoomFor() async throws {

@@ -33,7 +33,7 @@ import Wire
     @Test func aListOfTooManyIsNotWorkedThrough() throws {
         let made = Mutex(0)
         let people = Self.people(2..<2_000)
-        let edit = ShareEdit(owner: owner, people: people, now: Timestamp(milliseconds: 1)) {
+        let edit = ShareEdit(owner: owner, people: people, now: Timestamp(milliseconds: 1), participantLimit: 100) {
             made.withLock { String($0.next()) }
         }
         let many = try input(#"{"participants":[\#(Self.list(2..<2_000))]}"#)
@@ -45,7 +45,12 @@ import Wire
     }
 
     @Test func aListOfTooManyToBlockIsNotWorkedThrough() throws {
-        let edit = ShareEdit(owner: owner, people: Self.people(2..<60), now: Timestamp(milliseconds: 1)) { "new" }
+        let edit = ShareEdit(
+            owner: owner,
+            people: Self.people(2..<60),
+            now: Timestamp(milliseconds: 1),
+            participantLimit: 100
+        ) { "new" }
         func block(_ count: Int) throws -> Share {
             // Again and again the same.
             let names = (0..<count).map { #""\#(Self.user(2 + $0 % 50))""# }.joined(separator: ",")

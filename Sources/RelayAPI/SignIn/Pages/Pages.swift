@@ -10,14 +10,23 @@ struct Pages: Sendable {
     let stores: any StoreCatalog
     let random: RandomSource
     let time: TimeSource
+    /// People in one share.
+    let participantLimit: Int
     private let guardian: PageGuard
     var desk: SignInDesk { authenticator.passwordDesk }
 
-    init(_ authenticator: Authenticator, stores: any StoreCatalog, time: TimeSource, random: RandomSource) {
+    init(
+        _ authenticator: Authenticator,
+        stores: any StoreCatalog,
+        limits: Limits,
+        time: TimeSource,
+        random: RandomSource
+    ) {
         self.authenticator = authenticator
         self.stores = stores
         self.random = random
         self.time = time
+        participantLimit = limits.participants
         guardian = PageGuard(relayKey: authenticator.relayKey)
     }
 
