@@ -20,6 +20,8 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case tokenOneTooFar
     /// A page of the database's feed covers one zone more than it names.
     case databaseTokenTooFar
+    /// A token is served from before deletions that were forgotten.
+    case horizonUnheeded
     /// After a restart the last numbers are given out once more.
     case numberReused
     /// An update is taken whatever version it was made on.

@@ -33,6 +33,11 @@ extension MoveRecords {
 extension ZoneChanges {
     /// Where a page ends that more pages follow: at its last row.
     static func end(ofPageAt last: UInt64) -> UInt64 { PlantedFault.tokenOneTooFar.isPlanted ? last + 1 : last }
+
+    /// Whether deletions were forgotten that whoever knows the zone up to there has not heard of.
+    static func misses(_ horizon: UInt64, from known: UInt64) -> Bool {
+        known < horizon && !PlantedFault.horizonUnheeded.isPlanted
+    }
 }
 
 extension DatabaseChanges {

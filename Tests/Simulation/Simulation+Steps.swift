@@ -56,6 +56,7 @@ extension Simulation {
                 // A full disk takes no other epoch: then the tokens go on as they are.
                 if disk?.isHealthy != false { judge.accuse("k", "tokens cannot be made void: \(error)") }
             }
+        case .forgetTombstones: forgetTombstones()
         case .fillQuota: relay.limits.privateBytes = 0
         case .emptyQuota:
             restoreLimits()
@@ -148,6 +149,16 @@ extension Simulation {
                 let count = (try? await relay.removeUnusedAssets()) ?? 0
                 judge.note("\(count) files cleared away")
             }
+        }
+    }
+
+    private func forgetTombstones() {
+        let (relay, judge) = (relay, judge)
+        Task(executorPreference: housekeeper) {
+            judge.state.withLock { $0.forgetting += 1 }
+            let count = (try? await relay.forgetTombstones()) ?? 0
+            judge.state.withLock { $0.forgetting -= 1 }
+            judge.note("\(count) tombstones forgotten")
         }
     }
 

@@ -18,6 +18,8 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case restartRelay
         case killRelay(turns: Int)
         case expireTokens
+        /// All that was deleted is older than the horizon.
+        case forgetTombstones
         case fillQuota
         case emptyQuota
         /// Three records that always change together.
@@ -152,11 +154,35 @@ extension Scenario {
     /// The steps of this seed.
     package func steps() -> [Step] {
         var random = SeededRandom(seed: seed ^ 0xC0FF_EE00).generator
-        return (0..<stepCount).map { number in
+        let steps = (0..<stepCount).map { number in
             let isPatient = Int.random(in: 0..<20, using: &random) == 0
             let pause = Int64.random(in: 0...(isPatient ? 120_000 : 2_500), using: &random)
             return Step(pause: pause, deed: kind == .mirrors ? deedOfMirrors(&random) : deed(&random), number: number)
         }
+        return withForgetting(steps)
+    }
+
+    /// The same, with deletions that the relay soon forgets in one run of three; drawn apart, so that a seed's other steps are
+    /// what they are.
+    private func withForgetting(_ steps: [Step]) -> [Step] {
+        var random = SeededRandom(seed: seed ^ 0x70_4B57_0E5E).generator
+        guard Int.random(in: 0..<3, using: &random) == 0 else { return steps }
+        var steps = steps
+        for _ in 0..<Int.random(in: 1...3, using: &random) {
+            let (program, record) = (
+                Int.random(in: 0..<programCount, using: &random), Int.random(in: 0..<5, using: &random)
+            )
+            let deeds: [Step.Deed] = [
+                .delete(program: program, zone: Int.random(in: 0..<2, using: &random), record: record),
+                .forgetTombstones,
+            ]
+            let place = Int.random(in: stepCount / 4...steps.count, using: &random)
+            let some = deeds.enumerated().map { index, deed in
+                Step(pause: Int64.random(in: 0...4_000, using: &random), deed: deed, number: steps.count + index)
+            }
+            steps.insert(contentsOf: some, at: place)
+        }
+        return steps
     }
 
     private func deed(_ random: inout SeededRandom.Generator) -> Step.Deed {

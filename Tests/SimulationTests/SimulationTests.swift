@@ -77,7 +77,7 @@ extension PlantedFault {
         case .answerBeforeCommit, .usedFileCleared, .pageSumUnchecked, .logCopiedWithGap: "a"
         case .tokenOneTooFar, .databaseTokenTooFar, .newerVersionCleared, .tokenBeforeData: "b"
         case .numberOutsideTransaction, .numberReused: "c"
-        case .tombstoneDropped: "d"
+        case .tombstoneDropped, .horizonUnheeded: "d"
         case .noticeBeforeCommit, .participantUntold: "e"
         case .strangerToldApart, .sentForAnother: "f"
         case .atomicBatchTorn, .moveTorn: "g"

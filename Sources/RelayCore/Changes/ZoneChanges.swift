@@ -72,7 +72,9 @@ package struct ZoneChanges: Sendable {
         guard !zone.isDefault else { throw .badRequest("cannot get changes in default zone") }
         guard let zone = try reader.zone(zone, in: database) else { throw .zoneNotFound }
         guard let start = Start(token, of: zone, epochs) else { throw try refusal(in: zone, reader) }
-        if let known = start.knownEnd, try max(known, zone.view?.since ?? 0) < reader.horizon(of: zone) {
+        if let known = start.knownEnd,
+            Self.misses(try reader.horizon(of: zone), from: max(known, zone.view?.since ?? 0))
+        {
             throw .changeTokenExpired
         }
         // Read backwards, what is written meanwhile comes after the page that was the first.

@@ -265,6 +265,8 @@ extension Judge {
             guard !known.isShared, known.epoch == state.epoch, code == "BAD_REQUEST" || code == "ZONE_NOT_FOUND" else {
                 return
             }
+            let position = ChangeToken(encoded: since)?.position ?? 0
+            guard position >= state.horizons[zone] ?? 0 else { return }
             let isSame = state.history[exchange.open.since...].allSatisfy { $0.zones[zone]?.number == known.number }
             if isSame { state.accuse("b", "a good token of \(zone) was refused by \(code)", time) }
         }

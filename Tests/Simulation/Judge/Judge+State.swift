@@ -50,6 +50,10 @@ extension Judge {
         var isBlind = false
         /// How often everybody's tokens were made void.
         var epoch = 0
+        /// How often the relay is just about to forget its tombstones.
+        var forgetting = 0
+        /// By zone the latest deletion that was forgotten: tokens from before it are void.
+        var horizons: [ZoneName: UInt64] = [:]
         var violations: [String] = []
         var trace: [String] = []
         /// Whether all of the family were there once.
@@ -192,12 +196,21 @@ extension Judge.State {
             chains[name, default: [:]][record, default: []].append(0)
         }
         for record in (old?.records ?? [:]).keys where zone.records[record] == nil && zone.tombstones[record] == nil {
-            if !name.isPublic { accuse("d", "\(record) in \(name) is gone without a tombstone", time) }
+            // It may have been deleted in the very commit that forgot it.
+            if forgetting > 0 {
+                horizons[name] = zone.lastChange
+            } else if !name.isPublic {
+                accuse("d", "\(record) in \(name) is gone without a tombstone", time)
+            }
             chains[name, default: [:]][record, default: []].append(0)
         }
-        for record in (old?.tombstones ?? [:]).keys
+        for (record, change) in old?.tombstones ?? [:]
         where zone.records[record] == nil && zone.tombstones[record] == nil && !zone.shareRecords.contains(record) {
-            accuse("d", "the tombstone of \(record) in \(name) is gone", time)
+            if forgetting > 0 {
+                horizons[name] = max(horizons[name] ?? 0, change)
+            } else {
+                accuse("d", "the tombstone of \(record) in \(name) is gone", time)
+            }
         }
         judgeGroup(zone.records, in: name, time)
         for shared in zone.shares.values {
