@@ -214,6 +214,16 @@ extension CKSyncEngine.State.Contents {
         untold.zones += zones.settled(zoneID, version: version)
     }
 
+    /// Zones are gone, with what was to be deleted in them; what was to be saved is the program's to decide.
+    ///
+    /// Another one that has taken the name since may have records of the same names, which nobody here has deleted.
+    mutating func noteGone(_ gone: [ZoneID]) {
+        for entry in outbox.pending where entry.operation == .delete && gone.contains(entry.id.zone) {
+            outbox.remove(.delete, entry.id)
+            forgetSettled(entry.id)
+        }
+    }
+
     fileprivate mutating func forgetSettled(_ id: RecordID) {
         if outbox[id] == nil { recordIDs[id] = nil }
     }

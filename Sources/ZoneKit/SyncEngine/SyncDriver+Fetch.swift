@@ -211,6 +211,7 @@ extension SyncDriver {
 
     private func tell(changed: [ZoneID] = [], deleted: [(zone: ZoneID, loss: ZoneLoss)] = [], _ epoch: Int) async {
         guard !changed.isEmpty || !deleted.isEmpty else { return }
+        if !deleted.isEmpty { state.update { $0.noteGone(deleted.map(\.zone)) } }
         await deliver(.fetchedDatabaseChanges(.init(changed: changed, deleted: deleted)), of: epoch)
     }
 

@@ -196,6 +196,28 @@ import ZoneTesting
         #expect(laptop.texts == ["sent": "two", "unsent": "two"])
     }
 
+    /// What was to be deleted went with its zone: a record of that name in the zone that is there now is another one.
+    @Test func aDeletionDoesNotOutliveItsZone() async throws {
+        let (phone, laptop) = (notes(), notes("laptop"))
+        phone.addZone()
+        phone.write("milk", "one")
+        try await phone.engine.sendChanges()
+        try await laptop.engine.fetchChanges()
+        laptop.delete("milk")
+        phone.engine.state.add(pendingDatabaseChanges: [.deleteZone(phone.zone)])
+        try await phone.engine.sendChanges()
+        phone.contents.withLock { ($0.texts, $0.known) = ([:], [:]) }
+        phone.addZone()
+        phone.write("milk", "two")
+        try await phone.engine.sendChanges()
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.engine.state.pendingRecordZoneChanges.isEmpty)
+        try await laptop.engine.sendChanges()
+        #expect(laptop.texts == ["milk": "two"])
+        try await phone.engine.fetchChanges()
+        #expect(phone.texts == ["milk": "two"])
+    }
+
     /// Programs keep the newer of two versions by their times, as Apple's sample does: each save of a record is later.
     @Test func eachSaveIsLaterAlsoWhereTheClockStandsStillOrGoesBack() async throws {
         let database = relay.device(of: "alice", named: "phone").privateDatabase
