@@ -9,10 +9,11 @@ final class LongQueries: TaskExecutor {
     private let queue = OperationQueue()
     private let count = Mutex(0)
 
-    /// So many may run or wait: at some seconds each, no client would wait for more.
-    private static let most = 32
+    private let most: Int
 
-    private init() {
+    /// So many may run or wait: at some seconds each, no client would wait for more.
+    init(most: Int = 32) {
+        self.most = most
         queue.name = "zonecast long queries"
         queue.maxConcurrentOperationCount = max(1, ProcessInfo.processInfo.activeProcessorCount / 2)
     }
@@ -25,7 +26,7 @@ final class LongQueries: TaskExecutor {
     /// Runs `body` in its turn.
     func run<Result>(_ body: () throws(RelayError) -> Result) async throws(RelayError) -> Result {
         let hasRoom = count.withLock { count in
-            guard count < Self.most else { return false }
+            guard count < most else { return false }
             count += 1
             return true
         }
