@@ -63,10 +63,17 @@ struct SchemaParser {
             }
         }
         for grantee in grantees where !schema.roles.contains(grantee.role) && !Role.implicit.contains(grantee.role) {
-            report(
-                "role '\(grantee.role.name)' is not declared: add CREATE ROLE \(grantee.role.name);",
-                at: grantee.position
-            )
+            reportUnknown(grantee.role, at: grantee.position)
+        }
+    }
+
+    /// Names what can be done about it; of a name that no role can have it has been said already.
+    private mutating func reportUnknown(_ role: Role, at position: TextPosition) {
+        let name = role.name
+        if name.hasPrefix("_") {
+            report("role '\(name)' is not there: of the system are _creator, _icloud and _world", at: position)
+        } else if NameRules.isIdentifier(name) {
+            report("role '\(name)' is not declared: add CREATE ROLE \(SchemaPrinter.quoted(name));", at: position)
         }
     }
 

@@ -178,6 +178,22 @@ import Wire
         )
     }
 
+    /// Whoever does what a line says is not refused for it in the next.
+    @Test func onlyARoleThatCanBeMadeIsToBeMade() {
+        func lines(_ role: String) -> [String] {
+            SchemaText(parsing: "DEFINE SCHEMA RECORD TYPE T (a STRING, GRANT READ TO \(role));").issues.map(\.message)
+        }
+        #expect(lines("Editor") == ["role 'Editor' is not declared: add CREATE ROLE Editor;"])
+        #expect(lines("\"grant\"") == ["role 'grant' is not declared: add CREATE ROLE \"grant\";"])
+        #expect(
+            lines("\"_everybody\"") == [
+                "role '_everybody' is not there: of the system are _creator, _icloud and _world"
+            ]
+        )
+        let odd = lines("\"no body\"")
+        #expect(odd.count == 1 && odd[0].contains("'no body' is no name of a role"), "\(odd)")
+    }
+
     /// Whatever the text, reading ends, and what was read without an error is written and read again the same.
     @Test(arguments: 0..<20) func noTextIsTooStrange(seed: UInt64) {
         var random = Mixer(state: seed)
