@@ -114,6 +114,30 @@ import Testing
 
     // MARK: Beside a running relay
 
+    /// What is asked of a relay elsewhere, or of production, must not be done to development's records here.
+    @Test func aToolsResetOfAnotherPlaceLeavesThisOneAlone() throws {
+        try makeContainer()
+        _ = try zonecast("schema", "import", "--file", "-", input: Self.notes)
+        let elsewhere = try zonecast("reset-schema", "--url", "https://sync.example.org", "--token", "t")
+        #expect(elsewhere.status == 2)
+        #expect(elsewhere.complaint.contains("without --url"), "\(elsewhere.complaint)")
+        let production = try zonecast("reset-schema", "--environment", "production")
+        #expect(production.status == 2)
+        #expect(production.complaint.contains("development"), "\(production.complaint)")
+        #expect(try zonecast("schema", "export").output == Self.notes)
+        let here = try zonecast("reset-schema", "--team-id", "T", "--token", "t", "--environment", "development")
+        #expect(here.status == 0)
+        #expect(try zonecast("schema", "export").output == "DEFINE SCHEMA\n\n")
+    }
+
+    @Test func ofTwoTextsNoneIsTaken() throws {
+        try makeContainer()
+        let two = try zonecast("schema", "import", "schema.ckdb", "--file", "-", input: Self.notes)
+        #expect(two.status == 2)
+        #expect(two.complaint.contains("schema.ckdb or -"), "\(two.complaint)")
+        #expect(try zonecast("schema", "export").output == "DEFINE SCHEMA\n\n")
+    }
+
     private func modify(
         _ connection: HTTPConnection,
         _ environment: String,

@@ -196,6 +196,9 @@ struct SchemaSource: ParsableArguments {
     var argument: String?
 
     func read() throws -> SchemaFile {
+        if let option, let argument {
+            throw CommandFailure(.usage, "These are two texts, and one is meant: \(argument) or \(option).")
+        }
         guard let path = option ?? argument else {
             throw CommandFailure(.usage, "Name the schema's text: --file schema.ckdb, or - for standard input.")
         }

@@ -94,8 +94,22 @@ enum ToolVerbs {
 
         @OptionGroup var options: Options
 
-        // cktool has no --yes, and scripts that were written for it go on.
-        func run() throws { try options.work.reset(asks: isatty(STDIN_FILENO) == 1) }
+        func run() throws {
+            guard options.url == nil else {
+                throw CommandFailure(
+                    .usage,
+                    "A relay elsewhere cannot be reset from here. On its own machine, while it is stopped, and without --url: zonecast schema reset --container \(options.container)"
+                )
+            }
+            guard options.environment == .development else {
+                throw CommandFailure(
+                    .usage,
+                    "Production is never reset, only development is: leave out --environment, or say development."
+                )
+            }
+            // cktool has no --yes, and scripts that were written for it go on.
+            try options.work.reset(asks: isatty(STDIN_FILENO) == 1)
+        }
     }
 
     struct DeploySchema: AsyncParsableCommand {
