@@ -22,12 +22,15 @@ struct SimulateProgram {
         .deletingLastPathComponent().appendingPathComponent("simulate")
 
     /// Runs it to its end, off the threads that tests share.
-    static func run(_ words: String...) async throws -> Result {
+    ///
+    /// Its temporary files are `home`'s, where one is given.
+    static func run(_ words: String..., home: URL? = nil) async throws -> Result {
         let process = ChildProcess()
         process.executableURL = program
         process.arguments = words
         var environment = ProcessInfo.processInfo.environment
         environment["SWIFT_DETERMINISTIC_HASHING"] = "1"
+        if let home { environment["TMPDIR"] = home.path }
         process.environment = environment
         let pipe = Pipe()
         process.standardOutput = pipe

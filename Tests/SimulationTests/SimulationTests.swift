@@ -1,3 +1,4 @@
+import Foundation
 import Records
 import Testing
 
@@ -27,6 +28,16 @@ import Testing
         #expect(first.total("fingerprint") != nil)
         #expect(first.total("fingerprint") == second.total("fingerprint"))
         #expect(first.total("fingerprint") != other.total("fingerprint"))
+    }
+
+    /// Assets are files also of a relay that has its records in memory.
+    @Test func aRunLeavesNothingBehind() async throws {
+        let home = FileManager.default.temporaryDirectory.appendingPathComponent("simulate-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: home, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: home) }
+        let run = try await SimulateProgram.run("--seeds", "1..<13", home: home)
+        #expect(run.isGood, "\(run.output)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: home.path) == [])
     }
 
     /// As long as that holds, an application's tests of sync can be as many as its other ones.
