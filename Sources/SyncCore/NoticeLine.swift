@@ -22,6 +22,10 @@ package struct NoticeLine: Sendable {
         case credentialsChanged
         /// The system says that there is a network again: no reason to wait out a back-off.
         case networkReturned
+        /// The relay has answered a request, so a line that only waits for it to be there has waited enough.
+        case requestAnswered
+        /// A request found no relay, or lost it before the answer.
+        case requestUnanswered
         case timerFired
         case stopped
     }
@@ -64,6 +68,11 @@ package struct NoticeLine: Sendable {
     private var promisedReturn: Duration?
     /// They have changed since this connection was begun: that it is turned away says nothing of them.
     private var hasNewCredentials = false
+    /// It rests because nobody was there, and not because it was told to.
+    private var waitsForRelay = false
+    /// An answer has ended a wait already, for a try that came to nothing: where requests pass and sockets do not, each
+    /// answer would be a try.
+    private var hasHurried = false
 
     package init() {}
 
@@ -98,6 +107,10 @@ package struct NoticeLine: Sendable {
         case .networkReturned:
             if case .resting = state { return connect(now) }
             return []
+        case .requestAnswered: return requestAnswered(now)
+        case .requestUnanswered:
+            hasHurried = false
+            return []
         case .timerFired: return timerFired(now, &random)
         case .stopped: return stopped()
         }
@@ -111,6 +124,12 @@ package struct NoticeLine: Sendable {
         return [.connect, wakeUp]
     }
 
+    private mutating func requestAnswered(_ now: Moment) -> [Effect] {
+        guard case .resting = state, waitsForRelay, !hasHurried else { return [] }
+        hasHurried = true
+        return connect(now)
+    }
+
     private mutating func opened(_ now: Moment) -> [Effect] {
         guard case .connecting = state else { return [] }
         state = .greeting(until: now + Self.patience)
@@ -121,6 +140,7 @@ package struct NoticeLine: Sendable {
     private mutating func ready(_ now: Moment) -> [Effect] {
         guard case .greeting = state else { return [] }
         state = .live(since: now)
+        hasHurried = false
         lastHeard = now
         return [.isLive(true), wakeUp]
     }
@@ -133,9 +153,11 @@ package struct NoticeLine: Sendable {
 
     private mutating func timerFired(_ now: Moment, _ random: inout some RandomNumberGenerator) -> [Effect] {
         switch state {
-        case .resting(let until) where until <= now: return connect(now)
+        case .resting(let until) where until <= now:
+            hasHurried = false
+            return connect(now)
         case .connecting(let until) where until <= now, .greeting(let until) where until <= now:
-            return [.drop] + rest(backoff.failed(using: &random), now)
+            return [.drop] + rest(backoff.failed(using: &random), now, forRelay: true)
         case .live:
             if let pingSentAt, pingSentAt + Self.pongPatience <= now {
                 return [.drop] + closed(nil, now, &random)
@@ -171,7 +193,7 @@ package struct NoticeLine: Sendable {
         case .some(4450):
             return effects + [.needsCredentials(isRenewable: true)] + rest(backoff.failed(using: &random), now)
         default:
-            return effects + rest(promisedReturn ?? backoff.failed(using: &random), now)
+            return effects + rest(promisedReturn ?? backoff.failed(using: &random), now, forRelay: code == nil)
         }
     }
 
@@ -184,7 +206,9 @@ package struct NoticeLine: Sendable {
         // Credentials come with the hello, so this is not about them: no relay is there, or a proxy does not forward the
         // upgrade, or wants a sign-in of its own. The poll goes on meanwhile.
         let mayPass = status >= 500 || status == 408 || status == 429
-        return rest(max(mayPass ? .zero : .seconds(60), backoff.failed(using: &random)), now)
+        // A proxy says so where it finds no relay.
+        let isGone = status == 502 || status == 504
+        return rest(max(mayPass ? .zero : .seconds(60), backoff.failed(using: &random)), now, forRelay: isGone)
     }
 
     /// Stays away until the credentials change, unless they have.
@@ -194,8 +218,9 @@ package struct NoticeLine: Sendable {
         return [.needsCredentials(isRenewable: false), .wake(at: nil)]
     }
 
-    private mutating func rest(_ wait: Duration, _ now: Moment) -> [Effect] {
+    private mutating func rest(_ wait: Duration, _ now: Moment, forRelay: Bool = false) -> [Effect] {
         state = .resting(until: now + wait)
+        waitsForRelay = forRelay
         return [wakeUp]
     }
 

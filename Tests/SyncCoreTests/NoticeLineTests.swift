@@ -126,6 +126,56 @@ import Testing
         #expect(abs((wait(effects, from: at(0)) ?? -1) - row.wait) < 0.001)
     }
 
+    /// A relay that was gone for long and is back is known to be by whose request it answers.
+    @Test mutating func anAnswerEndsTheWaitForARelayThatWasGone() {
+        var line = live(since: at(0))
+        for minute in 1...20 {
+            _ = line.handle(.closed(code: nil), at: at(60 * Double(minute)), using: &random)
+            guard minute < 20 else { break }
+            _ = line.handle(.timerFired, at: at(60 * Double(minute) + 60), using: &random)
+        }
+        #expect(line.handle(.requestAnswered, at: at(1201), using: &random).first == .connect)
+        #expect(line.handle(.requestAnswered, at: at(1201), using: &random).isEmpty, "it is on its way already")
+    }
+
+    /// Where a proxy lets requests through and sockets not, each answer would be a try.
+    @Test mutating func answersEndOneWaitUntilThereIsMoreToGoBy() {
+        var line = live(since: at(0))
+        _ = line.handle(.closed(code: nil), at: at(1), using: &random)
+        #expect(line.handle(.requestAnswered, at: at(1), using: &random).first == .connect)
+        _ = line.handle(.closed(code: nil), at: at(1), using: &random)
+        #expect(line.handle(.requestAnswered, at: at(1), using: &random).isEmpty)
+        #expect(line.handle(.requestUnanswered, at: at(1), using: &random).isEmpty)
+        #expect(line.handle(.requestAnswered, at: at(1), using: &random).first == .connect, "it was gone once more")
+        _ = line.handle(.refused(status: 502), at: at(1), using: &random)
+        #expect(line.handle(.requestAnswered, at: at(1), using: &random).isEmpty)
+        #expect(line.handle(.timerFired, at: at(61), using: &random).first == .connect)
+        _ = line.handle(.refused(status: 502), at: at(61), using: &random)
+        #expect(line.handle(.requestAnswered, at: at(61), using: &random).first == .connect, "a wait was served")
+        _ = line.handle(.opened, at: at(61), using: &random)
+        _ = line.handle(.ready, at: at(61), using: &random)
+        _ = line.handle(.closed(code: nil), at: at(62), using: &random)
+        #expect(line.handle(.requestAnswered, at: at(62), using: &random).first == .connect, "notices came meanwhile")
+    }
+
+    /// What the relay, or a proxy, wants waited for is waited for, whatever else it answers.
+    @Test(arguments: [1002, 1008, 1012, 1013, 4401, 4450, 4451] as [UInt16])
+    func anAnswerEndsNoWaitThatTheRelayWants(_ code: UInt16) {
+        var random = HighestRandom()
+        var line = live(since: at(0))
+        _ = line.handle(.closed(code: code), at: at(1), using: &random)
+        #expect(line.handle(.requestAnswered, at: at(1), using: &random).isEmpty)
+    }
+
+    @Test(arguments: [401, 404, 426, 429, 503])
+    func anAnswerEndsNoWaitAfterARefusal(_ status: Int) {
+        var random = HighestRandom()
+        var line = NoticeLine()
+        _ = line.handle(.started, at: at(0), using: &random)
+        _ = line.handle(.refused(status: status), at: at(0), using: &random)
+        #expect(line.handle(.requestAnswered, at: at(0), using: &random).isEmpty)
+    }
+
     @Test mutating func stoppedStaysStopped() {
         var line = live(since: at(0))
         #expect(line.handle(.stopped, at: at(1), using: &random) == [.isLive(false), .drop, .wake(at: nil)])

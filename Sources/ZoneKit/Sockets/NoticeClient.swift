@@ -24,6 +24,7 @@ package actor NoticeClient {
         case timer(Int)
         case credentialsChanged
         case networkReturned
+        case requestEnded(wasAnswered: Bool)
     }
 
     package static let subprotocol = "zonecast.notices.1"
@@ -60,7 +61,7 @@ package actor NoticeClient {
         self.random = random
         self.hello = hello
         self.deliver = deliver
-        // Unbounded, but what fills it is what the relay's own queue and our few timers let through.
+        // Unbounded, but what fills it is what the relay's own queue, our few timers and our own requests let through.
         (inputs, input) = AsyncStream.makeStream()
     }
 
@@ -81,6 +82,9 @@ package actor NoticeClient {
     /// The system says that there is a network again: a line that waits for its next try does not wait longer.
     package nonisolated func networkReturned() { input.yield(.networkReturned) }
 
+    /// A request was answered by the relay, or found none: a line that waits for one to be there goes by it.
+    package nonisolated func requestEnded(wasAnswered: Bool) { input.yield(.requestEnded(wasAnswered: wasAnswered)) }
+
     private func take(_ next: Input) async {
         switch next {
         case .socket(let attempt, let event):
@@ -89,6 +93,7 @@ package actor NoticeClient {
             if alarm == self.alarm { await perform(.timerFired) }
         case .credentialsChanged: await perform(.credentialsChanged)
         case .networkReturned: await perform(.networkReturned)
+        case .requestEnded(let wasAnswered): await perform(wasAnswered ? .requestAnswered : .requestUnanswered)
         }
     }
 

@@ -121,6 +121,11 @@ package actor NoticeStation {
     /// The system says that there is a network again.
     package func networkReturned() { client?.networkReturned() }
 
+    /// The relay has answered a request, or was not there for one; to a line that is up this is no news.
+    func requestEnded(wasAnswered: Bool) {
+        if !isLive { client?.requestEnded(wasAnswered: wasAnswered) }
+    }
+
     /// An engine has sent changes; the relay will not tell the others on this line.
     package func changed(_ zones: Set<ZoneID>, in scope: DatabaseScope, by writer: UUID?) async {
         for listener in listeners where listener.id != writer && listener.scope == scope && !listener.isPreparing {

@@ -146,12 +146,15 @@ extension RelayConnection {
         do {
             response = try await transport.send(request, until: call.settings.deadline)
         } catch {
+            if case .cancelled = error {} else { await notices.requestEnded(wasAnswered: false) }
             throw CallFailure(error: CKError(error, isWrite: call.isWrite))
         }
         if token != nil, let fresh = response.header("X-Apple-CloudKit-Web-Auth-Token"), !fresh.isEmpty {
             credentials.renew(fresh, generation: generation)
         }
-        return try Self.read(response)
+        let document = try Self.read(response)
+        await notices.requestEnded(wasAnswered: true)
+        return document
     }
 
     private static func read(_ response: RelayResponse) throws(CallFailure) -> JSONDocument {
