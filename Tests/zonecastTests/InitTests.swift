@@ -10,6 +10,7 @@ import Testing
     private struct Answer: Decodable {
         struct Step: Decodable {
             var what: String
+            var detail: String
             var made: Bool
         }
         var steps: [Step]
@@ -98,6 +99,28 @@ import Testing
         )
         let third = try initialize("--domain", "sync.example.org", "--admin", "ada@example.org", "--json")
         #expect(try third.json(Answer.self).steps.allSatisfy { !$0.made })
+    }
+
+    /// Whoever mistyped the domain, or has files of another relay there, would go on with a configuration that is not theirs.
+    @Test func whatStaysOtherwiseThanItWasAskedForIsTold() throws {
+        func detail(_ run: Command) throws -> String {
+            try #require(run.json(Answer.self).steps.first { $0.what == "configuration" }).detail
+        }
+        let path = "\(files)/zonecast.yaml"
+        #expect(try detail(initialize("--domain", "sync.exmaple.org", "--port", "18080", "--json")) == path)
+        // What is left out is not asked for.
+        #expect(try detail(initialize("--domain", "sync.exmaple.org", "--json")) == path)
+        let mended = try initialize("--domain", "sync.example.org", "--port", "9090", "--json")
+        #expect(mended.status == 0)
+        #expect(
+            try detail(mended)
+                == "\(path), where listen: 127.0.0.1:18080 and public-url: https://sync.exmaple.org stay. Change that there."
+        )
+        let elsewhere = try Command.run([
+            "init", "--yes", "--files", files, "--data", data + "2", "--domain", "sync.exmaple.org", "--admin",
+            "ada@example.org", "--json",
+        ])
+        #expect(try detail(elsewhere) == "\(path): console, where data: \(data) stays. Change that there.")
     }
 
     @Test func aContainerAloneNeedsNoFilesAndNothingIsRefusedInTheMiddle() throws {

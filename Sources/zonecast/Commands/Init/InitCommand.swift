@@ -76,7 +76,7 @@ struct InitCommand: AsyncParsableCommand {
         let data = Self.absolute(folder.data ?? standardData(place))
         // The files first: as root they are written where only root may, and the data as the folder's owner.
         if let domain = answers.domain {
-            try writeFiles(domain, answers, in: Self.absolute(place), data: data, &report)
+            try await writeFiles(domain, answers, in: Self.absolute(place), data: data, &report)
         }
         FolderOwner.become(ownerOf: data)
         try fill(data, container, answers.admin, &report)
@@ -103,7 +103,7 @@ struct InitCommand: AsyncParsableCommand {
         in place: String,
         data: String,
         _ report: inout InitReport
-    ) throws {
+    ) async throws {
         var files = SetupFiles(
             domain: domain,
             port: port,
@@ -112,7 +112,13 @@ struct InitCommand: AsyncParsableCommand {
             configuration: "\(place)/zonecast.yaml"
         )
         files.hasConsole = answers.admin != nil
-        try report.note(ConfigurationText.complete("\(place)/zonecast.yaml", with: files.settings))
+        var configuration = try ConfigurationText.complete(files.configuration, with: files.settings)
+        let staying = await files.settingsThatStay()
+        if !staying.isEmpty {
+            let verb = staying.count == 1 ? "stays" : "stay"
+            configuration.detail += ", where \(staying.joined(separator: " and ")) \(verb). Change that there."
+        }
+        report.note(configuration)
         for (name, text) in [("Caddyfile", files.caddy), ("nginx.conf", files.nginx), ("haproxy.cfg", files.haproxy)] {
             try report.note(NewFile.write(text, to: "\(place)/proxy/\(name)", what: "proxy file"))
         }

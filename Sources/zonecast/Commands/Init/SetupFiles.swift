@@ -1,3 +1,5 @@
+import Foundation
+
 /// The files that stand around a relay: its configuration, its service, the proxy in front of it.
 ///
 /// `Deploy` holds them as written for `sync.example.org`; a test keeps the two alike.
@@ -18,6 +20,25 @@ struct SetupFiles: Sendable {
             ("data", data), ("listen", "127.0.0.1:\(port)"), ("public-url", "https://\(domain)"),
             ("trusted-proxies", "127.0.0.1"),
         ] + (hasConsole ? [("console", "true")] : [])
+    }
+
+    /// What a configuration that was there already sets otherwise than it was asked for now, as it is written there.
+    ///
+    /// The port counts where one was named. Of what cannot be read `serve` and `config check` tell.
+    func settingsThatStay() async -> [String] {
+        guard let kept = try? await ConfigurationReading(flags: [:], environment: [:], file: configuration).settings
+        else { return [] }
+        return settings.compactMap { name, asked in
+            guard let value = ConfigurationKeys.all.first(where: { $0.name == name })?.read(kept) else { return nil }
+            let isAsked =
+                switch name {
+                case "data": URL(fileURLWithPath: value).standardizedFileURL.path == asked
+                case "listen": port == Self(domain: domain).port || value.hasSuffix(":\(port)")
+                case "public-url": value == asked
+                default: true
+                }
+            return isAsked ? nil : "\(name): \(value)"
+        }
     }
 
     /// Caddy gets and renews the certificate by itself.
