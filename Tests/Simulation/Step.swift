@@ -226,7 +226,8 @@ extension Scenario {
         case 128: return .deviceClock(program: program, hours: pick(200_000) - 100_000)
         case 129: return .alterSchema(isPromotion: pick(3) == 0)
         case 130..<141: return .picture(pictureDeed(pick(12), pick(4), pick(4), pick(7)))
-        case 148..<157: return .crashInFetch(program: pick(3), turns: pick(5))
+        // An engine's page is some ten turns on its way to the program.
+        case 148..<157: return .crashInFetch(program: pick(3), turns: 6 + pick(8))
         case 141..<148: return .link(linkDeed(pick(7), pick(4), pick(4)))
         case 157: return .lower(limit(pick(3), pick(3)))
         case 158..<169: return rush(pick(8), pick(40), limit(pick(3), pick(3)), program, zone)

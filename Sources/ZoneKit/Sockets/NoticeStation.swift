@@ -31,9 +31,15 @@ package actor NoticeStation {
 
     /// In the order in which they came.
     private var listeners: [Listener] = []
-    private var client: NoticeClient?
+    private var client: NoticeClient? {
+        didSet { noteWaiting() }
+    }
     private var running: Task<Void, Never>?
-    private var isLive = false
+    private var isLive = false {
+        didSet { noteWaiting() }
+    }
+    /// The client, while its line is not up: every request looks at it.
+    private let waiting = Mutex<NoticeClient?>(nil)
     /// What the line was begun with, for beginning it again.
     private var begun: (connection: RelayConnection, time: Timekeeper, chance: Chance)?
     /// The account that the line was last told of.
@@ -122,8 +128,13 @@ package actor NoticeStation {
     package func networkReturned() { client?.networkReturned() }
 
     /// The relay has answered a request, or was not there for one; to a line that is up this is no news.
-    func requestEnded(wasAnswered: Bool) {
-        if !isLive { client?.requestEnded(wasAnswered: wasAnswered) }
+    nonisolated func requestEnded(wasAnswered: Bool) {
+        waiting.withLock { $0 }?.requestEnded(wasAnswered: wasAnswered)
+    }
+
+    private func noteWaiting() {
+        let client = isLive ? nil : client
+        waiting.withLock { $0 = client }
     }
 
     /// An engine has sent changes; the relay will not tell the others on this line.

@@ -146,14 +146,14 @@ extension RelayConnection {
         do {
             response = try await transport.send(request, until: call.settings.deadline)
         } catch {
-            if case .cancelled = error {} else { await notices.requestEnded(wasAnswered: false) }
+            if case .cancelled = error {} else { notices.requestEnded(wasAnswered: false) }
             throw CallFailure(error: CKError(error, isWrite: call.isWrite))
         }
         if token != nil, let fresh = response.header("X-Apple-CloudKit-Web-Auth-Token"), !fresh.isEmpty {
             credentials.renew(fresh, generation: generation)
         }
         let document = try Self.read(response)
-        await notices.requestEnded(wasAnswered: true)
+        notices.requestEnded(wasAnswered: true)
         return document
     }
 
