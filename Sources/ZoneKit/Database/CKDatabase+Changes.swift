@@ -118,13 +118,13 @@ extension CKDatabase {
                 return .failure(CKError(failure, at: .item))
             }
             if databaseScope == .private, let home = try ClientResponse.zone(of: entry) { _ = reader.zoneID(home) }
-            return .success(try Self.page(entry, in: zoneID, reader))
+            return try Self.page(entry, in: zoneID, reader)
         }
         if case .failure(let error) = outcome { connection.zoneKeys.heard(error, of: zoneID) }
         var page = try outcome.get()
         let before = connection.zoneKeys.key(zoneID)?.number
         if wantsKey { try await openKey(of: zoneID) }
-        try await seeToKeys(of: &page, in: zoneID, connection)
+        try await seeToKeys(of: &page, in: zoneID, isListed: token == nil, connection)
         let now = connection.zoneKeys.key(zoneID)?.number
         page.bringsKey = page.bringsKey && token != nil && now != nil && now != before
         let hasSealed = page.records.contains { $0.state.withLock { $0.hasSealed } }
@@ -137,6 +137,7 @@ extension CKDatabase {
     private func seeToKeys(
         of page: inout ZoneChangesPage,
         in zoneID: CKRecordZone.ID,
+        isListed: Bool,
         _ connection: RelayConnection
     ) async throws(CKError) {
         let keys = page.records.filter { $0.recordType == KeyRecord.type }
@@ -150,15 +151,15 @@ extension CKDatabase {
         try await openKeys(for: page.records)
         if databaseScope == .private, connection.zoneKeys.isClosed(zoneID) { throw .encryptedDataReset(zoneID) }
         let shares = page.records.compactMap { $0 as? CKShare }
-        let waiting = connection.zoneKeys.waiting(in: zoneID).filter { !shares.map(\.recordID).contains($0.recordID) }
-        for share in shares + waiting { await giveKey(by: share) }
+        await giveKeys(by: shares, in: zoneID, isListed: isListed)
     }
 
     private static func page(
         _ entry: JSONValue,
         in zoneID: CKRecordZone.ID,
         _ reader: RecordReader
-    ) throws(JSONError) -> ZoneChangesPage {
+    ) throws(JSONError) -> Result<ZoneChangesPage, CKError> {
+        var unnamed: CKError?
         let end = try ClientResponse.pageEnd(entry)
         var page = ZoneChangesPage(
             changeToken: CKServerChangeToken(encoded: end.syncToken),
@@ -176,11 +177,13 @@ extension CKDatabase {
                 let id = CKRecord.ID(recordName: name, zoneID: zoneID)
                 page.deletions.append(.init(recordID: id, recordType: type ?? ""))
             case .failed(let name, let failure):
-                guard let name else { return }
-                page.failures.append((CKRecord.ID(recordName: name, zoneID: zoneID), CKError(failure, at: .item)))
+                let error = CKError(failure, at: .item)
+                guard let name else { return unnamed = unnamed ?? error }
+                page.failures.append((CKRecord.ID(recordName: name, zoneID: zoneID), error))
             }
         }
-        return page
+        // Nobody could ask for that again by its name, and the page's token is past it.
+        return unnamed.map { .failure($0) } ?? .success(page)
     }
 
     /// What the relay gives at most in one answer.

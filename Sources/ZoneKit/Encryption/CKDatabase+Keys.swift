@@ -97,7 +97,7 @@ extension CKDatabase {
         try await takeKey(of: zoneID, from: [own])
     }
 
-    private func keyRecord(_ id: CKRecord.ID) async throws(CKError) -> CKRecord? {
+    func keyRecord(_ id: CKRecord.ID) async throws(CKError) -> CKRecord? {
         do {
             return try await record(for: id)
         } catch {
@@ -107,7 +107,7 @@ extension CKDatabase {
         }
     }
 
-    private func give(
+    func give(
         _ key: ZoneKey,
         to publicKey: [UInt8],
         named user: String,
@@ -174,89 +174,6 @@ extension CKDatabase {
         } catch {
             throw CKError(from: error)
         }
-    }
-
-    /// Gives the key of a share's zone to its participants who have published theirs.
-    ///
-    /// Whoever has the key and may write does so when they see the share: the owner's devices and other participants', so
-    /// that a newcomer need not wait for the owner. Only the owner replaces what somebody was given before, as after a reset
-    /// of their own key, and only if the new one is trusted. Quiet: who has not published one is given it when something of the
-    /// zone is next seen.
-    func giveKey(by share: CKShare) async {
-        let zoneID = share.recordID.zoneID
-        let isOwner = databaseScope == .private
-        guard let connection = try? session.connection(), connection.encryptionKey != nil,
-            isOwner || share.currentUserParticipant?.permission == .readWrite
-        else { return }
-        let names = share.participants.filter { $0.role != .owner && $0.acceptanceStatus == .accepted }
-            .compactMap(\.wire.identity.userRecordName).filter { $0 != connection.caller.recordName }
-        let missing = connection.zoneKeys.notGiven(names, in: zoneID)
-        var isAnyWaiting = false
-        defer { connection.zoneKeys.note(share, isWaitedFor: isAnyWaiting) }
-        guard !missing.isEmpty, let key = try? await zoneKey(of: zoneID, creating: false) else { return }
-        let root = await root(of: share)
-        let people = CKContainer(sharing: session).publicCloudDatabase
-        for name in missing {
-            let user = try? await people.record(for: CKRecord.ID(recordName: name))
-            guard let publicKey = (user?[KeyRecord.publicKeyField] as? Data).map({ [UInt8]($0) }) else {
-                isAnyWaiting = true
-                continue
-            }
-            guard await isTrusted(publicKey, of: name, in: zoneID, by: key, connection) else { continue }
-            do throws(CKError) {
-                let policy: CKModifyRecordsOperation.RecordSavePolicy = isOwner ? .allKeys : .ifServerRecordUnchanged
-                try await give(key, to: publicKey, named: name, in: zoneID, below: root, policy)
-                connection.zoneKeys.pin(publicKey, of: name)
-            } catch {
-                guard error.code == .serverRecordChanged else { continue }
-            }
-            connection.zoneKeys.gave(to: name, in: zoneID)
-        }
-    }
-
-    /// Whether a zone's key may be given to whoever holds this public key: the one that the user was given it by before, or
-    /// one that the program trusts.
-    private func isTrusted(
-        _ publicKey: [UInt8],
-        of user: String,
-        in zoneID: CKRecordZone.ID,
-        by key: ZoneKey,
-        _ connection: RelayConnection
-    ) async -> Bool {
-        let told = UserEncryptionKey(publicKey, of: user)
-        let known = await pinned(user, in: zoneID, by: key, connection)
-        if known == publicKey || connection.zoneKeys.isTrusted(told) { return true }
-        let before = known.map { UserEncryptionKey($0, of: user) }
-        guard let provider = connection.encryptionKey else { return false }
-        if await provider.trusts(told, insteadOf: before) { return true }
-        NotificationCenter.default.post(
-            name: .CKUserEncryptionKeyChanged,
-            object: nil,
-            userInfo: [CKUserEncryptionKeyKey: told]
-        )
-        return false
-    }
-
-    /// By which key a user was given this zone's before: as this process or the zone remembers it.
-    private func pinned(
-        _ user: String,
-        in zoneID: CKRecordZone.ID,
-        by key: ZoneKey,
-        _ connection: RelayConnection
-    ) async -> [UInt8]? {
-        if let known = connection.zoneKeys.pinned(user) { return known }
-        let id = CKRecord.ID(recordName: KeyRecord.name(of: user), zoneID: zoneID)
-        guard let record = try? await keyRecord(id), let given = record[KeyRecord.field] as? Data else { return nil }
-        return key.pinned(in: [UInt8](given), for: user)
-    }
-
-    /// What a key record must stand below to be seen by the share's participants.
-    private func root(of share: CKShare) async -> CKRecord.ID? {
-        guard share.recordID.recordName != CKRecordNameZoneWideShare else { return nil }
-        if let known = share.rootID { return known }
-        guard let link = share.url, let metadata = try? await CKContainer(sharing: session).shareMetadata(for: link)
-        else { return nil }
-        return metadata.hierarchicalRootRecordID
     }
 }
 

@@ -12,11 +12,15 @@ package final class ZoneKeyring: Sendable {
         var keys: [CKRecordZone.ID: ZoneKey] = [:]
         /// Zones that have a key which is not for this user, or not for the key that they have now.
         var closed: Set<CKRecordZone.ID> = []
+        /// Zones that have no key yet.
+        var missing: Set<CKRecordZone.ID> = []
         var hasPublished = false
         /// Whom each zone's key was given to.
         var given: [CKRecordZone.ID: Set<String>] = [:]
         /// Shares, by zone and name, with people who had published no key yet when the share was last seen.
         var waiting: [CKRecordZone.ID: [String: CKShare]] = [:]
+        /// Zones whose shares this process has seen.
+        var looked: Set<CKRecordZone.ID> = []
         /// The public keys that users were given something by.
         var pinned: [String: [UInt8]] = [:]
         /// Keys that the program trusts, whatever was before.
@@ -42,10 +46,17 @@ package final class ZoneKeyring: Sendable {
     func keep(_ key: ZoneKey?, of zone: CKRecordZone.ID, epoch: Int) {
         state.withLock { state in
             guard state.epoch == epoch else { return }
+            // The zone was made anew by another device: this key nobody was given yet.
+            if let old = state.keys[zone], old.number != key?.number { state.given[zone] = nil }
             state.keys[zone] = key
+            state.missing.remove(zone)
             if key == nil { state.closed.insert(zone) } else { state.closed.remove(zone) }
         }
     }
+
+    func isMissing(_ zone: CKRecordZone.ID) -> Bool { state.withLock { $0.missing.contains(zone) } }
+
+    func noteMissing(_ zone: CKRecordZone.ID) { _ = state.withLock { $0.missing.insert(zone) } }
 
     /// The zone is gone, or its key is to be looked up again.
     func forget(_ zone: CKRecordZone.ID) {
@@ -54,6 +65,8 @@ package final class ZoneKeyring: Sendable {
             state.closed.remove(zone)
             state.given[zone] = nil
             state.waiting[zone] = nil
+            state.looked.remove(zone)
+            state.missing.remove(zone)
         }
     }
 
@@ -115,6 +128,11 @@ package final class ZoneKeyring: Sendable {
         state.withLock { $0.waiting[share.recordID.zoneID, default: [:]][share.recordID.recordName] = copy }
     }
 
+    /// Whether the zone's shares are still to be looked for; says so once.
+    func beginLooking(in zone: CKRecordZone.ID) -> Bool { state.withLock { $0.looked.insert(zone).inserted } }
+
+    func lookingFailed(in zone: CKRecordZone.ID) { _ = state.withLock { $0.looked.remove(zone) } }
+
     /// By which key a user was given something, as far as this process knows.
     func pinned(_ user: String) -> [UInt8]? { state.withLock { $0.pinned[user] } }
 
@@ -122,7 +140,13 @@ package final class ZoneKeyring: Sendable {
 
     func isTrusted(_ key: UserEncryptionKey) -> Bool { state.withLock { $0.trusted.contains(key) } }
 
-    func trust(_ key: UserEncryptionKey) { _ = state.withLock { $0.trusted.insert(key) } }
+    /// Whoever was not given a zone's key for want of trust is when something of the zone is next seen.
+    func trust(_ key: UserEncryptionKey) {
+        state.withLock { state in
+            state.trusted.insert(key)
+            state.looked = []
+        }
+    }
 
     func gave(to user: String, in zone: CKRecordZone.ID) {
         _ = state.withLock { $0.given[zone, default: []].insert(user) }

@@ -59,6 +59,8 @@ extension CKDatabase {
     /// The zone is gone, and its key with it.
     package func forgetKey(of zoneID: CKRecordZone.ID) { (try? session.connection())?.zoneKeys.forget(zoneID) }
 
-    /// Gives the key of a share's zone to its participants; quiet.
-    package func shareKey(by share: CKShare) async { await giveKey(by: share) }
+    /// Gives the zone's key to those it is shared with; see `giveKeys(by:in:isListed:)`.
+    package func shareKeys(by shares: [CKShare], in zoneID: CKRecordZone.ID, isListed: Bool) async {
+        await giveKeys(by: shares, in: zoneID, isListed: isListed)
+    }
 }

@@ -282,7 +282,7 @@ extension MirrorSync {
         if part.hasKeys { try await unlock(zone) }
         try await makeReadable(&part.records.changed, in: zone)
         let (count, details) = try await write(part, of: zone, since: since)
-        await seeToKeys(part, in: zone, &tally)
+        await seeToKeys(part, in: zone, isListed: since == nil, &tally)
         tally.records += count
         tally.details += details
     }
@@ -314,17 +314,17 @@ extension MirrorSync {
     }
 
     /// Says which keys are missing, and gives a zone's key to those it is shared with.
-    private func seeToKeys(_ page: MirrorPage, in zone: ZoneID, _ tally: inout Tally) async {
+    private func seeToKeys(_ page: MirrorPage, in zone: ZoneID, isListed: Bool, _ tally: inout Tally) async {
         if page.records.changed.contains(where: \.isLocked) {
             let missing = MirrorEvent.Detail.keyMissing(zone: zone.zoneName)
             if !tally.details.contains(missing) { tally.details.append(missing) }
         }
         guard link.isPrivate, link.database.hasEncryptionKey, let caller = try? link.connection().caller else { return }
-        for (name, details) in page.shares {
-            guard let record = page.records.changed.first(where: { $0.id.recordName == name }) else { continue }
-            var reader = RecordReader(scope: .private, caller: caller)
-            if let share = reader.record(record, details) as? CKShare { await link.database.shareKey(by: share) }
+        var reader = RecordReader(scope: .private, caller: caller)
+        let shares = page.shares.compactMap { name, details in
+            page.records.changed.first { $0.id.recordName == name }.flatMap { reader.record($0, details) as? CKShare }
         }
+        await link.database.shareKeys(by: shares, in: CKRecordZone.ID(zone), isListed: isListed)
     }
 
     private static func failure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) -> CKError? {

@@ -1,0 +1,142 @@
+import Foundation
+import Records
+import SyncCore
+import Wire
+
+extension CKDatabase {
+    /// Gives the key of a zone to those with whom it is shared, as far as they do not have it.
+    ///
+    /// Whoever has the key and may write does so when they see the share: the owner's devices and other participants', so
+    /// that a newcomer need not wait for the owner. Quiet: whom it cannot be given now, for want of their public key or by
+    /// some failure, is given it when something of the zone is next seen, by this process or a later one.
+    ///
+    /// - Parameters:
+    ///   - shares: Those that have come.
+    ///   - zoneID: The zone.
+    ///   - isListed: All shares of the zone come, in this page or another.
+    func giveKeys(by shares: [CKShare], in zoneID: CKRecordZone.ID, isListed: Bool) async {
+        guard let keys = try? session.connection().zoneKeys, hasEncryptionKey else { return }
+        for share in shares { await giveKey(by: share) }
+        let waiting = keys.waiting(in: zoneID).filter { !shares.map(\.recordID).contains($0.recordID) }
+        // The owner's first value that is encrypted makes a key.
+        if !keys.isMissing(zoneID) { for share in waiting { await giveKey(by: share) } }
+        guard databaseScope == .private, keys.beginLooking(in: zoneID), !isListed else { return }
+        // Somebody may have waited when an earlier process ended.
+        let query = CKQuery(recordType: CKRecord.SystemType.share, predicate: NSPredicate(value: true))
+        do {
+            let found = try await records(matching: query, inZoneWith: zoneID).matchResults.map { try $0.1.get() }
+            for case let share as CKShare in found { await giveKey(by: share) }
+        } catch {
+            keys.lookingFailed(in: zoneID)
+        }
+    }
+
+    /// Gives the key of a share's zone to its participants who have published theirs.
+    ///
+    /// Only the owner replaces what somebody was given before, as after a reset of their own key, and only if the new one is
+    /// trusted.
+    func giveKey(by share: CKShare) async {
+        guard let connection = try? session.connection(), connection.encryptionKey != nil,
+            databaseScope == .private || share.currentUserParticipant?.permission == .readWrite
+        else { return }
+        let names = share.participants.filter { $0.role != .owner && $0.acceptanceStatus == .accepted }
+            .compactMap(\.wire.identity.userRecordName).filter { $0 != connection.caller.recordName }
+        let missing = connection.zoneKeys.notGiven(names, in: share.recordID.zoneID)
+        var isAnyWaiting = false
+        do throws(CKError) {
+            if !missing.isEmpty { isAnyWaiting = try await !giveKey(by: share, to: missing, connection) }
+        } catch {
+            // Who is not let at the zone or its key waits for nothing.
+            isAnyWaiting = error.trouble.isRetriedAutomatically || error.isOfWay
+        }
+        connection.zoneKeys.note(share, isWaitedFor: isAnyWaiting)
+    }
+
+    /// Returns whether nobody has to wait.
+    private func giveKey(
+        by share: CKShare,
+        to names: [String],
+        _ connection: RelayConnection
+    ) async throws(CKError) -> Bool {
+        let zoneID = share.recordID.zoneID
+        guard let key = try await zoneKey(of: zoneID, creating: false) else {
+            connection.zoneKeys.noteMissing(zoneID)
+            return databaseScope != .private
+        }
+        let root = try await root(of: share)
+        var isAnyWaiting = false
+        for name in names {
+            do throws(CKError) {
+                if try await give(key, to: name, in: zoneID, below: root, connection) { continue }
+                isAnyWaiting = true
+            } catch {
+                isAnyWaiting = isAnyWaiting || error.trouble.isRetriedAutomatically || error.isOfWay
+            }
+        }
+        return !isAnyWaiting
+    }
+
+    /// Gives a zone's key to one user, unless they have it; `false` where they have published no key to give it by.
+    private func give(
+        _ key: ZoneKey,
+        to name: String,
+        in zoneID: CKRecordZone.ID,
+        below root: CKRecord.ID?,
+        _ connection: RelayConnection
+    ) async throws(CKError) -> Bool {
+        let people = CKContainer(sharing: session).publicCloudDatabase
+        let user = try await people.keyRecord(CKRecord.ID(recordName: name))
+        guard let publicKey = (user?[KeyRecord.publicKeyField] as? Data).map({ [UInt8]($0) }) else { return false }
+        let given = try await keyRecord(CKRecord.ID(recordName: KeyRecord.name(of: name), zoneID: zoneID))
+        let pinned = (given?[KeyRecord.field] as? Data).flatMap { key.pinned(in: [UInt8]($0), for: name) }
+        if pinned != publicKey || given?.parent?.recordID != root {
+            guard await isTrusted(publicKey, of: name, insteadOf: pinned, connection) else { return true }
+            let policy: CKModifyRecordsOperation.RecordSavePolicy =
+                databaseScope == .private ? .allKeys : .ifServerRecordUnchanged
+            do throws(CKError) {
+                try await give(key, to: publicKey, named: name, in: zoneID, below: root, policy)
+            } catch  where error.code == .serverRecordChanged {
+                // Somebody was first, and only the owner replaces that.
+                connection.zoneKeys.gave(to: name, in: zoneID)
+                return true
+            }
+        }
+        connection.zoneKeys.pin(publicKey, of: name)
+        connection.zoneKeys.gave(to: name, in: zoneID)
+        return true
+    }
+
+    /// Whether a zone's key may be given to whoever holds this public key: the one that the user was given it by before, as
+    /// this process or the zone (`given`) remembers it, or one that the program trusts.
+    private func isTrusted(
+        _ publicKey: [UInt8],
+        of user: String,
+        insteadOf given: [UInt8]?,
+        _ connection: RelayConnection
+    ) async -> Bool {
+        let told = UserEncryptionKey(publicKey, of: user)
+        let known = connection.zoneKeys.pinned(user) ?? given
+        if known == publicKey || connection.zoneKeys.isTrusted(told) { return true }
+        let before = known.map { UserEncryptionKey($0, of: user) }
+        guard let provider = connection.encryptionKey else { return false }
+        if await provider.trusts(told, insteadOf: before) { return true }
+        NotificationCenter.default.post(
+            name: .CKUserEncryptionKeyChanged,
+            object: nil,
+            userInfo: [CKUserEncryptionKeyKey: told]
+        )
+        return false
+    }
+
+    /// What a key record must stand below to be seen by the share's participants.
+    private func root(of share: CKShare) async throws(CKError) -> CKRecord.ID? {
+        guard share.recordID.recordName != CKRecordNameZoneWideShare else { return nil }
+        if let known = share.rootID { return known }
+        guard let link = share.url else { return nil }
+        do {
+            return try await CKContainer(sharing: session).shareMetadata(for: link).hierarchicalRootRecordID
+        } catch {
+            throw CKError(from: error)
+        }
+    }
+}

@@ -1,0 +1,124 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneTesting
+
+/// Whom a zone's key could not be given at once gets it all the same.
+@Suite(.timeLimit(.minutes(15))) struct KeyGivingTests {
+    let relay: TestRelay
+    let phone: TestDevice
+    let bob: TestDevice
+    let zone = CKRecordZone(zoneName: "Diary")
+    let key = PassphraseEncryptionKey("alice's own", cost: .light)
+    static let broken = "\"serverErrorCode\":\"INTERNAL_ERROR\",\"reason\":\"broken\""
+
+    init() async throws {
+        relay = try TestRelay()
+        phone = relay.device(of: "alice", named: "phone", encryptionKey: key)
+        bob = relay.device(of: "bob", encryptionKey: PassphraseEncryptionKey("bob's own", cost: .light))
+        try await phone.privateDatabase.save(zone)
+    }
+
+    private func save(_ name: String) async throws -> CKRecord {
+        let record = CKRecord(recordType: "Entry", recordID: .init(recordName: name, zoneID: zone.zoneID))
+        record.encryptedValues["text"] = "secret \(name)"
+        return try await phone.privateDatabase.save(record)
+    }
+
+    /// Shares the zone or a record of it with whoever has the link.
+    private func share(_ isWhole: Bool = true) async throws -> URL {
+        let root = try await save("a")
+        let share = isWhole ? CKShare(recordZoneID: zone.zoneID) : CKShare(rootRecord: root)
+        share.publicPermission = .readOnly
+        let saved = try await phone.privateDatabase.modifyRecords(
+            saving: isWhole ? [share] : [root, share],
+            deleting: []
+        )
+        return try #require((try saved.saveResults[share.recordID]?.get() as? CKShare)?.url)
+    }
+
+    private func join(_ link: URL, on device: TestDevice) async throws {
+        try await device.container.accept(try await device.container.shareMetadata(for: link))
+    }
+
+    private func secret(on device: TestDevice) async throws -> String? {
+        let shared = try await device.sharedDatabase.allRecordZones()[0].zoneID
+        let page = try await device.sharedDatabase.recordZoneChanges(inZoneWith: shared, since: nil)
+        let id = CKRecord.ID(recordName: "a", zoneID: shared)
+        return try page.modificationResultsByID[id]?.get().record.encryptedValues["text"]
+    }
+
+    private func look(_ device: TestDevice, since token: CKServerChangeToken? = nil) async throws -> CKServerChangeToken
+    {
+        try await device.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: token).changeToken
+    }
+
+    /// The owner's program ends before the newcomer has said by which key to give it.
+    @Test(arguments: [true, false]) func aProgramThatWasEndedGivesItLater(_ isWhole: Bool) async throws {
+        try await join(try await share(isWhole), on: relay.device(of: "bob", named: "browser"))
+        let token = try await look(phone)
+        #expect(try await secret(on: bob) == nil)
+        let later = relay.device(of: "alice", named: "later", encryptionKey: key)
+        _ = try await look(later, since: token)
+        #expect(try await secret(on: bob) == "secret a")
+    }
+
+    @Test(arguments: [true, false]) func aRefusalForNowIsNotTheEnd(_ isAnswered: Bool) async throws {
+        try await join(try await share(), on: bob)
+        let body = "{\"records\":[{\"recordName\":\"zonecast.key.x\",\(Self.broken)}]}"
+        phone.network.fail(
+            request: 1,
+            of: "records/modify",
+            by: isAnswered ? .answered(status: 200, body: body) : .busy(retryAfter: .seconds(1))
+        )
+        let token = try await look(phone)
+        #expect(try await secret(on: bob) == nil)
+        _ = try await look(phone, since: token)
+        #expect(try await secret(on: bob) == "secret a")
+    }
+
+    /// Each of the owner's questions goes wrong once.
+    @Test(arguments: 1...5, [true, false]) func aQuestionThatFailsIsAskedAgain(
+        _ number: Int,
+        _ isWhole: Bool
+    ) async throws {
+        let link = try await share(isWhole)
+        let laptop = relay.device(of: "alice", named: "laptop", encryptionKey: key)
+        let token = try await look(laptop)
+        try await join(link, on: bob)
+        let other = relay.device(of: "alice", named: "other", encryptionKey: key)
+        let operation = number == 5 ? "records/resolve" : "records/lookup"
+        other.network.fail(request: number % 5 + number / 5, of: operation, by: .busy(retryAfter: .seconds(1)))
+        var next = token
+        do { next = try await look(other, since: token) } catch { next = try await look(other, since: token) }
+        _ = try await look(other, since: next)
+        #expect(try await secret(on: bob) == "secret a")
+    }
+
+    /// There is no key before there is something to encrypt.
+    @Test func whoJoinedBeforeTheFirstSecretReadsIt() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        share.publicPermission = .readOnly
+        try await join(try #require((try await phone.privateDatabase.save(share) as? CKShare)?.url), on: bob)
+        let token = try await look(phone)
+        _ = try await save("a")
+        _ = try await look(phone, since: token)
+        #expect(try await secret(on: bob) == "secret a")
+    }
+
+    @Test func whoIsTrustedLaterIsGivenItThen() async throws {
+        final class Judge: EncryptionKeyProvider {
+            let key = PassphraseEncryptionKey("alice's own", cost: .light)
+            func userKey() async throws -> Data { try await key.userKey() }
+            func trusts(_ key: UserEncryptionKey, insteadOf known: UserEncryptionKey?) async -> Bool { false }
+        }
+        try await join(try await share(), on: bob)
+        let laptop = relay.device(of: "alice", named: "laptop", encryptionKey: Judge())
+        let token = try await look(laptop)
+        #expect(try await secret(on: bob) == nil)
+        let mine = try await bob.container.userRecordID()
+        try laptop.container.trustEncryptionKey(try #require(try await laptop.container.encryptionKey(of: mine)))
+        _ = try await look(laptop, since: token)
+        #expect(try await secret(on: bob) == "secret a")
+    }
+}
