@@ -70,6 +70,8 @@ extension CKDatabase {
         let document = try await call("records/lookup", body)
         connection.lostWrites.read(Set(names), in: zone.zone, of: scope, at: asked)
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
+        // What an answer says nothing of is not gone by that.
+        var missing = CKError(.internalError, "The relay's answer leaves this record out.")
         try reading { () throws(JSONError) in
             try ClientResponse.records(document.root, zone: nil) { entry in
                 switch entry {
@@ -82,8 +84,9 @@ extension CKDatabase {
                 case .deleted(let name, _, _):
                     results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(CKError(.unknownItem))
                 case .failed(let name, let failure):
-                    guard let name else { return }
-                    results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(CKError(failure, at: .item))
+                    let error = CKError(failure, at: .item)
+                    guard let name else { return missing = error }
+                    results[CKRecord.ID(recordName: name, zoneID: zone)] = .failure(error)
                 }
             }
         }
@@ -92,7 +95,7 @@ extension CKDatabase {
             results[me] = results[named]
             if !chunk.items.contains(named) { results[named] = nil }
         }
-        for id in chunk.items where results[id] == nil { results[id] = .failure(CKError(.unknownItem)) }
+        for id in chunk.items where results[id] == nil { results[id] = .failure(missing) }
         try await openKeys(for: results.values.lazy.compactMap { try? $0.get() })
         return results
     }

@@ -88,18 +88,25 @@ extension CKDatabase {
         var reader = RecordReader(scope: scope, caller: connection.caller)
         let document = try await call("records/query", body)
         var results: [(CKRecord.ID, Result<CKRecord, any Error>)] = []
+        var unnamed: CKError?
         let marker = try reading { () throws(JSONError) in
             try ClientResponse.records(document.root, zone: nil) { entry in
                 let record: CKRecord
                 switch entry {
                 case .record(let found): record = reader.record(found)
                 case .share(let found, let share): record = reader.record(found, share)
-                case .deleted, .failed: return
+                case .deleted: return
+                case .failed(let name, let failure):
+                    let error = CKError(failure, at: .item)
+                    guard let name else { return unnamed = unnamed ?? error }
+                    results.append((CKRecord.ID(recordName: name, zoneID: start.zoneID ?? .default), .failure(error)))
+                    return
                 }
                 results.append((record.recordID, .success(record)))
             }
             return try document.root["continuationMarker"]?.string()
         }
+        if let unnamed { throw unnamed }
         try await openKeys(for: results.lazy.compactMap { try? $0.1.get() })
         let cursor = marker.map { CKQueryOperation.Cursor(marker: $0, query: start.query, zoneID: start.zoneID) }
         return (results, cursor)

@@ -38,8 +38,12 @@ extension CKDatabase {
         var reader = RecordReader(scope: scope, caller: try session.connection().caller)
         let document = try await call("zones/list")
         return try zoneEntries(document).compactMap { entry in
-            guard case .zone(let zone) = entry else { return nil }
-            return CKRecordZone(zone, id: reader.zoneID(zone.id))
+            switch entry {
+            case .zone(let zone): return CKRecordZone(zone, id: reader.zoneID(zone.id))
+            case .deleted: return nil
+            // Left out, it would count as one that is not there.
+            case .failed(_, let failure): throw CKError(failure, at: .item)
+            }
         }
     }
 

@@ -176,6 +176,7 @@ public actor PublicDatabasePoller {
         }
     }
 
+    /// Throws where the relay could not give one of the records: a mark would be past it.
     private func page(
         _ type: String,
         _ since: Timestamp?,
@@ -183,13 +184,13 @@ public actor PublicDatabasePoller {
     ) async throws -> ([CKRecord], CKQueryOperation.Cursor?) {
         if let cursor {
             let page = try await database.records(continuingMatchFrom: cursor)
-            return (page.matchResults.compactMap { try? $0.1.get() }, page.queryCursor)
+            return (try page.matchResults.map { try $0.1.get() }, page.queryCursor)
         }
         var query = Query(recordType: type)
         if let since { query.filters = [.init(.modified, .greaterThanOrEquals, [.timestamp(since)])] }
         query.sorts = [.init(.modified)]
         let page = try await database.records(matching: CKQuery(query))
-        return (page.matchResults.compactMap { try? $0.1.get() }, page.queryCursor)
+        return (try page.matchResults.map { try $0.1.get() }, page.queryCursor)
     }
 
     private func take(_ records: [CKRecord], _ type: String, moreComing: Bool) async {

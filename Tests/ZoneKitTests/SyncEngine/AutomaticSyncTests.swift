@@ -187,6 +187,26 @@ import ZoneTesting
         await poller.stop()
     }
 
+    /// A mark would be past it for ever.
+    @Test func whatTheRelayCouldNotGiveIsAskedForAgain() async throws {
+        try await post("a", "1")
+        let device = relay.device(of: "alice")
+        let body = """
+            {"records":[{"recordName":"a","serverErrorCode":"INTERNAL_ERROR","reason":"broken"},\
+            {"recordName":"b","recordType":"Post","recordChangeTag":"t","fields":{},\
+            "modified":{"timestamp":99999999999999}}]}
+            """
+        device.network.fail(request: 1, of: "records/query", by: .answered(status: 200, body: body))
+        let board = Board()
+        let poller = PublicDatabasePoller(database: device.publicDatabase, recordTypes: ["Post"]) { board.take($0) }
+        await poller.start()
+        try await polled(board)
+        await poller.pollNow()
+        try await polled(board)
+        #expect(board.texts.withLock { $0["a"] } == "1")
+        await poller.stop()
+    }
+
     @Test func theStateSurvivesARestart() async throws {
         try await post("a", "1")
         let first = Board()
