@@ -62,10 +62,11 @@ extension MirroredContainer {
             let zone = ZoneID(ZoneID.defaultName)
             for sample in ModelSchema.samples(mapping, in: zone) {
                 let write = try await link.withFiles(sample, in: zone)
-                for answer in try await link.modify([write], in: zone, atomically: false) {
-                    if case .failed(let error, _) = answer { throw error }
+                for step in [write, .init(.forceDelete, write.recordName)] {
+                    for case .failed(let error, _) in try await link.modify([step], in: zone, atomically: false) {
+                        throw error
+                    }
                 }
-                _ = try await link.modify([.init(.forceDelete, write.recordName)], in: zone, atomically: false)
             }
         } catch {
             throw MirrorError(from: error)

@@ -85,7 +85,7 @@ extension MirrorSync {
                 writes.append(try await link.sealed(copy, in: zone))
             }
             for case .failed(let error, _) in try await link.modify(writes, in: zone, atomically: false)
-            where error.trouble.isRetriedAutomatically { throw error }
+            where error.trouble.isRetriedAutomatically || error.isOfWay || error.code == .quotaExceeded { throw error }
         }
     }
 }
