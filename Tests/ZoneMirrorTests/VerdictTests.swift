@@ -12,6 +12,7 @@ import ZoneKit
         _ code: CKError.Code,
         _ operation: Outbox.Operation = .save,
         tries: Int = 0,
+        again isRepeated: Bool = false,
         policy: MergePolicy = .mergeByPropertyObjectTrump,
         accepts: Bool = false,
         isOwnZone: Bool = true,
@@ -22,6 +23,7 @@ import ZoneKit
             .init(
                 operation: operation,
                 tries: tries,
+                isRepeated: isRepeated,
                 policy: policy,
                 acceptsDeletions: accepts,
                 isOwnZone: isOwnZone,
@@ -39,14 +41,14 @@ import ZoneKit
         #expect(verdict(.zoneNotFound, .delete) == .done)
         // What is not where it was may have moved; looked for once.
         #expect(verdict(.zoneNotFound, isHomeZone: false) == .lookFirst)
-        #expect(verdict(.zoneNotFound, tries: 1, isHomeZone: false) == .makeZone)
+        #expect(verdict(.zoneNotFound, again: true, isHomeZone: false) == .makeZone)
         #expect(verdict(.unknownItem) == .lookFirst)
         #expect(verdict(.unknownItem, .delete) == .lookFirst)
         #expect(verdict(.unknownItem, isOwnZone: false) == .recreate)
-        #expect(verdict(.unknownItem, tries: 1) == .recreate)
-        #expect(verdict(.unknownItem, tries: 1, accepts: true) == .acceptDeletion)
-        #expect(verdict(.unknownItem, tries: 1, policy: .rollback) == .acceptDeletion)
-        #expect(verdict(.unknownItem, .delete, tries: 1) == .done)
+        #expect(verdict(.unknownItem, again: true) == .recreate)
+        #expect(verdict(.unknownItem, again: true, accepts: true) == .acceptDeletion)
+        #expect(verdict(.unknownItem, again: true, policy: .rollback) == .acceptDeletion)
+        #expect(verdict(.unknownItem, .delete, again: true) == .done)
         #expect(verdict(.referenceViolation) == .wait)
         #expect(verdict(.quotaExceeded) == .storeFull)
         for code: CKError.Code in [
@@ -55,7 +57,10 @@ import ZoneKit
             #expect(verdict(code) == .later)
         }
         #expect(verdict(.internalError) == .later)
-        #expect(verdict(.internalError, tries: 1) == .refuse)
+        #expect(verdict(.internalError, again: true) == .refuse)
+        // A conflict before it was no failure of this kind.
+        #expect(verdict(.internalError, tries: 1) == .later)
+        #expect(verdict(.unknownItem, tries: 1) == .lookFirst)
         for code: CKError.Code in [.permissionFailure, .invalidArguments, .limitExceeded, .constraintViolation] {
             #expect(verdict(code) == .refuse)
         }

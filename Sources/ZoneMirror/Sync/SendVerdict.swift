@@ -39,6 +39,8 @@ enum SendVerdict: Equatable, Sendable {
         var operation: Outbox.Operation
         /// Failures of this change before this one.
         var tries: Int
+        /// It failed in the same way the last time: another failure before says nothing of this one.
+        var isRepeated = false
         var policy: MergePolicy
         var acceptsDeletions: Bool
         /// The zone is one that this user may make.
@@ -53,21 +55,21 @@ enum SendVerdict: Equatable, Sendable {
         switch code {
         case .batchRequestFailed: .resend
         case .serverRecordChanged: change.tries < maxConflicts ? .merge : .refuse
-        case .unknownItem where change.isOwnZone && change.tries < 1: .lookFirst
-        case .zoneNotFound where change.isOwnZone && !change.isHomeZone && change.tries < 1: .lookFirst
+        case .unknownItem where change.isOwnZone && !change.isRepeated: .lookFirst
+        case .zoneNotFound where change.isOwnZone && !change.isHomeZone && !change.isRepeated: .lookFirst
         case .zoneNotFound where change.operation == .delete: .done
         case .zoneNotFound: change.isOwnZone ? .makeZone : .lookAtZones
         case .userDeletedZone: .lookAtZones
         case .unknownItem where change.operation == .delete: .done
         case .unknownItem: aboutMissing(change)
         case .referenceViolation, .assetFileNotFound, .assetFileModified, .assetNotAvailable:
-            change.tries < 1 ? .wait : .refuse
+            change.isRepeated ? .refuse : .wait
         case .quotaExceeded: .storeFull
         case .networkUnavailable, .networkFailure, .serverResponseLost, .operationCancelled, .requestRateLimited,
             .serviceUnavailable, .zoneBusy, .notAuthenticated, .accountTemporarilyUnavailable:
             .later
-        case .internalError, .serverRejectedRequest: change.tries < 1 ? .later : .refuse
-        case .invalidArguments where change.hasFiles && change.tries < 1: .sendFilesAgain
+        case .internalError, .serverRejectedRequest: change.isRepeated ? .refuse : .later
+        case .invalidArguments where change.hasFiles && !change.isRepeated: .sendFilesAgain
         default: .refuse
         }
     }

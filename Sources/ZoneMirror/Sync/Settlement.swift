@@ -81,6 +81,7 @@ struct Settlement {
             .init(
                 operation: item.operation,
                 tries: item.tries,
+                isRepeated: try OutboxRow.find(db, item.oid)?.code == error.errorCode,
                 policy: cloud?.mergePolicy ?? .mergeByPropertyObjectTrump,
                 acceptsDeletions: cloud?.acceptsDeletions ?? false,
                 isOwnZone: isOwnZone,
