@@ -151,7 +151,8 @@ extension CKDatabase {
         try await openKeys(for: page.records)
         if databaseScope == .private, connection.zoneKeys.isClosed(zoneID) { throw .encryptedDataReset(zoneID) }
         let shares = page.records.compactMap { $0 as? CKShare }
-        await giveKeys(by: shares, in: zoneID, isListed: isListed)
+        let ended = page.deletions.filter { $0.recordType == CKRecord.SystemType.share }.map(\.recordID.recordName)
+        await giveKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
     }
 
     private static func page(

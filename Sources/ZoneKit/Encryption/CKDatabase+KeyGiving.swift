@@ -12,10 +12,12 @@ extension CKDatabase {
     ///
     /// - Parameters:
     ///   - shares: Those that have come.
+    ///   - ended: The names of those that have gone.
     ///   - zoneID: The zone.
     ///   - isListed: All shares of the zone come, in this page or another.
-    func giveKeys(by shares: [CKShare], in zoneID: CKRecordZone.ID, isListed: Bool) async {
+    func giveKeys(by shares: [CKShare], ended: [String], in zoneID: CKRecordZone.ID, isListed: Bool) async {
         guard let keys = try? session.connection().zoneKeys, hasEncryptionKey else { return }
+        for name in ended { keys.ended(CKRecord.ID(recordName: name, zoneID: zoneID)) }
         for share in shares { await giveKey(by: share) }
         let waiting = keys.waiting(in: zoneID).filter { !shares.map(\.recordID).contains($0.recordID) }
         // The owner's first value that is encrypted makes a key.
@@ -41,7 +43,7 @@ extension CKDatabase {
         else { return }
         let names = share.participants.filter { $0.role != .owner && $0.acceptanceStatus == .accepted }
             .compactMap(\.wire.identity.userRecordName).filter { $0 != connection.caller.recordName }
-        let missing = connection.zoneKeys.notGiven(names, in: share.recordID.zoneID)
+        let missing = connection.zoneKeys.notGiven(names, by: share.recordID)
         var isAnyWaiting = false
         do throws(CKError) {
             if !missing.isEmpty { isAnyWaiting = try await !giveKey(by: share, to: missing, connection) }
@@ -67,7 +69,7 @@ extension CKDatabase {
         var isAnyWaiting = false
         for name in names {
             do throws(CKError) {
-                if try await give(key, to: name, in: zoneID, below: root, connection) { continue }
+                if try await give(key, to: name, by: share, below: root, connection) { continue }
                 isAnyWaiting = true
             } catch {
                 isAnyWaiting = isAnyWaiting || error.trouble.isRetriedAutomatically || error.isOfWay
@@ -80,10 +82,11 @@ extension CKDatabase {
     private func give(
         _ key: ZoneKey,
         to name: String,
-        in zoneID: CKRecordZone.ID,
+        by share: CKShare,
         below root: CKRecord.ID?,
         _ connection: RelayConnection
     ) async throws(CKError) -> Bool {
+        let zoneID = share.recordID.zoneID
         let people = CKContainer(sharing: session).publicCloudDatabase
         let user = try await people.keyRecord(CKRecord.ID(recordName: name))
         guard let publicKey = (user?[KeyRecord.publicKeyField] as? Data).map({ [UInt8]($0) }) else { return false }
@@ -97,12 +100,12 @@ extension CKDatabase {
                 try await give(key, to: publicKey, named: name, in: zoneID, below: root, policy)
             } catch  where error.code == .serverRecordChanged {
                 // Somebody was first, and only the owner replaces that.
-                connection.zoneKeys.gave(to: name, in: zoneID)
+                connection.zoneKeys.gave(to: name, by: share.recordID)
                 return true
             }
         }
         connection.zoneKeys.pin(publicKey, of: name)
-        connection.zoneKeys.gave(to: name, in: zoneID)
+        connection.zoneKeys.gave(to: name, by: share.recordID)
         return true
     }
 

@@ -5,7 +5,7 @@ import Synchronization
 
 /// The keys of zones that this process has opened for the current user.
 package final class ZoneKeyring: Sendable {
-    private struct State {
+    fileprivate struct State {
         /// Counts the users.
         var epoch = 0
         var userKey: Task<Curve25519.KeyAgreement.PrivateKey, any Error>?
@@ -15,8 +15,8 @@ package final class ZoneKeyring: Sendable {
         /// Zones that have no key yet.
         var missing: Set<CKRecordZone.ID> = []
         var hasPublished = false
-        /// Whom each zone's key was given to.
-        var given: [CKRecordZone.ID: Set<String>] = [:]
+        /// Whom each zone's key was given to, and by which share they see it.
+        var given: [CKRecordZone.ID: [String: String]] = [:]
         /// Shares, by zone and name, with people who had published no key yet when the share was last seen.
         var waiting: [CKRecordZone.ID: [String: CKShare]] = [:]
         /// Zones whose shares this process has seen.
@@ -112,10 +112,16 @@ package final class ZoneKeyring: Sendable {
 
     func publishingFailed() { state.withLock { $0.hasPublished = false } }
 
-    /// Those of `users` to whom the zone's key was not given yet.
-    func notGiven(_ users: [String], in zone: CKRecordZone.ID) -> [String] {
-        state.withLock { state in users.filter { state.given[zone]?.contains($0) != true } }
+    /// Those of a share's `users` to whom the zone's key was not given yet.
+    func notGiven(_ users: [String], by share: CKRecord.ID) -> [String] {
+        state.withLock { state in
+            state.drop(share) { users.contains($0) }
+            return users.filter { state.given[share.zoneID]?[$0] == nil }
+        }
     }
+
+    /// Nobody sees any more what was given by the share; who is in another of the zone's is given it by that one.
+    func ended(_ share: CKRecord.ID) { state.withLock { $0.drop(share) { _ in false } } }
 
     /// The zone's shares in which somebody waits for the key.
     func waiting(in zone: CKRecordZone.ID) -> [CKShare] {
@@ -148,7 +154,18 @@ package final class ZoneKeyring: Sendable {
         }
     }
 
-    func gave(to user: String, in zone: CKRecordZone.ID) {
-        _ = state.withLock { $0.given[zone, default: []].insert(user) }
+    func gave(to user: String, by share: CKRecord.ID) {
+        state.withLock { $0.given[share.zoneID, default: [:]][user] = share.recordName }
+    }
+}
+
+extension ZoneKeyring.State {
+    /// Forgets who was given a key by a share, but for those who stay in it.
+    fileprivate mutating func drop(_ share: CKRecord.ID, staying: (String) -> Bool) {
+        let before = given[share.zoneID, default: [:]]
+        let after = before.filter { $1 != share.recordName || staying($0) }
+        guard after.count < before.count else { return }
+        given[share.zoneID] = after
+        looked.remove(share.zoneID)
     }
 }

@@ -59,8 +59,13 @@ extension CKDatabase {
     /// The zone is gone, and its key with it.
     package func forgetKey(of zoneID: CKRecordZone.ID) { (try? session.connection())?.zoneKeys.forget(zoneID) }
 
-    /// Gives the zone's key to those it is shared with; see `giveKeys(by:in:isListed:)`.
-    package func shareKeys(by shares: [CKShare], in zoneID: CKRecordZone.ID, isListed: Bool) async {
-        await giveKeys(by: shares, in: zoneID, isListed: isListed)
+    /// Gives the zone's key to those it is shared with; see `giveKeys(by:ended:in:isListed:)`.
+    package func shareKeys(
+        by shares: [CKShare],
+        ended: [String],
+        in zoneID: CKRecordZone.ID,
+        isListed: Bool
+    ) async {
+        await giveKeys(by: shares, ended: ended, in: zoneID, isListed: isListed)
     }
 }

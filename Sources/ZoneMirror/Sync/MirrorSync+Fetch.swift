@@ -324,7 +324,8 @@ extension MirrorSync {
         let shares = page.shares.compactMap { name, details in
             page.records.changed.first { $0.id.recordName == name }.flatMap { reader.record($0, details) as? CKShare }
         }
-        await link.database.shareKeys(by: shares, in: CKRecordZone.ID(zone), isListed: isListed)
+        let ended = page.records.deleted.filter { $0.type == Share.recordType }.map(\.id.recordName)
+        await link.database.shareKeys(by: shares, ended: ended, in: CKRecordZone.ID(zone), isListed: isListed)
     }
 
     private static func failure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) -> CKError? {

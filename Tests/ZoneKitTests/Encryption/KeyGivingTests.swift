@@ -121,4 +121,38 @@ import ZoneTesting
         _ = try await look(laptop, since: token)
         #expect(try await secret(on: bob) == "secret a")
     }
+
+    /// A zone with two shared hierarchies, both with the same guest, who sees the key by one of them.
+    @Test(arguments: [true, false], [true, false]) func theEndOfOneShareLeavesTheKeyOfTheOther(
+        _ isStopped: Bool,
+        _ isRestarted: Bool
+    ) async throws {
+        var shares: [CKRecord.ID] = []
+        for name in ["a", "b"] {
+            let root = try await save(name)
+            let share = CKShare(rootRecord: root)
+            share.publicPermission = .readOnly
+            let saved = try await phone.privateDatabase.modifyRecords(saving: [root, share], deleting: [])
+            let link = try #require((try saved.saveResults[share.recordID]?.get() as? CKShare)?.url)
+            try await join(link, on: bob)
+            shares.append(share.recordID)
+            _ = try await look(phone)
+        }
+        let token = try await look(phone)
+        let database = phone.privateDatabase
+        if isStopped {
+            try await database.deleteRecord(withID: shares[0])
+        } else {
+            let share = try #require(try await database.record(for: shares[0]) as? CKShare)
+            share.publicPermission = .none
+            try await database.save(share)
+        }
+        let owner = isRestarted ? relay.device(of: "alice", named: "later", encryptionKey: key) : phone
+        _ = try await look(owner, since: token)
+        let key = PassphraseEncryptionKey("bob's own", cost: .light)
+        let other = relay.device(of: "bob", named: "other", encryptionKey: key)
+        let shared = try await other.sharedDatabase.allRecordZones()[0].zoneID
+        let record = try await other.sharedDatabase.record(for: .init(recordName: "b", zoneID: shared))
+        #expect(record.encryptedValues["text"] == "secret b")
+    }
 }
