@@ -201,21 +201,21 @@ enum ConfigurationKeys {
             \.server.limits.connections,
             1...1_000_000,
             unit: "connections",
-            "Open at once, in all."
+            "Open at once, in all; with --dev as many as the process may open, up to 30000."
         ),
         .whole(
             "limits.sockets-per-user",
             \.notices.connectionsPerUser,
             1...1_000_000,
             unit: "sockets",
-            "Notice sockets of one user in one container."
+            "Notice sockets of one user in one container; 30000 with --dev."
         ),
         .whole(
             "limits.connections-per-address",
             \.server.limits.connectionsPerAddress,
             1...1_000_000,
             unit: "connections",
-            "Open at once from one address."
+            "Open at once from one address; 30000 with --dev."
         ),
         .whole(
             "limits.requests-per-connection",
