@@ -101,7 +101,10 @@ package struct ShareEdit: Sendable {
         of share: Share,
         mayChange: Bool
     ) throws(RelayError) -> [Share.Participant] {
-        guard Self.isPlausible(wanted, participantLimit) else { throw .tooManyParticipants(participantLimit) }
+        // A share may have more from before the limit was lowered, and whoever removes some of them names the others.
+        guard Self.isPlausible(wanted, max(participantLimit, share.participants.count + 1)) else {
+            throw .tooManyParticipants(participantLimit)
+        }
         var kept: [String: Share.Participant] = [:]
         var added: [Share.Participant] = []
         for input in wanted where !isOwner(input, of: share) && !input.isRemoved {

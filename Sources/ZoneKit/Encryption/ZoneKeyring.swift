@@ -17,7 +17,7 @@ package final class ZoneKeyring: Sendable {
         var hasPublished = false
         /// Whom each zone's key was given to, and by which share they see it.
         var given: [CKRecordZone.ID: [String: String]] = [:]
-        /// Shares, by zone and name, with people who had published no key yet when the share was last seen.
+        /// Shares, by zone and name, with people who could not be given the key when the share was last seen.
         var waiting: [CKRecordZone.ID: [String: CKShare]] = [:]
         /// Zones whose shares this process has seen.
         var looked: Set<CKRecordZone.ID> = []

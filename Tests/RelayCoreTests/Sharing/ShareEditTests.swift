@@ -1,3 +1,4 @@
+import Foundation
 import Records
 import RelayCore
 import Synchronization
@@ -42,6 +43,26 @@ import Wire
         // Those who are to go do not count.
         let few = try input(#"{"participants":[\#(Self.list(2..<20)),\#(Self.list(20..<600, removed: true))]}"#)
         #expect(try edit.make(few, root: nil, shortGUID: "link").participants.count == 18)
+    }
+
+    /// The limit was lowered since: nobody can be added, and whoever is in can be removed, with all others named.
+    @Test func aShareWithMoreThanTheLimitCanStillBeChanged() throws {
+        let people = Self.people(2..<60)
+        func edit(_ limit: Int) -> ShareEdit {
+            ShareEdit(owner: owner, people: people, now: Timestamp(milliseconds: 1), participantLimit: limit) {
+                UUID().uuidString
+            }
+        }
+        let share = try edit(100).make(
+            try input(#"{"participants":[\#(Self.list(2..<50))]}"#),
+            root: nil,
+            shortGUID: "link"
+        )
+        let fewer = try edit(5).update(share, try input(#"{"participants":[\#(Self.list(2..<49))]}"#))
+        #expect(fewer.participants.count == 47)
+        #expect(throws: RelayError.self) {
+            try edit(5).update(share, try input(#"{"participants":[\#(Self.list(2..<51))]}"#))
+        }
     }
 
     @Test func aListOfTooManyToBlockIsNotWorkedThrough() throws {

@@ -197,7 +197,7 @@ struct SchemaSource: ParsableArguments {
 
     func read() throws -> SchemaFile {
         if let option, let argument {
-            throw CommandFailure(.usage, "These are two texts, and one is meant: \(argument) or \(option).")
+            throw CommandFailure(.usage, "These are two texts. Name the one that is meant: \(argument) or \(option).")
         }
         guard let path = option ?? argument else {
             throw CommandFailure(.usage, "Name the schema's text: --file schema.ckdb, or - for standard input.")
