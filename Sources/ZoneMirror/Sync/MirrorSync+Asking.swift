@@ -104,7 +104,8 @@ extension MirrorSync {
             throw CKError(from: error)
         }
         await note(sent: tally, nil)
-        if let error = tally.error, error.leavesOutcomeOpen { throw error }
+        // Nor does a repeat that did not reach the relay say what became of the first.
+        if let error = tally.error, error.leavesOutcomeOpen || error.trouble.kind == .network { throw error }
     }
 
     /// Writes down what a round of sending has come to, where it has come to anything.
