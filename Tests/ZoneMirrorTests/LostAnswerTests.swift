@@ -137,6 +137,26 @@ import ZoneTesting
         #expect(try laptop.context().object(Note.self, "n")?.stars == 3)
     }
 
+    /// Nor is anything read as long as the repeat does not come to be answered.
+    @Test(arguments: 0..<4) func aPageWaitsForTheRepeat(_ row: Int) async throws {
+        let faults: [TestNetwork.Fault] = [
+            .unreachable, .busy(retryAfter: .seconds(1)), .throttled(retryAfter: .seconds(1)),
+            .answered(status: 502, body: "<html>"),
+        ]
+        let laptop = try await device("laptop", counting)
+        try laptop.save(Note(id: "n", title: "N"))
+        try await laptop.sync()
+        try edit(laptop) { $0.stars += 1 }
+        laptop.device.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
+        await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
+        try edit(laptop) { $0.stars += 1 }
+        laptop.device.network.fail(request: 1, of: "records/modify", by: faults[row])
+        await #expect(throws: MirrorError.self) { try await laptop.container.fetchChanges() }
+        laptop.device.network.failNothing()
+        for _ in 0..<2 { try await laptop.sync() }
+        #expect(try laptop.context().object(Note.self, "n")?.stars == 2)
+    }
+
     /// Nobody else has changed anything: there is nothing to decide, whatever the policy.
     @Test(arguments: Meanwhile.allCases, MergePolicy.allCases)
     func theLaterEditStays(_ meanwhile: Meanwhile, _ policy: MergePolicy) async throws {

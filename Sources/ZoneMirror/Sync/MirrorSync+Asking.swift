@@ -94,18 +94,19 @@ extension MirrorSync {
 
     /// Before a page of the zone is read: what this device wrote itself would look like somebody else's change in it.
     ///
-    /// Throws where the answer was lost once more: then the page has to wait. Where the relay has no time for writes, it is
-    /// read all the same. The zone's turnstile is the caller's.
+    /// Throws while it is not known what became of the request: then the page has to wait. The zone's turnstile is the
+    /// caller's.
     func askAgain(beforeReading zone: ZoneID) async throws(CKError) {
         var tally = SendTally(link: isPublic ? link.ofNow() : link, began: conditions.wallClock())
+        let isOpen: Bool
         do {
             try await askAgain(in: zone, &tally)
+            isOpen = try await file.pool.read { try SentRequest.find($0, in: zone) != nil }
         } catch {
             throw CKError(from: error)
         }
         await note(sent: tally, nil)
-        // Nor does a repeat that did not reach the relay say what became of the first.
-        if let error = tally.error, error.leavesOutcomeOpen || error.trouble.kind == .network { throw error }
+        if isOpen, let error = tally.error ?? tally.busy { throw error }
     }
 
     /// Writes down what a round of sending has come to, where it has come to anything.
