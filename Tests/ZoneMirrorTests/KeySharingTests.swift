@@ -75,6 +75,35 @@ import ZoneTesting
         #expect(try bob.entry?.secret == "for two")
     }
 
+    /// What a guest writes before they have the key is not taken back, nor does it hold up anything else.
+    @Test func whatIsWrittenBeforeTheKeyHasComeWaitsForIt() async throws {
+        let link = try #require(try await share().url)
+        let bob = try await bob()
+        try await bob.container.acceptShareInvitations(from: [link], into: bob.others)
+        let context = bob.container.newBackgroundContext()
+        try context.edit(Diary.self, "d") { $0.secret = "from bob" }
+        let share = try #require(try await bob.container.fetchShares(in: bob.others).first)
+        for entry in [
+            Diary(id: "e", title: "closed", secret: "too"), Diary(id: "f", title: "closed", secret: "as well"),
+        ] {
+            try context.insert(entry)
+            try context.assign(entry, to: share)
+        }
+        try context.save()
+        await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
+        #expect(try await bob.container.rejectedWrites(bob.others).isEmpty)
+        #expect(try await bob.container.pendingExportCount(bob.others) == 3)
+        #expect(try bob.entry?.secret == "from bob")
+        try await phone.sync()
+        for _ in 0..<2 {
+            try await bob.container.fetchChanges()
+            try await bob.container.sendChanges()
+        }
+        try await phone.container.fetchChanges()
+        let secrets = try phone.context().fetch(Diary.self, sortedBy: .ascending(\.id)).map(\.secret)
+        #expect(secrets == ["from bob", "too", "as well"])
+    }
+
     /// Another device of the owner's has made the zone anew, under the same name and with another key.
     @Test func afterAResetElsewhereTheNewKeyIsGiven() async throws {
         let bob = try await bob()

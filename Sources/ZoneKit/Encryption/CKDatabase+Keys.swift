@@ -54,10 +54,7 @@ extension CKDatabase {
         if databaseScope == .shared { await publishKey() }
         guard creating else { return nil }
         guard databaseScope == .private else {
-            throw CKError(
-                .permissionFailure,
-                "The zone's owner has not given this user the key of its encrypted values yet. Try again later."
-            )
+            throw .zoneKeyMissing
         }
         let key = ZoneKey()
         do {
@@ -197,6 +194,20 @@ extension CKError {
             ]
         )
     }
+
+    /// The zone is another user's, and nobody who has its key has given it to this one yet.
+    fileprivate static let zoneKeyMissing = CKError(
+        .permissionFailure,
+        userInfo: [
+            NSLocalizedDescriptionKey:
+                "The zone's owner has not given this user the key of its encrypted values yet. Try again later.",
+            zoneKeyMissingKey: NSNumber(value: true),
+        ]
+    )
+    private static let zoneKeyMissingKey = "ZonecastZoneKeyMissing"
+
+    /// Whether the error says that the zone's key is still to come.
+    package var awaitsZoneKey: Bool { userInfo[Self.zoneKeyMissingKey] != nil }
 
     /// Whether the error says that the user has reset the key of their encrypted data.
     var saysKeyWasReset: Bool {

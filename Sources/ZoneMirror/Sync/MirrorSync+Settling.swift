@@ -40,6 +40,8 @@ extension MirrorSync {
         var (good, writes, bad): ([Outgoing], [ClientRequest.Write], [(Outgoing, CKError)]) = ([], [], [])
         for item in request {
             do throws(CKError) {
+                // Who has not been given the zone's key asks for it once.
+                if let noKey = bad.last?.1, noKey.awaitsZoneKey, !item.write.encrypted.isEmpty { throw noKey }
                 writes.append(try await tally.link.readied(item, in: zone))
                 good.append(item)
             } catch {

@@ -71,9 +71,10 @@ extension MirrorSync {
         return found ?? nil
     }
 
-    /// A zone's keys have changed: reads again what could not be opened when it came.
+    /// A zone's keys have changed: reads again what could not be opened when it came, and sends what could not be sealed.
     func unlock(_ zone: ZoneID) async throws {
         await link.keysChanged(in: zone)
+        try await file.pool.write { try OutboxRow.releaseWaiting($0) }
         let locked = try await file.pool.read { db -> [Record] in
             guard let home = try KnownZone.find(db, zone) else { return [] }
             let names = try String.fetchAll(

@@ -71,8 +71,8 @@ struct Settlement {
     }
 
     private mutating func take(_ item: Outgoing, _ error: CKError, _ server: Record?, _ zone: ZoneID) throws {
-        // What it points to has not had its turn, or was refused: no failure of its own.
-        if error.code == .referenceViolation, try OutboxRow.isAwaited(db, by: item) {
+        // What it points to has not had its turn, or was refused: no failure of its own. A zone's key comes later too.
+        if try error.awaitsZoneKey || error.code == .referenceViolation && OutboxRow.isAwaited(db, by: item) {
             return try exporter.hold(item.oid, error.errorDescription ?? "", code: error.errorCode)
         }
         let cloud = file.description.cloud
