@@ -249,6 +249,19 @@ final class NotesApp: Sendable {
         #expect(try phone.memos.count == 2)
     }
 
+    /// An old link among several keeps nobody from what the others lead to.
+    @Test func aLinkThatLeadsNowhereHoldsUpNoOther() async throws {
+        let url = try #require(try await share(.readWrite).url)
+        let dead = url.deletingLastPathComponent().appendingPathComponent("0zonecastnowhere")
+        await #expect(throws: MirrorError.self) {
+            try await bob.container.acceptShareInvitations(from: [dead, url, dead], into: bob.others)
+        }
+        #expect(try bob.note?.title == "Trip")
+        await #expect(throws: MirrorError.self) {
+            try await bob.container.acceptShareInvitations(from: [dead], into: bob.others)
+        }
+    }
+
     @Test func whoLeavesKeepsNothing() async throws {
         let url = try #require(try await share(.readWrite).url)
         try await bob.container.acceptShareInvitations(from: [url], into: bob.others)

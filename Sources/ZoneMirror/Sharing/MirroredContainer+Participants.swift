@@ -49,9 +49,16 @@ extension MirroredContainer {
     /// Joins shares by their links; see `acceptShareInvitations(from:into:)` with metadata.
     public func acceptShareInvitations(from urls: [URL], into store: StoreID) async throws(MirrorError) {
         let sync = try sharedStore(store)
-        var invitations: [CKShare.Metadata] = []
-        for url in urls { invitations.append(try await fetchShareMetadata(url, from: store)) }
+        var (invitations, failure): ([CKShare.Metadata], MirrorError?) = ([], nil)
+        for url in urls {
+            do throws(MirrorError) {
+                invitations.append(try await fetchShareMetadata(url, from: store))
+            } catch {
+                failure = failure ?? error
+            }
+        }
         try await accept(invitations, by: sync)
+        if let failure { throw failure }
     }
 
     /// Joins shares; returns when their objects are in the store, with all that they are linked to.
@@ -60,7 +67,7 @@ extension MirroredContainer {
     ///   - invitations: What the links lead to.
     ///   - store: A shared store.
     ///   - waits: With `false` it returns as soon as the relay has agreed; the objects follow by themselves.
-    /// - Throws: `wrongStore` for any other store, and `relay`.
+    /// - Throws: `wrongStore` for any other store, and `relay`: the first failure, when all the others have been joined.
     public func acceptShareInvitations(
         from invitations: [CKShare.Metadata],
         into store: StoreID,
@@ -83,12 +90,13 @@ extension MirroredContainer {
     ) async throws(MirrorError) {
         do {
             try await sync.checkAccount()
-            for (_, result) in try await sync.container.accept(invitations) { _ = try result.get() }
+            let results = try await sync.container.accept(invitations)
             if waits {
                 try await sync.fetchNow()
             } else {
                 await sync.noticed()
             }
+            for invitation in invitations { _ = try results[invitation]?.get() }
         } catch {
             throw MirrorError(from: error)
         }
