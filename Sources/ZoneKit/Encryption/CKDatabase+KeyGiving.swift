@@ -24,12 +24,21 @@ extension CKDatabase {
         if !keys.isMissing(zoneID) { for share in waiting { await giveKey(by: share) } }
         guard databaseScope == .private, keys.beginLooking(in: zoneID), !isListed else { return }
         // Somebody may have waited when an earlier process ended.
-        let query = CKQuery(recordType: CKRecord.SystemType.share, predicate: NSPredicate(value: true))
         do {
-            let found = try await records(matching: query, inZoneWith: zoneID).matchResults.map { try $0.1.get() }
-            for case let share as CKShare in found { await giveKey(by: share) }
+            for share in try await allShares(of: zoneID) { await giveKey(by: share) }
         } catch {
             keys.lookingFailed(in: zoneID)
+        }
+    }
+
+    private func allShares(of zoneID: CKRecordZone.ID) async throws -> [CKShare] {
+        let query = CKQuery(recordType: CKRecord.SystemType.share, predicate: NSPredicate(value: true))
+        var page = try await records(matching: query, inZoneWith: zoneID)
+        var shares: [CKShare] = []
+        while true {
+            shares += try page.matchResults.compactMap { try $0.1.get() as? CKShare }
+            guard let cursor = page.queryCursor else { return shares }
+            page = try await records(continuingMatchFrom: cursor)
         }
     }
 

@@ -50,7 +50,8 @@ import ZoneTesting
 
     private func look(_ device: TestDevice, since token: CKServerChangeToken? = nil) async throws -> CKServerChangeToken
     {
-        try await device.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: token).changeToken
+        let page = try await device.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: token)
+        return page.moreComing ? try await look(device, since: page.changeToken) : page.changeToken
     }
 
     /// The owner's program ends before the newcomer has said by which key to give it.
@@ -60,6 +61,29 @@ import ZoneTesting
         #expect(try await secret(on: bob) == nil)
         let later = relay.device(of: "alice", named: "later", encryptionKey: key)
         _ = try await look(later, since: token)
+        #expect(try await secret(on: bob) == "secret a")
+    }
+
+    /// More shares than one page of a query holds.
+    @Test func whoWaitsAtTheLastOfManySharesIsFound() async throws {
+        let roots = (0..<210).map {
+            CKRecord(recordType: "Entry", recordID: .init(recordName: "\($0)", zoneID: zone.zoneID))
+        }
+        let shares = roots.map {
+            CKShare(rootRecord: $0, shareID: .init(recordName: "0 \($0.recordID.recordName)", zoneID: zone.zoneID))
+        }
+        for part in stride(from: 0, to: roots.count, by: 100) {
+            let end = min(part + 100, roots.count)
+            let records: [CKRecord] = roots[part..<end] + shares[part..<end].map { $0 }
+            _ = try await phone.privateDatabase.modifyRecords(saving: records, deleting: [])
+        }
+        let link = try await share(false)
+        let token = try await look(phone)
+        try await join(link, on: relay.device(of: "bob", named: "browser"))
+        #expect(try await secret(on: bob) == nil)
+        // The share itself does not come again.
+        let later = relay.device(of: "alice", named: "later", encryptionKey: key)
+        _ = try await look(later, since: try await look(relay.device(of: "alice", named: "keyless"), since: token))
         #expect(try await secret(on: bob) == "secret a")
     }
 
