@@ -17,6 +17,16 @@ package enum SchemaElement: Hashable, Sendable, Comparable {
         }
     }
 
+    /// Its names one by one, as answers for programs have them.
+    package var names: (recordType: String?, field: String?, role: String?) {
+        switch self {
+        case .role(let name): (nil, nil, name)
+        case .type(let name): (name, nil, nil)
+        case .field(let type, let name): (type, name, nil)
+        case .grant(let type, let role): (type, nil, role)
+        }
+    }
+
     /// As a sentence names it: `field 'title' of record type 'Note'`.
     package var sentenceName: String {
         switch self {

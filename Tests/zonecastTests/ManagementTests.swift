@@ -19,7 +19,7 @@ import Testing
 
     private struct Made: Decodable { var managementToken: String, id: String, expires: String? }
     private struct Report: Decodable {
-        struct Change: Decodable { var kind: String, element: String }
+        struct Change: Decodable { var kind: String, recordType: String? }
         struct Issue: Decodable { var message: String }
         var accepted: Bool, applied: Bool, changes: [Change], issues: [Issue]
     }
@@ -52,7 +52,7 @@ import Testing
         let relay = try RelayProcess(folder: folder.path, [])
         let key = made.managementToken
         let dry = try schema(relay, key, "validate", "-", "--json", input: Self.text).json(Report.self)
-        #expect(dry.accepted && !dry.applied && dry.changes.contains { $0.element.contains("Note") })
+        #expect(dry.accepted && !dry.applied && dry.changes.contains { $0.recordType == "Note" })
         let done = try schema(relay, key, "import", "-", input: Self.text)
         #expect(done.status == 0 && done.output.contains("imported into development, "), "\(done.complaint)")
         let there = try schema(relay, key, "export")
@@ -60,7 +60,7 @@ import Testing
         let here = try Command.run(["schema", "export", "--container", Self.container, "--data", folder.path])
         #expect(there.output == here.output)
 
-        #expect(try schema(relay, key, "diff").output.contains("+ record type 'Note'"))
+        #expect(try schema(relay, key, "diff").output.contains("+ record type  Note\n"))
         #expect(try schema(relay, key, "promote", "--dry-run", "--json").json(Report.self).applied == false)
         let promoted = try schema(relay, key, "promote", "--json").json(Report.self)
         #expect(promoted.accepted && promoted.applied)
@@ -89,6 +89,39 @@ import Testing
             key,
         ])
         #expect(tool.output == there.output)
+    }
+
+    /// In the folder and elsewhere the commands say the same, to people and to programs.
+    @Test func theSameIsSaidOfARelayElsewhere() throws {
+        let key = try create().managementToken
+        let relay = try RelayProcess(folder: folder.path, [])
+        func both(_ arguments: String..., input: String = "") throws -> (here: [String], there: [String]) {
+            let place = ["--container", Self.container, "--data", folder.path]
+            let here = try Command.run(["schema"] + arguments + place, input: input)
+            let elsewhere = ["--url", "http://127.0.0.1:\(relay.port)", "--management-token", key]
+            let there = try Command.run(["schema"] + arguments + place + elsewhere, input: input)
+            return (
+                ["\(here.status)", here.output, here.complaint], ["\(there.status)", there.output, there.complaint]
+            )
+        }
+        _ = try schema(relay, key, "import", "-", input: Self.text)
+        _ = try schema(relay, key, "promote")
+        let more = Self.text.replacing("title  ", with: "pages INT64, title  ")
+        let wrong = Self.text.replacing("title         STRING QUERYABLE SORTABLE", with: "title INT64")
+        for (text, isValid) in [(Self.text, true), (more, true), (wrong, false)] {
+            for json in [[], ["--json"]] {
+                for verb in ["validate", "diff", "import"] where !(isValid && verb == "import") {
+                    let (here, there) = try both(verb, "-", json.first ?? "--quiet", input: text)
+                    #expect(here == there)
+                    #expect(here[0] == (isValid || verb == "diff" ? "0" : "1"))
+                }
+            }
+        }
+        _ = try schema(relay, key, "import", "-", input: more)
+        for verb in [["diff"], ["promote", "--dry-run"]] {
+            let (here, there) = try both(verb[0], verb.count > 1 ? verb[1] : "--no-color")
+            #expect(here == there && here[1].contains("+ field        Note.pages  INT64\n"))
+        }
     }
 
     @Test func aTokenOpensItsContainersSchemasAndNothingElse() throws {

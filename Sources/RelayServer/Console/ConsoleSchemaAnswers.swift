@@ -93,8 +93,20 @@ struct ChangeAnswer: Encodable {
         var sign: String
         var kind: String
         var element: String
-        var before: String
-        var after: String
+        var recordType: String?
+        var field: String?
+        var role: String?
+        var before: String?
+        var after: String?
+
+        init(_ change: SchemaDifference.Change) {
+            sign = change.kind.sign
+            kind = change.kind.rawValue
+            element = change.element.sentenceName
+            (recordType, field, role) = change.element.names
+            before = change.before.isEmpty ? nil : change.before
+            after = change.after.isEmpty ? nil : change.after
+        }
     }
 
     struct Issue: Encodable {
@@ -112,15 +124,7 @@ struct ChangeAnswer: Encodable {
     init(_ change: SchemaChange, isApplied: Bool, _ text: SchemaText? = nil) {
         isAllowed = change.isAllowed
         self.isApplied = isApplied
-        changes = change.difference.changes.map {
-            Change(
-                sign: $0.kind.sign,
-                kind: $0.kind.rawValue,
-                element: $0.element.sentenceName,
-                before: $0.before,
-                after: $0.after
-            )
-        }
+        changes = change.difference.changes.map(Change.init)
         issues =
             (text?.issues ?? []).map { Issue($0) }
             + change.offences.map { offence in

@@ -47,42 +47,33 @@ struct RemoteSchema {
     let json: Bool
 
     private struct Answer: Decodable {
-        struct Change: Codable {
-            var sign: String
-            var kind: String
-            var element: String
-            var before: String
-            var after: String
-
-            var line: String {
-                let values = [before, after].filter { !$0.isEmpty }.joined(separator: " → ")
-                return "\(sign) \(element)\(values.isEmpty ? "" : "  \(values)")"
-            }
-        }
-
-        struct Issue: Codable {
+        struct Issue: Decodable {
             var line: Int?
             var column: Int?
             var isWarning: Bool
             var message: String
-
-            func shown(_ file: String) -> String {
-                let place = line.map { ":\($0):\(column ?? 1)" } ?? ""
-                return "\(file)\(place): \(isWarning ? "warning: " : "")\(message)"
-            }
         }
 
         var isAllowed: Bool
         var isApplied: Bool
-        var changes: [Change]
+        var changes: [SchemaReport.Change]
         var issues: [Issue]
-    }
 
-    private struct Report: Encodable {
-        var accepted: Bool
-        var applied: Bool
-        var changes: [Answer.Change]
-        var issues: [Answer.Issue]
+        /// `file`: the text's name; `nil` where there is none.
+        func report(of file: String?) -> SchemaReport {
+            let issues = issues.map { issue in
+                let place = (file ?? "") + (issue.line.map { ":\($0):\(issue.column ?? 1)" } ?? "")
+                let message = (issue.isWarning ? "warning: " : "") + issue.message
+                return SchemaReport.Issue(
+                    line: issue.line,
+                    column: issue.column,
+                    isWarning: issue.isWarning,
+                    message: issue.message,
+                    shown: place.isEmpty ? message : "\(place): \(message)"
+                )
+            }
+            return SchemaReport(isAccepted: isAllowed, isApplied: isApplied, changes: changes, issues: issues)
+        }
     }
 
     func export(_ environment: Records.Environment, to path: String?) async throws {
@@ -92,56 +83,33 @@ struct RemoteSchema {
 
     func importText(_ file: SchemaFile, applies: Bool) async throws {
         try file.requireValid(json: json)
-        let answer = try await change("development/schema", Array(file.source.utf8), dryRun: !applies)
-        try say(answer, of: file.name, "The import", applies ? "imported into development" : "valid")
+        let report = try await change("development/schema", Array(file.source.utf8), dryRun: !applies).report(
+            of: file.name
+        )
+        guard report.isAccepted else { try report.refuse("The schema", json: json) }
+        try report.say("\(applies ? "imported into development" : "valid"), \(report.counted)", json: json)
     }
 
     func promote(applies: Bool) async throws {
-        let answer = try await change("production/schema/promotion", [], dryRun: !applies)
-        let done = applies ? "promoted to production" : "would be promoted to production"
-        try say(answer, of: "development", "The promotion", done)
+        let report = try await change("production/schema/promotion", [], dryRun: !applies).report(of: nil)
+        guard report.isAccepted else { try report.refuse("The promotion", json: json) }
+        let conclusion = applies ? "promoted to production" : "would be promoted to production"
+        try report.say("\(conclusion), \(report.counted)", json: json)
     }
 
     func diff() async throws {
-        let body = try await send(.get, "production/schema/difference")
-        try say(try read(body), of: "development", nil, "development has, and production has not")
+        let answer = try read(try await send(.get, "production/schema/difference"))
+        try SchemaWork.say(answer.changes, of: "production and development", json: json)
     }
 
     func diff(with file: SchemaFile) async throws {
         try file.requireValid(json: json)
         let answer = try await change("development/schema", Array(file.source.utf8), dryRun: true)
-        try say(answer, of: file.name, nil, "\(file.name) has, and development has not")
+        try SchemaWork.say(answer.changes, of: "development and \(file.name)", json: json)
     }
 
     private func change(_ path: String, _ body: [UInt8], dryRun: Bool) async throws -> Answer {
         try read(try await send(.post, path, query: dryRun ? "dryRun=1" : "", body: body))
-    }
-
-    /// `refusable`: what is said to have been refused; `nil` where nothing was asked for.
-    private func say(_ answer: Answer, of file: String, _ refusable: String?, _ conclusion: String) throws {
-        if json {
-            try Terminal.say(
-                json: Report(
-                    accepted: answer.isAllowed,
-                    applied: answer.isApplied,
-                    changes: answer.changes,
-                    issues: answer.issues
-                )
-            )
-        } else {
-            for issue in answer.issues { Terminal.complain(issue.shown(file)) }
-            for change in answer.changes { Terminal.say(change.line) }
-        }
-        let count = answer.issues.count { !$0.isWarning }
-        guard let refusable, !answer.isAllowed else {
-            let changes = answer.changes.count == 1 ? "1 change" : "\(answer.changes.count) changes"
-            if !json { Terminal.tell("\(conclusion), \(changes)") }
-            return
-        }
-        throw CommandFailure(
-            .failed,
-            "\(refusable) was refused as a whole, for \(count == 1 ? "1 reason" : "\(count) reasons"). Nothing was changed."
-        )
     }
 
     private func read(_ body: [UInt8]) throws -> Answer {

@@ -119,21 +119,18 @@ struct SchemaCommand: AsyncParsableCommand {
         @OptionGroup var container: SchemaContainer
         @OptionGroup var options: FolderOptions
 
-        @Option(
-            help: ArgumentHelp("The text to compare with; - reads standard input.", valueName: "file"),
-            completion: .file()
-        )
-        var file: String?
+        @OptionGroup var source: SchemaSource
 
         @OptionGroup var management: ManagementOptions
 
         func run() async throws {
+            let text = try source.readIfNamed()
             if let remote = try management.schema(of: container.container, json: options.json) {
-                guard let file else { return try await remote.diff() }
-                return try await remote.diff(with: SchemaFile(reading: file))
+                guard let text else { return try await remote.diff() }
+                return try await remote.diff(with: text)
             }
             let work = SchemaWork(container.container, options)
-            try file.map { try work.diff(with: SchemaFile(reading: $0)) } ?? work.diff()
+            try text.map { try work.diff(with: $0) } ?? work.diff()
         }
     }
 
@@ -196,12 +193,17 @@ struct SchemaSource: ParsableArguments {
     var argument: String?
 
     func read() throws -> SchemaFile {
+        guard let text = try readIfNamed() else {
+            throw CommandFailure(.usage, "Name the schema's text: --file schema.ckdb, or - for standard input.")
+        }
+        return text
+    }
+
+    /// `nil` where no text is named.
+    func readIfNamed() throws -> SchemaFile? {
         if let option, let argument {
             throw CommandFailure(.usage, "These are two texts. Name the one that is meant: \(argument) or \(option).")
         }
-        guard let path = option ?? argument else {
-            throw CommandFailure(.usage, "Name the schema's text: --file schema.ckdb, or - for standard input.")
-        }
-        return try SchemaFile(reading: path)
+        return try (option ?? argument).map { try SchemaFile(reading: $0) }
     }
 }

@@ -72,7 +72,7 @@ struct SchemaReport: Encodable {
         private enum CodingKeys: String, CodingKey { case line, column, isWarning = "warning", message }
     }
 
-    struct Change: Encodable {
+    struct Change: Codable {
         var kind: String
         var recordType: String?
         var field: String?
@@ -85,32 +85,19 @@ struct SchemaReport: Encodable {
     var isApplied: Bool
     var changes: [Change] = []
     var issues: [Issue] = []
-    private var lines: [String] = []
 
     private enum CodingKeys: String, CodingKey {
         case isAccepted = "accepted", isApplied = "applied", changes, issues
     }
 
-    init(
-        isAccepted: Bool,
-        isApplied: Bool,
-        _ difference: SchemaDifference? = nil,
-        issues: [Issue] = []
-    ) {
-        self.isAccepted = isAccepted
-        self.isApplied = isApplied
-        self.issues = issues
-        for change in difference?.changes ?? [] {
-            changes.append(Change(change))
-            lines.append(change.line)
-        }
-    }
+    /// `1 change`, `2 changes`.
+    var counted: String { changes.count == 1 ? "1 change" : "\(changes.count) changes" }
 
     /// The good end: warnings, changes, and a line that says what has been done.
     func say(_ conclusion: String, json: Bool) throws {
         if json { return try Terminal.say(json: self) }
         for issue in issues { Terminal.complain(issue.shown) }
-        for line in lines { Terminal.say(line) }
+        for change in changes { Terminal.say(change.line) }
         Terminal.tell(conclusion)
     }
 
@@ -125,31 +112,32 @@ struct SchemaReport: Encodable {
     }
 }
 
-extension SchemaReport.Change {
-    init(_ change: SchemaDifference.Change) {
-        kind = change.kind.rawValue
-        switch change.element {
-        case .role(let name): role = name
-        case .type(let name): recordType = name
-        case .field(let type, let name): (recordType, field) = (type, name)
-        case .grant(let type, let name): (recordType, role) = (type, name)
-        }
-        before = change.before.isEmpty ? nil : change.before
-        after = change.after.isEmpty ? nil : change.after
+extension SchemaReport {
+    init(isAccepted: Bool, isApplied: Bool, _ difference: SchemaDifference, issues: [Issue] = []) {
+        let changes = difference.changes.map(Change.init)
+        self.init(isAccepted: isAccepted, isApplied: isApplied, changes: changes, issues: issues)
     }
 }
 
-extension SchemaDifference.Change {
+extension SchemaReport.Change {
+    init(_ change: SchemaDifference.Change) {
+        kind = change.kind.rawValue
+        (recordType, field, role) = change.element.names
+        before = change.before.isEmpty ? nil : change.before
+        after = change.after.isEmpty ? nil : change.after
+    }
+
     /// `+ field  Note.title  STRING QUERYABLE`.
     fileprivate var line: String {
+        let kind = SchemaDifference.Kind(rawValue: kind)
         let name =
-            switch element {
-            case .role(let name), .type(let name): name
-            case .field(let type, let name): "\(type).\(name)"
-            case .grant(let type, let role): "\(type) to \(role)"
+            switch (recordType, field, role) {
+            case (let type?, let field?, _): "\(type).\(field)"
+            case (let type?, nil, let role?): "\(type) to \(role)"
+            default: recordType ?? role ?? ""
             }
-        let values = [before, after].filter { !$0.isEmpty }.joined(separator: " -> ")
-        let line = "\(kind.sign) \(kind.noun)\(name)"
+        let values = [before, after].compactMap { $0 }.joined(separator: " -> ")
+        let line = "\(kind?.sign ?? "~") \(kind?.noun ?? "\(self.kind)  ")\(name)"
         return values.isEmpty ? line : "\(line)  \(values)"
     }
 }

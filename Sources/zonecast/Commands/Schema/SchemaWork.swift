@@ -78,9 +78,9 @@ struct SchemaWork {
             issues: issues
         )
         guard change.isAllowed else { try report.refuse("The schema", json: options.json) }
-        if applies { try note("schema.import", .development, change.difference.counted) }
+        if applies { try note("schema.import", .development, report.counted) }
         let conclusion = applies ? "imported into development" : "valid"
-        try report.say("\(conclusion), \(change.difference.counted)", json: options.json)
+        try report.say("\(conclusion), \(report.counted)", json: options.json)
     }
 
     func promote(applies: Bool) throws {
@@ -105,9 +105,9 @@ struct SchemaWork {
             issues: issues
         )
         guard change.isAllowed else { try report.refuse("The promotion", json: options.json) }
-        if applies { try note("schema.promote", .production, change.difference.counted) }
+        if applies { try note("schema.promote", .production, report.counted) }
         let conclusion = applies ? "promoted to production" : "would be promoted to production"
-        try report.say("\(conclusion), \(change.difference.counted)", json: options.json)
+        try report.say("\(conclusion), \(report.counted)", json: options.json)
     }
 
     /// What a promotion would change.
@@ -137,10 +137,12 @@ struct SchemaWork {
     }
 
     private func say(_ difference: SchemaDifference, of what: String) throws {
-        try SchemaReport(isAccepted: true, isApplied: false, difference).say(
-            difference.isEmpty ? "\(what) are the same" : difference.counted,
-            json: options.json
-        )
+        try Self.say(difference.changes.map(SchemaReport.Change.init), of: what, json: options.json)
+    }
+
+    static func say(_ changes: [SchemaReport.Change], of what: String, json: Bool) throws {
+        let report = SchemaReport(isAccepted: true, isApplied: false, changes: changes)
+        try report.say(changes.isEmpty ? "\(what) are the same" : report.counted, json: json)
     }
 
     func reset(asks: Bool) throws {
@@ -170,8 +172,4 @@ struct SchemaWork {
 extension SchemaChange {
     /// `nil` where nothing is to be written.
     fileprivate var schemaToWrite: Schema? { isAllowed && !difference.isEmpty ? result : nil }
-}
-
-extension SchemaDifference {
-    fileprivate var counted: String { changes.count == 1 ? "1 change" : "\(changes.count) changes" }
 }
