@@ -42,6 +42,10 @@ import Testing
         let shown = try run("records", "get", "milk")
         #expect(shown.output.contains("title=Buy oats") && !shown.output.contains("count="))
         #expect(try run("records", "update", "milk", "title=x", "--tag", "0").status == 5)
+        let missing = try run("records", "update", "nobody", "title=x")
+        #expect(missing.status == 1 && missing.complaint.contains("There is no record nobody in Notes."))
+        #expect(try run("records", "update", "made", "title=x", "--type", "Note").status == 0)
+        #expect(try run("records", "delete", "made").status == 0)
         let nobody = try run("records", "get", "nobody")
         #expect(nobody.status == 1 && nobody.output.isEmpty)
         let list = try run("records", "query", "Note", "--filter", "title IN a,b")
@@ -53,6 +57,38 @@ import Testing
         #expect(try run("records", "delete", "milk").output == "deleted  milk\n")
         let changes = try run("records", "changes")
         #expect(changes.output.contains("bob") && changes.output.contains("token  "))
+    }
+
+    /// Fields that no schema declares become what they are said to be, in ours and in cktool's words.
+    @Test func typesOfNewFieldsAreSaid() throws {
+        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
+        let time = "1795809890479"
+        let made = try run(
+            "records",
+            "create",
+            "Note",
+            "at:TIMESTAMP=\(time)",
+            "share:DOUBLE=1",
+            "sizes:DOUBLE_LIST=[1]",
+            "n:=1",
+            "--json"
+        )
+        let json = #"{"at":{"type":"timestampType","value":\#(time)},"share":{"type":"doubleType","value":1},"#
+        let lists = #""sizes":{"type":"doubleListType","value":[1]},"n":{"type":"int64Type","value":1}}"#
+        let verb = ["create-record", "--database", "private", "--record-type", "Other", "--fields-json"]
+        func tool(_ fields: String) throws -> Command {
+            let place = ["--container", "iCloud.org.example.cli", "--url", "http://127.0.0.1:\(relay.port)"]
+            return try Command.run(verb + [fields] + place, environment: ["ZONECAST_WEB_TOKEN": "dev-alice"])
+        }
+        for output in [made.output, try tool(json + lists).output] {
+            for field in [
+                #""at":{"value":\#(time),"type":"TIMESTAMP"}"#, #""share":{"value":1.0,"type":"DOUBLE"}"#,
+                #""sizes":{"value":[1.0],"type":"DOUBLE_LIST"}"#, #""n":{"value":1,"type":"INT64"}"#,
+            ] { #expect(output.contains(field), "\(output) \(made.complaint)") }
+        }
+        let wrong = try tool(#"{"at":{"type":"dateType","value":1}}"#)
+        #expect(wrong.status == 2 && wrong.complaint.contains("dateType is no type. There are stringType, int64Type"))
+        #expect(try run("records", "create", "Note", "at:DATE=1").status == 2)
     }
 
     @Test func changesAreFollowedUntilASignal() throws {

@@ -3,22 +3,30 @@ import Records
 import Wire
 
 /// A field on the command line: `title=Milk` is text, `count:=3` is JSON as the wire has it, `title=` clears.
+///
+/// `due:TIMESTAMP=1795809890479` says of which type the JSON is, as a field needs it that no schema declares.
 struct FieldArgument: ExpressibleByArgument {
     var name: String
     /// `nil` clears the field.
     var json: [UInt8]?
+    /// `nil`: as the schema has it, or as the relay takes it to be.
+    var type: FieldType?
 
     init?(argument: String) {
-        guard let sign = argument.firstIndex(of: "="), sign != argument.startIndex else { return nil }
+        guard let sign = argument.firstIndex(of: "=") else { return nil }
         let value = String(argument[argument.index(after: sign)...])
-        let isJSON = argument[argument.index(before: sign)] == ":"
-        name = String(argument[..<(isJSON ? argument.index(before: sign) : sign)])
-        guard !name.isEmpty else { return nil }
-        if isJSON {
+        let words = argument[..<sign].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let word = words.first, !word.isEmpty else { return nil }
+        name = String(word)
+        if words.count > 1, !words[1].isEmpty {
+            guard let type = FieldType(tag: String(words[1])) else { return nil }
+            self.type = type
+        }
+        if words.count == 1 {
+            json = value.isEmpty ? nil : Self.string(value)
+        } else {
             guard (try? JSONDocument(parsing: Array(value.utf8))) != nil else { return nil }
             json = Array(value.utf8)
-        } else {
-            json = value.isEmpty ? nil : Self.string(value)
         }
     }
 
@@ -33,6 +41,7 @@ struct FieldArgument: ExpressibleByArgument {
         writer.object { field in
             field.key("value")
             if let json { field.raw(json) } else { field.null() }
+            if let type, json != nil { field.member("type", type.tag) }
         }
     }
 }

@@ -22,13 +22,7 @@ struct RecordsCommand: AsyncParsableCommand {
         @OptionGroup var remote: RemoteOptions
 
         func run() async throws {
-            var body = JSONWriter()
-            body.object { body in
-                zone.write(to: &body)
-                body.key("records")
-                body.array(names) { list, name in list.object { $0.member("recordName", name) } }
-            }
-            let records = try await remote.call("records/lookup", body).list("records")
+            let records = try await RecordsCommand.lookup(names, in: zone, remote)
             try RecordTable.say(records.filter { $0["serverErrorCode"] == nil }, json: remote.json, empty: "")
             guard let missing = records.first(where: { $0["serverErrorCode"] != nil }) else { return }
             let reason = missing.text("reason") ?? ""
@@ -36,12 +30,26 @@ struct RecordsCommand: AsyncParsableCommand {
         }
     }
 
+    private static func lookup(
+        _ names: [String],
+        in zone: ZoneOptions,
+        _ remote: RemoteOptions
+    ) async throws -> [JSONValue] {
+        var body = JSONWriter()
+        body.object { body in
+            zone.write(to: &body)
+            body.key("records")
+            body.array(names) { list, name in list.object { $0.member("recordName", name) } }
+        }
+        return try await remote.call("records/lookup", body).list("records")
+    }
+
     struct Create: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Create a record.")
 
         @Argument(help: ArgumentHelp("The record type.", valueName: "type"))
         var type: String
-        @Argument(help: "Fields: name=text, or name:=JSON.")
+        @Argument(help: "Fields: name=text, name:=JSON, or name:TYPE=JSON.")
         var fields: [FieldArgument] = []
         @Option(help: "The record's name; without it the relay makes one.")
         var name: String?
@@ -62,7 +70,7 @@ struct RecordsCommand: AsyncParsableCommand {
 
         @Argument(help: "The record's name.")
         var name: String
-        @Argument(help: "Fields: name=text, or name:=JSON; name= clears.")
+        @Argument(help: "Fields: name=text, name:=JSON, or name:TYPE=JSON; name= clears.")
         var fields: [FieldArgument]
         @Option(help: "The change tag that the record must have.")
         var tag: String?
@@ -72,6 +80,11 @@ struct RecordsCommand: AsyncParsableCommand {
         @OptionGroup var remote: RemoteOptions
 
         func run() async throws {
+            if type == nil, let record = try await RecordsCommand.lookup([name], in: zone, remote).first,
+                record.text("serverErrorCode") == "NOT_FOUND"
+            {
+                throw CommandFailure(.failed, "There is no record \(name) in \(zone.zone). With --type it is made.")
+            }
             let kind = tag == nil ? "forceUpdate" : "update"
             let write = RecordWrite(kind, name: name, type: type, tag: tag, fields: fields)
             try await RecordWrite.perform([write], in: zone, remote)

@@ -110,13 +110,44 @@ extension ToolVerbs {
         }
     }
 
-    /// `{"name": {"type": "stringType", "value": "Ada"}}` as arguments of ours: what a value is, the relay knows from the
-    /// schema.
+    /// `{"name": {"type": "stringType", "value": "Ada"}}` as arguments of ours.
     private static func fields(_ json: String) throws -> [String] {
         guard let document = try? JSONDocument(parsing: Array(json.utf8)), let members = try? document.root.members()
         else {
             throw CommandFailure(.usage, #"--fields-json takes {"name": {"type": "stringType", "value": "Ada"}}."#)
         }
-        return members.map { name, field in "\(name):=\((field["value"] ?? field).line)" }
+        return try members.map { name, field in
+            let type = try field.text("type").map { word in
+                guard let type = FieldType(toolWord: word) else {
+                    throw CommandFailure(
+                        .usage,
+                        "\(name) in --fields-json: \(word) is no type. There are \(FieldType.toolWords), and lists of each."
+                    )
+                }
+                return type
+            }
+            return "\(name):\(type?.tag ?? "")=\((field["value"] ?? field).line)"
+        }
     }
+}
+
+extension FieldType {
+    fileprivate static let toolWords = Scalar.allCases.map { $0.toolWord + "Type" }.joined(separator: ", ")
+
+    /// `stringType`, and of a list `stringListType`; the wire's words too.
+    fileprivate init?(toolWord word: String) {
+        if let type = FieldType(tag: word) {
+            self = type
+            return
+        }
+        let base = word.replacing("List", with: "").replacing("Type", with: "")
+        guard word.contains("Type"), let scalar = Scalar.allCases.first(where: { $0.toolWord == base }) else {
+            return nil
+        }
+        self = word.contains("List") ? .list(scalar) : .scalar(scalar)
+    }
+}
+
+extension FieldType.Scalar {
+    fileprivate var toolWord: String { self == .asset ? "asset" : rawValue.lowercased() }
 }
