@@ -85,6 +85,9 @@ struct Demo: AsyncParsableCommand {
         guard url == nil || port == 0 else {
             throw ValidationError("--port is for a relay of the demo's own, without --url.")
         }
+        guard url != nil || (apiToken == nil && webToken.isEmpty) else {
+            throw ValidationError("--api-token and --web-token are for a relay elsewhere, with --url.")
+        }
         guard (0...65_535).contains(port) else { throw ValidationError("--port takes 0 to 65535; 0 is any free one.") }
         if let pace, !(0...60).contains(pace) { throw ValidationError("--pace takes 0 to 60 seconds.") }
         guard script == .chaos || (seconds == nil && seed == nil) else {

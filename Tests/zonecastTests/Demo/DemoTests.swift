@@ -87,8 +87,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ["--record", "demo.gif"], ["--clients", "2"], ["--web-token", "alice"], ["--port", "70000"],
-        ["--seconds", "5"],
+        ["--record", "demo.gif"], ["--clients", "2"], ["--web-token", "alice"], ["--web-token", "alice=t"],
+        ["--api-token", "t"], ["--port", "70000"], ["--seconds", "5"],
     ])
     func wrongUseIsRefused(_ arguments: [String]) throws {
         let demo = try Command.run(["demo"] + arguments)
