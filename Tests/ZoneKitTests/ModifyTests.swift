@@ -242,6 +242,22 @@ import ZoneTesting
         #expect(record.recordChangeTag != tag)
     }
 
+    /// Whether the relay has carried out what a proxy answers for is open as well.
+    @Test(arguments: [502, 503, 504, 524], [true, false]) func aProxysAnswerLeavesTheOutcomeOpen(
+        _ status: Int,
+        _ isCarriedOut: Bool
+    ) async throws {
+        let record = note("n")
+        let page = "<html>"
+        alice.network.fail(
+            isCarriedOut ? .answeredInstead(status: status, body: page) : .answered(status: status, body: page)
+        )
+        await expect(.serviceUnavailable) { try await database.save(record) }
+        try await database.save(record)
+        record["title"] = "u"
+        try await database.save(record)
+    }
+
     @Test func aChangeAfterALostAnswerIsAnotherWrite() async throws {
         let record = try await database.save(note("n", "first"))
         record["title"] = "second"

@@ -26,6 +26,18 @@ import ZoneTesting
     enum Fate: CaseIterable, Sendable {
         case carriedOut
         case neverArrived
+        /// A proxy has waited long enough, or its connection to the relay has ended.
+        case answeredByAProxy
+        case refusedByAProxy
+
+        var fault: TestNetwork.Fault {
+            switch self {
+            case .carriedOut: .losesAnswer
+            case .neverArrived: .unreachable
+            case .answeredByAProxy: .answeredInstead(status: 504, body: "<html>")
+            case .refusedByAProxy: .answered(status: 502, body: "<html>")
+            }
+        }
     }
 
     private func device(
@@ -76,8 +88,7 @@ import ZoneTesting
         try phone.save(Note(id: "n", title: "N"))
         for mirror in [phone, laptop] { try await mirror.sync() }
         try edit(laptop) { $0.stars += 1 }
-        let fault: TestNetwork.Fault = fate == .carriedOut ? .losesAnswer : .unreachable
-        laptop.device.network.fail(request: 1, of: "records/modify", by: fault)
+        laptop.device.network.fail(request: 1, of: "records/modify", by: fate.fault)
         await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
         if row.others > 0 {
             try await phone.container.fetchChanges()

@@ -108,12 +108,15 @@ extension CKError {
     }
 
     /// An error answer that is not the relay's own: a proxy's page, or an empty body.
-    package init(foreign response: RelayResponse) {
+    ///
+    /// Who has waited in vain for a relay does not know what it has done: the outcome of a write is open then.
+    package init(foreign response: RelayResponse, isWrite: Bool = false) {
         let code: Code =
             switch response.status {
             // A proxy wants something: the relay itself, which knows the user, has said nothing.
             case 401, 403, 407: .accountTemporarilyUnavailable
-            case 408, 502, 503, 504: .serviceUnavailable
+            // From 520 on: those that stand in front of a whole site have more words for it.
+            case 408, 502, 503, 504, 520...530: .serviceUnavailable
             case 413, 414, 431: .limitExceeded
             case 421: .notAuthenticated
             case 429: .requestRateLimited
@@ -122,10 +125,10 @@ extension CKError {
             }
         let reason =
             "The answer (HTTP \(response.status)) does not come from a relay. Check the address, and any proxy before it."
-        self = CKError(code, reason).adding(
-            CKErrorRetryAfterKey,
-            response.wait.map { NSNumber(value: $0.inSeconds) }
-        )
+        let isOpen = isWrite && code == .serviceUnavailable
+        self = CKError(code, reason)
+            .adding(CKErrorRetryAfterKey, response.wait.map { NSNumber(value: $0.inSeconds) })
+            .adding(Self.outcomeIsOpenKey, isOpen ? NSNumber(value: true) : nil)
     }
 
     /// An answer that makes no sense: a relay of another make, or a bug.

@@ -152,24 +152,24 @@ extension RelayConnection {
         if token != nil, let fresh = response.header("X-Apple-CloudKit-Web-Auth-Token"), !fresh.isEmpty {
             credentials.renew(fresh, generation: generation)
         }
-        let document = try Self.read(response)
+        let document = try Self.read(response, isWrite: call.isWrite)
         notices.requestEnded(wasAnswered: true)
         return document
     }
 
-    private static func read(_ response: RelayResponse) throws(CallFailure) -> JSONDocument {
+    private static func read(_ response: RelayResponse, isWrite: Bool) throws(CallFailure) -> JSONDocument {
         let document: JSONDocument
         do {
             document = try JSONDocument(parsing: response.body, limits: .response)
         } catch {
             guard response.status == 200 else {
-                throw CallFailure(error: CKError(foreign: response))
+                throw CallFailure(error: CKError(foreign: response, isWrite: isWrite))
             }
             throw CallFailure(error: CKError(error))
         }
         guard response.status != 200 else { return document }
         guard let failure = try? ClientResponse.failure(document.root, zone: nil) else {
-            throw CallFailure(error: CKError(foreign: response))
+            throw CallFailure(error: CKError(foreign: response, isWrite: isWrite))
         }
         throw CallFailure(error: CKError(failure, at: .request), failure: failure, document: document)
     }

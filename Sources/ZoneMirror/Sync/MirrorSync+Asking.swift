@@ -66,7 +66,7 @@ extension MirrorSync {
             limits.exceeded(by: request.count)
             return request
         }
-        if error.trouble.isRetriedAutomatically || error.leavesOutcomeOpen {
+        if error.trouble.isRetriedAutomatically {
             tally.retryLater(error, in: zone)
             return []
         }

@@ -23,6 +23,8 @@ extension TestNetwork {
         case signedOut
         /// Something in between answers instead of the relay.
         case answered(status: Int, body: String)
+        /// The relay carries it out, and something in between answers in its stead: a proxy that has waited long enough.
+        case answeredInstead(status: Int, body: String)
         /// Something else happens while the request is on its way: a participant is removed, the relay restarted.
         case meanwhile(@Sendable () async -> Void)
         /// Something else happens when the relay has carried it out, and before the answer comes back.
@@ -130,7 +132,7 @@ extension TestNetwork.State {
         case .busy(let wait): .answered(.refusal(503, .tryAgainLater, retryAfter: wait))
         case .signedOut: .answered(.refusal(421, .authenticationRequired, retryAfter: nil))
         case .answered(let status, let body): .answered(RelayResponse(status: status, body: Array(body.utf8)))
-        case .unreachable, .losesAnswer, .doubled, .meanwhile, .beforeAnswer: .carried(fault)
+        case .unreachable, .losesAnswer, .answeredInstead, .doubled, .meanwhile, .beforeAnswer: .carried(fault)
         }
     }
 

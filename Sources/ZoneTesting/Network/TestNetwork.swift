@@ -167,6 +167,9 @@ extension TestNetwork: RelayTransport {
         try await pass(plan.back)
         if case .losesAnswer = fault { throw .answerLost("The test said so.") }
         guard !isCut else { throw .answerLost("The device went off the network.") }
+        if case .answeredInstead(let status, let body) = fault {
+            answer = RelayResponse(status: status, body: Array(body.utf8))
+        }
         state.withLock { $0.answers[operation, default: 0] += 1 }
         onRequest(operation, true)
         return answer
