@@ -3,6 +3,7 @@ import Synchronization
 /// A network that misbehaves by chance: how often each thing goes wrong, between 0 and 1.
 package struct Weather: Sendable {
     package var losesRequest = 0.0
+    /// The answer is lost, or a proxy's comes in its place.
     package var losesAnswer = 0.0
     package var doubles = 0.0
     package var throttles = 0.0
@@ -18,8 +19,10 @@ package struct Weather: Sendable {
     func fault(_ random: inout some RandomNumberGenerator) -> TestNetwork.Fault? {
         var draw = Double.random(in: 0..<1, using: &random)
         let wait = Duration.milliseconds(Int64.random(in: 0...20_000, using: &random))
+        let proxys = TestNetwork.Fault.answeredInstead(status: 504, body: "<html>")
+        let loss = Bool.random(using: &random) ? .losesAnswer : proxys
         let faults: [(Double, TestNetwork.Fault)] = [
-            (losesRequest, .unreachable), (losesAnswer, .losesAnswer), (doubles, .doubled),
+            (losesRequest, .unreachable), (losesAnswer, loss), (doubles, .doubled),
             (throttles, .throttled(retryAfter: wait)), (isBusy, .busy(retryAfter: wait)),
         ]
         for (chance, fault) in faults {
