@@ -48,4 +48,6 @@ package enum FineErrorCode: String, Hashable, Sendable, CaseIterable {
     case tooManyParticipants = "TOO_MANY_PARTICIPANTS"
     case participantMayNeedVerification = "PARTICIPANT_MAY_NEED_VERIFICATION"
     case participantAlreadyInvited = "PARTICIPANT_ALREADY_INVITED"
+    /// The relay itself does not know whether it has carried out a write: its disk has failed at it.
+    case serverResponseLost = "SERVER_RESPONSE_LOST"
 }

@@ -71,7 +71,7 @@ import ZoneKit
         .changeTokenExpired: .changeTokenExpired, .limitExceeded: .limitExceeded, .userDeletedZone: .userDeletedZone,
         .zoneBusy: .zoneBusy, .alreadyShared: .alreadyShared, .tooManyParticipants: .tooManyParticipants,
         .participantMayNeedVerification: .participantMayNeedVerification,
-        .participantAlreadyInvited: .participantAlreadyInvited,
+        .participantAlreadyInvited: .participantAlreadyInvited, .serverResponseLost: .serverResponseLost,
     ]
 
     @Test(arguments: FineErrorCode.allCases) func finerCodesWin(_ fine: FineErrorCode) {

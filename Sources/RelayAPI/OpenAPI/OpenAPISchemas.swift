@@ -20,7 +20,7 @@ enum OpenAPISchemas {
             "FineErrorCode",
             #"""
             { "type": "string", "description": "This relay's own, where CloudKit has no code.",
-              "enum": ["CHANGE_TOKEN_EXPIRED", "LIMIT_EXCEEDED", "USER_DELETED_ZONE", "ZONE_BUSY", "ALREADY_SHARED", "TOO_MANY_PARTICIPANTS", "PARTICIPANT_MAY_NEED_VERIFICATION", "PARTICIPANT_ALREADY_INVITED"] }
+              "enum": ["CHANGE_TOKEN_EXPIRED", "LIMIT_EXCEEDED", "USER_DELETED_ZONE", "ZONE_BUSY", "ALREADY_SHARED", "TOO_MANY_PARTICIPANTS", "PARTICIPANT_MAY_NEED_VERIFICATION", "PARTICIPANT_ALREADY_INVITED", "SERVER_RESPONSE_LOST"] }
             """#
         ),
         (

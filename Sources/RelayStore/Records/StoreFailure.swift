@@ -13,6 +13,14 @@ enum StoreFailure: Error {
         if isDamage(error) {
             return RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
         }
+        if isLostWrite(error) {
+            return RelayError(
+                .tryAgainLater,
+                "The relay's disk has failed at this write, which may be there all the same. Try again later.",
+                fineCode: .serverResponseLost,
+                retryAfter: .seconds(5)
+            )
+        }
         guard let error = error as? DatabaseError else {
             return RelayError(.tryAgainLater, "The store cannot write now.", retryAfter: .seconds(5))
         }

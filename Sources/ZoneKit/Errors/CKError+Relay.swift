@@ -75,6 +75,7 @@ extension CKError {
         case .tooManyParticipants: .tooManyParticipants
         case .participantMayNeedVerification: .participantMayNeedVerification
         case .participantAlreadyInvited: .participantAlreadyInvited
+        case .serverResponseLost: .serverResponseLost
         }
     }
 
