@@ -40,7 +40,10 @@ import Testing
         let path = folder.path + "/store.sqlite"
         let store = try SQLiteStore(.file(path: path), draw: { 7 })
         try await save(["first"], in: store)
-        let other = try DatabaseQueue(path: CheckedVFS.address(of: path))
+        // As commands do: what the store does behind an answer is waited for.
+        var patient = Configuration()
+        patient.busyMode = .timeout(120)
+        let other = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: patient)
         var saved: Set = ["first"]
         var number = 0
         while true {
