@@ -89,15 +89,17 @@ final class CheckedFile {
 
     private func readPage(_ bytes: UnsafeMutableRawBufferPointer, at offset: Int, _ status: CInt) -> CInt {
         let number = offset / pageSize + 1
+        var status = status
         // Twice: a page that is just being written by another process is whole the next time.
         for attempt in 0..<2 {
-            if attempt > 0 { _ = readReal(bytes, at: offset) }
+            if attempt > 0 { status = readReal(bytes, at: offset) }
             switch PageSum.verdict(on: UnsafeRawBufferPointer(bytes), number: number) {
             case .good:
                 looked(at: number)
                 PageSum.unseal(bytes)
                 return status
-            case .unsummed: return status
+            // Whole ones only: where the file ends within a page, zeros stand for the sum and all else that is missing.
+            case .unsummed: if status == SQLITE_OK { return status }
             // Only what the writer has thrown away may be so.
             case .empty: if !isReadOnly { return status }
             case .damaged: break

@@ -174,6 +174,23 @@ import Testing
         }
     }
 
+    /// SQLite fills up with zeros what the file's end cuts off, and the sum is what goes first.
+    @Test(arguments: [1, 8, 1_000, 4_000]) func aPageThatTheFilesEndCutsOffIsNeverServed(missing: Int) async throws {
+        try await fill()
+        let file = bytes(path)
+        try Data(file.dropLast(missing)).write(to: URL(fileURLWithPath: path))
+        let found = try StoreCheck.faults(in: Self.arranged(path, in: folder.path))
+        #expect(found.map(\.what) == ["page \(file.count / 4_096)"])
+        let damage = Damage()
+        #expect(throws: DatabaseError.self) {
+            let store = try open(path, damage)
+            defer { store.close() }
+            let texts = try texts(store)
+            #expect(texts["long"]?.count == 20_000 && texts["long"]?.contains("\0") == false)
+        }
+        #expect(DamageLedger.places(of: path) == ["page \(file.count / 4_096)"])
+    }
+
     /// As a data folder has it, for those who look at one.
     private static func arranged(_ path: String, in folder: String) throws -> String {
         let data = folder + "/data"
