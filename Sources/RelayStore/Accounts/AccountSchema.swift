@@ -69,6 +69,16 @@ enum AccountSchema {
         String.fromDatabaseValue(values[0])?.precomposedStringWithCanonicalMapping
     }
 
+    /// Throws where a folder has stores, and what should say whose they are is another program's file.
+    static func demandOurs(_ queue: DatabaseQueue, in folder: String) throws {
+        guard try queue.read({ try !$0.tableExists("relay") }), try !BackupFiles.stores(in: folder).isEmpty else {
+            return
+        }
+        throw DirectoryError.unavailable(
+            "relay.sqlite has nothing of a relay in it, and without that nobody finds their data. Put the right one back, or restore a backup: zonecast backup restore latest --data \(folder.shellWord)"
+        )
+    }
+
     private static func found(_ db: Database) throws -> Int {
         let found = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
         guard found <= version else {

@@ -47,6 +47,7 @@ package final class AccountStore: Directory {
             try LogCheck.demandWhole(path)
             try Self.makePrivate(folder: folder, file: path)
             let writer = try Self.openWriter(path)
+            try AccountSchema.demandOurs(writer, in: folder)
             if onLostWrite != nil { try StoreConnections.settleLog(of: writer, path, by: disk) }
             var configuration = Configuration()
             configuration.readonly = true

@@ -38,7 +38,9 @@ package enum StoreCheck {
             let report = try queue.inDatabase { try String.fetchOne($0, sql: "PRAGMA integrity_check(1)") }
             let places = DamageLedger.places(of: path)
             if !places.isEmpty { return places.joined(separator: ", ") }
-            return report == "ok" ? nil : report ?? "no answer"
+            guard report == "ok" else { return report ?? "no answer" }
+            try StoreLayout.demandOurs(queue, path)
+            return nil
         } catch  where StoreFailure.isDamage(error) {
             let places = DamageLedger.places(of: path)
             return places.isEmpty ? "SQLite cannot read it" : places.joined(separator: ", ")

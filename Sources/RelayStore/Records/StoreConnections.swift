@@ -56,6 +56,7 @@ final class StoreConnections: Sendable {
             reading.prepareDatabase { try $0.execute(sql: "PRAGMA mmap_size = 268435456") }
             try StoreLayout.makeFile(path, disk)
             let queue = try DatabaseQueue.ofStore(path, configuration)
+            try StoreLayout.demandOurs(queue, path)
             let address = CheckedVFS.address(of: path)
             writer = StoreConnection(queue)
             openReader = { [reading] in

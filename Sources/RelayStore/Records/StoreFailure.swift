@@ -7,6 +7,8 @@ enum StoreFailure: Error {
     case damaged(String)
     /// An earlier commit could not be made durable: what the disk holds is unknown until the process starts again.
     case stopped
+    /// A later version of the program has written the file, and what this one writes might spoil it.
+    case later
 
     /// What such a failure means for the request that met it: the cause stays out of the answer.
     static func relayError(for error: any Error) -> RelayError {
@@ -19,6 +21,13 @@ enum StoreFailure: Error {
                 "The relay's disk has failed at this write, which may be there all the same. Try again later.",
                 fineCode: .serverResponseLost,
                 retryAfter: .seconds(5)
+            )
+        }
+        if let failure = error as? StoreFailure, case .later = failure {
+            return RelayError(
+                .tryAgainLater,
+                "A later version of the relay has written this store; the operator should install that version again.",
+                retryAfter: .seconds(60)
             )
         }
         guard let error = error as? DatabaseError else {

@@ -13,6 +13,22 @@ extension StoreLayout {
         StoreMark.make(for: path)
     }
 
+    /// Throws where what lies in a store's place is another program's, or where only a later version knows how to write it.
+    ///
+    /// Each store is made with its layout at one stroke. To begin one in a file without would tell devices that all of their
+    /// zones are gone.
+    static func demandOurs(_ queue: DatabaseQueue, _ path: String) throws {
+        let (migrator, name) = (migrator, (path as NSString).lastPathComponent)
+        let (done, known) = (try queue.read { try migrator.appliedIdentifiers($0) }, Set(migrator.migrations))
+        if done.isDisjoint(with: known) {
+            guard let mark = StoreMark.name(for: path) else { return }
+            let fault = "\(name) is no store of a relay; to begin with nothing in its place, remove it and \(mark)"
+            DamageLedger.note(fault, of: path)
+            throw StoreFailure.damaged("\(path): \(fault)")
+        }
+        guard done.isSubset(of: known) else { throw StoreFailure.later }
+    }
+
     private static func makeMissing(_ path: String, _ disk: DiskCalls) throws {
         guard access(path, F_OK) != 0 else { return }
         try LogCheck.demandWhole(path)

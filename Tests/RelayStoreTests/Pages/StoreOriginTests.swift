@@ -1,0 +1,73 @@
+import Foundation
+import GRDB
+import Records
+import RelayCore
+import RelayStore
+import Testing
+
+/// What lies in a store's place and is none, or one of a later version, is left as it is.
+@Suite struct StoreOriginTests {
+    private let folder = ScratchFolder()
+    private let home: ContainerEnvironment
+    private var accounts: String { folder.path + "/relay.sqlite" }
+    private var store: String { folder.path + "/containers/iCloud.org.example/development.sqlite" }
+
+    init() throws {
+        home = ContainerEnvironment(try #require(ContainerID("iCloud.org.example")), .development)
+        _ = try AccountStore(folder: folder.path)
+        try use()
+    }
+
+    private func use() throws {
+        let stores = StoreFolder(folder: folder.path, draw: { 7 })
+        defer { stores.close() }
+        _ = try stores.store(of: home)
+    }
+
+    private func put(_ sql: String, at path: String) throws {
+        for ending in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + ending) }
+        let queue = try DatabaseQueue(path: path)
+        try queue.write { try $0.execute(sql: sql) }
+        try queue.close()
+    }
+
+    private func tables(_ path: String) throws -> [String] {
+        try DatabaseQueue(path: path).read { database in
+            try String.fetchAll(database, sql: "SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
+    }
+
+    /// Devices would take all of their zones for deleted.
+    @Test(arguments: ["letter", "grdb_migrations"]) func noStoreIsBegunInAnotherProgramsFile(table: String) throws {
+        try put("CREATE TABLE \(table) (identifier TEXT); INSERT INTO \(table) VALUES ('v1')", at: store)
+        let refusal = #expect(throws: RelayError.self) { try use() }
+        #expect(refusal?.code == .internalError)
+        #expect(try tables(store) == [table])
+        let place = try #require(DamageLedger.places(of: store).first)
+        #expect(place.contains("is no store of a relay"))
+        #expect(place.hasSuffix("remove it and stores-here/iCloud.org.example.development"))
+        #expect(try StoreCheck.faults(in: folder.path).map(\.what) == [place])
+        // As its operator is told, who wants it so.
+        try FileManager.default.removeItem(atPath: store)
+        try FileManager.default.removeItem(atPath: "\(folder.path)/stores-here/iCloud.org.example.development")
+        try use()
+    }
+
+    /// It may have tables by now that what this version writes would contradict.
+    @Test func whatALaterVersionHasWrittenIsLeftToIt() throws {
+        let later = try DatabaseQueue(path: CheckedVFS.address(of: store))
+        try later.write { try $0.execute(sql: "INSERT INTO grdb_migrations VALUES ('99 of tomorrow')") }
+        let refusal = #expect(throws: RelayError.self) { try use() }
+        #expect(refusal?.code == .tryAgainLater && refusal?.reason.contains("later version") == true)
+        try later.write { try $0.execute(sql: "DELETE FROM grdb_migrations WHERE identifier = '99 of tomorrow'") }
+        try later.close()
+        try use()
+    }
+
+    /// Nobody's token would be known, and whoever signs in again would be somebody else.
+    @Test func noAccountsAreBegunInAnotherProgramsFile() throws {
+        try put("CREATE TABLE letter (text TEXT)", at: accounts)
+        #expect(throws: DirectoryError.self) { try AccountStore(folder: folder.path) }
+        #expect(try tables(accounts) == ["letter"])
+    }
+}
