@@ -114,6 +114,54 @@ import ZoneTesting
         #expect(try await bob.container.syncState(of: id) == .synced)
     }
 
+    /// A deletion that stayed has no row left to delete, and is sent again all the same.
+    @Test func aDeletionThatStayedIsTriedAgain() async throws {
+        let (_, bob) = try await world(keeps: true)
+        try write(bob)
+        await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
+        try await relay.changeSchema { $0["CD_Post"]?.grants[.authenticated] = [.create, .write] }
+        for write in try await bob.container.rejectedWrites(bob.store) { try await bob.container.retry(write) }
+        #expect(try await bob.container.pendingExports(bob.store).map(\.name) == ["a", "b"])
+        try await bob.container.sendChanges()
+        let other = try await board("carol")
+        try await other.container.pollNow()
+        #expect(try texts(other) == ["a": "bob was here", "c": "bob's own"])
+    }
+
+    /// Given up, a change that stayed is taken back: the object is as the relay has it, and not only said to be.
+    @Test func whatStayedGoesWhenItIsGivenUp() async throws {
+        let (alice, bob) = try await world(keeps: true)
+        try write(bob)
+        await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
+        try edit(bob, "a", "bob again")
+        let id = ObjectID(store: bob.store, entity: "Post", name: "a")
+        // What was changed since is not given up with it.
+        let first = try await bob.container.rejectedWrites(bob.store)
+        for write in first { try await bob.container.discard(write) }
+        #expect(try texts(bob) == ["a": "bob again", "b": "b", "c": "bob's own"])
+        #expect(try await bob.container.syncState(of: id) == .pending)
+        await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
+        let second = try #require(try await bob.container.rejectedWrites(bob.store).first)
+        try await bob.container.discard(second)
+        #expect(try texts(bob) == ["a": "a", "b": "b", "c": "bob's own"])
+        #expect(try await bob.container.syncState(of: id) == .synced)
+        #expect(try await bob.container.pendingExportCount(bob.store) == 0)
+        // One that was discarded before is no reason to take anything back.
+        relay.clock.advance(by: .seconds(60))
+        try edit(alice, "a", "alice's")
+        try await alice.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await bob.container.pollNow()
+        try await bob.container.discard(second)
+        #expect(try texts(bob)["a"] == "alice's")
+    }
+
+    private func edit(_ mirror: Mirrored, _ name: RecordName, _ text: String) throws {
+        let context = mirror.context()
+        try context.edit(Post.self, name) { $0.text = text }
+        try context.save()
+    }
+
     /// Ten of a thousand are edits and deletions of what one may only read; the first among them.
     @Test func tenOfAThousand() async throws {
         let (alice, bob) = try await world()

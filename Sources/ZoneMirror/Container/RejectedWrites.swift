@@ -66,11 +66,16 @@ extension MirroredContainer {
     }
 
     /// Gives a rejected change up.
+    ///
+    /// Where it stayed in its object (`keepsRefusedChanges`), the object goes back to what the relay had last, unless it was
+    /// changed here since or another rejected write of it waits.
     public func discard(_ write: RejectedWrite) async throws(MirrorError) {
         guard let store = write.object.store else { return }
-        try await writing(store) {
-            let sql = "DELETE FROM mirror_refused WHERE id = ? AND account IS NULL"
-            try $0.execute(sql: sql, arguments: [write.id])
+        let (file, now) = (stores.file(store), conditions.wallClock())
+        try await writing(store) { db in
+            guard let refused = try RefusedRow.find(db, write.id) else { return }
+            try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])
+            if let file { try refused.takeBack(db, file, at: now) }
         }
     }
 
@@ -146,7 +151,12 @@ struct RefusedRow {
         let known = try KnownRecord.find(db, oid: oid)
         if byItself, isOvertaken(current, known) { return false }
         if operation == .delete {
-            if current != nil { try table.delete(db, oid) }
+            if current != nil {
+                try table.delete(db, oid)
+            } else if known?.tag != nil, try OutboxRow.find(db, oid) == nil {
+                // Where the deletion stayed, there is no row left for a statement to delete.
+                try OutboxRow.add(db, oid, entity: entity, .delete)
+            }
             return true
         }
         // A row that was gone when this was refused says nothing, least of all that every property is to be empty.
@@ -184,6 +194,17 @@ struct RefusedRow {
         // Where the object kept the change, no statement has touched it.
         if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: entity, .save) }
         return true
+    }
+
+    /// Takes the change out of the object in which it stayed, once nobody decides about any change of that object any more.
+    func takeBack(_ db: Database, _ file: StoreFile, at now: Date) throws {
+        guard file.description.cloud?.keepsRefusedChanges == true, let table = file.mapping.tables[entity],
+            try OutboxRow.find(db, oid) == nil, try !Refusals.wait(db, for: oid)
+        else { return }
+        try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+            let importer = try Importer(db, file, transaction: transaction, now: now)
+            try importer.revert(oid, table, try table.row(db, oid))
+        }
     }
 
     /// The share that a new object was to be made in, as long as it is there; with it went its place when it was taken back.

@@ -208,4 +208,10 @@ enum Refusals {
         )
         try OutboxRow.drop(db, oid)
     }
+
+    /// Whether changes of an object wait for a decision, whoever's they are.
+    static func wait(_ db: Database, for oid: String) throws -> Bool {
+        let sql = "SELECT EXISTS (SELECT 1 FROM mirror_refused WHERE oid = ?)"
+        return try Bool.fetchOne(db, sql: sql, arguments: [oid]) ?? false
+    }
 }
