@@ -226,6 +226,28 @@ struct Post: SyncedRecord, Equatable {
         #expect(try await container.pendingExportCount(store) == 0)
     }
 
+    /// What was changed here and not sent outlives a reconciling, and is not counted as dropped.
+    @Test func reconcilingDropsNothingThatIsPending() async throws {
+        let alice = try await board(relay.device(of: "alice"))
+        let laptop = try await board(relay.device(of: "alice", named: "laptop"))
+        try await alice.container.fetchFirst()
+        for name in ["a", "b"] { try write(alice, Post(id: RecordName(name), text: "1")) }
+        try await alice.container.sendChanges()
+        relay.clock.advance(by: .seconds(60))
+        try await laptop.container.pollNow()
+        let (here, there) = (laptop.context(), alice.context())
+        for name in ["a", "b"] as [RecordName] { try there.delete(Post.self, id: name) }
+        try there.save()
+        try await alice.container.sendChanges()
+        try here.edit(Post.self, "a") { $0.text = "2" }
+        try here.save()
+        #expect(try await laptop.container.reconcile(Post.self) == 1)
+        #expect(try texts(laptop) == ["a": "2"])
+        try await laptop.container.sendChanges()
+        #expect(try await laptop.container.reconcile(Post.self) == 0)
+        #expect(try texts(laptop) == ["a": "2"])
+    }
+
     /// Only what matches is held, and of that only what is wanted; when more is wanted, more comes.
     @Test func anExtentBoundsWhatIsMirrored() async throws {
         let alice = try await board(relay.device(of: "alice"))

@@ -117,7 +117,8 @@ extension MirroredContainer {
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 for record in gone { try importer.remove(record) }
             }
-            return gone.count
+            // What was changed here and not sent stays, and is made on the relay anew.
+            return try gone.count { try $0.oid.flatMap { try table.row(db, $0) } == nil }
         }
     }
 
