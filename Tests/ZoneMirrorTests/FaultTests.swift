@@ -319,6 +319,8 @@ import ZoneTesting
         try await phone.sync()
         #expect(try await phone.container.deduplicate(Note.self, by: "title", "body") == 1)
         #expect(try await phone.container.deduplicate(Note.self, by: "body") == 0)
+        let error = await #expect(throws: MirrorError.self) { try await phone.container.deduplicate(Note.self) }
+        #expect(error?.code == .unknownProperty)
         try await phone.sync()
         try await phone.sync()
         #expect(try phone.context().fetch(Note.self).map(\.id) == ["a", "b", "c"])

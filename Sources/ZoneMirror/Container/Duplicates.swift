@@ -18,9 +18,12 @@ extension MirroredContainer {
     ///   - type: The entity.
     ///   - keys: The names of the properties.
     /// - Returns: How many objects are to go.
-    /// - Throws: `unknownProperty`, and what SQLite throws.
+    /// - Throws: `unknownProperty` for one that is not stored or where none is named, and what SQLite throws.
     @discardableResult
     public func deduplicate<T: SyncedRecord>(_ type: T.Type, by keys: String...) async throws(MirrorError) -> Int {
+        if keys.isEmpty {
+            throw MirrorError(.unknownProperty, "Name the properties of \(T.entityName) in which duplicates agree.")
+        }
         var count = 0
         for file in stores.files(holding: T.entityName) {
             guard let table = file.mapping.tables[T.entityName] else { continue }
