@@ -109,6 +109,29 @@ import ZoneTesting
         #expect(try await texts(reader) == ["sent": "by SQL"])
     }
 
+    /// Nor is it the next user's to drop, who is told whose it is.
+    @Test func whatAnotherUserHasNotSentIsTheirsToDrop() async throws {
+        let device = relay.device(of: "alice", named: "tablet")
+        let mirror = try await board(device)
+        try? await mirror.container.fetchChanges()
+        try write(mirror, Post(id: "a", text: "1"))
+        try await mirror.container.sendChanges()
+        try edit(mirror, "a", "Alice's")
+        device.connection.credentials.replace(webAuthToken: "dev-bob")
+        try await mirror.container.fetchChanges()
+        let post = ObjectID(store: mirror.store, entity: "Post", name: "a")
+        let error = await #expect(throws: MirrorError.self) { try await mirror.container.dropPendingExport(of: post) }
+        #expect(error?.code == .objectUnavailable)
+        let explanation = try await mirror.container.explain(post)
+        #expect(explanation.state == .pending && explanation.reason.contains("Another user"))
+        device.connection.credentials.replace(webAuthToken: "dev-alice")
+        try await mirror.container.fetchChanges()
+        #expect(try await mirror.container.pendingExports(mirror.store) == [post])
+        #expect(try await mirror.container.explain(post).reason.contains("Another user") == false)
+        try await mirror.container.dropPendingExport(of: post)
+        #expect(try await texts(mirror) == ["a": "1"])
+    }
+
     /// A change that was refused is its user's to try again, or to give up.
     @Test func whatWasRefusedIsItsUsersToDecide() async throws {
         let device = relay.device(of: "alice", named: "tablet")

@@ -120,11 +120,16 @@ extension MirroredContainer {
     }
 
     /// Drops an object's change that was not sent: the object goes back to what the relay had last.
+    ///
+    /// - Throws: `objectUnavailable` where the change is another user's who shares the file, and what SQLite throws.
     public func dropPendingExport(of object: ObjectID) async throws(MirrorError) {
         guard let store = object.store, let file = stores.file(store) else { return }
         let now = conditions.wallClock()
         try await writing(store) { db in
             guard let table = file.mapping.tables[object.entity] else { return }
+            if try OutboxRow.isOfAnother(db, object.name.text) {
+                throw MirrorError(.objectUnavailable, "This change is another user's, who can drop it when signed in.")
+            }
             try OutboxRow.drop(db, object.name.text)
             try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
@@ -206,6 +211,13 @@ private struct Explainer {
 
     func explain(_ object: ObjectID) throws -> Explanation {
         let oid = object.name.text
+        if try OutboxRow.isOfAnother(db, oid) {
+            return Explanation(
+                state: .pending,
+                reason: "Another user of this device has changed it, and that has not been sent.",
+                next: "It is sent when that user signs in again."
+            )
+        }
         // A change that waits is newer than one that was refused.
         if let row = try OutboxRow.find(db, oid) { return try pending(row) }
         if let refused = try refusal(oid) { return refused }
