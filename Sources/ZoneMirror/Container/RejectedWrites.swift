@@ -92,7 +92,7 @@ extension MirroredContainer {
 /// A row of `mirror_refused`.
 struct RefusedRow {
     static let select =
-        "SELECT id, oid, entity, name, op, mine, code, message, at, tries, base, zone FROM mirror_refused"
+        "SELECT id, oid, entity, name, op, mine, code, message, at, tries, base, zone, pairs FROM mirror_refused"
 
     let id: Int64
     let oid: String
@@ -108,6 +108,8 @@ struct RefusedRow {
     private let tries: Int
     /// Where the record was or was to be made.
     private let zone: Int64?
+    /// What went with an object that was not to be made.
+    private let pairs: [RefusedPair]
 
     init(_ row: Row) {
         id = row[0]
@@ -122,6 +124,7 @@ struct RefusedRow {
         tries = row[9]
         base = (row[10] as Data?).map { KnownRecord.decode([UInt8]($0)) }
         zone = row[11]
+        pairs = RefusedPair.decode(row[12])
     }
 
     static func find(_ db: Database, _ id: Int64) throws -> RefusedRow? {
@@ -191,6 +194,7 @@ struct RefusedRow {
             let type = file.mapping.recordType(of: table)
             try KnownRecord.reserve(db, zone: share, name: name, oid: oid, entity: entity, type: type)
         }
+        if current == nil { for pair in pairs { try pair.restore(db, file.mapping, share: share) } }
         // Where the object kept the change, no statement has touched it.
         if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: entity, .save) }
         return true

@@ -190,6 +190,7 @@ enum Refusals {
         entity: String,
         operation: Outbox.Operation,
         mine: [String: FieldValue],
+        pairs: Data?,
         error: Cause,
         at date: Date,
         tries: Int = 1
@@ -198,12 +199,12 @@ enum Refusals {
         let base = known.flatMap { $0.tag == nil ? nil : KnownRecord.encode($0.serverFields()) }
         try db.execute(
             sql: """
-                INSERT INTO mirror_refused(oid, entity, zone, name, op, mine, code, message, at, tries, base)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                INSERT INTO mirror_refused(oid, entity, zone, name, op, mine, code, message, at, tries, base, pairs)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """,
             arguments: [
                 oid, entity, known?.zone, known?.name ?? oid, operation.rawValue, KnownRecord.encode(mine), error.code,
-                error.message, date.timeIntervalSince1970, tries, base,
+                error.message, date.timeIntervalSince1970, tries, base, pairs,
             ]
         )
         try OutboxRow.drop(db, oid)

@@ -18,6 +18,7 @@ enum StoreTables {
         try add("code INTEGER", to: "mirror_outbox", db)
         try add("account TEXT", to: "mirror_outbox", db)
         try add("account TEXT", to: "mirror_refused", db)
+        try add("pairs BLOB", to: "mirror_refused", db)
         try add("keys TEXT", to: "mirror_duplicate", db)
         try db.execute(
             sql: "INSERT OR IGNORE INTO mirror_state(k, v) VALUES (?, hex(randomblob(8)))",
@@ -70,7 +71,7 @@ enum StoreTables {
         CREATE TABLE IF NOT EXISTS mirror_refused(
             id INTEGER PRIMARY KEY, oid TEXT NOT NULL, entity TEXT NOT NULL, zone INTEGER, name TEXT, op TEXT NOT NULL,
             mine BLOB, code INTEGER NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, tries INTEGER NOT NULL,
-            schema INTEGER, base BLOB, account TEXT);
+            schema INTEGER, base BLOB, account TEXT, pairs BLOB);
         CREATE TABLE IF NOT EXISTS mirror_event(
             id INTEGER PRIMARY KEY, kind TEXT NOT NULL, began REAL NOT NULL, ended REAL, succeeded INTEGER, code INTEGER,
             message TEXT, records INTEGER NOT NULL DEFAULT 0, total INTEGER, details TEXT,

@@ -169,7 +169,17 @@ extension Importer {
     ) throws {
         conflicts.append(oid)
         let cause = Refusals.Cause(code: CKError.Code.serverRecordChanged.rawValue, message: what)
-        try Refusals.add(db, oid: oid, entity: table.name, operation: operation, mine: mine, error: cause, at: now)
+        let pairs = operation == .save ? try RefusedPair.encoded(of: oid, table.name, mapping, db) : nil
+        try Refusals.add(
+            db,
+            oid: oid,
+            entity: table.name,
+            operation: operation,
+            mine: mine,
+            pairs: pairs,
+            error: cause,
+            at: now
+        )
     }
 
     private func decide(

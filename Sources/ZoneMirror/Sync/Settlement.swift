@@ -173,12 +173,12 @@ struct Settlement {
             for item in deletions + missed {
                 try importer.dropPairs(with: item.write.recordName, zone: try KnownZone.make(db, item.zone).id)
             }
-            for (item, error) in refusals { try importer.refuse(item, error) }
-            // It came too late: what the relay had last is what was sent.
-            for item in outrun {
-                guard let table = file.mapping.tables[item.entity] else { continue }
-                try importer.revert(item.oid, table, try table.row(db, item.oid))
+            for (item, error) in refusals { try importer.noteRefusal(item, error) }
+            if file.description.cloud?.keepsRefusedChanges != true {
+                for (item, _) in refusals { try importer.revert(item) }
             }
+            // Where it came too late, what the relay had last is what was sent.
+            for item in outrun { try importer.revert(item) }
             return importer.conflicts
         }
         result.refused += refusals.map { Refusal(oid: $0.oid, error: $1) }
@@ -188,8 +188,8 @@ struct Settlement {
 }
 
 extension Importer {
-    /// Takes a change back that the relay refused, and keeps it among the refusals.
-    func refuse(_ item: Outgoing, _ error: CKError) throws {
+    /// Keeps a change among the refusals, with the pairs that go if it is taken back: before any of those is.
+    func noteRefusal(_ item: Outgoing, _ error: CKError) throws {
         guard let table = mapping.tables[item.entity] else { return }
         let current = try table.row(db, item.oid)
         let mine = try current.map { mapping.fields(of: try names.toRelay($0, table, item.oid, db), in: table) } ?? [:]
@@ -200,12 +200,16 @@ extension Importer {
             entity: item.entity,
             operation: item.operation,
             mine: mine,
+            pairs: item.operation == .save ? try RefusedPair.encoded(of: item.oid, table.name, mapping, db) : nil,
             error: cause,
             at: now,
             tries: item.tries + 1
         )
-        if file.description.cloud?.keepsRefusedChanges == true { return }
-        try revert(item.oid, table, current)
+    }
+
+    func revert(_ item: Outgoing) throws {
+        guard let table = mapping.tables[item.entity] else { return }
+        try revert(item.oid, table, try table.row(db, item.oid))
     }
 
     /// Puts an object back to what the relay had last; removes it where the relay has none.
