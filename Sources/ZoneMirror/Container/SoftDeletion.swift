@@ -80,46 +80,71 @@ extension MirroredContainer {
 
     /// Drops objects of a public store that the relay no longer has, by reading through all record names of their type.
     ///
+    /// Their links between many and many go likewise, by reading through those of all such links.
+    ///
     /// - Parameter type: The entity.
-    /// - Returns: How many were dropped.
+    /// - Returns: How many objects were dropped.
     /// - Throws: `wrongStore` where no public store holds the entity, and what stopped the reading.
     @discardableResult
     public func reconcile<T: SyncedRecord>(_ type: T.Type) async throws(MirrorError) -> Int {
         guard let file = stores.files(holding: T.entityName).first(where: { $0.scope == .public }),
-            let cloud = file.description.cloud, let table = file.mapping.tables[T.entityName]
+            let table = file.mapping.tables[T.entityName]
         else { throw MirrorError(.wrongStore, "No public store holds \(T.entityName).") }
-        let link = MirrorLink(database: cloud.container.publicCloudDatabase)
-        let recordType = file.mapping.recordType(of: table)
-        let extent = file.extents[recordType]
+        let gone = try await strays([table], in: file)
+        let pairs = (file.mapping.incoming[table.name] ?? []).map(\.table).filter { $0.entity == nil }
+        let parted = pairs.isEmpty ? [] : try await strays(pairs, in: file)
+        let now = conditions.wallClock()
+        return try await writing(file.id) { db in
+            let left = try (gone + parted).compactMap { before in
+                try KnownRecord.find(db, oid: before.oid).flatMap { $0.tag == before.tag ? $0 : nil }
+            }
+            try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                let importer = try Importer(db, file, transaction: transaction, now: now)
+                for record in left { try importer.remove(record) }
+            }
+            // What was changed here and not sent stays, and is made on the relay anew.
+            return try left.count { record in
+                guard record.entity == table.name, let oid = record.oid else { return false }
+                return try table.row(db, oid) == nil
+            }
+        }
+    }
+
+    /// An object whose record is not among those of the relay, and the version that it was known in.
+    private typealias Stray = (oid: String, tag: String)
+
+    /// Which records of some tables, all of one type, the relay has no more.
+    private func strays(_ tables: [TableForm], in file: StoreFile) async throws(MirrorError) -> [Stray] {
+        guard let cloud = file.description.cloud, let form = tables.first else { return [] }
         // What comes or changes while all names are being read may not be among those.
         let known = try await reading(file.id) { db in
             let sql = "SELECT oid, name, tag FROM mirror_record WHERE entity = ? AND tag IS NOT NULL"
-            return try Row.fetchAll(db, sql: sql, arguments: [table.name])
+            return try Set(tables.map(\.name)).flatMap { try Row.fetchAll(db, sql: sql, arguments: [$0]) }
                 .map { (oid: $0[0] as String, name: $0[1] as String, tag: $0[2] as String) }
         }
+        // Of a link that nobody has made yet the relay does not know the type.
+        if form.entity == nil, known.isEmpty { return [] }
+        let link = MirrorLink(database: cloud.container.publicCloudDatabase)
+        let type = file.mapping.recordType(of: form)
         var there: Set<String> = []
         var marker: String?
         do {
             repeat {
-                let page = try await link.query(recordType, since: nil, marker: marker, extent: extent, namesOnly: true)
+                let page = try await link.query(
+                    type,
+                    since: nil,
+                    marker: marker,
+                    extent: file.extents[type],
+                    namesOnly: true
+                )
                 there.formUnion(page.records.map(\.id.recordName))
                 marker = page.marker
             } while marker != nil
         } catch {
             throw MirrorError(from: error)
         }
-        let (names, now) = (there, conditions.wallClock())
-        return try await writing(file.id) { db in
-            let gone = try known.filter { !names.contains($0.name) }.compactMap { before in
-                try KnownRecord.find(db, oid: before.oid).flatMap { $0.tag == before.tag ? $0 : nil }
-            }
-            try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                let importer = try Importer(db, file, transaction: transaction, now: now)
-                for record in gone { try importer.remove(record) }
-            }
-            // What was changed here and not sent stays, and is made on the relay anew.
-            return try gone.count { try $0.oid.flatMap { try table.row(db, $0) } == nil }
-        }
+        let names = there
+        return known.filter { !names.contains($0.name) }.map { ($0.oid, $0.tag) }
     }
 
     /// How large a store is, and what it holds: a public store holds the whole database.

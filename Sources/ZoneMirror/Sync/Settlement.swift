@@ -39,7 +39,7 @@ struct Settlement {
     private var deletions: [Outgoing] = []
     /// Deleted, and named by links of others.
     private var missed: [Outgoing] = []
-    /// Done there, and taken back here while that was under way.
+    /// Done there, and taken back here while that was under way; or not done, and nothing to decide about.
     private var outrun: [Outgoing] = []
     private(set) var result = Result()
 
@@ -144,9 +144,23 @@ struct Settlement {
     /// Says nothing of what was done since: that has its own turn, and its own answer.
     private mutating func refused(_ item: Outgoing, _ error: CKError) throws {
         guard let row = try OutboxRow.find(db, item.oid) else { return }
-        guard row.version > item.version else { return refusals.append((item, error)) }
+        guard row.version > item.version else {
+            guard try isParted(item, error) else { return refusals.append((item, error)) }
+            try OutboxRow.drop(db, item.oid)
+            return outrun.append(item)
+        }
         try OutboxRow.settled(db, item.oid, version: item.version)
         result.goesOn = true
+    }
+
+    /// Whether it is somebody else's pair that was to go with an object of this user's: it pairs nothing any more, and stays.
+    private func isParted(_ item: Outgoing, _ error: CKError) throws -> Bool {
+        guard item.operation == .delete, error.code == .permissionFailure, let table = file.mapping.tables[item.entity],
+            table.entity == nil, let known = try KnownRecord.find(db, oid: item.oid)
+        else { return false }
+        let ends = file.mapping.row(of: known.serverFields(), in: table)
+        let row = try NameSpace(db).toLocal(ends, table, of: (known.name, item.oid), zone: known.zone, db)
+        return !row.unresolved.isEmpty
     }
 
     private mutating func deleted(_ item: Outgoing) throws {
