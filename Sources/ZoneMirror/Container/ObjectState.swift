@@ -121,6 +121,8 @@ extension MirroredContainer {
 
     /// Drops an object's change that was not sent: the object goes back to what the relay had last.
     ///
+    /// One that was deleted comes back with its links between many and many.
+    ///
     /// - Throws: `objectUnavailable` where the change is another user's who shares the file, and what SQLite throws.
     public func dropPendingExport(of object: ObjectID) async throws(MirrorError) {
         guard let store = object.store, let file = stores.file(store) else { return }
@@ -133,7 +135,9 @@ extension MirroredContainer {
             try OutboxRow.drop(db, object.name.text)
             try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
-                try importer.revert(object.name.text, table, try table.row(db, object.name.text))
+                let current = try table.row(db, object.name.text)
+                try importer.revert(object.name.text, table, current)
+                if current == nil { try importer.pairAgain(object.name.text) }
             }
         }
     }

@@ -114,6 +114,23 @@ extension Importer {
         }
     }
 
+    /// An object is back whose deletion was not sent: that of its pairs went with it.
+    func pairAgain(_ oid: String) throws {
+        let sql = "SELECT oid, entity FROM mirror_outbox WHERE op = 'delete' AND account IS NULL"
+        for row in try Row.fetchAll(db, sql: sql) {
+            let (pair, entity): (String, String) = (row[0], row[1])
+            guard let table = mapping.tables[entity], table.entity == nil,
+                let known = try KnownRecord.find(db, oid: pair), known.tag != nil
+            else { continue }
+            let ends = mapping.row(of: known.serverFields(), in: table)
+            let local = try names.toLocal(ends, table, of: (known.name, pair), zone: known.zone, db)
+            // One that has lost its other end as well waits for that to come back.
+            guard local.unresolved.isEmpty, local.values.contains(oid.databaseValue) else { continue }
+            try OutboxRow.drop(db, pair)
+            try revert(pair, table, try table.row(db, pair))
+        }
+    }
+
     private func mayDelete(_ oid: String) throws -> Bool {
         let account = Account(user: try State.text(db, .account), standing: .signedIn)
         return try Permissions(file: file, account: account).canDelete(db, oid: oid)
