@@ -124,6 +124,29 @@ import ZoneTesting
         #expect(error?.explanation.contains("not there") == true, "\(error?.explanation ?? "")")
     }
 
+    /// A store that holds nothing by a slip of the pen looks like one that has nothing yet.
+    @Test func whatIsNamedHasToBeThere() async throws {
+        let folder = try TemporaryFolder()
+        let url = folder.url.appendingPathComponent("a.sqlite")
+        let model = MirrorModel(Note.self, Folder.self, Tag.self, configurations: ["all": ["Note", "Folder", "Tag"]])
+        func refusal(_ model: MirrorModel, _ url: URL, _ configuration: String?) async -> MirrorError? {
+            let store = StoreDescription(url: url, configuration: configuration)
+            let container = MirroredContainer(model: model, stores: [store])
+            return await #expect(throws: MirrorError.self) { try await container.loadStores() }
+        }
+        let missing = await refusal(model, url, "al")
+        #expect(missing?.code == .wrongStore && missing?.explanation.contains("no configuration al") == true)
+        let misspelt = MirrorModel(Note.self, Folder.self, Tag.self, configurations: ["all": ["Note", "Folders"]])
+        let unknown = await refusal(misspelt, url, "all")
+        #expect(unknown?.code == .wrongStore && unknown?.explanation.contains("Folders") == true)
+        let elsewhere = await refusal(model, try #require(URL(string: "https://notes.example/a.sqlite")), nil)
+        #expect(elsewhere?.code == .storage && elsewhere?.explanation.contains("URL(filePath:)") == true)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.url.path).isEmpty)
+        let container = MirroredContainer(model: model, stores: [StoreDescription(url: url, configuration: "all")])
+        try await container.loadStores()
+        await container.close()
+    }
+
     /// The small file beside the store may be lost, as when an application moves its database and leaves that behind.
     @Test func whoseFileItIsStandsInTheFileItself() async throws {
         let device = relay.device(of: "alice", named: "tablet")

@@ -12,7 +12,8 @@ extension MirroredContainer {
     /// Opens all of them or none: after an error the call may be made again.
     ///
     /// - Throws: `modelIncompatible` with every violation, `storeAlreadyLoaded`, `storeSyncedElsewhere`,
-    ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, and `storage` with what SQLite throws.
+    ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, `wrongStore` for a configuration that the model does not
+    ///   have, and `storage` with what SQLite throws.
     public func loadStores() async throws(MirrorError) {
         let missing = try checkDescriptions()
         // Who was here last and has signed out since, while this was not running.
@@ -43,6 +44,7 @@ extension MirroredContainer {
 
     /// Gives the stores that are to be opened.
     private func checkDescriptions() throws(MirrorError) -> [StoreDescription] {
+        for description in descriptions { try checkNames(in: description) }
         let violations = descriptions.flatMap { self.violations(for: $0) }
         if !violations.isEmpty {
             var seen: Set<Violation> = []
@@ -85,6 +87,19 @@ extension MirroredContainer {
             }
         }
         return missing
+    }
+
+    /// A name that leads nowhere would make a store that holds nothing, and look like one that has nothing yet.
+    private func checkNames(in description: StoreDescription) throws(MirrorError) {
+        guard description.url.isFileURL else {
+            throw MirrorError(.storage, "\(description.url) is no file's address. Make it with URL(filePath:).")
+        }
+        guard let name = description.configuration else { return }
+        guard let members = model.configurations[name] else {
+            throw MirrorError(.wrongStore, "The model has no configuration \(name). Add it to MirrorModel.")
+        }
+        guard let unknown = members.subtracting(model.entityNames(in: nil)).min() else { return }
+        throw MirrorError(.wrongStore, "The configuration \(name) names \(unknown), which is no entity of the model.")
     }
 
     /// Everything in the model that keeps a store from being mirrored; empty for a local store.
