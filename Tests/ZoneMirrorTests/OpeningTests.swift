@@ -124,6 +124,40 @@ import ZoneTesting
         #expect(error?.explanation.contains("not there") == true, "\(error?.explanation ?? "")")
     }
 
+    /// A view that shows up twice loads twice; the second call takes nothing from the first.
+    @Test func storesLoadedTwiceAtOnceAreOpen() async throws {
+        for _ in 0..<10 {
+            let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+            let context = phone.context()
+            try context.insert(Note(id: "n", title: "1"))
+            try context.save()
+            try context.edit(Note.self, "n") { $0.title = "2" }
+            await phone.container.close()
+            let error = #expect(throws: MirrorError.self) { try context.save() }
+            #expect(error?.explanation.contains("is not open") == true)
+            let codes = await withTaskGroup(of: MirrorError.Code?.self) { group in
+                for _ in 0..<3 {
+                    group.addTask {
+                        do throws(MirrorError) {
+                            try await phone.container.loadStores()
+                            return nil
+                        } catch {
+                            return error.code
+                        }
+                    }
+                }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+            let url = phone.container.descriptions[0].url
+            #expect(codes.count { $0 == nil } == 1 && codes.count { $0 == .storeAlreadyLoaded(url) } == 2, "\(codes)")
+            // What waited in a context meanwhile can be saved.
+            try context.save()
+            #expect(try phone.titles == ["n": "2"])
+            try await phone.sync()
+            await phone.container.close()
+        }
+    }
+
     /// A store that holds nothing by a slip of the pen looks like one that has nothing yet.
     @Test func whatIsNamedHasToBeThere() async throws {
         let folder = try TemporaryFolder()

@@ -15,8 +15,18 @@ extension MirroredContainer {
     ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, `wrongStore` for a configuration that the model does not
     ///   have, and `storage` with what SQLite throws.
     public func loadStores() async throws(MirrorError) {
+        let (opened, gone) = try await openMissing()
+        if let gone { await settleSignOut(of: gone, isOpen: false) }
+        for description in opened { await sync(description.id)?.start() }
+    }
+
+    /// Gives the stores that were opened, and who was here last and has signed out since, while this was not running.
+    ///
+    /// One call at a time: for another, what this one has just opened would be somebody else's, and be let go.
+    private func openMissing() async throws(MirrorError) -> (opened: [StoreDescription], gone: String?) {
+        await loading.enter()
+        defer { loading.leave() }
         let missing = try checkDescriptions()
-        // Who was here last and has signed out since, while this was not running.
         var gone: String?
         do throws(MirrorError) {
             for description in missing { try open(description, for: nil, &gone) }
@@ -25,8 +35,7 @@ extension MirroredContainer {
             throw error
         }
         listen()
-        if let gone { await settleSignOut(of: gone, isOpen: false) }
-        for description in missing { await sync(description.id)?.start() }
+        return (missing, gone)
     }
 
     /// Hears of commits from now on, if it does not already.

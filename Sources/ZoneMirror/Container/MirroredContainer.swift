@@ -41,6 +41,7 @@ public final class MirroredContainer: Sendable {
     let board = EventBoard()
     let state = Mutex(Contents())
     let switching = Turnstile()
+    let loading = Turnstile()
 
     /// A container whose stores are not open yet.
     ///

@@ -116,9 +116,10 @@ struct SavePlan {
         var order: [StoreID] = []
         for (key, item) in items {
             let home = if let chosen = homes[key] { chosen } else { try stores.firstWritable(key.entity) }
-            guard let file = stores.file(home), !file.description.isReadOnly else {
-                throw MirrorError(.noStoreForEntity, "\(home) can only be read.")
+            guard let file = stores.file(home) else {
+                throw MirrorError(.noStoreForEntity, "\(home), where \(key.entity) \(key.id) goes, is not open.")
             }
+            if file.description.isReadOnly { throw MirrorError(.noStoreForEntity, "\(home) can only be read.") }
             if groups[home] == nil { order.append(home) }
             groups[home, default: []].append(Item(key: key, pending: item))
             homes[key] = home
