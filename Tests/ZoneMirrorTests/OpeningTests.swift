@@ -124,6 +124,39 @@ import ZoneTesting
         #expect(error?.explanation.contains("not there") == true, "\(error?.explanation ?? "")")
     }
 
+    /// A rule for what the model does not have would never be asked, and an extent for it would bound nothing.
+    @Test func rulesAreForWhatTheModelHas() async throws {
+        let folder = try TemporaryFolder()
+        let database = relay.device(of: "alice", named: "phone").container
+        func refusal(_ change: (inout CloudOptions) -> Void) async -> String {
+            var cloud = CloudOptions(container: database, scope: .public)
+            change(&cloud)
+            let store = StoreDescription(url: folder.url.appendingPathComponent("public.sqlite"), cloud: cloud)
+            var conditions = MirrorConditions()
+            conditions.isAutomatic = false
+            let container = MirroredContainer(model: MirrorModel(Post.self), stores: [store], conditions: conditions)
+            do throws(MirrorError) {
+                try await container.loadStores()
+                await container.close()
+                return "none"
+            } catch {
+                return error.code == .unknownProperty ? error.explanation : "\(error)"
+            }
+        }
+        #expect(await refusal { $0.extents["Posts"] = PublicExtent() }.contains(" Posts,"))
+        #expect(await refusal { $0.extents["Post"] = PublicExtent(properties: ["texd"]) }.contains(" Post.texd,"))
+        #expect(await refusal { $0.mergeResolvers["Posts"] = { _ in nil } }.contains(" Posts,"))
+        for name in ["Posts.text", "Post.texd", "text"] {
+            #expect(await refusal { $0.propertyResolvers[name] = { _, _, _ in nil } }.contains(" \(name),"))
+        }
+        let isRight = await refusal {
+            $0.extents["Post"] = PublicExtent(properties: ["text", "deletedAt"])
+            $0.mergeResolvers["Post"] = { _ in nil }
+            $0.propertyResolvers["Post.text"] = { _, _, _ in nil }
+        }
+        #expect(isRight == "none")
+    }
+
     /// A view that shows up twice loads twice; the second call takes nothing from the first.
     @Test func storesLoadedTwiceAtOnceAreOpen() async throws {
         for _ in 0..<10 {

@@ -13,7 +13,7 @@ extension MirroredContainer {
     ///
     /// - Throws: `modelIncompatible` with every violation, `storeAlreadyLoaded`, `storeSyncedElsewhere`,
     ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, `wrongStore` for a configuration that the model does not
-    ///   have, and `storage` with what SQLite throws.
+    ///   have, `unknownProperty` for an entity or property in the cloud options, and `storage` with what SQLite throws.
     public func loadStores() async throws(MirrorError) {
         let (opened, gone) = try await openMissing()
         if let gone { await settleSignOut(of: gone, isOpen: false) }
@@ -80,6 +80,10 @@ extension MirroredContainer {
                     "Two stores mirror the \(cloud.scope) database of one container. Leave one of them out."
                 )
             }
+        }
+        for cloud in descriptions.compactMap(\.cloud) {
+            guard let unknown = cloud.unknownNames(in: model).min() else { continue }
+            throw MirrorError(.unknownProperty, "The model has no \(unknown), which the cloud options name.")
         }
         for (name, extent) in descriptions.compactMap(\.cloud).flatMap(\.extents) {
             guard let problem = extent.problem else { continue }

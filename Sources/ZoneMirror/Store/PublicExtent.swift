@@ -13,7 +13,7 @@ public struct PublicExtent: Sendable {
     let problem: String?
     private let filters: [Query.Filter]
     private let isEmpty: Bool
-    private let properties: [String]?
+    let properties: [String]?
 
     /// Says how much.
     ///

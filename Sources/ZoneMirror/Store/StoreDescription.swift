@@ -102,6 +102,22 @@ public struct CloudOptions: Sendable {
         self.scope = scope
     }
 
+    /// The entities and properties of extents and resolvers that the model does not have: of these nobody would ever be asked.
+    func unknownNames(in model: MirrorModel) -> [String] {
+        func isKnown(_ entity: String, _ property: String) -> Bool {
+            guard let entity = model.entities[entity] else { return false }
+            return entity.attributes.contains { $0.name == property }
+                || entity.relationships.contains { $0.name == property }
+        }
+        let entities = (Array(extents.keys) + mergeResolvers.keys).filter { model.entities[$0] == nil }
+        let wanted = extents.flatMap { entity, extent in (extent.properties ?? []).map { "\(entity).\($0)" } }
+        return entities
+            + (wanted + propertyResolvers.keys).filter { name in
+                let parts = name.split(separator: ".", maxSplits: 1).map(String.init)
+                return parts.count != 2 || !isKnown(parts[0], parts[1])
+            }
+    }
+
     var prefix: String { usesPrefix ? "CD_" : "" }
 
     /// What becomes of shared objects when the access to them ends.
