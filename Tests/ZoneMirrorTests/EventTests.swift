@@ -218,6 +218,30 @@ import ZoneTesting
         #expect(try await carol.container.hasCompletedInitialImport(carol.store))
     }
 
+    /// It is the index that is missing which is named, also that of a field by which the store bounds what it holds.
+    @Test func theMissingIndexIsNamed() async throws {
+        let alice = try await Mirrored(relay.device(of: "alice"), model: MirrorModel(Post.self), scope: .public)
+        try await alice.container.fetchChanges()
+        let context = alice.context()
+        try context.insert(Post(id: "a", text: "Hello"))
+        try context.save()
+        try await alice.container.sendChanges()
+        try await relay.changeSchema { $0["CD_Post"]?.fields["CD_text"]?.indexes = [] }
+        func named(by user: String, _ extent: PublicExtent?) async throws -> [MirrorEvent.Detail] {
+            let model = MirrorModel(Post.self)
+            let mirror = try await Mirrored(relay.device(of: user), model: model, scope: .public) {
+                $0.cloud?.extents["Post"] = extent
+            }
+            try await mirror.container.pollNow()
+            return try await mirror.container.events(of: mirror.store).flatMap(\.details)
+        }
+        let some = PublicExtent(NSPredicate(format: "text == %@", "Hello"))
+        #expect(try await named(by: "bob", some) == [.indexMissing(recordType: "CD_Post", field: "CD_text")])
+        #expect(try await named(by: "carol", nil) == [])
+        try await relay.changeSchema { $0["CD_Post"]?.systemIndexes = [:] }
+        #expect(try await named(by: "dave", nil) == [.indexMissing(recordType: "CD_Post", field: "recordName")])
+    }
+
     /// A public mirror asks at its start and then every half hour, or as often as it was told.
     @Test(arguments: [(Duration.seconds(1_800), 1_800), (.seconds(60), 60), (.seconds(1), 60)])
     func publicMirrorsPollByTheClock(_ interval: Duration, _ seconds: Int) async throws {

@@ -203,13 +203,23 @@ extension MirrorSync {
         let isUnknown = error.code == .unknownItem
         guard isUnknown || error.code == .invalidArguments else { return false }
         if skipped.insert(type).inserted {
-            let field = isUnknown ? "recordName" : "modificationDate"
+            let field = isUnknown ? "recordName" : Self.unmarkedField(error) ?? "modificationDate"
             await note(.poll, error: error, details: [.indexMissing(recordType: type, field: field)])
         }
         if !isUnknown { unpolled.insert(type) }
         let end = PublicPoll.Event.page(type: type, [], moreComing: false)
         perform(poll.handle(end, at: conditions.time.now(), using: &chance))
         return true
+    }
+
+    /// The field of CloudKit's sentence about an index: "Field 'recordName' is not marked queryable".
+    ///
+    /// The answer has nothing else that says which of the three, or of an extent's own, is meant.
+    private static func unmarkedField(_ error: CKError) -> String? {
+        let parts = (error.errorDescription ?? "").split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
+        guard parts.count == 3, parts[0] == "Field ", parts[2].hasPrefix(" is not marked ") else { return nil }
+        let name = String(parts[1])
+        return Query.SystemField(anyName: name) == .modified ? "modificationDate" : name
     }
 
     private func pollFailed(_ type: String, _ error: CKError, _ trouble: Trouble? = nil) async {
