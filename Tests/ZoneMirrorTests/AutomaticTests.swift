@@ -56,6 +56,30 @@ import ZoneTesting
         try await there.wait("everything there too") { $0.map(\.title) == ["1", "2", "3"] }
     }
 
+    /// A wait that the relay asked for holds everything that a private store asks of it, also in the next program.
+    @Test func aWaitHoldsTheSubscriptionToo() async throws {
+        let device = relay.device(of: "alice", named: "phone")
+        let folder = try TemporaryFolder()
+        func open() async throws -> Mirrored {
+            let conditions = device.connection.conditions.map { MirrorConditions($0) } ?? MirrorConditions()
+            return try await Mirrored(device, folder: folder, isAutomatic: true, conditions: conditions)
+        }
+        var phone = try await open()
+        try await relay.settle()
+        device.network.fail(request: 1, of: "records/modify", by: .throttled(retryAfter: .seconds(7_200)))
+        try phone.save(Note(id: "n", title: "1"))
+        await relay.advance(by: .seconds(60))
+        await phone.container.close()
+        device.network.forgetOperations()
+        phone = try await open()
+        await relay.advance(by: .seconds(3_600))
+        #expect(device.network.operations.filter { $0.hasPrefix("private/") } == [])
+        await relay.advance(by: .seconds(3_700))
+        #expect(device.network.operations.contains("private/subscriptions/modify"))
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+        await phone.container.close()
+    }
+
     @Test func withoutAnyNoticeItConvergesWithinThePollPeriod() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         try phone.save(Note(id: "a", title: "1"))

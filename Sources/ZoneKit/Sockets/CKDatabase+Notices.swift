@@ -1,5 +1,5 @@
 import Records
-import SyncCore
+package import SyncCore
 import Wire
 
 extension CKDatabase {
@@ -7,7 +7,13 @@ extension CKDatabase {
     package var changesSubscriptionID: String { "\(scope.pathName)-changes" }
 
     /// Makes the subscription that notices follow; tried until the relay has an opinion or the task is cancelled.
-    package func subscribeToChanges(as id: String, time: Timekeeper, chance: Chance) async {
+    package func subscribeToChanges(
+        as id: String,
+        notBefore held: Moment? = nil,
+        time: Timekeeper,
+        chance: Chance
+    ) async {
+        if let held, held > time.now(), (try? await time.sleep(held)) == nil { return }
         var (backoff, chance) = (Backoff.requests, chance)
         let body = ClientRequest.modify(creating: [Subscription(id: id, kind: .database)], deleting: [])
         while !Task.isCancelled {

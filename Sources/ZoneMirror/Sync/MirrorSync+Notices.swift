@@ -5,7 +5,7 @@ import ZoneKit
 /// How a mirror hears of changes, and tells the others on its line of its own.
 extension MirrorSync {
     func listenForNotices() async {
-        await ear.listen { [weak self] in await self?.take($0) }
+        await ear.listen(heldUntil: heldUntil) { [weak self] in await self?.take($0) }
         if isStopped { await ear.stop() }
     }
 

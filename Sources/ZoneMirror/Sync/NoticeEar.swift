@@ -11,6 +11,8 @@ actor NoticeEar {
     private let conditions: MirrorConditions
     private var listener: UUID?
     private var isStopped = false
+    /// Until then the relay wants to hear nothing of this database.
+    private var held: Moment?
 
     init(link: MirrorLink, pool: MirrorPool, conditions: MirrorConditions) {
         self.link = link
@@ -24,13 +26,17 @@ actor NoticeEar {
     func subscribe() async {
         await link.database.subscribeToChanges(
             as: subscriptionID,
+            notBefore: held,
             time: conditions.time,
             chance: conditions.chance
         )
     }
 
     /// Subscribes, and hands on what is heard from then on; who signs in meanwhile is heard of at once.
-    func listen(_ deliver: @escaping @Sendable (NoticeStation.Event) async -> Void) async {
+    ///
+    /// `held`: a wait that the relay asked for, and that has not ended.
+    func listen(heldUntil held: Moment?, _ deliver: @escaping @Sendable (NoticeStation.Event) async -> Void) async {
+        self.held = held
         let database = link.database
         guard let connection = await database.session.connectionOnceConfigured() else { return }
         guard !isStopped, !Task.isCancelled else { return }
