@@ -148,6 +148,8 @@ enum State {
         case columns
         /// Some records are awaited in other zones than they were in.
         case awaitsRecords
+        /// Something has moved to another zone, and what hangs on it may have stayed behind; see `Stragglers`.
+        case stragglers
         /// Some records that the model does not know are to be sent anew.
         case hasUnsent
     }

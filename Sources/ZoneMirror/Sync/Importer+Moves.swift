@@ -24,6 +24,7 @@ extension Importer {
         try OutboxRow.release(db, name)
         try update(table, name, theirs, before, zone)
         leftZones.insert(before.zone)
+        try Stragglers.mayBe(db)
         return name
     }
 
@@ -57,6 +58,7 @@ extension Importer {
             arguments: [zone.id]
         )
         try State.set(db, .awaitsRecords, "1")
+        try Stragglers.mayBe(db)
         awaitingZones.insert(zone.id)
         count += 1
     }

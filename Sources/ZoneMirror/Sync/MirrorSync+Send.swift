@@ -99,6 +99,7 @@ extension MirrorSync {
     private func moveAndSend(_ tally: inout SendTally) async -> Bool {
         do {
             try await askAgain(&tally)
+            if link.isPrivate { try await joinStragglers() }
             if tally.error == nil { try await moveOnRelay() }
         } catch {
             tally.error = CKError(from: error)

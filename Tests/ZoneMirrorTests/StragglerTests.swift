@@ -1,0 +1,50 @@
+import Foundation
+import Testing
+import ZoneKit
+import ZoneTesting
+
+@testable import ZoneMirror
+
+/// Two devices of an owner of which only one knows of a share.
+///
+/// SDK reference 14.5 and 16.
+@Suite(.timeLimit(.minutes(15))) struct StragglerTests {
+    let phone: NotesApp
+    let laptop: NotesApp
+    let bob: NotesApp
+
+    init() async throws {
+        let relay = try TestRelay()
+        phone = try await NotesApp(relay.device(of: "alice@example.org", named: "phone"))
+        laptop = try await NotesApp(relay.device(of: "alice@example.org", named: "laptop"))
+        bob = try await NotesApp(relay.device(of: "bob@example.org", named: "tablet"))
+        let context = phone.context()
+        let note = SharedNote(title: "trip")
+        try context.insert(note)
+        try context.insert(Memo(text: "first", note: note))
+        try context.save()
+        for app in [phone, laptop] { try await app.sync() }
+    }
+
+    private func share() async throws -> CKShare {
+        let id = try phone.id(try #require(try phone.note))
+        let (_, share, _) = try await phone.container.share([id], publicPermission: .readWrite)
+        try await bob.container.acceptShareInvitations(from: [try #require(share.url)], into: bob.others)
+        return share
+    }
+
+    /// What was made on the laptop before it heard of the share, and sent after, is for all who are in it.
+    @Test(arguments: [true, false]) func whatHangsOnASharedObjectFollowsIt(_ isSentFirst: Bool) async throws {
+        try laptop.addMemo("second")
+        if isSentFirst { try await laptop.container.sendChanges() }
+        let share = try await share()
+        for app in [laptop, laptop, phone, bob] { try await app.sync() }
+        for app in [phone, laptop, bob] { #expect(try app.memos == ["first", "second"]) }
+        let context = laptop.context()
+        for memo in try context.fetch(Memo.self) {
+            let id = try context.objectID(of: memo)
+            #expect(try await laptop.container.recordID(for: id)?.zoneID == share.recordID.zoneID)
+        }
+        #expect(try await laptop.container.pendingExportCount(laptop.mine) == 0)
+    }
+}
