@@ -47,4 +47,18 @@ import ZoneTesting
         }
         #expect(try await laptop.container.pendingExportCount(laptop.mine) == 0)
     }
+
+    /// A share is ended by whoever has it in hand, also where its zone was not read before.
+    @Test func aDeviceThatHasNotSeenTheZoneEndsItsShare() async throws {
+        let share = try await share()
+        try bob.addMemo("guest's")
+        try await bob.sync()
+        try await laptop.container.stopSharing(share, in: laptop.mine)
+        for app in [phone, bob] { try await app.sync() }
+        for app in [phone, laptop] { #expect(try app.memos == ["first", "guest's"]) }
+        #expect(try bob.note == nil)
+        #expect(try await phone.container.fetchShares(in: phone.mine).isEmpty)
+        let zones = try await phone.device.privateDatabase.allRecordZones().map(\.zoneID)
+        #expect(!zones.contains(share.recordID.zoneID))
+    }
 }

@@ -180,6 +180,8 @@ extension MirrorSync {
     /// Returns the objects.
     func leaveZone(_ zone: ZoneID, for target: ZoneID) async throws -> [ObjectID] {
         let file = file
+        // Another device may have shared what is in it, and this one not have looked since.
+        if try await file.pool.read({ try KnownZone.find($0, zone) }) == nil { try await fetchNow() }
         return try await rebinding { db in
             guard let known = try KnownZone.find(db, zone) else { return [] }
             try ShareMoves.drop(db, zone: known.id, to: try KnownZone.make(db, target).id)
