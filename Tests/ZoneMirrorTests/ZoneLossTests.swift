@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import Records
 import Testing
 import ZoneKit
@@ -74,6 +75,88 @@ import ZoneTesting
         #expect(try phone.titles == laptop.titles)
         let page = try await phone.device.privateDatabase.recordZoneChanges(inZoneWith: Self.home, since: nil)
         #expect(page.modificationResultsByID.count == 2)
+    }
+
+    /// What a device that was long away holds is older than what others have made of it, and covers nothing.
+    @Test(arguments: MergePolicy.allCases.filter { $0 != .error }, [true, false])
+    func afterAResetNobodyCoversWhatIsNewer(_ policy: MergePolicy, _ isEditedToo: Bool) async throws {
+        func merging(_ store: inout StoreDescription) { store.cloud?.mergePolicy = policy }
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), merging)
+        let tablet = try await Mirrored(relay.device(of: "alice", named: "tablet"), merging)
+        try phone.save(Note(id: "a", title: "old"), Note(id: "b", title: "old"))
+        for mirror in [phone, tablet] { try await mirror.sync() }
+        // While the tablet is away.
+        try edit(phone, "a") { $0.title = "new" }
+        try await phone.sync()
+        if isEditedToo { try edit(tablet, "a") { $0.body = "of the tablet" } }
+        try await phone.container.resetEncryptedData(in: phone.store)
+        try await phone.sync()
+        try await tablet.container.fetchChanges()
+        for mirror in [tablet, phone] { try await mirror.sync() }
+        for mirror in [phone, tablet] {
+            #expect(try mirror.titles["b"] == "old")
+            guard !isEditedToo || policy != .overwrite else { continue }
+            #expect(try mirror.titles["a"] == "new")
+            guard isEditedToo, policy != .rollback else { continue }
+            #expect(try mirror.context().object(Note.self, "a")?.body == "of the tablet")
+        }
+    }
+
+    /// Whoever begins anew has first seen what there was.
+    @Test func aResetBeginsWithWhatTheRelayHas() async throws {
+        let (phone, laptop) = try await devices()
+        try edit(laptop, "b") { $0.title = "newer" }
+        try await laptop.sync()
+        try await phone.container.resetEncryptedData(in: phone.store)
+        for mirror in [phone, laptop, phone] { try await mirror.sync() }
+        for mirror in [phone, laptop] { #expect(try mirror.titles == ["a": "edited, not sent", "b": "newer"]) }
+    }
+
+    /// What was counted on either side before a reset is counted once.
+    @Test func aResetCountsNothingTwice() async throws {
+        func counting(_ store: inout StoreDescription) {
+            store.cloud?.propertyResolvers["Note.stars"] = { base, mine, theirs in
+                func number(_ value: DatabaseValue) -> Int { Int.fromDatabaseValue(value) ?? 0 }
+                return (number(mine) + number(theirs) - number(base)).databaseValue
+            }
+        }
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), counting)
+        let tablet = try await Mirrored(relay.device(of: "alice", named: "tablet"), counting)
+        try phone.save(Note(id: "a", title: "A"), Note(id: "b", title: "B"))
+        for name in ["a", "b"] as [RecordName] { try edit(phone, name) { $0.stars = 3 } }
+        for mirror in [phone, tablet] { try await mirror.sync() }
+        for mirror in [phone, tablet] { try edit(mirror, "a") { $0.stars += 1 } }
+        try await phone.container.resetEncryptedData(in: phone.store)
+        try await phone.sync()
+        try await tablet.container.fetchChanges()
+        for mirror in [tablet, phone] { try await mirror.sync() }
+        for mirror in [phone, tablet] {
+            #expect(try mirror.context().object(Note.self, "a")?.stars == 5)
+            #expect(try mirror.context().object(Note.self, "b")?.stars == 3)
+        }
+    }
+
+    /// A deletion that was not sent yet holds against whoever sends the object anew; where nobody does there is nothing to delete.
+    @Test func whatWasDeletedBeforeAResetStaysDeleted() async throws {
+        let (phone, laptop) = try await devices()
+        for mirror in [laptop, phone] { try await mirror.sync() }
+        let context = laptop.context()
+        try context.delete(Note.self, id: "b")
+        try context.save()
+        try await phone.container.resetEncryptedData(in: phone.store)
+        try await phone.sync()
+        try await laptop.container.fetchChanges()
+        for mirror in [laptop, phone] { try await mirror.sync() }
+        for mirror in [phone, laptop] {
+            #expect(try mirror.titles == ["a": "edited, not sent"])
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        }
+    }
+
+    private func edit(_ mirror: Mirrored, _ name: RecordName, _ change: (inout Note) -> Void) throws {
+        let context = mirror.context()
+        try context.edit(Note.self, name, change)
+        try context.save()
     }
 
     /// The zone is there anew before the other device looks: it hears of the erasure all the same.

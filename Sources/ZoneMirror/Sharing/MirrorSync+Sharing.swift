@@ -114,13 +114,15 @@ extension MirrorSync {
 
     /// Makes all zones anew with other keys, out of what is here.
     func resetKeys() async throws {
-        try await checkAccount()
+        // What others have made goes into the new zones too: what is here is the newest then.
+        try await fetchNow()
         let (file, now) = (file, conditions.wallClock())
         for zone in try await file.pool.read({ try KnownZone.all($0) }) where zone.isThere {
             try await link.delete(zone.zone, because: .encryptedDataReset)
             try await file.pool.write { db in
                 _ = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
-                    try Importer(db, file, transaction: transaction, now: now).lose(zone, .encryptedDataReset)
+                    let importer = try Importer(db, file, transaction: transaction, now: now)
+                    return try importer.lose(zone, .encryptedDataReset, isOurs: true)
                 }
             }
             feed.lost(zone.zone)

@@ -193,7 +193,8 @@ extension MirroredContainer {
     /// Makes the private database anew out of what this device and the user's others hold: after the key of encrypted values
     /// was lost, when nobody can read any more what is encrypted on the relay.
     ///
-    /// Shares of this user's end. Returns when the relay knows; the objects follow by themselves.
+    /// What the relay has is fetched first, so that nothing older takes its place; without a network nothing happens. Shares of
+    /// this user's end. Returns when the relay knows; the objects follow by themselves.
     ///
     /// - Throws: `wrongStore` for any other store, and `relay`.
     public func resetEncryptedData(in store: StoreID) async throws(MirrorError) {

@@ -161,6 +161,19 @@ struct KnownRecord {
         )
     }
 
+    /// Likewise, where others make it anew too: of these fields of the model, what they and this device have changed since
+    /// shows by what the relay had last.
+    func forgetVersion(_ db: Database, _ mapping: RecordMapping, keeping kept: Set<String>) throws {
+        guard !kept.isEmpty, let table = entity.flatMap({ mapping.tables[$0] }) else {
+            return try forgetVersion(db, mapping)
+        }
+        let base = unknownFields(mapping, table).merging(serverFields().filter { kept.contains($0.key) }) { $1 }
+        try db.execute(
+            sql: "UPDATE mirror_record SET tag = NULL, fields = ?, isLocked = 0 WHERE id = ?",
+            arguments: [Self.encode(base, encrypted: encryptedFields().intersection(base.keys)), id]
+        )
+    }
+
     static func remove(_ db: Database, id: Int64) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_record WHERE id = ?").execute(arguments: [id])
     }

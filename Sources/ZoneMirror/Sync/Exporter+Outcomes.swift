@@ -12,7 +12,9 @@ extension Exporter {
         if let zone = try KnownZone.find(db, item.zone), zone.id != known.zone {
             return try ShareMoves.arrivedLate(db, record, of: item.oid, from: zone.id, to: known.zone)
         }
-        var fields = known.allFields()
+        // A record that was made anew has what was sent, and nothing of the one before it.
+        let table = known.tag == nil ? file.mapping.tables[item.entity] : nil
+        var fields = table.map { known.unknownFields(file.mapping, $0) } ?? known.allFields()
         let encrypted = record.encryptedFields.union(item.write.encrypted)
         for (name, value) in item.write.fields {
             if let value { fields[name] = value } else { fields[name] = nil }

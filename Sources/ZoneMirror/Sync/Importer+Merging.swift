@@ -47,9 +47,11 @@ extension Importer {
         guard !resolvers.isEmpty || !table.timed.isEmpty else { return }
         let times = table.timed.isEmpty ? nil : (mine: try ownTimes(oid), theirs: theirTimes(since: known))
         let isOfBoth = Self.beganTogether(known)
+        // What is left of a version that was made anew says which properties both began with.
+        let left = isOfBoth ? [:] : known?.serverFields() ?? [:]
         for position in table.columns.indices
         where mine[position] != base[position] && theirs[position] != base[position]
-            && (isOfBoth || mine[position] != theirs[position])
+            && (isOfBoth || left[mapping.field(table.columns[position])] != nil || mine[position] != theirs[position])
         {
             let column = table.columns[position]
             let (ours, other) = (mine[position], theirs[position])

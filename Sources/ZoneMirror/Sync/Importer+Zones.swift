@@ -24,7 +24,9 @@ extension Importer {
     ///
     /// Deleted or purged: its objects go, and changes to them that were not sent; objects that were never sent stay, and make
     /// the zone anew; what may have reached a purged zone does not. After a reset of encrypted data everything is sent again.
-    func lose(_ zone: KnownZone, _ loss: DatabasePage.Loss) throws -> [MirrorEvent.Detail] {
+    ///
+    /// `isOurs`: this device has ended it, with what is here as the newest that there is.
+    func lose(_ zone: KnownZone, _ loss: DatabasePage.Loss, isOurs: Bool = false) throws -> [MirrorEvent.Detail] {
         let sql = "SELECT name FROM mirror_record WHERE zone = ?"
         let names = try String.fetchAll(db, sql: sql, arguments: [zone.id])
         let isShared = file.description.cloud?.scope == .shared
@@ -32,7 +34,7 @@ extension Importer {
         for name in names {
             guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else { continue }
             if loss == .encryptedDataReset, known.type != Share.recordType {
-                try sendAnew(known)
+                try sendAnew(known, isNewest: isOurs)
                 continue
             }
             if known.tag == nil, !isShared, loss == .deleted { continue }
@@ -71,17 +73,26 @@ extension Importer {
     }
 
     /// Nobody can read any more what the relay had: what is known of it here goes there again.
-    private func sendAnew(_ known: KnownRecord) throws {
+    private func sendAnew(_ known: KnownRecord, isNewest: Bool) throws {
         guard let oid = known.oid, let entity = known.entity else {
             try db.execute(sql: "UPDATE mirror_record SET tag = NULL WHERE id = ?", arguments: [known.id])
             return try State.set(db, .hasUnsent, "1")
         }
-        // What was deleted here and not there yet is gone there by now.
-        guard try OutboxRow.find(db, oid)?.operation != .delete else {
-            try OutboxRow.drop(db, oid)
-            return try KnownRecord.remove(db, id: known.id)
-        }
-        try known.forgetVersion(db, mapping)
+        try known.forgetVersion(db, mapping, keeping: baseFields(of: known, entity, isNewest: isNewest))
+        // What was deleted here is gone there by now; and is deleted once more where another device sends it anew.
+        guard try OutboxRow.find(db, oid)?.operation != .delete else { return }
         try OutboxRow.add(db, oid, entity: entity, .save)
+    }
+
+    /// The fields of which is to be seen what was changed here since the relay had them: what was not is to cover nothing of
+    /// what others send.
+    ///
+    /// Where this device has the newest it is to cover what is older, and only rules of the program's own need to see that.
+    /// Nowhere what was encrypted: some of the others may not have been able to read it, and send nothing in its place.
+    private func baseFields(of known: KnownRecord, _ entity: String, isNewest: Bool) -> Set<String> {
+        guard let table = mapping.tables[entity] else { return [] }
+        let resolvers = file.description.cloud?.propertyResolvers ?? [:]
+        let ruled = table.columns.filter { resolvers["\(entity).\($0.name)"] != nil }.map { mapping.field($0) }
+        return (isNewest ? Set(ruled) : mapping.ownFields(of: table)).subtracting(known.encryptedFields())
     }
 }
