@@ -62,6 +62,10 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case revokedSignInRemembered
     /// What was begun for one user is sent in the name of another who has signed in since.
     case sentForAnother
+    /// Who may only read what is shared changes it.
+    case readerWrites
+    /// Change tokens of what a restore has undone are served.
+    case epochOutlivesRestore
 
     #if DEBUG
         private static let planted = Atomic<Int>(-1)

@@ -100,3 +100,8 @@ extension PageSum {
     /// What is wrong is called so.
     static var damaged: Verdict { PlantedFault.pageSumUnchecked.isPlanted ? .good : .damaged }
 }
+
+extension Backup {
+    /// Whether a restored store refuses what was known of the one before: yes.
+    static var renewsEpochs: Bool { !PlantedFault.epochOutlivesRestore.isPlanted }
+}

@@ -10,6 +10,8 @@ extension Scenario {
         case .fullDiskStops: hasFaultyDisk && steps.contains { $0.deed.fillsDisk }
         case .numberReused: steps.contains { $0.deed.stopsRelay }
         case .atomicBatchTorn: steps.count { $0.deed.isGroup } > 1
+        case .epochOutlivesRestore: steps.contains { $0.deed == .goBack }
+        case .readerWrites: steps.contains { $0.deed == .restrict(isReadOnly: true) }
         case .linkLetsInTwo: steps.contains { $0.deed.isLinkForTwo }
         default: true
         }

@@ -12,6 +12,8 @@ package struct Scenario: Sendable, CustomStringConvertible {
     var hasPublicMirrors: Bool
     /// The disk beneath the relay fails, is full, and loses its power.
     var hasFaultyDisk: Bool
+    /// The relay is put back to what it was, from a backup, with all its devices ahead of it.
+    var goesBack: Bool
     /// Pages of the relay's log that are copied into its file at once.
     var checkpointPages: Int
     /// Records in one answer or request.
@@ -52,6 +54,14 @@ package struct Scenario: Sendable, CustomStringConvertible {
             weather.reordersNotice = chance(0.4) ? 0.3 : 0
         }
         self.weather = weather
+        // Drawn apart, so that all else of a seed is what it is.
+        var other = SeededRandom(seed: seed ^ 0xBAC_0B1D).generator
+        goesBack = isOnDisk && Int.random(in: 0..<3, using: &other) == 0
+        if goesBack {
+            // A disk that fails knows nothing of files that are put in the place of others; and nobody tells a mirror of
+            // everybody's database what is gone from it.
+            (hasFaultyDisk, hasPublicMirrors) = (false, false)
+        }
     }
 
     /// Engines, the plain client, mirrors.

@@ -51,21 +51,39 @@ extension Simulation {
         }
     }
 
+    /// What is thrown away, or forgotten, is counted no more; and with it go ends of links that others have just made.
+    private var losesData: Bool { steps.contains { $0.deed.losesData } }
+
     /// Everything that was counted, on whichever device, counts once.
     private func checkScores(_ truth: Truth) {
         let programs = programs.compactMap { $0 as? LinkedProgram }
+        guard !losesData else { return }
         guard let scores = programs.first?.scores(in: truth) else { return }
         let counted = programs.reduce(into: [:]) { $0.merge($1.counts, uniquingKeysWith: +) }
         if scores != counted { judge.accuse("b", "the relay counts \(scores), and \(counted) were counted") }
     }
 
+    /// What a mirror's user has made, and nobody has deleted, is on the relay, in whichever zone.
+    private func checkKept(_ truth: Truth) {
+        let mirrors = programs.compactMap { $0 as? MirrorProgram }.filter { $0.kind != .everybodys }
+        guard !losesData, !steps.contains(where: { $0.deed.isAboutAccounts }) else { return }
+        let deleted = mirrors.reduce(into: Set<String>()) { $0.formUnion($1.deleted) }
+        let names = truth.zones.values.reduce(into: Set<String>()) { $0.formUnion($1.records.keys) }
+        for mirror in mirrors {
+            for record in mirror.made.subtracting(deleted).subtracting(names).sorted() {
+                judge.accuse("a", "\(record), made on \(mirror.device.user ?? "")'s \(mirror.device.name), is lost")
+            }
+        }
+    }
+
     func compare() {
         let truth = judge.truth
         checkScores(truth)
+        checkKept(truth)
         for (index, program) in programs.enumerated() {
             let name = "\(program.device.user ?? "")'s \(program.device.name) (program \(index))"
             if !program.unsent().isEmpty { judge.accuse("b", "\(name) has not sent \(program.unsent())") }
-            for pair in (program as? LinkedProgram)?.orphans(in: truth) ?? [] {
+            for pair in (program as? LinkedProgram)?.orphans(in: truth) ?? [] where !losesData {
                 judge.accuse("b", "the relay has \(pair), and not what it links")
             }
             guard let holdings = program.holdings() else {

@@ -111,11 +111,11 @@ extension Simulation {
         }
     }
 
-    private var bobsRemoval: Judge.Removal {
+    var bobsRemoval: Judge.Removal {
         Judge.Removal(user: people["bob"] ?? "", zone: ZoneName(owner: people["alice"] ?? "", name: "Z0"))
     }
 
-    private var sharers: [MirrorProgram] {
+    var sharers: [MirrorProgram] {
         programs.compactMap { $0 as? MirrorProgram }.filter { $0.kind == .sharing }
     }
 
@@ -293,7 +293,7 @@ extension Simulation {
         case .poll: for program in programs { (program as? WebProgram)?.poll() }
         case .shareItem(let record): sharers.first?.shareItem("r\(record)")
         case .joinItem: if sharers.count > 1 { sharers[1].join(sharers[0]) }
-        default: break
+        default: performRarely(step)
         }
     }
 
@@ -306,13 +306,14 @@ extension Simulation {
     }
 
     /// Ends a program where it stands, and begins it anew.
-    private func restart(_ number: Int) {
+    func restart(_ number: Int, _ change: (TestDevice) throws -> Void = { _ in }) {
         let program = programs[number]
         let (weather, isCut) = (program.device.network.weather, program.device.network.isCut)
         attempt {
             let device = try program.device.restarted()
             device.network.weather = weather
             if isCut { device.network.cut() }
+            try change(device)
             program.begin(on: device)
         }
     }

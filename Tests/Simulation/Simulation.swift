@@ -174,6 +174,8 @@ package final class Simulation {
             advance(by: .seconds(1))
             people[user] = box.value?.first
         }
+        // The earliest that there is: from before anybody has made, shared or asked to be told of anything.
+        backUp()
         judge.people.withLock { $0 = people }
         judge.state.withLock { $0.loner = people["erin"] ?? "" }
         programs = scenario.kind == .mirrors ? ["phone", "laptop", "tablet"].map(linkedMirror) : everything()
@@ -254,6 +256,7 @@ package final class Simulation {
             if scenario.weather.dropsNotice > 0 { program.device.network.dropSockets() }
         }
         for hand in hands { hand.device.network.weather = nil }
+        if scenario.goesBack { hands[0].makeZonesAgain() }
         workOff()
         // Only what a limit or a missing sign-in refused: whatever else is left unsent has to go by itself.
         let mustAsk = steps.contains { $0.deed.isAboutAccounts || $0.deed.isAboutLimits }

@@ -60,6 +60,18 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case relate(program: Int, Relation)
         /// One more on a count to which all add.
         case count(program: Int)
+        /// The owner lets those who came by the link only read, or write again.
+        case restrict(isReadOnly: Bool)
+        /// The participant leaves of their own accord.
+        case leave
+        case mirror(MirrorDeed)
+        case backUp
+        /// The latest backup takes the place of what there is.
+        case goBack
+        /// The device is backed up, with what its program holds.
+        case keepDevice(program: Int)
+        /// The device is put back to that, as a phone from its owner's computer.
+        case returnDevice(program: Int)
         /// A program's user changes much, and so many turns later, in the middle of sending it, something happens.
         case rush(program: Int, zone: Int, turns: Int, Surprise)
 
@@ -159,30 +171,7 @@ extension Scenario {
             let pause = Int64.random(in: 0...(isPatient ? 120_000 : 2_500), using: &random)
             return Step(pause: pause, deed: kind == .mirrors ? deedOfMirrors(&random) : deed(&random), number: number)
         }
-        return withForgetting(steps)
-    }
-
-    /// The same, with deletions that the relay soon forgets in one run of three; drawn apart, so that a seed's other steps are
-    /// what they are.
-    private func withForgetting(_ steps: [Step]) -> [Step] {
-        var random = SeededRandom(seed: seed ^ 0x70_4B57_0E5E).generator
-        guard Int.random(in: 0..<3, using: &random) == 0 else { return steps }
-        var steps = steps
-        for _ in 0..<Int.random(in: 1...3, using: &random) {
-            let (program, record) = (
-                Int.random(in: 0..<programCount, using: &random), Int.random(in: 0..<5, using: &random)
-            )
-            let deeds: [Step.Deed] = [
-                .delete(program: program, zone: Int.random(in: 0..<2, using: &random), record: record),
-                .forgetTombstones,
-            ]
-            let place = Int.random(in: stepCount / 4...steps.count, using: &random)
-            let some = deeds.enumerated().map { index, deed in
-                Step(pause: Int64.random(in: 0...4_000, using: &random), deed: deed, number: steps.count + index)
-            }
-            steps.insert(contentsOf: some, at: place)
-        }
-        return steps
+        return withRareDeeds(withForgetting(steps))
     }
 
     private func deed(_ random: inout SeededRandom.Generator) -> Step.Deed {

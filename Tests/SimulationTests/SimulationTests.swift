@@ -84,7 +84,7 @@ extension PlantedFault {
     fileprivate var invariant: Character {
         switch self {
         case .answerBeforeCommit, .usedFileCleared, .pageSumUnchecked, .logCopiedWithGap: "a"
-        case .tokenOneTooFar, .databaseTokenTooFar, .newerVersionCleared, .tokenBeforeData: "b"
+        case .tokenOneTooFar, .databaseTokenTooFar, .newerVersionCleared, .tokenBeforeData, .epochOutlivesRestore: "b"
         case .numberOutsideTransaction, .numberReused: "c"
         case .tombstoneDropped, .horizonUnheeded: "d"
         case .noticeBeforeCommit, .participantUntold: "e"
@@ -92,7 +92,7 @@ extension PlantedFault {
         case .atomicBatchTorn, .moveTorn: "g"
         case .changeTagUnchecked, .linkLetsInTwo: "h"
         case .repeatAppliedTwice, .uploadResumedWrong: "i"
-        case .removedParticipantServed, .socketOutlivesSignOut, .revokedSignInRemembered: "j"
+        case .removedParticipantServed, .socketOutlivesSignOut, .revokedSignInRemembered, .readerWrites: "j"
         case .fullDiskStops: "k"
         case .connectionKept: "l"
         }

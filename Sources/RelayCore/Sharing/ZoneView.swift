@@ -38,8 +38,8 @@ package struct ZoneView: Hashable, Sendable {
 
     /// What may be done with records that this share covers; in a view of the whole zone there is but one.
     package func permission(in share: Int64?) -> Share.Permission {
-        guard isPartial else { return shares.first?.permission ?? .none }
-        return shares.first { $0.share == share }?.permission ?? .none
+        guard isPartial else { return shares.first?.permission.granted ?? .none }
+        return shares.first { $0.share == share }?.permission.granted ?? .none
     }
 }
 

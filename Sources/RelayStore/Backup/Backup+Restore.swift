@@ -130,7 +130,7 @@ extension Backup {
         // A backup of an earlier version too.
         try StoreLayout.migrate(queue)
         try queue.write { database in
-            try Epochs.replace(by: draw(), in: database)
+            if Self.renewsEpochs { try Epochs.replace(by: draw(), in: database) }
             // The public zone keeps no log; its number only holds the place of the last one given.
             try database.execute(
                 sql: "UPDATE zone_stamp SET last_change = (SELECT max(last_change) FROM zone_stamp) + ? WHERE zone = 1",

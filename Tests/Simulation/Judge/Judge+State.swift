@@ -33,6 +33,8 @@ extension Judge {
         var linksTaken: [String: Set<String>] = [:]
         /// Which operations of a named write have taken effect.
         var done: [WriteName: [Bool]] = [:]
+        /// The same when the latest backup was made, which remembers them.
+        var doneInBackup: [WriteName: [Bool]] = [:]
         /// Who was removed from a share, and by which request from then on.
         var removed: Set<Removal> = []
         /// How often somebody has begun to join.
@@ -154,6 +156,18 @@ extension Judge.State {
             guard (new.records[name]?.change ?? new.tombstones[name] ?? 0) > highest else { return false }
         }
         return new.records.allSatisfy { old.records[$0.key] == $0.value || $0.value.change > highest }
+    }
+
+    /// What the relay has is of an earlier time: from there on it is another history, with the same clients.
+    ///
+    /// What they were told stays known, so that whoever is served by an old token is seen to have been.
+    mutating func goBack() {
+        history.append(Truth())
+        (versions, chains, highest, horizons) = ([:], [:], 0, [:])
+        (done, removed, linksTaken, isFamilyWhole) = (doneInBackup, [], [:], false)
+        // An end of a share that is heard of only now is of the other history.
+        joined = joined.mapValues { $0 + 1 }
+        epoch += 1
     }
 
     /// A commit has made the store so.

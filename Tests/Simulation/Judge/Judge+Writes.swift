@@ -85,6 +85,10 @@ extension Judge {
             }
             state.taken.formUnion(written.texts)
             let truths = state.history[exchange.open.since...]
+            let isFirst = !exchange.open.isRepeat && !exchange.open.isDoubled
+            if isFirst, !truths.contains(where: { $0.lets(user, write: written.name, in: written.zone) }) {
+                state.accuse("j", "\(exchange.device) wrote \(written.name) in \(written.zone), and may not", time)
+            }
             guard !written.kind.lowercased().contains("delete") else {
                 let isOld = exchange.open.isRepeat || exchange.open.isDoubled
                 // Who may not see a record is told that it is gone, whether or not it is there.

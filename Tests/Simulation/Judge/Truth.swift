@@ -110,6 +110,15 @@ struct Truth: Hashable, Sendable {
         return zone.records.filter { zone.ancestors(of: $0.key).contains { roots.contains($0) } }
     }
 
+    /// Whether a user may change a record of a zone, as far as shares go.
+    func lets(_ user: String, write record: String, in name: ZoneName) -> Bool {
+        guard !name.isPublic, name.owner != user else { return true }
+        // What is not there is not changed by whoever takes it away.
+        guard let zone = zones[name], zone.records[record] != nil else { return true }
+        let roots = zone.shares.values.filter { ($0.members[user] ?? 0) > 2 }.map(\.root)
+        return roots.contains(nil) || zone.ancestors(of: record).contains { roots.contains($0) }
+    }
+
     /// Whether a user may see a record of this name in some zone of this owner: what is shared may have been moved there.
     func shows(_ record: String, ofOwner owner: String, to user: String) -> Bool {
         zones.keys.contains { $0.owner == owner && visible($0, to: user)?[record] != nil }

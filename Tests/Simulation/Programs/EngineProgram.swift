@@ -47,6 +47,9 @@ final class EngineProgram: Program, @unchecked Sendable {
         side(of: zone).delete(CKRecord.ID(recordName: record, zoneID: zone))
     }
 
+    func keepState() { sides.forEach { $0.keepState() } }
+    func putStateBack() { sides.forEach { $0.putStateBack() } }
+
     func retry() { sides.forEach { $0.retry() } }
 
     func holdings() -> [ZoneName: [String: [String: String]]]? {
@@ -87,12 +90,25 @@ final class EngineSide: CKSyncEngineDelegate {
     private let isShared: Bool
     /// Whose data the storage is; what other accounts of this device had left to send is kept beside.
     private let account: Mutex<(user: String, others: [String: Storage])>
+    /// Both as they once were.
+    private let copy = Mutex<(Storage, (user: String, others: [String: Storage]))?>(nil)
     let judge: Judge
 
     init(isShared: Bool, _ userName: String, _ judge: Judge) {
         self.isShared = isShared
         account = Mutex((userName, [:]))
         self.judge = judge
+    }
+
+    func keepState() {
+        let now = (storage.withLock { $0 }, account.withLock { $0 })
+        copy.withLock { $0 = now }
+    }
+
+    func putStateBack() {
+        guard let kept = copy.withLock({ $0 }) else { return }
+        storage.withLock { $0 = kept.0 }
+        account.withLock { $0 = kept.1 }
     }
 
     var zones: [CKRecordZone.ID] { storage.withLock { $0.zones } }
@@ -231,7 +247,7 @@ final class EngineSide: CKSyncEngineDelegate {
         for (id, error) in sent.failedRecordDeletes {
             storage.withLock { storage in
                 if [.zoneNotFound, .unknownItem, .permissionFailure, .userDeletedZone].contains(error.code) {
-                    storage.deleted.remove(id)
+                    storage.refused(id, error)
                 }
             }
             if error.code == .batchRequestFailed { ask(.deleteRecord(id)) }

@@ -87,6 +87,12 @@ extension EngineSide.Storage {
         deleted.remove(id)
     }
 
+    /// A deletion was refused, or is of what is gone with its zone.
+    mutating func refused(_ id: CKRecord.ID, _ error: CKError) {
+        deleted.remove(id)
+        if error.code == .permissionFailure, let server = known[id], fields[id] == nil { merge(server) }
+    }
+
     /// A save was refused; true where it is to be tried again at once.
     mutating func failed(_ record: CKRecord, _ error: CKError) -> Bool {
         let id = record.recordID

@@ -44,6 +44,13 @@ final class Hand: Sendable {
         }
     }
 
+    /// Those that every program writes to, where a restored backup does not have them.
+    func makeZonesAgain() {
+        act("zones again") { hand in
+            for number in 0..<2 { _ = try await hand.database.save(CKRecordZone(zoneID: Self.zone(number))) }
+        }
+    }
+
     func makeZone(_ number: Int) {
         act("zone \(number)") { _ = try await $0.database.save(CKRecordZone(zoneID: Self.zone(number))) }
     }
@@ -146,6 +153,31 @@ final class Hand: Sendable {
             share.publicPermission = .none
             _ = try await hand.database.save(share)
             // Acknowledged: from the next request on nothing of it is to be seen.
+            hand.judge.isRemoved(removal, since: joins)
+        }
+    }
+
+    /// Whoever came by the link may only read, or write again.
+    func restrict(isReadOnly: Bool) {
+        act("share restricted") { hand in
+            let share = try await hand.share()
+            guard share.recordChangeTag != nil, share.publicPermission != .none else { return }
+            share.publicPermission = isReadOnly ? .readOnly : .readWrite
+            _ = try await hand.database.save(share)
+        }
+    }
+
+    /// Leaves what another shares, by its zone or by its share.
+    func leave(_ removal: Judge.Removal, byZone: Bool) {
+        act("share left") { hand in
+            let joins = hand.judge.joinCount(removal)
+            let zone = CKRecordZone.ID(zoneName: removal.zone.name, ownerName: removal.zone.owner)
+            let (database, share) = (hand.device.sharedDatabase, Self.shareName)
+            if byZone {
+                _ = try await database.deleteRecordZone(withID: zone)
+            } else {
+                _ = try await database.deleteRecord(withID: CKRecord.ID(recordName: share, zoneID: zone))
+            }
             hand.judge.isRemoved(removal, since: joins)
         }
     }

@@ -63,7 +63,7 @@ struct Relation: Hashable, Sendable {
 }
 
 /// An application over a mirror of the user's private database, with objects that are linked in every way.
-final class LinkedProgram: Program, @unchecked Sendable {
+final class LinkedProgram: ErasingProgram, @unchecked Sendable {
     // Unchecked for `device`: touched by the thread that steps the world, between two steps.
     private(set) var device: TestDevice
     private let userName: String
@@ -179,6 +179,10 @@ final class LinkedProgram: Program, @unchecked Sendable {
             judge.accuse("a", "\(device.name) cannot save: \(error)")
         }
     }
+
+    func erase() { device.erase(container.withLock { $0 }, judge) }
+    func resetKeys() { device.resetKeys(container.withLock { $0 }, judge) }
+    func deleteZone() { device.deleteMirroredZone(judge) }
 
     func retry() {}
     func unsent() -> [String] { [] }

@@ -15,19 +15,22 @@ struct Item: SyncedRecord, Equatable {
 }
 
 /// An application over mirrors: of the user's private database, of that and what others share, or of the public one.
-final class MirrorProgram: Program, @unchecked Sendable {
+final class MirrorProgram: ErasingProgram, @unchecked Sendable {
     enum Kind {
         case own
         case sharing
         case everybodys
     }
 
-    // Unchecked for `device`: touched by the thread that steps the world, between two steps.
+    // Unchecked for `device`, `made` and `deleted`: touched by the thread that steps the world, between two steps.
     private(set) var device: TestDevice
     let kind: Kind
     private let userName: String
     private let judge: Judge
     private let container = Mutex<MirroredContainer?>(nil)
+    /// The names of what was made here, and of what was deleted.
+    private(set) var made: Set<String> = []
+    private(set) var deleted: Set<String> = []
 
     init(_ device: TestDevice, _ kind: Kind = .own, userName: String, judge: Judge) {
         self.device = device
@@ -65,7 +68,10 @@ final class MirrorProgram: Program, @unchecked Sendable {
     func edit(_ zone: Int, _ record: String, _ field: String, _ value: String) {
         change { context in
             let id = name(record)
-            if try context.object(Item.self, id) == nil { try context.insert(Item(id: id)) }
+            if try context.object(Item.self, id) == nil {
+                try context.insert(Item(id: id))
+                made.insert(id.text)
+            }
             try context.edit(Item.self, id) { item in
                 if field == "a" { item.a = value } else { item.b = value }
             }
@@ -78,6 +84,7 @@ final class MirrorProgram: Program, @unchecked Sendable {
         change { context in
             if try context.object(Item.self, name(record)) != nil {
                 try context.delete(Item.self, id: name(record))
+                deleted.insert(name(record).text)
             }
         }
     }
@@ -142,6 +149,40 @@ final class MirrorProgram: Program, @unchecked Sendable {
             }
         }
     }
+
+    /// Leaves what another program shares.
+    func leave() {
+        onShares(of: container.withLock { $0?.descriptions.last?.url }) { container, share, store in
+            if !share.isOwner { try await container.leaveShare(share, in: store) }
+        }
+    }
+
+    /// Nobody else has any of it from now on, and all is at home again.
+    func stopSharing() {
+        onShares(of: container.withLock { $0?.descriptions.first?.url }) { container, share, store in
+            if share.isOwner { try await container.stopSharing(share, in: store) }
+        }
+    }
+
+    private func onShares(
+        of place: URL?,
+        _ work: @escaping @Sendable (MirroredContainer, CKShare, StoreID) async throws -> Void
+    ) {
+        guard let container = container.withLock({ $0 }), let place else { return }
+        let judge = judge
+        Task(executorPreference: device.party) {
+            do {
+                let store = container.store(at: place)
+                for share in try await container.fetchShares(in: store) { try await work(container, share, store) }
+                judge.note("shares ended")
+            } catch {
+                judge.note("shares not ended: \(error)")
+            }
+        }
+    }
+
+    func erase() { device.erase(container.withLock { $0 }, judge) }
+    func resetKeys() { device.resetKeys(container.withLock { $0 }, judge) }
 
     func retry() {}
 

@@ -10,10 +10,19 @@ protocol Program: AnyObject, Sendable {
     func begin(on device: TestDevice)
     /// Tries again what was refused for a reason that is over.
     func retry()
+    /// Copies what it keeps beside its device's files, and goes back to that; such a copy has been made before.
+    func keepState()
+    func putStateBack()
     /// What the program holds, by zone and record; `nil` where it cannot be read.
     func holdings() -> [ZoneName: [String: [String: String]]]?
     /// What it has to hold.
     func expected(from truth: Truth) -> [ZoneName: [String: Version]]
     /// What it would still send.
     func unsent() -> [String]
+}
+
+extension Program {
+    // All that there is is in files.
+    func keepState() {}
+    func putStateBack() {}
 }

@@ -23,6 +23,7 @@ final class WebProgram: Program, @unchecked Sendable {
     private let userName: String
     private let judge: Judge
     private let table = Mutex(Table())
+    private let copy = Mutex<Table?>(nil)
 
     init(_ device: TestDevice, userName: String, judge: Judge) {
         self.device = device
@@ -33,6 +34,15 @@ final class WebProgram: Program, @unchecked Sendable {
     func begin(on device: TestDevice) {
         self.device = device
         // What it kept is as good as ever: a client that ends loses nothing but what was under way.
+    }
+
+    func keepState() {
+        let now = table.withLock { $0 }
+        copy.withLock { $0 = now }
+    }
+
+    func putStateBack() {
+        if let kept = copy.withLock({ $0 }) { table.withLock { $0 = kept } }
     }
 
     func retry() {}
