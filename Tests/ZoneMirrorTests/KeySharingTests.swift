@@ -121,6 +121,30 @@ import ZoneTesting
         #expect(try bob.entry?.secret == "for two")
     }
 
+    /// Whoever begins anew has never been able to read the value; the phone, which was away, still holds it.
+    @Test func aResetByWhoeverHasLostTheKeyLosesNothingThatAnotherDeviceHolds() async throws {
+        func device(_ name: String) -> TestDevice {
+            relay.device(of: "alice", named: name, encryptionKey: PassphraseEncryptionKey("a new one", cost: .light))
+        }
+        let tablet = try await Mirrored(device("tablet"), model: MirrorModel(Diary.self))
+        try await tablet.container.fetchChanges()
+        #expect(try tablet.context().object(Diary.self, "d")?.secret == "")
+        let context = tablet.context()
+        try context.edit(Diary.self, "d") { $0.title = "newer" }
+        try context.save()
+        try await tablet.sync()
+        await phone.container.close()
+        try await tablet.container.resetEncryptedData(in: tablet.store)
+        try await tablet.sync()
+        let phone = try await Mirrored(device("phone"), model: MirrorModel(Diary.self), folder: folder)
+        try await phone.container.fetchChanges()
+        for mirror in [phone, tablet] { try await mirror.sync() }
+        for mirror in [phone, tablet] {
+            #expect(try mirror.context().object(Diary.self, "d")?.title == "newer")
+            #expect(try mirror.context().object(Diary.self, "d")?.secret == "for two")
+        }
+    }
+
     static let broken = "\"serverErrorCode\":\"INTERNAL_ERROR\",\"reason\":\"broken\""
 
     /// Sealed values of a newer program move with their record, even if the relay fails just there.
