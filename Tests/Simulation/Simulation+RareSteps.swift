@@ -10,6 +10,7 @@ extension Simulation {
     func performRarely(_ step: Step) {
         switch step.deed {
         case .restrict(let isReadOnly): hands[0].restrict(isReadOnly: isReadOnly)
+        case .deleteSharedZone: hands[0].deleteSharedZone(bobsRemoval)
         case .leave: hands[1].leave(bobsRemoval, byZone: step.number % 2 == 0)
         case .mirror(let deed): perform(deed)
         case .backUp: backUp()
@@ -23,6 +24,7 @@ extension Simulation {
     private func perform(_ deed: Step.MirrorDeed) {
         switch deed {
         case .leave: if sharers.count > 1 { sharers[1].leave() }
+        case .restrict(let isReadOnly): sharers.first?.restrict(isReadOnly: isReadOnly)
         case .stopSharing: sharers.first?.stopSharing()
         case .deleteZone: (programs.first as? LinkedProgram)?.deleteZone()
         case .erase(let program): (programs[program % programs.count] as? any ErasingProgram)?.erase()

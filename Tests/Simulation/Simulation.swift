@@ -256,7 +256,7 @@ package final class Simulation {
             if scenario.weather.dropsNotice > 0 { program.device.network.dropSockets() }
         }
         for hand in hands { hand.device.network.weather = nil }
-        if scenario.goesBack { hands[0].makeZonesAgain() }
+        if scenario.goesBack || steps.contains(where: { $0.deed == .deleteSharedZone }) { hands[0].makeZonesAgain() }
         workOff()
         // Only what a limit or a missing sign-in refused: whatever else is left unsent has to go by itself.
         let mustAsk = steps.contains { $0.deed.isAboutAccounts || $0.deed.isAboutLimits }

@@ -5,6 +5,8 @@ extension Step {
     enum MirrorDeed: Hashable, Sendable {
         /// The participant leaves.
         case leave
+        /// Whoever came by the link may only read, or write again.
+        case restrict(isReadOnly: Bool)
         /// The owner stops sharing, and has all objects at home again.
         case stopSharing
         /// The user erases the application's data on one device.
@@ -96,6 +98,7 @@ extension Scenario {
         case .shares:
             let deeds: [Step.Deed] =
                 switch turn {
+                case 0 where record % 2 == 0: [.deleteSharedZone, .makeZone(zone: 0), .share, .join]
                 case 0: [.leave]
                 case 1: [.leave, .join, edit(bob)]
                 case 2: [.restrict(isReadOnly: true), .delete(program: bob, zone: 1, record: record)]
@@ -103,14 +106,15 @@ extension Scenario {
                 }
             return [.share, .join, edit(bob)] + deeds + [edit(bob)]
         case .sharingMirrors:
-            let end: Step.Deed =
+            let end: [Step.Deed] =
                 switch turn {
-                case 0: .mirror(.leave)
-                case 1: .mirror(.erase(program: carol))
-                default: .mirror(.stopSharing)
+                case 0: [.mirror(.leave)]
+                case 1: [.mirror(.erase(program: carol))]
+                case 2: [.mirror(.restrict(isReadOnly: true)), edit(dave), .mirror(.restrict(isReadOnly: false))]
+                default: [.mirror(.stopSharing)]
                 }
-            return [edit(carol), .shareItem(record: record), .joinItem, edit(dave), end, edit(dave)]
-                + (turn == 3 ? [.shareItem(record: record), .joinItem, edit(carol)] : [])
+            return [edit(carol), .shareItem(record: record), .joinItem, edit(dave)] + end + [edit(dave)]
+                + (record < 3 ? [.shareItem(record: record), .joinItem, edit(carol)] : [])
         case .mirrors:
             // The same names in two zones: after a reset nobody knows which of them was moved.
             guard self.kind == .mirrors else { return [.mirror(.erase(program: carol - record % 2))] }

@@ -62,6 +62,8 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case count(program: Int)
         /// The owner lets those who came by the link only read, or write again.
         case restrict(isReadOnly: Bool)
+        /// The owner deletes the zone that is shared.
+        case deleteSharedZone
         /// The participant leaves of their own accord.
         case leave
         case mirror(MirrorDeed)

@@ -188,6 +188,8 @@ extension Judge.State {
             expectNotices(of: name, from: before, to: found, by: authors[name], time)
             chains[name] = nil
             versions[name] = nil
+            // With the zone the family may have gone that was in it.
+            isFamilyWhole = isFamilyWhole && Step.familyNames.allSatisfy { before[name][$0] == nil }
         }
         highest = max(highest, found.lastChange)
         judgeFamily(time)

@@ -113,8 +113,8 @@ struct Truth: Hashable, Sendable {
     /// Whether a user may change a record of a zone, as far as shares go.
     func lets(_ user: String, write record: String, in name: ZoneName) -> Bool {
         guard !name.isPublic, name.owner != user else { return true }
-        // What is not there is not changed by whoever takes it away.
-        guard let zone = zones[name], zone.records[record] != nil else { return true }
+        // What is not there, or not theirs to see, is not changed by whoever takes it away: they are told that it is gone.
+        guard let zone = zones[name], visible(name, to: user)?[record] != nil else { return true }
         let roots = zone.shares.values.filter { ($0.members[user] ?? 0) > 2 }.map(\.root)
         return roots.contains(nil) || zone.ancestors(of: record).contains { roots.contains($0) }
     }

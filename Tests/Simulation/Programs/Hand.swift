@@ -167,6 +167,15 @@ final class Hand: Sendable {
         }
     }
 
+    /// The zone goes with its share, and with whatever was in it.
+    func deleteSharedZone(_ removal: Judge.Removal) {
+        act("zone 0 deleted") { hand in
+            let joins = hand.judge.joinCount(removal)
+            _ = try await hand.database.deleteRecordZone(withID: Self.zone(0))
+            hand.judge.isRemoved(removal, since: joins)
+        }
+    }
+
     /// Leaves what another shares, by its zone or by its share.
     func leave(_ removal: Judge.Removal, byZone: Bool) {
         act("share left") { hand in

@@ -157,6 +157,15 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         }
     }
 
+    /// Whoever came by the link may only read, or write again.
+    func restrict(isReadOnly: Bool) {
+        onShares(of: container.withLock { $0?.descriptions.first?.url }) { container, share, store in
+            guard share.isOwner else { return }
+            share.publicPermission = isReadOnly ? .readOnly : .readWrite
+            try await container.persistUpdatedShare(share, in: store)
+        }
+    }
+
     /// Nobody else has any of it from now on, and all is at home again.
     func stopSharing() {
         onShares(of: container.withLock { $0?.descriptions.first?.url }) { container, share, store in
