@@ -149,15 +149,21 @@ extension Judge {
         .sorted { ($0.0.description, $0.1) < ($1.0.description, $1.1) }
     }
 
+    /// Somebody asks to be let in by a link.
+    func opens(_ link: String, _ user: String) {
+        state.withLock { _ = $0.linksOpened[user, default: []].insert(link) }
+    }
+
     /// Of any number of people who open a link that is good for one, one is let in.
     ///
-    /// Who is in already is told so by any other link, which stays as good as it was: so two people are accused where each
-    /// has come by one link alone, and it is the same.
+    /// Who is in already is told so by any other link, which stays as good as it was, and answers overtake each other: so two
+    /// people are accused where neither has opened another one.
     func hasJoined(_ user: String, by link: String) {
         let others = state.withLock { state in
-            state.linksTaken[user, default: []].insert(link)
-            return state.linksTaken.filter { $0.key != user && $0.value == [link] && state.linksTaken[user] == [link] }
+            state.linksTaken[link, default: []].insert(user)
+            let single = state.linksTaken[link, default: []].filter { state.linksOpened[$0] == [link] }
+            return single.contains(user) ? single.subtracting([user]) : []
         }
-        if let other = others.keys.min() { accuse("h", "one link has let in both \(user) and \(other)") }
+        if let other = others.min() { accuse("h", "one link has let in both \(user) and \(other)") }
     }
 }

@@ -28,9 +28,10 @@ extension Judge {
         /// What was ever brought as a file, by its checksum; and all addresses that were given out for it.
         var contents: [String: [UInt8]] = [:]
         var addresses: Set<PictureAddress> = []
-        /// Links that are good for one person each, and by which of them people were let in.
+        /// Links that are good for one person each, whom each has let in, and which ones people have opened.
         var links: Set<String> = []
         var linksTaken: [String: Set<String>] = [:]
+        var linksOpened: [String: Set<String>] = [:]
         /// Which operations of a named write have taken effect.
         var done: [WriteName: [Bool]] = [:]
         /// The same when the latest backup was made, which remembers them.

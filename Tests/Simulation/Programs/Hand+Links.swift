@@ -37,8 +37,10 @@ extension Hand {
             guard !links.isEmpty, let url = URL(string: links[number % links.count]) else { return }
             let metadata = try await hand.device.container.shareMetadata(for: url)
             hand.judge.joins(hand.removalFromOnce(metadata))
+            let user = hand.device.user ?? ""
+            hand.judge.opens(url.absoluteString, user)
             _ = try await hand.device.container.accept(metadata)
-            hand.judge.hasJoined(hand.device.user ?? "", by: url.absoluteString)
+            hand.judge.hasJoined(user, by: url.absoluteString)
         }
     }
 
