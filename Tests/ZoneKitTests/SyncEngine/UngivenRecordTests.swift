@@ -53,7 +53,9 @@ import ZoneTesting
     @Test func anEngineThatWorksByItselfGetsThemByItself() async throws {
         try await spoilNextPage()
         let notes = SyncedNotes(laptop, isAutomatic: true, relay: relay)
-        try await within(.seconds(120), "the record that came") { try await notes.bell.until { notes.texts.count == 1 } }
+        try await within(.seconds(120), "the record that came") {
+            try await notes.bell.until { notes.texts.count == 1 }
+        }
         try await within(.seconds(120), "the other one") {
             while notes.texts.count < 2 {
                 try Task.checkCancellation()
