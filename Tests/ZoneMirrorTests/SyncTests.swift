@@ -125,6 +125,29 @@ import ZoneTesting
         #expect(dropped.contains { $0.property == "title" && $0.dropped.contains("by laptop") })
     }
 
+    /// A rule that gives a value of another type counts as none: nobody could read such an object any more.
+    @Test(arguments: [true, false]) func aRuleThatGivesAnotherTypeDecidesNothing(_ isOfObject: Bool) async throws {
+        let rules: (inout StoreDescription) -> Void = { store in
+            if isOfObject {
+                store.cloud?.mergeResolvers["Note"] = { $0.mine.merging(["stars": "many".databaseValue]) { $1 } }
+            } else {
+                store.cloud?.propertyResolvers["Note.stars"] = { _, _, _ in "many".databaseValue }
+            }
+        }
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), rules)
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"), rules)
+        try phone.save(Note(id: "n", title: "a"))
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        for (mirror, stars) in [(phone, 2), (laptop, 3)] {
+            let context = mirror.context()
+            try context.edit(Note.self, "n") { $0.stars = stars }
+            try context.save()
+        }
+        for mirror in [phone, laptop, phone] { try await mirror.sync() }
+        let counts = try [phone, laptop].map { try $0.context().fetch(Note.self).map(\.stars) }
+        #expect(counts[0] == counts[1] && [[2], [3]].contains(counts[0]))
+    }
+
     @Test func anUpdateByPlainSQLIsSent() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "n", title: "a"))

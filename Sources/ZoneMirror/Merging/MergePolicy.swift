@@ -33,7 +33,8 @@ public struct MergeStates: Hashable, Sendable {
     public var theirs: [String: DatabaseValue]
 }
 
-/// Merges an object by the program's own rules; what it leaves out stays as the relay has it.
+/// Merges an object by the program's own rules; what it leaves out stays as the relay has it, as does a property for which it
+/// gives a value of another type.
 ///
 /// Called on the store's writer, in the middle of an import: it must be quick, and give the same answer on every device.
 /// `nil`: the store's policy decides.
@@ -42,7 +43,8 @@ public typealias MergeResolver = @Sendable (MergeStates) -> [String: DatabaseVal
 /// Merges one property by the program's own rules: `base` is what both began from.
 ///
 /// Called as `MergeResolver` is, and only where both sides changed the property: also to the same value, so that a count to which
-/// both have added one is two more; to different ones only where both made the object. `nil`: the store's policy decides.
+/// both have added one is two more; to different ones only where both made the object. `nil`, and a value of another type than
+/// the property's: the store's policy decides.
 public typealias PropertyResolver =
     @Sendable (_ base: DatabaseValue, _ mine: DatabaseValue, _ theirs: DatabaseValue) -> DatabaseValue?
 

@@ -57,7 +57,8 @@ extension Importer {
             let (ours, other) = (mine[position], theirs[position])
             let winner: DatabaseValue
             let rule: MergeDecision.Rule
-            if let own = resolvers["\(table.name).\(column.name)"]?(base[position], ours, other) {
+            let own = resolvers["\(table.name).\(column.name)"]?(base[position], ours, other)
+            if let own = Self.fitting(own, column) {
                 (winner, rule) = (own, .resolver)
             } else if column.lastEditWins, ours != other, let times {
                 let isOurs = (times.mine[column.name] ?? .max) > times.theirs(column.name)
@@ -118,10 +119,19 @@ extension Importer {
             theirs: named(theirs)
         )
         guard let merged = resolver(states) else { return nil }
-        let values = table.columns.indices.map { merged[table.columns[$0].name] ?? theirs[$0] }
+        let values = table.columns.indices.map { position in
+            let column = table.columns[position]
+            return Self.fitting(merged[column.name], column) ?? theirs[position]
+        }
         let dropped = values.indices.filter { mine[$0] != base[$0] && values[$0] != mine[$0] }
             .map { PropertyMerge.Outcome.Dropped(position: $0, kept: values[$0], dropped: mine[$0]) }
         return PropertyMerge.Outcome(values: values, dropped: dropped)
+    }
+
+    /// What a rule of the program's gives, unless it is of another type than the column: that object could not be read again.
+    private static func fitting(_ value: DatabaseValue?, _ column: ColumnForm) -> DatabaseValue? {
+        guard let value, value.isNull || RecordMapping.fieldValue(value, column) != nil else { return nil }
+        return value
     }
 
     /// Whether an object that was deleted here is to be there again, since it was changed on the relay.
