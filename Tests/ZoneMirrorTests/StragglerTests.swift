@@ -48,6 +48,32 @@ import ZoneTesting
         #expect(try await laptop.container.pendingExportCount(laptop.mine) == 0)
     }
 
+    /// What the laptop had in hand when the share ended goes home with the rest, and the zone does not come back for it.
+    @Test(arguments: [true, false], [true, false]) func whatWasToGoIntoAnEndedShareGoesHome(
+        _ isAlsoEdited: Bool,
+        _ fetchesFirst: Bool
+    ) async throws {
+        let share = try await share()
+        for app in [laptop, phone] { try await app.sync() }
+        try laptop.addMemo("second")
+        if isAlsoEdited {
+            let context = laptop.context()
+            try context.edit(SharedNote.self, try #require(try laptop.note).id) { $0.title = "journey" }
+            try context.save()
+        }
+        try await phone.container.stopSharing(share, in: phone.mine)
+        if fetchesFirst { try await laptop.container.fetchChanges() }
+        for app in [laptop, laptop, phone, bob] { try await app.sync() }
+        for app in [phone, laptop] {
+            #expect(try app.memos == ["first", "second"])
+            #expect(try app.note?.title == (isAlsoEdited ? "journey" : "trip"))
+        }
+        let zones = try await phone.device.privateDatabase.allRecordZones().map(\.zoneID)
+        #expect(!zones.contains(share.recordID.zoneID), "\(zones)")
+        #expect(try await laptop.container.pendingExportCount(laptop.mine) == 0)
+        #expect(try bob.note == nil)
+    }
+
     /// A share is ended by whoever has it in hand, also where its zone was not read before.
     @Test func aDeviceThatHasNotSeenTheZoneEndsItsShare() async throws {
         let share = try await share()

@@ -23,7 +23,7 @@ extension Importer {
     /// A zone is gone.
     ///
     /// Deleted or purged: its objects go, and changes to them that were not sent; objects that were never sent stay, and make
-    /// the zone anew; what may have reached a purged zone does not. After a reset of encrypted data everything is sent again.
+    /// the home zone anew; what may have reached a purged zone does not. After a reset of encrypted data everything is sent again.
     ///
     /// `isOurs`: this device has ended it, with what is here as the newest that there is.
     func lose(_ zone: KnownZone, _ loss: DatabasePage.Loss, isOurs: Bool = false) throws -> [MirrorEvent.Detail] {
@@ -37,11 +37,10 @@ extension Importer {
                 try sendAnew(known, isNewest: isOurs)
                 continue
             }
-            if known.tag == nil, !isShared, loss == .deleted { continue }
             if let home = file.homeZone, home != zone.zone, loss == .deleted, let oid = known.oid,
                 try OutboxRow.find(db, oid)?.operation == .save
             {
-                // A share of ours has ended while a change was under way: it goes home with its object.
+                // A share of ours has ended while a change was under way, or something new: it goes home with its object.
                 let target = try KnownZone.make(db, home)
                 try db.execute(
                     sql: "UPDATE mirror_record SET zone = ?, tag = NULL WHERE id = ?",
@@ -50,6 +49,7 @@ extension Importer {
                 try OutboxRow.release(db, oid)
                 continue
             }
+            if known.tag == nil, !isShared, loss == .deleted { continue }
             if let oid = known.oid, try OutboxRow.find(db, oid) != nil {
                 dropped.append(oid)
                 try OutboxRow.drop(db, oid)
