@@ -168,6 +168,24 @@ import ZoneTesting
         #expect(try laptop.context().object(Note.self, "n")?.stars == 2)
     }
 
+    /// However long a proxy answers for the relay.
+    @Test func aLongOutageBehindAProxyChangesNothing() async throws {
+        let laptop = try await device("laptop", counting)
+        try laptop.save(Note(id: "n", title: "N"))
+        try await laptop.sync()
+        try edit(laptop) { $0.stars += 1 }
+        let page = TestNetwork.Fault.answered(status: 502, body: "<html>")
+        laptop.device.network.fail(request: 1, of: "records/modify", by: .answeredInstead(status: 502, body: "<html>"))
+        for number in 2...20 { laptop.device.network.fail(request: number, of: "records/modify", by: page) }
+        for _ in 0..<20 {
+            await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
+        }
+        try edit(laptop) { $0.stars += 1 }
+        try await laptop.container.fetchChanges()
+        for _ in 0..<2 { try await laptop.sync() }
+        #expect(try laptop.context().object(Note.self, "n")?.stars == 2)
+    }
+
     /// Nobody else has changed anything: there is nothing to decide, whatever the policy.
     @Test(arguments: Meanwhile.allCases, MergePolicy.allCases)
     func theLaterEditStays(_ meanwhile: Meanwhile, _ policy: MergePolicy) async throws {

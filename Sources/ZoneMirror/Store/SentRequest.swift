@@ -37,6 +37,11 @@ struct SentRequest: Sendable {
 
     /// Whether it is to be sent again as it was, after it has failed as a whole.
     mutating func staysOpen(after error: CKError) -> Bool {
+        // For as long as the relay is gone a proxy answers for it: how often that is says nothing of this request.
+        if error.leavesOutcomeOpen, error.trouble.kind == .busy {
+            tries = max(tries, 1)
+            return true
+        }
         if error.leavesOutcomeOpen || (tries > 0 && error.isOfWay) {
             tries += 1
             return tries < Self.maxTries
