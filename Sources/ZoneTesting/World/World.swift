@@ -93,6 +93,7 @@ package final class World: Sendable {
     func settle(within limit: Duration) async throws(NotSettled) {
         let start = clock.now
         let end = start.advanced(by: limit)
+        var patience = 1_000
         while true {
             await stage.idle()
             let count = stage.count
@@ -102,6 +103,12 @@ package final class World: Sendable {
             guard stage.count == count else { continue }
             if pending.isEmpty { return }
             guard let next = clock.nextDeadline, next <= end else {
+                // A thread that has just let go of one of them may be about to bring its next piece of work to the stage.
+                if patience > 0 {
+                    patience -= 1
+                    await Task.yield()
+                    continue
+                }
                 throw NotSettled(pending: pending, waited: start.duration(to: clock.now), limit: limit)
             }
             clock.advance(by: clock.now.duration(to: next))
