@@ -33,7 +33,8 @@ import Testing
         try await makeAndEnd(0..<4_000, for: old, in: store)
         let clock = ContinuousClock()
         var (slow, quick) = (Duration.seconds(600), Duration.seconds(600))
-        for turn in 1...3 {
+        // One quiet moment on a busy machine is enough: where all zones were read for each, it took forty times as long.
+        for turn in 1...9 where turn == 1 || slow >= quick * 5 {
             let numbers = (4_000 + 100 * turn)..<(4_100 + 100 * turn)
             slow = min(slow, try await clock.measure { try await makeAndEnd(numbers, for: old, in: store) })
             let fresh = UserID("_0000000000000000000000000000010\(turn)")
