@@ -75,7 +75,7 @@ import ZoneTesting
         #expect(try bob.entry?.secret == "for two")
     }
 
-    /// What a guest writes before they have the key is not taken back, nor does it hold up anything else.
+    /// What a guest writes before they have the key is not taken back, and goes when somebody has given it.
     @Test func whatIsWrittenBeforeTheKeyHasComeWaitsForIt() async throws {
         let link = try #require(try await share().url)
         let bob = try await bob()
