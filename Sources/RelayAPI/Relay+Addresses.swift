@@ -34,7 +34,7 @@ extension Relay {
                 response = APIResponse(status: .ok, text: answer.body)
                 response.headers.append(Self.json)
             case (.upload, .get), (.upload, .head): response = try assets.progress(request)
-            case (.download, .get), (.download, .head): response = try assets.download(request)
+            case (.download, .get), (.download, .head): response = try await assets.download(request)
             default: throw RelayError.methodNotAllowed("This address is called in another way.")
             }
         } catch {

@@ -16,9 +16,9 @@ final class AssetDesk: Sendable {
     private let broken = BrokenUploads()
     let transfers: TransferMeter
     private let rates: PublicRates
-    private let stores: any StoreCatalog
-    private let authenticator: Authenticator
-    private let time: TimeSource
+    let stores: any StoreCatalog
+    let authenticator: Authenticator
+    let time: TimeSource
     private let queue = DispatchQueue(label: "zonecast uploads", attributes: .concurrent)
     /// Which types of a container have assets, in one version of its schema.
     private struct AssetTypes {
@@ -231,88 +231,6 @@ final class AssetDesk: Sendable {
                 $0.member("size", size)
                 $0.member("receipt", receipt(hash, size: size, of: upload.user, in: upload.home))
             }
-        }
-    }
-
-    // MARK: Downloads
-
-    /// Answers a request to a download address: the file, if the field still holds it and the person it was given to may
-    /// still read it.
-    func download(_ request: APIRequest) throws(RelayError) -> APIResponse {
-        guard let (purpose, sealed) = Self.place(request.path), purpose == .download,
-            let parts = seal.open(sealed, for: .download, count: Download.count, at: time.now()),
-            let download = Download(parts), stands(download.holder), let asset = try asset(of: download),
-            let file = try stores.assets(of: download.home).file(of: download.hash)
-        else { throw .assetAddressEnded }
-        guard file.size == asset.size else {
-            throw RelayError(
-                .internalError,
-                "The file of this asset is damaged. Upload it again; or the operator restores it from a backup: zonecast assets verify names it."
-            )
-        }
-        if download.scope == .public {
-            try transfers.check(download.home, stores.store(of: download.home), at: time.now())
-        }
-        let tag = "\"\(download.hash.hex)\""
-        if request.holds(tag) { return .notModified(tag) }
-        var response = APIResponse(status: .ok)
-        response.headers[.contentType] = "application/octet-stream"
-        response.headers[.contentDisposition] = "attachment"
-        response.headers[.xContentTypeOptions] = "nosniff"
-        response.headers[.contentSecurityPolicy] = "default-src 'none'; sandbox"
-        response.headers[.cacheControl] = APIResponse.assetCaching
-        response.headers[.acceptRanges] = "bytes"
-        response.headers[.eTag] = tag
-        let isForThis = request.headers[.ifRange].map { $0 == tag } ?? true
-        switch ByteRange(isForThis ? request.headers[.range] : nil, size: file.size) {
-        case .whole: response.file = FileBody(path: file.path, offset: 0, length: file.size)
-        case .part(let offset, let length):
-            response.status = .partialContent
-            response.headers[.contentRange] = "bytes \(offset)-\(offset + length - 1)/\(file.size)"
-            response.file = FileBody(path: file.path, offset: offset, length: length)
-        case .none:
-            response.status = .rangeNotSatisfiable
-            response.headers[.contentRange] = "bytes */\(file.size)"
-        }
-        if download.scope == .public, request.method != .head, let body = response.file {
-            transfers.count(body.length, of: download.home)
-        }
-        return response
-    }
-
-    /// A sign-out and a revoked key end the addresses that were given to them; a directory that cannot be read ends none.
-    private func stands(_ holder: AddressHolder?) -> Bool {
-        switch holder {
-        case .session(let id): (try? authenticator.isStillGood(id)) ?? true
-        case .serverKey(let id): (try? authenticator.isStillGood(.serverKey(id))) ?? true
-        case nil: true
-        }
-    }
-
-    /// What the field holds, if it is still that asset and may still be read.
-    private func asset(of download: Download) throws(RelayError) -> Asset? {
-        let store = try stores.store(of: download.home)
-        let caller = Caller(download.user.map { .user($0) } ?? .anonymous, deviceID: "asset")
-        let database = DatabaseAddress(scope: download.scope, caller: caller)
-        return try store.read { reader throws(RelayError) in
-            guard let zone = try? database.zone(download.zone), try reader.zone(zone, in: database) != nil else {
-                return nil
-            }
-            var value: FieldValue?
-            try LookupRecords([download.record], in: zone, of: database)
-                .visit(from: reader) { _, found throws(RelayError) in
-                    guard case .success(let record) = found else { return }
-                    value = try Self.value(of: download.field, in: record)
-                }
-            return value?.assets.first { $0.fileChecksum == download.hash.checksum }
-        }
-    }
-
-    private static func value(of field: String, in record: StoredRecord) throws(RelayError) -> FieldValue? {
-        do throws(JSONError) {
-            return try FieldsJSON.value(of: field, in: record.fields)
-        } catch {
-            throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
         }
     }
 }

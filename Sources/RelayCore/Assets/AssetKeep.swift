@@ -44,6 +44,10 @@ package protocol AssetKeep: Sendable {
     func begin() throws(RelayError) -> any AssetIntake
     /// `nil` if it is not there.
     func file(of hash: AssetHash) -> AssetFile?
+    /// Whether a file holds what its name says. Reads it whole the first time, without blocking the caller's thread.
+    ///
+    /// Throws `tryAgainLater` where it cannot be read.
+    func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool
     /// Makes it as new, so that it stays while a receipt that is given now may be used.
     func renew(_ hash: AssetHash)
 }

@@ -20,6 +20,7 @@ package final class AssetFolder: AssetKeep {
     private let naming = Mutex(())
     /// What is about to be removed: no record takes it into use any more.
     private let condemned = Mutex<Set<AssetHash>>([])
+    private let sound = SoundFiles()
 
     /// - Parameters:
     ///   - folder: Made when the first asset comes.
@@ -73,7 +74,13 @@ package final class AssetFolder: AssetKeep {
 
     package func renew(_ hash: AssetHash) {
         let path = path(of: hash)
-        naming.withLock { _ in _ = utimensat(AT_FDCWD, path, nil, 0) }
+        naming.withLock { _ in
+            sound.renew(hash, at: path) { _ = utimensat(AT_FDCWD, path, nil, 0) }
+        }
+    }
+
+    package func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool {
+        try await sound.isSound(hash, at: file.path)
     }
 
     /// Whether a record may take it into use.
@@ -87,6 +94,7 @@ package final class AssetFolder: AssetKeep {
         // In place of the same content, if it was there: it is as new now.
         let outcome = try again(ifMissing: parent) { naming.withLock { _ in disk.rename(path, target) } }
         guard outcome == 0 else { throw DiskCalls.Failure("rename") }
+        sound.note(hash, at: target)
         // A new name in a folder is on the disk only when the folder is.
         try disk.flush(parent)
     }

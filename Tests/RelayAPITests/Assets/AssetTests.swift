@@ -131,6 +131,20 @@ import Wire
         #expect(try await get(address).status == .internalServerError)
     }
 
+    /// Clients other than ours hold nothing against the checksum.
+    @Test(arguments: [nil, "bytes=0-1"])
+    func contentThatTheDiskHasChangedIsNotServed(range: String?) async throws {
+        _ = try await save(try await upload())
+        let address = try await downloadAddress()
+        let path = try #require(try await get(address).file).path
+        try Data(content.reversed()).write(to: URL(fileURLWithPath: path))
+        let refused = try await get(address, range: range)
+        #expect(refused.status == .internalServerError)
+        #expect(refused.file == nil)
+        _ = try await upload()
+        #expect(try bytes(try await get(address)) == content)
+    }
+
     @Test func tokensComeInTheOrderAskedFor() async throws {
         let answer = try await world.ask(
             "private/assets/upload",
