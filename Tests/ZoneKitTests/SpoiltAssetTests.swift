@@ -56,6 +56,26 @@ import ZoneKit
         #expect(relay.requests.count == 2)
     }
 
+    /// The relay's own word, which asking again does not change; and with what it says.
+    @Test func whatTheRelaySaysIsDamagedIsNotToBeHad() async throws {
+        let words = #"{"uuid":"7","serverErrorCode":"INTERNAL_ERROR","reason":"The file of this asset is damaged."}"#
+        let relay = ScriptedRelay(.answer(200, answer), .answer(500, words))
+        let error = try await #require(throws: CKError.self) { _ = try await download(from: relay) }
+        #expect(error.code == .assetNotAvailable)
+        #expect(error.localizedDescription == "The file of this asset is damaged.")
+        #expect(relay.requests.count == 2)
+    }
+
+    /// Too many for now: that is the relay too, and it says when to come again.
+    @Test func aDownloadThatHasToWaitSaysForHowLong() async throws {
+        let words = #"{"uuid":"7","serverErrorCode":"THROTTLED","reason":"Too much today.","retryAfter":9}"#
+        let relay = ScriptedRelay(.answer(200, answer), .answer(429, words))
+        let error = try await #require(throws: CKError.self) { _ = try await download(from: relay) }
+        #expect(error.code == .requestRateLimited)
+        #expect(error.retryAfterSeconds == 9)
+        #expect(error.localizedDescription == "Too much today.")
+    }
+
     /// Told as an answer that was lost, which is tried again by itself; the record is never saved with the wrong file.
     @Test func anUploadThatArrivedSpoiltIsNotSaved() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("spoilt-\(UUID().uuidString)")

@@ -13,7 +13,7 @@ extension AssetDesk {
             let download = Download(parts), stands(download.holder), let asset = try asset(of: download)
         else { throw .assetAddressEnded }
         let keep = try keep(of: download.home)
-        guard let file = keep.file(of: download.hash) else { throw .assetAddressEnded }
+        guard let file = keep.file(of: download.hash) else { throw .assetDamaged }
         if download.scope == .public {
             try transfers.check(download.home, stores.store(of: download.home), at: time.now())
         }
@@ -94,6 +94,6 @@ extension AssetDesk {
 extension RelayError {
     fileprivate static let assetDamaged = RelayError(
         .internalError,
-        "The file of this asset is damaged. Upload it again; or the operator restores it from a backup: zonecast assets verify names it."
+        "The file of this asset is damaged or lost. Upload it again; or the operator restores it from a backup: zonecast assets verify names it."
     )
 }

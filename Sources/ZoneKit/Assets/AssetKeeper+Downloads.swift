@@ -87,9 +87,13 @@ extension AssetKeeper {
         case 200: return .whole(response.body)
         case 206: return response.body.isEmpty ? .none : .more(response.body)
         // Says nothing of the file.
-        case 401, 407, 408, 421, 425, 429: throw CKError(foreign: response)
+        case 401, 407, 408, 421, 425, 429: throw Self.failure(response)
         case 400..<500: return .none
-        default: throw CKError(foreign: response)
+        default:
+            let error = Self.failure(response)
+            guard error.requestUUID != nil, error.code == .internalError else { throw error }
+            // The relay itself says so: its file is damaged, and stays that when it is asked for again.
+            throw CKError(.assetNotAvailable, error.localizedDescription)
         }
     }
 

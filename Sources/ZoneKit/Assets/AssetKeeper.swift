@@ -217,15 +217,20 @@ package final class AssetKeeper: Sendable {
     }
 
     private static func asset(in response: RelayResponse) throws(CKError) -> Asset {
-        guard let document = try? JSONDocument(parsing: response.body, limits: .response) else {
-            throw CKError(foreign: response)
-        }
-        if let failure = try? ClientResponse.failure(document.root, zone: nil) {
-            throw CKError(failure, at: .request)
-        }
+        guard let document = try? JSONDocument(parsing: response.body, limits: .response),
+            (try? ClientResponse.failure(document.root, zone: nil)) == nil
+        else { throw failure(response) }
         return try reading { () throws(JSONError) in
             try ClientResponse.uploadedAsset(document.root.required("singleFile"))
         }
+    }
+
+    /// What the relay says is wrong, or, where it is not the relay that answers, what the status says.
+    static func failure(_ response: RelayResponse) -> CKError {
+        guard let document = try? JSONDocument(parsing: response.body, limits: .response),
+            let failure = try? ClientResponse.failure(document.root, zone: nil)
+        else { return CKError(foreign: response) }
+        return CKError(failure, at: .request)
     }
 
     // MARK: Requests

@@ -141,6 +141,8 @@ import Wire
         let refused = try await get(address, range: range)
         #expect(refused.status == .internalServerError)
         #expect(refused.file == nil)
+        try FileManager.default.removeItem(atPath: path)
+        #expect(try await get(address, range: range).status == .internalServerError)
         _ = try await upload()
         #expect(try bytes(try await get(address)) == content)
     }
