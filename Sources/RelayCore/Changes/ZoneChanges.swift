@@ -90,65 +90,61 @@ package struct ZoneChanges: Sendable {
 
         // To whom the zone was given, nothing is told of what was gone by then, whatever token they have made up.
         let listed = max(start.listsUpTo(zone.lastChange), zone.view?.since ?? 0)
-        var last = start.position
-        var moreComing = true
-        var isFull = false
-        var live = 0
-        var bytes = 0
-        var left = range
-        let aliases = zone.aliases
+        var scan = Scan(range, after: start.position, listed: listed)
         // A listing passes over tombstones without an answer for every page of them.
-        for _ in 0..<(isReversed ? 1 : Self.maxPasses) where moreComing && !isFull && live < limit {
-            var count = 0
-            let wanted = limit - live
-            let isListing = (isReversed ? left.upperBound : left.lowerBound) <= listed
-            let part = isListing ? left.lowerBound...min(listed, left.upperBound) : left
-            try reader.visitRecords(
-                in: zone,
-                changes: part,
-                states: isListing ? .living : .all,
-                backwards: isReversed,
-                limit: wanted,
-                lendingAllBut: aliases.isEmpty ? wholeTypes : nil
-            ) { record, position in
-                count += 1
-                last = position
-                bytes += record.bytes
-                isFull = bytes >= mostBytes
-                if record.isDeleted, position <= listed { return !isFull }
-                live += 1
-                if let recordTypes, !recordTypes.contains(record.type) { return !isFull }
-                let hasRoom =
-                    if !aliases.isEmpty, case .whole(let whole) = record {
-                        visit(.whole(aliases.viewed(whole)))
-                    } else {
-                        visit(record)
-                    }
-                isFull = isFull || !hasRoom
-                return !isFull
-            }
-            // What a listing ends with is followed by what has changed since it began.
-            if count < wanted, !isFull, part.upperBound < left.upperBound {
-                last = part.upperBound
-            } else {
-                let isCut = count == wanted || isFull
-                moreComing = isCut && (isReversed ? last > range.lowerBound : last < range.upperBound)
-            }
-            if moreComing, !isReversed { left = last + 1...range.upperBound }
+        for _ in 0..<(isReversed ? 1 : Self.maxPasses) where scan.moreComing && !scan.isFull && scan.live < limit {
+            try pass(&scan, in: zone, from: reader, lendingAllBut: wholeTypes, visit: visit)
         }
-        if moreComing, isReversed {
-            end = end.reversed(below: last, above: start.position)
-        } else if moreComing {
-            end.position = Self.end(ofPageAt: last)
-            if last < listed { end.floor = listed }
+        if scan.moreComing, isReversed {
+            end = end.reversed(below: scan.last, above: start.position)
+        } else if scan.moreComing {
+            end.position = Self.end(ofPageAt: scan.last)
+            if scan.last < listed { end.floor = listed }
         }
-        var page = Page(zone: zone, token: end, moreComing: moreComing)
-        page.bytes = bytes
+        var page = Page(zone: zone, token: end, moreComing: scan.moreComing)
+        page.bytes = scan.bytes
         if let countsRest, !isReversed {
-            page.remaining = moreComing ? try reader.countLive(in: zone, after: last, atMost: countsRest) : 0
+            page.remaining = scan.moreComing ? try reader.countLive(in: zone, after: scan.last, atMost: countsRest) : 0
             page.counted = page.remaining ?? (zone.view?.isPartial == true ? 0 : countsRest)
         }
         return page
+    }
+
+    /// Goes through what is left of the feed, as far as the page has room, or to the end of a listing.
+    private func pass(
+        _ scan: inout Scan,
+        in zone: Zone,
+        from reader: any StoreReader,
+        lendingAllBut wholeTypes: Set<String>?,
+        visit: (VisitedRecord) -> Bool
+    ) throws(RelayError) {
+        let (wanted, left, listed, aliases) = (limit - scan.live, scan.left, scan.listed, zone.aliases)
+        let isListing = (isReversed ? left.upperBound : left.lowerBound) <= listed
+        let part = isListing ? left.lowerBound...min(listed, left.upperBound) : left
+        var count = 0
+        try reader.visitRecords(
+            in: zone,
+            changes: part,
+            states: isListing ? .living : .all,
+            backwards: isReversed,
+            limit: wanted,
+            lendingAllBut: aliases.isEmpty ? wholeTypes : nil
+        ) { record, position in
+            count += 1
+            scan.meet(record, at: position, mostBytes)
+            if record.isDeleted, position <= listed { return !scan.isFull }
+            scan.live += 1
+            if let recordTypes, !recordTypes.contains(record.type) { return !scan.isFull }
+            let hasRoom =
+                if !aliases.isEmpty, case .whole(let whole) = record {
+                    visit(.whole(aliases.viewed(whole)))
+                } else {
+                    visit(record)
+                }
+            scan.isFull = scan.isFull || !hasRoom
+            return !scan.isFull
+        }
+        scan.endPass(over: part, isCut: count == wanted || scan.isFull, isReversed)
     }
 
     /// The same, with every record whole.
@@ -174,6 +170,42 @@ package struct ZoneChanges: Sendable {
 
     /// How many pages of tombstones one answer may pass over.
     private static let maxPasses = 50
+
+    /// How far a page has come.
+    private struct Scan {
+        let range: ClosedRange<UInt64>
+        /// Tombstones up to here are nothing to whoever asks.
+        let listed: UInt64
+        /// What no pass has gone through.
+        var left: ClosedRange<UInt64>
+        /// Where the last record stood that was met, or what nobody has to look for ends.
+        var last: UInt64
+        var moreComing = true
+        var isFull = false
+        /// Records that the page's limit counts.
+        var live = 0
+        var bytes = 0
+
+        init(_ range: ClosedRange<UInt64>, after position: UInt64, listed: UInt64) {
+            (self.range, left, last, self.listed) = (range, range, position, listed)
+        }
+
+        mutating func meet(_ record: VisitedRecord, at position: UInt64, _ mostBytes: Int) {
+            last = position
+            bytes += record.bytes
+            isFull = bytes >= mostBytes
+        }
+
+        /// What a listing ends with is followed by what has changed since it began.
+        mutating func endPass(over part: ClosedRange<UInt64>, isCut: Bool, _ isReversed: Bool) {
+            if !isCut, part.upperBound < left.upperBound {
+                last = part.upperBound
+            } else {
+                moreComing = isCut && (isReversed ? last > range.lowerBound : last < range.upperBound)
+            }
+            if moreComing, !isReversed { left = last + 1...range.upperBound }
+        }
+    }
 
     /// Where a token says to go on.
     private struct Start {
