@@ -80,7 +80,7 @@ package final class AssetFolder: AssetKeep {
     }
 
     package func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool {
-        try await sound.isSound(hash, at: file.path)
+        try await sound.isSound(file, hash)
     }
 
     /// Whether a record may take it into use.

@@ -42,6 +42,9 @@ final class SoundFiles: Sendable {
     private let findings = Mutex<[AssetHash: Finding]>([:])
     /// One file at a time: after a restart many are asked for, and a disk reads one faster than many at once.
     private let queue = DispatchQueue(label: "zonecast asset checks", qos: .utility)
+    /// Large ones have a line of their own, so that nobody waits through a film for a picture.
+    private let largeQueue = DispatchQueue(label: "zonecast asset checks, large", qos: .utility)
+    private static let large: Int64 = 1 << 22
 
     /// Keeps what came just now: its hash was taken on the way in.
     func note(_ hash: AssetHash, at path: String) {
@@ -58,10 +61,12 @@ final class SoundFiles: Sendable {
     }
 
     /// Whether the file holds what its name says; reads it where that is not known.
-    func isSound(_ hash: AssetHash, at path: String) async throws(RelayError) -> Bool {
+    func isSound(_ asset: AssetFile, _ hash: AssetHash) async throws(RelayError) -> Bool {
+        let path = asset.path
         if let isSound = known(hash, at: path) { return isSound }
         let found = await withCheckedContinuation { continuation in
-            queue.async { continuation.resume(returning: self.look(hash, at: path)) }
+            let line = asset.size < Self.large ? queue : largeQueue
+            line.async { continuation.resume(returning: self.look(hash, at: path)) }
         }
         guard let found else {
             throw RelayError(.tryAgainLater, "The relay cannot read this asset right now.", retryAfter: .seconds(30))
