@@ -109,6 +109,7 @@ extension CKDatabase {
             limit: limit.map(Self.pageSize)
         )
         var reader = RecordReader(scope: scope, caller: connection.caller)
+        let asked = connection.now
         let document = try await call("changes/zone", body)
         let outcome: Result<ZoneChangesPage, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
@@ -122,6 +123,8 @@ extension CKDatabase {
         }
         if case .failure(let error) = outcome { connection.zoneKeys.heard(error, of: zoneID) }
         var page = try outcome.get()
+        connection.lookedAt(page.records.lazy.map(\.recordID), of: scope, at: asked)
+        connection.lookedAt(page.deletions.lazy.map(\.recordID), of: scope, at: asked)
         let before = connection.zoneKeys.key(zoneID)?.number
         if wantsKey { try await openKey(of: zoneID) }
         try await seeToKeys(of: &page, in: zoneID, isListed: token == nil, connection)

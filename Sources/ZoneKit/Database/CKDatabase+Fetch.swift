@@ -66,9 +66,9 @@ extension CKDatabase {
         let names = chunk.items.map { $0 == me ? myName : $0.recordName }
         let body = ClientRequest.lookup(names, in: zone.zone, desiredKeys: desiredKeys)
         var reader = RecordReader(scope: scope, caller: connection.caller)
-        let asked = (connection.conditions?.time ?? .system).now()
+        let asked = connection.now
         let document = try await call("records/lookup", body)
-        connection.lostWrites.read(Set(names), in: zone.zone, of: scope, at: asked)
+        connection.lookedAt(names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) }, of: scope, at: asked)
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
         // What an answer says nothing of is not gone by that.
         var missing = CKError(.internalError, "The relay's answer leaves this record out.")

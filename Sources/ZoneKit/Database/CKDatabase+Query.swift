@@ -86,6 +86,7 @@ extension CKDatabase {
             marker: start.marker
         )
         var reader = RecordReader(scope: scope, caller: connection.caller)
+        let asked = connection.now
         let document = try await call("records/query", body)
         var results: [(CKRecord.ID, Result<CKRecord, any Error>)] = []
         var unnamed: CKError?
@@ -107,6 +108,7 @@ extension CKDatabase {
             return try document.root["continuationMarker"]?.string()
         }
         if let unnamed { throw unnamed }
+        connection.lookedAt(results.lazy.map(\.0), of: scope, at: asked)
         try await openKeys(for: results.lazy.compactMap { try? $0.1.get() })
         let cursor = marker.map { CKQueryOperation.Cursor(marker: $0, query: start.query, zoneID: start.zoneID) }
         return (results, cursor)

@@ -84,19 +84,29 @@ package final class LostWrites: Sendable {
     /// It has been carried out, once.
     fileprivate func answered(to place: Place) { lost.withLock { $0[place] = nil } }
 
-    /// The program has read records, by a request that was made at `moment`.
-    func read(_ names: Set<String>, in zone: ZoneID, of scope: DatabaseScope, at moment: Moment) {
-        let place = Place(scope: scope, zone: zone, operation: Self.modify)
+    /// The program has looked at records, by a request that was made at `moment`.
+    fileprivate func lookedAt(_ records: some Sequence<CKRecord.ID>, of scope: DatabaseScope, at moment: Moment) {
         lost.withLock { lost in
-            guard let known = lost[place], known.until != nil, known.at <= moment,
-                !known.records.isDisjoint(with: names)
-            else { return }
-            lost[place] = nil
+            guard !lost.isEmpty else { return }
+            for record in records {
+                let place = Place(scope: scope, zone: record.zoneID.zone, operation: Self.modify)
+                guard let known = lost[place], known.until != nil, known.at <= moment,
+                    known.records.contains(record.recordName)
+                else { continue }
+                lost[place] = nil
+            }
         }
     }
 }
 
 extension RelayConnection {
+    var now: Moment { (conditions?.time ?? .system).now() }
+
+    /// The program has looked at records, by a request that was made at `moment`: from now on it means them as they are.
+    func lookedAt(_ records: some Sequence<CKRecord.ID>, of scope: DatabaseScope, at moment: Moment) {
+        lostWrites.lookedAt(records, of: scope, at: moment)
+    }
+
     /// Sends a write under a name by which the relay knows it again, should its answer be lost.
     ///
     /// `content` is all that the write asks for, and `zone` what it is about, or one of those; `body` makes the request's
@@ -111,8 +121,7 @@ extension RelayConnection {
         _ body: (_ name: String) -> [UInt8]
     ) async throws(CallFailure) -> JSONDocument {
         let place = LostWrites.Place(scope: scope, zone: zone, operation: operation)
-        let time = conditions?.time ?? .system
-        let name = lostWrites.name(of: content, to: place, at: time.now())
+        let name = lostWrites.name(of: content, to: place, at: now)
         do throws(CallFailure) {
             let call = RelayCall(scope, operation, body(name), isWrite: true, settings: settings)
             let document = try await send(call)
@@ -120,7 +129,7 @@ extension RelayConnection {
             return document
         } catch {
             if error.error.leavesOutcomeOpen {
-                lostWrites.answerLost(content, name: name, to: place, at: time.now(), for: memory)
+                lostWrites.answerLost(content, name: name, to: place, at: now, for: memory)
             }
             throw error
         }

@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 import ZoneKit
 import ZoneTesting
@@ -44,11 +45,40 @@ import ZoneTesting
         #expect(try await !isThere())
     }
 
-    @Test func theSameAfterALookIsMeant() async throws {
+    enum Look: CaseIterable {
+        case record, query, changes
+    }
+
+    private func look(_ look: Look) async throws {
+        let database = phone.privateDatabase
+        switch look {
+        case .record: _ = try await database.record(for: id)
+        case .query:
+            let query = CKQuery(recordType: "Note", predicate: NSPredicate(value: true))
+            #expect(try await database.records(matching: query, inZoneWith: zone.zoneID).matchResults.count == 1)
+        case .changes: _ = try await database.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
+        }
+    }
+
+    @Test(arguments: Look.allCases) func theSameAfterALookIsMeant(_ look: Look) async throws {
         try await loseADeletion()
-        _ = try await phone.privateDatabase.record(for: id)
+        try await self.look(look)
         try await phone.privateDatabase.deleteRecord(withID: id)
         #expect(try await !isThere())
+    }
+
+    /// The program has seen what the share was before the first leave, and has come in again since.
+    @Test func whoComesBackAfterALostLeaveLeavesAgain() async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        share.publicPermission = .readWrite
+        let link = try #require((try await phone.privateDatabase.save(share) as? CKShare)?.url)
+        let bob = relay.device(of: "bob", named: "tablet")
+        for isLost in [true, false] {
+            let joined = try await bob.container.accept(try await bob.container.shareMetadata(for: link))
+            if isLost { bob.network.fail(request: 1, of: "records/modify", by: .losesAnswer) }
+            _ = try? await bob.sharedDatabase.deleteRecord(withID: joined.recordID)
+            #expect(try await bob.sharedDatabase.allRecordZones().isEmpty)
+        }
     }
 
     /// What is pending is repeated for as long as it takes.
