@@ -157,6 +157,19 @@ import Testing
     @Test func brokenFieldsAreRefused() async throws { try await expectRefusals(Self.fields) }
     @Test func brokenRequestLinesAreRefused() async throws { try await expectRefusals(Self.lines) }
 
+    @Test func whatCanBecomeNoRequestIsRefusedAtItsFirstByte() async throws {
+        let starts = [("\u{16}\u{3}\u{1}\u{2}", "TLS"), ("\u{0}", "not a token"), ("\r\n{", "not a token")]
+        try await withServer { port in
+            for (start, reason) in starts {
+                let peer = try await RawPeer.connect(port: port)
+                try await peer.send(start)
+                let answer = try await peer.untilClosed()
+                #expect(answer.hasPrefix("HTTP/1.1 400 ") && answer.contains(reason), "\(answer)")
+                await peer.close()
+            }
+        }
+    }
+
     private func expectRefusals(_ rows: [Row]) async throws {
         try await withServer { port in
             for row in rows {

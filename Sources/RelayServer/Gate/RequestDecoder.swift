@@ -208,6 +208,7 @@ final class RequestDecoder: ByteToMessageDecoder {
             buffer.moveReaderIndex(forwardBy: 1)
         }
         let bytes = buffer.readableBytesView
+        if let first = bytes.first { try RequestLine.judge(first: first) }
         isHeadRequest = bytes.starts(with: Self.headMethod)
         guard let end = bytes.dropFirst(searched).firstIndex(of: UInt8(ascii: "\n")) else {
             searched = bytes.count
@@ -233,6 +234,12 @@ protocol RecurringRequestTaker: AnyObject {
 ///
 /// RFC 9112, 3.
 enum RequestLine {
+    /// What no method begins with becomes no line by what follows: whoever greets a plain port in TLS need not wait for it.
+    static func judge(first: UInt8) throws(Refusal) {
+        guard first != 0x16 else { throw .malformed("TLS is spoken to a port that has none") }
+        guard isTokenByte(first) else { throw .malformed("its method is not a token") }
+    }
+
     /// `line` ends before its line feed.
     static func judge(_ line: ByteBufferView) throws(Refusal) {
         guard line.last == UInt8(ascii: "\r") else { throw .malformed("its request line does not end in CR LF") }
