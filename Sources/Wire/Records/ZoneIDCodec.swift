@@ -13,10 +13,13 @@ package enum ZoneIDCodec {
         }
     }
 
-    /// Reads a zone ID; the owner may be called `ownerName`, and is the caller when it is left out.
+    /// Reads a zone ID; the owner may be called `ownerName`, and is the caller when it is left out or empty: clients whose
+    /// texts are never absent mean that by it.
     package static func read(_ json: JSONValue) throws(JSONError) -> ZoneID {
         let name = try json.required("zoneName").string()
-        guard let owner = json["ownerRecordName"] ?? json["ownerName"] else { return ZoneID(name) }
-        return ZoneID(name, owner: UserID(try owner.string()))
+        guard let owner = try (json["ownerRecordName"] ?? json["ownerName"])?.string(), !owner.isEmpty else {
+            return ZoneID(name)
+        }
+        return ZoneID(name, owner: UserID(owner))
     }
 }

@@ -60,6 +60,25 @@ import Wire
         }
     }
 
+    /// As clients write it whose texts are never absent.
+    @Test func anEmptyOwnerIsNoneAndSoTheCaller() async throws {
+        try await world.makeZone("Notes")
+        #expect(try await world.modify([.create("a")]).status == 200)
+        for key in ["ownerRecordName", "ownerName"] {
+            let zone = #"{"zoneName":"Notes","\#(key)":""}"#
+            let found = try await world.ask(
+                "private/records/lookup",
+                #"{"zoneID":\#(zone),"records":[{"recordName":"a"}]}"#
+            )
+            #expect(try found.items("records").map { $0.text("recordType") } == ["Note"], "\(key)")
+            let fed = try await world.ask("private/changes/zone", #"{"zones":[{"zoneID":\#(zone)}]}"#)
+            #expect(try fed.items("zones").map { $0.text("serverErrorCode") } == [nil], "\(key)")
+            // Nobody shares with themselves.
+            let shared = try await world.ask("shared/records/changes", #"{"zoneID":\#(zone)}"#)
+            #expect(shared.code == "ZONE_NOT_FOUND", "\(key)")
+        }
+    }
+
     @Test func theZoneOfALookupMayStandInItsRecords() async throws {
         try await world.makeZone("Notes")
         #expect(try await world.modify([.create("a")]).status == 200)
