@@ -1,7 +1,7 @@
 extension DemoPages {
     /// The client module for anybody: errors, values, and a container.
     ///
-    /// Served with `databaseModule` and `noticesModule` as `/zonecast.js`.
+    /// Served with `lostWritesModule`, `databaseModule` and `noticesModule` as `/zonecast.js`.
     static let clientModule = #"""
         // zonecast.js: a client for a Zonecast relay, and for no framework. MIT licence.
         //
@@ -81,10 +81,13 @@ extension DemoPages {
             this.records = answer.records?.map(result);
           }
 
-          /** Nothing was applied and nothing is wrong: the same may be sent again. */
+          /** Nothing is wrong with what was sent: the same may be sent again, and takes effect once. */
           get isPassing() {
             return ["NETWORK_ERROR", "THROTTLED", "TRY_AGAIN_LATER"].includes(this.serverErrorCode);
           }
+
+          /** Whether what was sent may have been carried out all the same: its answer was lost, or somebody else gave one. */
+          get leavesOutcomeOpen() { return this.status === 0 || this.status >= 500 || this.serverErrorCode === "NETWORK_ERROR"; }
 
           /** The token is of another time: forget it, and fetch from the start. */
           get isTokenExpired() { return this.ckErrorCode === "CHANGE_TOKEN_EXPIRED"; }

@@ -4,6 +4,8 @@ extension DemoPages {
 
         /** One database of a container: public, private, or what others have shared with the user. */
         export class Database {
+          #lostWrites = new LostWrites();
+
           /**
            * @param {Container} container
            * @param {"public" | "private" | "shared"} scope
@@ -13,7 +15,38 @@ extension DemoPages {
             this.scope = scope;
           }
 
-          #call(operation, body, options) { return this.container.call(`${this.scope}/${operation}`, body, options); }
+          #call(operation, body) { return this.container.call(`${this.scope}/${operation}`, body); }
+
+          /**
+           * Sends a write under a name of its own.
+           * @param {string} operation
+           * @param {any} body
+           * @param {string[]} unversioned Records that it writes to whatever their version; "" stands for those without a name.
+           */
+          async #write(operation, body, unversioned = []) {
+            const content = `${operation} ${JSON.stringify(body)}`;
+            const operationID = this.#lostWrites.name(content);
+            try {
+              const answer = await this.#call(operation, { ...body, operationID });
+              this.#lostWrites.answered(content);
+              return answer;
+            } catch (error) {
+              const isOpen = !(error instanceof RelayError) || error.leavesOutcomeOpen;
+              if (isOpen) this.#lostWrites.lost(content, operationID, unversioned);
+              throw error;
+            }
+          }
+
+          /**
+           * Calls for records that the program then has seen.
+           * @param {(answer: any) => Record[]} recordsOf
+           */
+          async #read(operation, body, recordsOf) {
+            const asked = Date.now();
+            const answer = await this.#call(operation, body);
+            this.#lostWrites.seen(recordsOf(answer), asked);
+            return answer;
+          }
 
           // Records
 
@@ -46,10 +79,11 @@ extension DemoPages {
            * @returns {Promise<{ records: (Record | RelayError)[], syncToken?: string }>}
            */
           async modify(operations, { zone, atomic = false, ...options } = {}) {
-            const answer = await this.#call("records/modify", {
+            const unversioned = operations.filter(({ record }) => !record.recordChangeTag).map(({ record }) => record.recordName ?? "");
+            const answer = await this.#write("records/modify", {
               operations: operations.map(({ operationType, record }) => ({ operationType, record: written(record) })),
               ...(zone && { zoneID: zoneID(zone) }), atomic, ...options,
-            });
+            }, unversioned);
             return { ...answer, records: answer.records.map(result) };
           }
 
@@ -67,8 +101,8 @@ extension DemoPages {
            */
           async fetchAll(recordNames, { zone, ...options } = {}) {
             const records = recordNames.map((recordName) => ({ recordName }));
-            const answer = await this.#call("records/lookup", { records, ...(zone && { zoneID: zoneID(zone) }), ...options });
-            return answer.records.map(result);
+            const body = { records, ...(zone && { zoneID: zoneID(zone) }), ...options };
+            return (await this.#read("records/lookup", body, (answer) => answer.records)).records.map(result);
           }
 
           /**
@@ -78,8 +112,8 @@ extension DemoPages {
            * @returns {Promise<{ records: Record[], next?: () => Promise<any> }>}
            */
           async query(query, { zone, ...options } = {}) {
-            const answer = await this.#call("records/query", { query, ...(zone && { zoneID: zoneID(zone) }), ...options });
-            const { records, continuationMarker } = answer;
+            const body = { query, ...(zone && { zoneID: zoneID(zone) }), ...options };
+            const { records, continuationMarker } = await this.#read("records/query", body, (answer) => answer.records);
             if (!continuationMarker) return { records };
             return { records, next: () => this.query(query, { zone, ...options, continuationMarker }) };
           }
@@ -123,7 +157,7 @@ extension DemoPages {
 
           async #modifyZones(operationType, zones) {
             const operations = zones.map((zone) => ({ operationType, zone: { zoneID: zoneID(zone) } }));
-            return (await this.#call("zones/modify", { operations })).zones.map(result);
+            return (await this.#write("zones/modify", { operations })).zones.map(result);
           }
 
           // Changes
@@ -148,7 +182,8 @@ extension DemoPages {
            */
           async zoneChanges(zone, syncToken, options = {}) {
             const entry = { zoneID: zoneID(zone), ...(syncToken && { syncToken }), ...options };
-            return one((await this.#call("changes/zone", { zones: [entry] })).zones.map(result));
+            const { zones } = await this.#read("changes/zone", { zones: [entry] }, ({ zones: [page] }) => page.records ?? []);
+            return one(zones.map(result));
           }
 
           // Subscriptions

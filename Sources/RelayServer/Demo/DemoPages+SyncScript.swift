@@ -57,7 +57,7 @@ extension DemoPages {
             const first = [...this.client.rows.values()].filter((row) => row.edit).sort((one, other) => one.edit - other.edit)[0];
             const zone = this.client.zones.get(first.zone);
             const rows = [...this.client.rows.values()].filter((row) => row.edit && row.zone === first.zone).slice(0, 200);
-            const sent = rows.map((row) => ({ key: row.key, edit: row.edit, operation: operation(row) }));
+            const sent = rows.map((row) => ({ key: row.key, edit: row.edit, note: row.note, operation: operation(row) }));
             let answer;
             try {
               answer = await this.#databaseOf(zone).modify(sent.map((item) => item.operation), { zone: zone.zoneID });
@@ -79,8 +79,8 @@ extension DemoPages {
             this.client.lookAgain = setTimeout(() => this.client.look(zone.scope), 400);
           }
 
-          /** What became of an edit that was sent. */
-          #settle({ key, edit }, outcome, changes) {
+          /** What became of an edit that was sent, with the note as it then was. */
+          #settle({ key, edit, note }, outcome, changes) {
             const row = this.client.rows.get(key);
             if (!row) return;
             const isSettled = row.edit === edit;
@@ -94,6 +94,8 @@ extension DemoPages {
               this.#drop(row, changes);
             } else {
               row.server = outcome.deleted ? null : version(outcome);
+              // The answer to a repeat may hold what others have made of the note since.
+              if (row.note && row.server) row.note = merge(note, row.note, row.server).note;
               if (isSettled) row.edit = 0;
               changes.rows.push(row);
             }

@@ -8,6 +8,7 @@ enum ClientChecks {
           await import("/zonecast.js");
         const { merge, tokenNumber } = await import("/demo/notes.js");
         const { correction, qrCode } = await import("/demo/qr.js");
+        const { Client } = await import("/demo/client.js");
         const faults = [];
         const written = (value) => JSON.stringify(value);
         const check = (what, is, wanted) => {
@@ -62,6 +63,32 @@ enum ClientChecks {
         answers.push(new TypeError("no network"));
         const lost = await refusal(fake.privateDatabase.save({ recordType: "T" }));
         check("no answer", [lost.serverErrorCode, lost.isPassing, asked.length], ["NETWORK_ERROR", true, 3]);
+        // The same call again goes under the name that it went by before, until there is an answer.
+        const lastID = () => JSON.parse(asked.at(-1).body).operationID;
+        const lostID = lastID();
+        check("named", typeof lostID, "string");
+        answers.push({ body: { records: [{ recordName: "made" }] } });
+        await fake.privateDatabase.save({ recordType: "T" });
+        check("a repeat", lastID(), lostID);
+        answers.push({ status: 502, body: "a proxy's page" });
+        await refusal(fake.privateDatabase.save({ recordType: "T" }));
+        check("another write", lastID() === lostID, false);
+        const proxyID = lastID();
+        answers.push({ status: 429, body: { serverErrorCode: "THROTTLED", reason: "slow" } });
+        await refusal(fake.privateDatabase.save({ recordType: "T" }));
+        answers.push({ status: 503, body: { serverErrorCode: "TRY_AGAIN_LATER", reason: "busy", retryAfter: 0.01 } });
+        answers.push({ body: { records: [{ recordName: "made" }] } });
+        await fake.privateDatabase.save({ recordType: "T" });
+        const ids = asked.slice(-3).map((one) => JSON.parse(one.body).operationID);
+        check("a repeat after a refusal, and of the module's own", ids, [proxyID, proxyID, proxyID]);
+        // Who has looked at the record since means it as it is now.
+        const force = [{ operationType: "forceUpdate", record: { recordName: "r", recordType: "T", fields: { n: 1 } } }];
+        answers.push(new TypeError("no network"), { body: { records: [{ recordName: "r" }] } }, { body: { records: [] } });
+        await refusal(fake.privateDatabase.modify(force));
+        const forceID = lastID();
+        await fake.privateDatabase.fetch("r");
+        await fake.privateDatabase.modify(force);
+        check("after a look", lastID() === forceID, false);
         answers.push({ status: 400, body: { serverErrorCode: "BAD_REQUEST", reason: "r", ckErrorCode: "CHANGE_TOKEN_EXPIRED" } });
         check("expired", (await refusal(fake.privateDatabase.databaseChanges("old"))).isTokenExpired, true);
         answers.push({ body: { records: [{ recordName: "r", serverErrorCode: "CONFLICT", serverRecord: { recordName: "r" } }] } });
@@ -146,6 +173,49 @@ enum ClientChecks {
         const kept = await mine.save({ recordType: "File", recordName: file, fields: { content } }, { zone: "Notes" });
         const { downloadURL } = values(await mine.fetch(kept.recordName, { zone: "Notes" })).content;
         check("asset", await (await fetch(downloadURL)).text(), "bytes of a file");
+        // A write that arrived though its answer was lost is no conflict with itself.
+        let isCut = false;
+        const cut = new Container({
+          container: "iCloud.org.zonecast.checks", webAuthToken: user, deviceID: "cut",
+          fetch: async (address, options) => {
+            const response = await fetch(address, options);
+            if (!isCut) return response;
+            isCut = false;
+            throw new TypeError("the answer was lost");
+          },
+        }).privateDatabase;
+        const shaky = await cut.save({ recordType: "Note", recordName: "shaky", fields: { title: "a" } }, { zone: "Notes" });
+        isCut = true;
+        const edit = () => cut.save({ ...shaky, fields: { title: "b" } }, { zone: "Notes" });
+        check("lost", (await refusal(edit())).serverErrorCode, "NETWORK_ERROR");
+        check("repeated", values(await edit()).title, "b");
+        // Nor does a client of the demo miss what somebody has made of its note before it asked again.
+        const place = { container: "iCloud.org.zonecast.checks", environment: "development", isDev: true, boardType: "Post" };
+        const owner = `check-${randomName().slice(0, 12)}`;
+        const client = new Client(place, owner, "phone", () => {});
+        const until = async (what, holds) => {
+          for (let turn = 0; !holds(); turn += 1) {
+            if (turn > 2400) throw new Error(`waited 120 s for ${what}`);
+            await new Promise((resolve) => setTimeout(resolve, 50));
+          }
+        };
+        await client.open();
+        await until("its zone", () => client.isSetUp);
+        client.add("a", { name: "m" });
+        await until("the note", () => client.pending === 0);
+        const others = new Container({ container: place.container, webAuthToken: `dev-${owner}`, deviceID: "other" }).privateDatabase;
+        const send = client.container.fetch;
+        client.container.fetch = async (address, options) => {
+          const response = await send(address, options);
+          if (!address.includes("records/modify")) return response;
+          client.container.fetch = send;
+          await others.save({ ...await others.fetch("m", { zone: "Notes" }), fields: { done: true } }, { zone: "Notes" });
+          throw new TypeError("the answer was lost");
+        };
+        client.change("m", { title: "b" });
+        await until("the repeat", () => client.pending === 0);
+        check("both edits", client.notes().map(({ title, done }) => [title, done]), [["b", true]]);
+        await client.close();
         const nobody = new Container({ container: "iCloud.org.zonecast.checks" });
         check("who is asked for", (await refusal(nobody.privateDatabase.zones())).serverErrorCode, "AUTHENTICATION_REQUIRED");
         check("where to sign in", new URL(await nobody.signInAddress()).pathname, "/signin");
