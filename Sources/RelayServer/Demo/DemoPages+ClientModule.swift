@@ -107,7 +107,8 @@ extension DemoPages {
 
         /**
          * A field for the wire: from a text, number, boolean (1 or 0), `Date`, `Uint8Array`, list of these, reference or
-         * location; `null` clears the field. What has a `value` already is left as it is.
+         * location; `null` clears the field. What has a `value` already is left as it is. Whole numbers say no type: a 2 may be
+         * meant for a field of fractions as well, and the schema knows.
          * @param {any} value
          * @returns {Field}
          */
@@ -116,7 +117,7 @@ extension DemoPages {
           if (typeof value === "string") return { value, type: "STRING" };
           if (typeof value === "boolean") return { value: value ? 1 : 0, type: "INT64" };
           if (typeof value === "bigint") return { value: value.toString(), type: "INT64" };
-          if (typeof value === "number") return { value, type: Number.isInteger(value) ? "INT64" : "DOUBLE" };
+          if (typeof value === "number") return isWhole(value) ? { value } : { value, type: "DOUBLE" };
           if (value instanceof Date) return { value: value.getTime(), type: "TIMESTAMP" };
           if (value instanceof Uint8Array) return { value: base64(value), type: "BYTES" };
           if (Array.isArray(value)) {
@@ -143,6 +144,7 @@ extension DemoPages {
           return Object.fromEntries(Object.entries(record.fields ?? {}).map(([name, field]) => [name, read(field)]));
         }
 
+        const isWhole = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 63;
         const base64 = (data) => btoa(Array.from(data, (byte) => String.fromCharCode(byte)).join(""));
         const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 

@@ -271,7 +271,11 @@ extension DemoPages {
          * @param {string} comparator
          * @param {any} value
          */
-        export const filter = (fieldName, comparator, value) => ({ fieldName, comparator, fieldValue: field(value) });
+        export const filter = (fieldName, comparator, value) => ({ fieldName, comparator, fieldValue: listed(field(value)) });
+
+        /** Lists of filters have to say what they are of. */
+        const listed = (made) =>
+          Array.isArray(made.value) && made.value.length && !made.type ? { ...made, type: "INT64_LIST" } : made;
 
         /**
          * The only one of a list, if it is no refusal.

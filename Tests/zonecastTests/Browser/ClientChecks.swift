@@ -24,13 +24,16 @@ enum ClientChecks {
         const plain = { a: "x", b: 2, c: 2.5, d: true, e: day, f: new Uint8Array([0, 255]), g: ["p"], h: [1, 1.5], i: null };
         const wire = Object.fromEntries(Object.entries(plain).map(([name, value]) => [name, field(value)]));
         check("types", Object.values(wire).map((one) => one.type), [
-          "STRING", "INT64", "DOUBLE", "INT64", "TIMESTAMP", "BYTES", "STRING_LIST", "DOUBLE_LIST", undefined,
+          "STRING", undefined, "DOUBLE", "INT64", "TIMESTAMP", "BYTES", "STRING_LIST", "DOUBLE_LIST", undefined,
         ]);
         check("back again", values({ fields: wire }), { ...plain, d: 1, i: null });
         check("reference", field({ recordName: "r" }), { value: { action: "NONE", recordName: "r" }, type: "REFERENCE" });
         check("empty list", field([]), { value: [] });
         check("as on the wire", field({ value: 1, type: "DOUBLE" }), { value: 1, type: "DOUBLE" });
         check("filter", filter("n", "IN", ["a"]).fieldValue.type, "STRING_LIST");
+        check("whole numbers", [field(2), field([1, 2])], [{ value: 2 }, { value: [1, 2] }]);
+        check("whole numbers of a filter", filter("n", "IN", [1, 2]).fieldValue, { value: [1, 2], type: "INT64_LIST" });
+        check("more than an integer holds", field(1e20).type, "DOUBLE");
 
         // What a close code asks for.
         check("first back-off", afterClose(1006, 0, undefined, 0.5), { action: "reconnect", delay: 250 });
@@ -96,7 +99,7 @@ enum ClientChecks {
         check("conflict", [conflict.serverErrorCode, conflict.serverRecord], ["CONFLICT", { recordName: "r" }]);
         check("update by tag", JSON.parse(asked.at(-1).body).operations, [{
           operationType: "update",
-          record: { recordName: "r", recordChangeTag: "1", fields: { n: { value: 1, type: "INT64" } } },
+          record: { recordName: "r", recordChangeTag: "1", fields: { n: { value: 1 } } },
         }]);
         answers.push({ body: { results: [{ serverErrorCode: "NOT_FOUND", reason: "gone" }] } });
         check("shares", (await fake.acceptShares(["https://h/share/c/e/a~b#Title"]))[0].serverErrorCode, "NOT_FOUND");
@@ -173,6 +176,10 @@ enum ClientChecks {
         const kept = await mine.save({ recordType: "File", recordName: file, fields: { content } }, { zone: "Notes" });
         const { downloadURL } = values(await mine.fetch(kept.recordName, { zone: "Notes" })).content;
         check("asset", await (await fetch(downloadURL)).text(), "bytes of a file");
+        // A field of fractions takes a whole number too.
+        const priced = await mine.save({ recordType: "Price", recordName: "price", fields: { euros: 1.5, all: [0.5] } }, { zone: "Notes" });
+        const whole = await mine.save({ ...priced, fields: { euros: 2, all: [1, 2] } }, { zone: "Notes" });
+        check("fractions", [whole.fields.euros, whole.fields.all.type], [{ value: 2, type: "DOUBLE" }, "DOUBLE_LIST"]);
         // A write that arrived though its answer was lost is no conflict with itself.
         let isCut = false;
         const cut = new Container({
