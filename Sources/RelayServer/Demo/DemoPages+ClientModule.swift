@@ -169,6 +169,8 @@ extension DemoPages {
             this.environment = settings.environment ?? "development";
             this.apiToken = settings.apiToken;
             this.webAuthToken = settings.webAuthToken;
+            /** How often another user has come: what was begun before is not gone on with in their name. */
+            this.turns = 0;
             this.deviceID = settings.deviceID ?? randomName();
             this.retries = settings.retries ?? 3;
             this.onToken = settings.onToken ?? (() => {});
@@ -185,6 +187,18 @@ extension DemoPages {
            */
           setWebAuthToken(token) {
             if (token === this.webAuthToken) return;
+            this.turns += 1;
+            this.webAuthToken = token;
+            this.onToken(token);
+          }
+
+          /**
+           * Takes a fresh token of the same user, unless it comes after their turn.
+           * @param {string | null} token
+           * @param {number} turn That of the request which brought it.
+           */
+          renew(token, turn) {
+            if (!token || !this.webAuthToken || turn !== this.turns || token === this.webAuthToken) return;
             this.webAuthToken = token;
             this.onToken(token);
           }
@@ -197,6 +211,7 @@ extension DemoPages {
            * @returns {Promise<any>}
            */
           async call(operation, body, options = {}) {
+            const turn = this.turns;
             for (let attempt = 0; ; attempt += 1) {
               try {
                 return await this.#callOnce(operation, body, options);
@@ -204,6 +219,7 @@ extension DemoPages {
                 const isForNow = error instanceof RelayError && error.retryAfter !== undefined;
                 if (!isForNow || attempt >= this.retries || error.retryAfter > 60) throw error;
                 await pause(error.retryAfter * 1000 * (1 + Math.random() / 4), options.signal);
+                if (turn !== this.turns) throw error;
               }
             }
           }
@@ -220,6 +236,7 @@ extension DemoPages {
             if (this.webAuthToken) query.set("ckWebAuthToken", this.webAuthToken);
             const seen = { method: body === undefined ? "GET" : "POST", path, body, status: 0, answer: undefined };
             const started = performance.now();
+            const turn = this.turns;
             try {
               const response = await this.fetch(`${this.url}${path}?${query}`, {
                 method: seen.method,
@@ -228,8 +245,7 @@ extension DemoPages {
                 cache: "no-store", signal,
               });
               seen.status = response.status;
-              const token = response.headers.get("X-Apple-CloudKit-Web-Auth-Token");
-              if (token && this.webAuthToken) this.setWebAuthToken(token);
+              this.renew(response.headers.get("X-Apple-CloudKit-Web-Auth-Token"), turn);
               seen.answer = await response.json();
             } catch (error) {
               if (signal?.aborted) throw signal.reason;

@@ -72,6 +72,7 @@ extension DemoPages {
             const address = `${url.replace(/^http/, "ws")}/push/1/${encodeURIComponent(name)}/${environment}`;
             const socket = new WebSocket(address, "zonecast.notices.1");
             this.socket = socket;
+            const turn = this.container.turns;
             let promised;
             let healthy;
             // To a connection and from a hello to its answer.
@@ -88,7 +89,7 @@ extension DemoPages {
               } else if (frame.notice) {
                 this.#tell("notice", frame.notice);
               } else if (frame.renewed) {
-                this.container.setWebAuthToken(frame.renewed.ckWebAuthToken);
+                this.container.renew(frame.renewed.ckWebAuthToken, turn);
               } else if (frame.goodbye) {
                 promised = frame.goodbye.retryAfter;
               }

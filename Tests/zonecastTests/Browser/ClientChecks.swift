@@ -105,6 +105,26 @@ enum ClientChecks {
         check("shares", (await fake.acceptShares(["https://h/share/c/e/a~b#Title"]))[0].serverErrorCode, "NOT_FOUND");
         check("link", JSON.parse(asked.at(-1).body).shortGUIDs[0].value, "a~b");
 
+        // A fresh token is for whoever asked; and nothing is repeated in the name of who has come since.
+        const held = [];
+        const turns = new Container({
+          url: "http://relay.invalid", container: "iCloud.x", webAuthToken: "alice-1",
+          fetch: (address) => new Promise((resolve) => held.push({ address, resolve })),
+        });
+        const late = turns.privateDatabase.zones();
+        turns.setWebAuthToken("bob-1");
+        const fresh = { headers: { "X-Apple-CloudKit-Web-Auth-Token": "alice-2" } };
+        held[0].resolve(new Response(JSON.stringify({ zones: [] }), fresh));
+        await late;
+        check("whose token", turns.webAuthToken, "bob-1");
+        const begun = refusal(turns.privateDatabase.zones());
+        turns.setWebAuthToken("carol-1");
+        const slow = { serverErrorCode: "THROTTLED", reason: "slow", retryAfter: 0.01 };
+        held[1].resolve(new Response(JSON.stringify(slow), { status: 429 }));
+        const repeated = new Promise((resolve) => setTimeout(() => resolve({ serverErrorCode: "REPEATED" }), 2000));
+        check("in nobody else's name", (await Promise.race([begun, repeated])).serverErrorCode, "THROTTLED");
+        check("asked twice", held.length, 2);
+
         // Merging.
         const base = { title: "a", done: false };
         check("different fields", merge(base, { title: "b", done: false }, { title: "a", done: true }),
