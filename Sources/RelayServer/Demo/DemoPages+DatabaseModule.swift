@@ -130,10 +130,12 @@ extension DemoPages {
             const answer = await this.#call("assets/upload", { tokens, ...(zone && { zoneID: zoneID(zone) }) });
             const [token] = answer.tokens;
             const headers = { "Content-Type": "application/octet-stream" };
-            const response = await this.container.fetch(token.url, { method: "POST", headers, body: data }).catch((error) => {
+            const lost = (error) => {
               throw new RelayError({ serverErrorCode: "NETWORK_ERROR", reason: `The file could not be sent: ${error.message}` });
-            });
-            const stored = await response.json();
+            };
+            const response = await this.container.fetch(token.url, { method: "POST", headers, body: data }).catch(lost);
+            // A proxy's page is no answer either.
+            const stored = await response.json().catch(lost);
             if (!response.ok) throw new RelayError(stored, response.status);
             return { recordName: token.recordName, field: { value: stored.singleFile, type: "ASSETID" } };
           }

@@ -53,7 +53,7 @@ enum ClientChecks {
             asked.push({ address, ...options });
             const next = answers.shift();
             if (next instanceof Error) throw next;
-            return new Response(JSON.stringify(next.body), { status: next.status ?? 200, headers: next.headers });
+            return new Response(next.text ?? JSON.stringify(next.body), { status: next.status ?? 200, headers: next.headers });
           },
         });
         answers.push({ status: 429, body: { serverErrorCode: "THROTTLED", reason: "slow", retryAfter: "0.01" } });
@@ -104,6 +104,10 @@ enum ClientChecks {
         answers.push({ body: { results: [{ serverErrorCode: "NOT_FOUND", reason: "gone" }] } });
         check("shares", (await fake.acceptShares(["https://h/share/c/e/a~b#Title"]))[0].serverErrorCode, "NOT_FOUND");
         check("link", JSON.parse(asked.at(-1).body).shortGUIDs[0].value, "a~b");
+
+        answers.push({ body: { tokens: [{ recordName: "r", url: "http://relay.invalid/u" }] } }, { status: 413, text: "<html>" });
+        const unsent = await refusal(fake.privateDatabase.uploadAsset({ recordType: "F" }, "f", new Uint8Array(1)));
+        check("a proxy's page for a file", unsent.serverErrorCode, "NETWORK_ERROR");
 
         // A fresh token is for whoever asked; and nothing is repeated in the name of who has come since.
         const held = [];
