@@ -42,7 +42,7 @@ enum OpenAPISchemas {
             { "type": "object", "required": ["zoneName"],
               "properties": {
                 "zoneName": { "type": "string" },
-                "ownerRecordName": { "type": "string", "description": "Whose zone it is; the caller's if absent." },
+                "ownerRecordName": { "type": "string", "description": "Whose zone it is; the caller's if absent or empty." },
                 "zoneType": { "type": "string", "enum": ["DEFAULT_ZONE", "REGULAR_CUSTOM_ZONE"], "description": "Only in answers." } } }
             """#
         ),
@@ -52,7 +52,7 @@ enum OpenAPISchemas {
             { "type": "object", "required": ["zoneName"],
               "properties": {
                 "zoneName": { "type": "string", "pattern": "^(_defaultZone|[ -^`-~][ -~]{0,254})$", "description": "_defaultZone, or 1 to 255 printable ASCII characters without a leading underscore." },
-                "ownerRecordName": { "type": "string", "description": "Whose zone it is; the caller's if absent." } } }
+                "ownerRecordName": { "type": "string", "description": "Whose zone it is; the caller's if absent or empty." } } }
             """#
         ),
         (
