@@ -53,15 +53,10 @@ struct QueryNotice {
     init(_ match: SubscriptionIndex.Match, zone: ZoneID, schema: Schema) {
         self.match = match
         self.zone = zone
-        info = Self.info(match.subscription.notificationInfo)
+        info = NotificationInfo(kept: match.subscription.notificationInfo)
         let type = schema.types[match.record.type]
         let names = info.fieldNames.filter { type?.fields[$0]?.isEncrypted != true }
         values = names.isEmpty ? [:] : (try? FieldsJSON.values(of: names, in: match.record.fields)) ?? [:]
-    }
-
-    private static func info(_ json: [UInt8]?) -> NotificationInfo {
-        guard let json, let document = try? JSONDocument(parsing: json) else { return NotificationInfo() }
-        return (try? NotificationInfo(document.root)) ?? NotificationInfo()
     }
 
     /// Whether a person is to see or hear it.
@@ -95,4 +90,12 @@ struct QueryNotice {
 
     /// Bytes for fields and alert together.
     private static let room = 3_072
+}
+
+extension NotificationInfo {
+    /// As a subscription keeps it, which was found good when it was saved.
+    init(kept json: [UInt8]?) {
+        let document = json.flatMap { try? JSONDocument(parsing: $0) }
+        self = document.flatMap { try? NotificationInfo($0.root) } ?? NotificationInfo()
+    }
 }

@@ -285,20 +285,24 @@ package final class NoticeHub: Sendable {
         }
     }
 
-    /// A notice about `subject` for this user; `nil` where no subscription covers it.
+    /// A silent notice about `subject` for this user; `nil` where no subscription covers it.
+    ///
+    /// For who comes back: an alert is for the moment of the change.
     func notice(
         about subject: NoticeSubject,
         syncToken: String?,
         for address: NoticeAddress,
         subscriptions: NoticeSubscriptions
     ) -> OutgoingNotice? {
-        Self.notice(
+        var notice = Self.notice(
             about: subject,
             syncToken: syncToken,
             for: address,
             subscriptions: subscriptions,
             noticeID: noticeID
         )
+        notice?.aps = nil
+        return notice.map { OutgoingNotice($0) }
     }
 
     fileprivate static func notice(
@@ -307,21 +311,21 @@ package final class NoticeHub: Sendable {
         for address: NoticeAddress,
         subscriptions: NoticeSubscriptions,
         noticeID: () -> String
-    ) -> OutgoingNotice? {
-        guard let (kind, subscriptionID) = subscriptions.widest(covering: subject) else { return nil }
-        return OutgoingNotice(
-            Notice(
-                kind: kind,
-                container: address.store.container.name,
-                environment: address.store.environment,
-                noticeID: noticeID(),
-                user: address.user,
-                scope: subject.scope,
-                subscriptionID: subscriptionID,
-                zone: subject.zone,
-                syncToken: syncToken
-            )
+    ) -> Notice? {
+        guard let told = subscriptions.widest(covering: subject) else { return nil }
+        var notice = Notice(
+            kind: told.kind,
+            container: address.store.container.name,
+            environment: address.store.environment,
+            noticeID: noticeID(),
+            user: address.user,
+            scope: subject.scope,
+            subscriptionID: told.id,
+            zone: subject.zone,
+            syncToken: syncToken
         )
+        notice.aps = told.aps
+        return notice
     }
 }
 
@@ -338,7 +342,7 @@ extension NoticeHub.State {
             return []
         }
         guard
-            var notice = NoticeHub.notice(
+            let draft = NoticeHub.notice(
                 about: change.subject,
                 syncToken: change.syncToken,
                 for: change.address,
@@ -346,6 +350,7 @@ extension NoticeHub.State {
                 noticeID: noticeID
             )
         else { return [] }
+        var notice = OutgoingNotice(draft)
         notice.delivery = delivery
         return listeners.lanes.map { [notice] in
             (lanes[$0], .deliver(notice, to: change.address, exceptDevice: change.deviceID))

@@ -9,17 +9,29 @@ package struct NoticeSubscriptions: Hashable, Sendable {
         package var kind: Subscription.Kind
         /// Of query subscriptions, whose notices it shapes.
         package var notificationInfo: [UInt8]?
+        /// The `aps` member of the notices of one that watches zones, where a person is to see or hear them.
+        package var aps: [UInt8]?
 
         package init(
             scope: DatabaseScope,
             id: String,
             kind: Subscription.Kind,
-            notificationInfo: [UInt8]? = nil
+            notificationInfo: [UInt8]? = nil,
+            aps: [UInt8]? = nil
         ) {
             self.scope = scope
             self.id = id
             self.kind = kind
             self.notificationInfo = notificationInfo
+            self.aps = aps
+        }
+
+        private var isOfDatabase: Bool { if case .database = kind { true } else { false } }
+        /// The one with the most of it is told of a change that several cover.
+        fileprivate var weight: Int { (aps == nil ? 0 : 2) + (isOfDatabase ? 1 : 0) }
+        /// The notice that it makes.
+        fileprivate var told: (kind: Notice.Kind, id: String, aps: [UInt8]?) {
+            (isOfDatabase ? .database : .zone, id, aps)
         }
     }
 
@@ -36,21 +48,18 @@ package struct NoticeSubscriptions: Hashable, Sendable {
 
     package var ids: [String] { items.map(\.id) }
 
-    /// The widest one that covers a subject: the database's first, then the zone's.
+    /// The widest of those that ask for an alert, else the widest of all that cover a subject: the database's first, then the
+    /// zone's.
     ///
     /// One device gets one notice for a change however many subscriptions cover it. Notices reference 2.
-    package func widest(covering subject: NoticeSubject) -> (kind: Notice.Kind, id: String)? {
-        var zoneID: String?
+    package func widest(covering subject: NoticeSubject) -> (kind: Notice.Kind, id: String, aps: [UInt8]?)? {
+        var widest: Item?
         for item in wide where item.scope == subject.scope {
-            switch item.kind {
-            case .database: return (.database, item.id)
-            case .zone(let zone):
-                guard zoneID == nil, subject.isIn(zone) else { continue }
-                zoneID = item.id
-            case .query: continue
-            }
+            if case .zone(let zone) = item.kind, !subject.isIn(zone) { continue }
+            if let found = widest, found.weight >= item.weight { continue }
+            widest = item
         }
-        return zoneID.map { (.zone, $0) }
+        return widest?.told
     }
 
     /// The subscriptions to records of one database, in the order of their names.

@@ -207,12 +207,14 @@ extension StoreReader {
     /// The user's subscriptions in all databases, as the hub wants them.
     func noticeSubscriptions(of user: UserID) throws(RelayError) -> NoticeSubscriptions {
         let items = try subscriptions(of: user).map { scope, subscription in
-            NoticeSubscriptions.Item(
-                scope: scope,
-                id: subscription.id,
-                kind: subscription.kind,
-                notificationInfo: subscription.query == nil ? nil : subscription.notificationInfo
-            )
+            var item = NoticeSubscriptions.Item(scope: scope, id: subscription.id, kind: subscription.kind)
+            guard subscription.query == nil else {
+                item.notificationInfo = subscription.notificationInfo
+                return item
+            }
+            let info = NotificationInfo(kept: subscription.notificationInfo)
+            item.aps = info.isVisible ? info.aps([:]) : nil
+            return item
         }
         // Those to the public database last, as devices have always been told of them.
         return NoticeSubscriptions(items.filter { $0.scope != .public } + items.filter { $0.scope == .public })

@@ -100,7 +100,9 @@ final class PushLane: NoticeLane {
 
     private func put(_ notice: OutgoingNotice, for id: String, at now: Duration, in state: inout State) {
         state.sleepers[id]?.queue.put(notice, limits: limits, at: now)
-        guard state.sleepers[id]?.pace.noticed(isUrgent: notice.aps != nil, at: now) == true else { return }
+        // An alert about a zone waits for the rest of a burst, which it says as well.
+        let isUrgent = notice.aps != nil && notice.subject.match != nil
+        guard state.sleepers[id]?.pace.noticed(isUrgent: isUrgent, at: now) == true else { return }
         state.sleepers[id]?.task = Task { [weak self] in await self?.tend(id) }
     }
 

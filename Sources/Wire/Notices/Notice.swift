@@ -1,6 +1,6 @@
 package import Records
 
-/// A change notice: that something changed, never what; silent but for query subscriptions that ask for more.
+/// A change notice: that something changed, never what; silent but for subscriptions that ask for more.
 ///
 /// On the wire it is CloudKit's own push payload beside the zone's token. Wire reference 13.1, notices reference 2.
 package struct Notice: Hashable, Sendable {

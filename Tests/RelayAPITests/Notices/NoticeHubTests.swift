@@ -103,10 +103,18 @@ import Wire
     static let anyZone = NoticeSubscriptions.Item(scope: .private, id: "any", kind: .zone(nil))
     static let database = NoticeSubscriptions.Item(scope: .private, id: "database", kind: .database)
     static let shared = NoticeSubscriptions.Item(scope: .shared, id: "shared", kind: .database)
+    static let loudZone = NoticeSubscriptions.Item(
+        scope: .private,
+        id: "loud",
+        kind: .zone(ZoneID("Notes", owner: .caller)),
+        aps: Array(#"{"alert":{"body":"new"}}"#.utf8)
+    )
 
     static let coverage: [(items: [NoticeSubscriptions.Item], zone: String, id: String?)] = [
         ([], "Notes", nil), ([zoneOnly], "Notes", "zone"), ([zoneOnly], "Other", nil), ([anyZone], "Other", "any"),
         ([zoneOnly, database], "Notes", "database"), ([shared], "Notes", nil), ([shared, zoneOnly], "Notes", "zone"),
+        ([zoneOnly, anyZone], "Notes", "zone"), ([database, loudZone, zoneOnly], "Notes", "loud"),
+        ([loudZone, database], "Other", "database"),
     ]
 
     @Test func theWidestSubscriptionThatCoversIsTold() async {
@@ -122,6 +130,7 @@ import Wire
             world.publish(world.change(zone, of: "_a"))
             #expect(device.notices.map(\.subscriptionID) == [id].compactMap { $0 }, "\(items) \(zone)")
             #expect(device.notices.allSatisfy { ($0.kind == .database) == (id == "database") })
+            #expect(device.notices.allSatisfy { $0.aps == (id == "loud" ? Self.loudZone.aps : nil) })
         }
     }
 

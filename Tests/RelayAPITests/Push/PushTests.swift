@@ -77,6 +77,24 @@ import Wire
         #expect(sent.alert == "Something is new")
     }
 
+    @Test func anAlertAboutAZoneIsOneForABurst() async throws {
+        let push = try PushWorld()
+        try await push.world.makeZone("Notes")
+        _ = try await push.world.ask(
+            "private/subscriptions/modify",
+            """
+            {"operations":[{"operationType":"create","subscription":{"subscriptionID":"zone","subscriptionType":"zone",
+            "zoneID":{"zoneName":"Notes"},"notificationInfo":{"alertBody":"Something is new"}}}]}
+            """
+        )
+        #expect(try await push.register("phone") == 200)
+        for name in ["a", "b"] { try await push.change(name) }
+        #expect(await push.clock.nextSleep() == .seconds(1))
+        push.clock.advance(by: .seconds(1))
+        #expect(await push.peer.nextPush()?.alert == "Something is new")
+        #expect(push.peer.pushCount == 1)
+    }
+
     @Test func aDeadTokenEndsTheRegistration() async throws {
         let push = try PushWorld()
         try await push.sleepingPhone()

@@ -127,6 +127,27 @@ import Wire
         #expect(Set(phone.notices.map(\.subscriptionID)) == ["db", "loud"])
     }
 
+    @Test func aSubscriptionToAZoneMayAskForAnAlertToo() async throws {
+        let world = try SubscriptionWorld()
+        try await world.makeZone("Notes")
+        _ = try await world.ask(
+            "private/subscriptions/modify",
+            """
+            {"operations":[{"operationType":"create","subscription":{"subscriptionID":"db","subscriptionType":"database"}},
+            {"operationType":"create","subscription":{"subscriptionID":"zone","subscriptionType":"zone",
+            "zoneID":{"zoneName":"Notes"},"notificationInfo":{"alertBody":"new","soundName":"default"}}}]}
+            """
+        )
+        let phone = await world.device()
+        // Who comes hears of what there is in silence.
+        #expect(!phone.notices.isEmpty && phone.notices.allSatisfy { $0.aps == nil })
+        let count = phone.notices.count
+        try await world.change("a", zone: "Notes")
+        await world.settle()
+        #expect(phone.notices.dropFirst(count).map(\.subscriptionID) == ["zone"])
+        #expect(phone.notices.last?.aps == Array(#"{"alert":{"body":"new"},"sound":"default"}"#.utf8))
+    }
+
     @Test func zonesAreHeldApart() async throws {
         let world = try SubscriptionWorld()
         try await world.makeZone("Notes")
