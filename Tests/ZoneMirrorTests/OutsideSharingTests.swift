@@ -10,33 +10,20 @@ import ZoneTesting
 ///
 /// SDK reference 14.5.
 @Suite(.timeLimit(.minutes(15))) struct OutsideSharingTests {
-    let phone: NotesApp
-    let laptop: NotesApp
-    let bob: NotesApp
+    private let home: Household
+    private var phone: NotesApp { home.phone }
+    private var laptop: NotesApp { home.laptop }
+    private var bob: NotesApp { home.bob }
 
     init() async throws {
-        let relay = try TestRelay()
-        phone = try await NotesApp(relay.device(of: "alice@example.org", named: "phone"))
-        laptop = try await NotesApp(relay.device(of: "alice@example.org", named: "laptop"))
-        bob = try await NotesApp(relay.device(of: "bob@example.org", named: "tablet"))
-        try await join(try await share("trip"))
+        home = try await Household(memo: "trip's")
+        try await home.share()
     }
 
-    private func share(_ name: RecordName) async throws -> URL {
-        let context = phone.context()
-        let note = SharedNote(id: name, title: name.text)
-        try context.insert(note)
-        try context.insert(Memo(text: "\(name)'s", note: note))
-        try context.save()
+    private func share(_ name: RecordName) async throws {
+        try home.makeNote(name, memo: "\(name)'s")
         try await phone.sync()
-        let (_, share, _) = try await phone.container.share([try context.objectID(of: note)])
-        share.publicPermission = .readWrite
-        let saved = try await phone.container.persistUpdatedShare(share, in: phone.mine)
-        return try #require(saved.url)
-    }
-
-    private func join(_ link: URL) async throws {
-        try await bob.container.acceptShareInvitations(from: [link], into: bob.others)
+        try await home.share(name)
     }
 
     private func write(_ sql: String, _ app: NotesApp, _ store: StoreID) async throws {
@@ -87,7 +74,7 @@ import ZoneTesting
     }
 
     @Test func whatHangsOnTwoSharesIsRefused() async throws {
-        try await join(try await share("work"))
+        try await share("work")
         try await write(
             "INSERT INTO SharedNote(id, title) VALUES ('both', 'both'); UPDATE Memo SET note = 'both'",
             bob,
@@ -102,7 +89,7 @@ import ZoneTesting
 
     /// What is in one share already is linked into no other.
     @Test(arguments: [true, false]) func aLinkFromOneShareIntoAnotherIsRefused(_ isGuests: Bool) async throws {
-        try await join(try await share("work"))
+        try await share("work")
         let (app, store) = isGuests ? (bob, bob.others) : (phone, phone.mine)
         let memo = try #require(try app.context().fetch(Memo.self, \.text == "trip's").first)
         try await write("UPDATE Memo SET note = 'work' WHERE text = 'trip''s'", app, store)

@@ -9,35 +9,18 @@ import ZoneTesting
 ///
 /// SDK reference 14.5 and 16.
 @Suite(.timeLimit(.minutes(15))) struct StragglerTests {
-    let phone: NotesApp
-    let laptop: NotesApp
-    let bob: NotesApp
+    private let home: Household
+    private var phone: NotesApp { home.phone }
+    private var laptop: NotesApp { home.laptop }
+    private var bob: NotesApp { home.bob }
 
-    init() async throws {
-        let relay = try TestRelay()
-        phone = try await NotesApp(relay.device(of: "alice@example.org", named: "phone"))
-        laptop = try await NotesApp(relay.device(of: "alice@example.org", named: "laptop"))
-        bob = try await NotesApp(relay.device(of: "bob@example.org", named: "tablet"))
-        let context = phone.context()
-        let note = SharedNote(title: "trip")
-        try context.insert(note)
-        try context.insert(Memo(text: "first", note: note))
-        try context.save()
-        for app in [phone, laptop] { try await app.sync() }
-    }
-
-    private func share() async throws -> CKShare {
-        let id = try phone.id(try #require(try phone.note))
-        let (_, share, _) = try await phone.container.share([id], publicPermission: .readWrite)
-        try await bob.container.acceptShareInvitations(from: [try #require(share.url)], into: bob.others)
-        return share
-    }
+    init() async throws { home = try await Household(memo: "first") }
 
     /// What was made on the laptop before it heard of the share, and sent after, is for all who are in it.
     @Test(arguments: [true, false]) func whatHangsOnASharedObjectFollowsIt(_ isSentFirst: Bool) async throws {
         try laptop.addMemo("second")
         if isSentFirst { try await laptop.container.sendChanges() }
-        let share = try await share()
+        let share = try await home.share()
         for app in [laptop, laptop, phone, bob] { try await app.sync() }
         for app in [phone, laptop, bob] { #expect(try app.memos == ["first", "second"]) }
         let context = laptop.context()
@@ -53,7 +36,7 @@ import ZoneTesting
         _ isAlsoEdited: Bool,
         _ fetchesFirst: Bool
     ) async throws {
-        let share = try await share()
+        let share = try await home.share()
         for app in [laptop, phone] { try await app.sync() }
         try laptop.addMemo("second")
         if isAlsoEdited {
@@ -76,7 +59,7 @@ import ZoneTesting
 
     /// A share is ended by whoever has it in hand, also where its zone was not read before.
     @Test func aDeviceThatHasNotSeenTheZoneEndsItsShare() async throws {
-        let share = try await share()
+        let share = try await home.share()
         try bob.addMemo("guest's")
         try await bob.sync()
         try await laptop.container.stopSharing(share, in: laptop.mine)
