@@ -88,6 +88,24 @@ import ZoneTesting
         #expect(dropped.allSatisfy { $0.rule == .policy(row.policy) })
     }
 
+    /// By the policy it would stay.
+    @Test(arguments: [MergePolicy.mergeByPropertyObjectTrump, .rollback])
+    func whatGoesWithAnAcceptedDeletionIsSaidToHaveGoneSo(_ policy: MergePolicy) async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop")) {
+            $0.cloud?.mergePolicy = policy
+            $0.cloud?.acceptsDeletions = true
+        }
+        try phone.save(Note(id: "n", title: "1"))
+        for mirror in [phone, laptop] { try await mirror.sync() }
+        try phone.delete("n")
+        try edit(laptop) { $0.title = "mine" }
+        try await meet(phone, laptop, true)
+        let dropped = try await laptop.container.mergeDecisions(laptop.store)
+        #expect(dropped.map(\.property) == ["title"])
+        #expect(dropped.map(\.rule) == [policy == .rollback ? .policy(policy) : .deletion])
+    }
+
     /// Nothing was decided, and the change waits for whoever does: tried again it prevails.
     private func decide(_ phone: Mirrored, _ laptop: Mirrored, into titles: [String: String]) async throws {
         let refused = try await laptop.container.rejectedWrites(laptop.store)

@@ -24,12 +24,16 @@ public struct MergeDecision: Hashable, Sendable {
         case lastEditWins
         /// The program's own resolver.
         case resolver
+        /// The object is not on the relay any more, and by the policy it would have stayed: but the store accepts deletions,
+        /// or the name is another entity's object's now.
+        case deletion
 
         var word: String {
             switch self {
             case .policy(let policy): policy.rawValue
             case .lastEditWins: "lastEditWins"
             case .resolver: "resolver"
+            case .deletion: "deletion"
             }
         }
 
@@ -38,6 +42,7 @@ public struct MergeDecision: Hashable, Sendable {
                 switch word {
                 case "lastEditWins": .lastEditWins
                 case "resolver": .resolver
+                case "deletion": .deletion
                 default: .policy(MergePolicy(rawValue: word) ?? .error)
                 }
         }

@@ -166,8 +166,10 @@ extension Importer {
             let what = "Changed here and deleted on the relay; the store's policy decides nothing."
             return try leave(table, oid, .save, mapping.fields(of: mine, in: table), what)
         }
+        let isByPolicy = PropertyMerge.keepsObjectDeletedInStore(policy) == false
         for position in mine.indices where mine[position] != base[position] {
-            try decide(table, oid, .init(position: position, kept: .null, dropped: mine[position]), .policy(policy))
+            let rule = isByPolicy ? MergeDecision.Rule.policy(policy) : .deletion
+            try decide(table, oid, .init(position: position, kept: .null, dropped: mine[position]), rule)
         }
     }
 
