@@ -111,32 +111,4 @@ import ZoneTesting
         #expect(try phone.context().object(Note.self, "n")?.at == Date(timeIntervalSince1970: 0))
         #expect(try tags(phone) == [])
     }
-
-    // MARK: Taken back
-
-    /// A deletion that is dropped before it is sent takes that of the links with it, once both ends are there again.
-    @Test func aDroppedDeletionPartsNothing() async throws {
-        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
-        let context = phone.context()
-        try context.insert(Note(id: "n", title: "1"))
-        for name in ["s", "t", "u"] as [RecordName] {
-            try context.insert(Tag(id: name))
-            try context.link(Note(id: "n", title: ""), \.tags, Tag(id: name))
-        }
-        try context.save()
-        try await phone.sync()
-        try context.delete(Note.self, id: "n")
-        for name in ["t", "u"] as [RecordName] { try context.delete(Tag.self, id: name) }
-        try context.save()
-        for (entity, name) in [("Note", "n"), ("Tag", "t")] {
-            let id = ObjectID(store: phone.store, entity: entity, name: RecordName(name))
-            try await phone.container.dropPendingExport(of: id)
-        }
-        #expect(try tags(phone) == ["s", "t"])
-        #expect(try await phone.container.pendingExports(phone.store).map(\.name).sorted() == ["Note_tags.n.u", "u"])
-        try await phone.sync()
-        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
-        try await laptop.sync()
-        for mirror in [phone, laptop] { #expect(try tags(mirror) == ["s", "t"]) }
-    }
 }

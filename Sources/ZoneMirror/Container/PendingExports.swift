@@ -25,7 +25,8 @@ extension MirroredContainer {
 
     /// Drops an object's change that was not sent: the object goes back to what the relay had last.
     ///
-    /// One that was deleted comes back with its links between many and many.
+    /// One that the relay does not have goes; where there is no such change, nothing is done. One that was deleted comes back
+    /// with the links that the relay has and that went with it, of other objects too.
     ///
     /// - Throws: `objectUnavailable` where the change is another user's who shares the file, and what SQLite throws.
     public func dropPendingExport(of object: ObjectID) async throws(MirrorError) {
@@ -36,12 +37,13 @@ extension MirroredContainer {
             if try OutboxRow.isOfAnother(db, object.name.text) {
                 throw MirrorError(.objectUnavailable, "This change is another user's, who can drop it when signed in.")
             }
+            guard let pending = try OutboxRow.find(db, object.name.text) else { return }
             try OutboxRow.drop(db, object.name.text)
             try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 let current = try table.row(db, object.name.text)
                 try importer.revert(object.name.text, table, current)
-                if current == nil { try importer.pairAgain(object.name.text) }
+                if current == nil { try importer.linkAgain(object.name.text, table, deletion: pending.version) }
             }
         }
     }

@@ -114,21 +114,90 @@ extension Importer {
         }
     }
 
-    /// An object is back whose deletion was not sent: that of its pairs went with it.
-    func pairAgain(_ oid: String) throws {
-        let sql = "SELECT oid, entity FROM mirror_outbox WHERE op = 'delete' AND account IS NULL"
+    /// An object is back that was deleted here, and that not sent: as is what the deletion did to others, where that was not
+    /// sent either.
+    ///
+    /// `deletion`: its number in the history.
+    func linkAgain(_ oid: String, _ table: TableForm, deletion: Int64) throws {
+        guard let known = try KnownRecord.find(db, oid: oid), table.entity != nil else { return }
+        let sql = "SELECT txn FROM mirror_change WHERE seq = ?"
+        let transaction = try Int64.fetchOne(db, sql: sql, arguments: [deletion])
+        try pairAgain(oid)
+        for (other, column) in mapping.incoming[table.name] ?? [] where other.entity != nil {
+            guard let position = other.index[column] else { continue }
+            for holder in try emptied(other, column, in: transaction) {
+                guard let relayed = try KnownRecord.find(db, oid: holder), relayed.tag != nil,
+                    mapping.row(of: relayed.serverFields(), in: other)[position] == known.name.databaseValue,
+                    try names.leadsBack(other.columns[position], from: oid, to: holder, db)
+                else { continue }
+                try lead(relayed, holder, other, position, to: oid)
+            }
+        }
+    }
+
+    /// Whose link was emptied last in a transaction, and that not sent; where the history does not go back so far, in any.
+    private func emptied(_ table: TableForm, _ column: String, in transaction: Int64?) throws -> [String] {
+        let sql = """
+            SELECT o.id FROM \(table.name.quoted) o JOIN mirror_outbox w ON w.oid = o.id
+            LEFT JOIN (SELECT oid, txn, max(seq) FROM mirror_change
+                WHERE entity = ?1 AND kind = 2 AND instr(',' || names || ',', ',' || ?2 || ',') > 0 GROUP BY oid) c
+            ON c.oid = o.id
+            WHERE o.\(column.quoted) IS NULL AND w.op = 'save' AND w.account IS NULL
+            AND coalesce(c.txn = ?3, true) AND NOT EXISTS
+                (SELECT 1 FROM mirror_link l WHERE l.oid = o.id AND l.col = ?2)
+            """
+        return try String.fetchAll(db, sql: sql, arguments: [table.name, column, transaction])
+    }
+
+    /// Sets a link as the relay has it; what else of the object is to be sent stays so.
+    private func lead(
+        _ known: KnownRecord,
+        _ holder: String,
+        _ table: TableForm,
+        _ position: Int,
+        to oid: String
+    ) throws {
+        guard var row = try table.row(db, holder) else { return }
+        row[position] = oid.databaseValue
+        try table.update(db, holder, row)
+        try note(table, holder, .update, names: table.columns[position].name)
+        // What is under way is without the link.
+        let sql = "UPDATE mirror_outbox SET version = ? WHERE oid = ?"
+        try db.execute(sql: sql, arguments: [db.lastInsertedRowID, holder])
+        let mine = mapping.settled(try names.toRelay(row, table, holder, db), in: table)
+        if mine == mapping.row(of: known.serverFields(), in: table) { try OutboxRow.drop(db, holder) }
+        if hasLinks { try resolveLinks(to: known.name, zone: known.zone, as: holder, table) }
+    }
+
+    /// Likewise its pairs, but for those that were parted before.
+    private func pairAgain(_ oid: String) throws {
+        let sql = """
+            SELECT w.oid, w.entity, c.txn FROM mirror_outbox w LEFT JOIN mirror_change c ON c.seq = w.version
+            WHERE w.op = 'delete' AND w.account IS NULL
+            """
+        var known: [Int64: Set<String>] = [:]
         for row in try Row.fetchAll(db, sql: sql) {
-            let (pair, entity): (String, String) = (row[0], row[1])
+            let (pair, entity, transaction): (String, String, Int64?) = (row[0], row[1], row[2])
             guard let table = mapping.tables[entity], table.entity == nil,
-                let known = try KnownRecord.find(db, oid: pair), known.tag != nil
+                let record = try KnownRecord.find(db, oid: pair), record.tag != nil
             else { continue }
-            let ends = mapping.row(of: known.serverFields(), in: table)
-            let local = try names.toLocal(ends, table, of: (known.name, pair), zone: known.zone, db)
+            let ends = mapping.row(of: record.serverFields(), in: table)
+            let local = try names.toLocal(ends, table, of: (record.name, pair), zone: record.zone, db)
             // One that has lost its other end as well waits for that to come back.
             guard local.unresolved.isEmpty, local.values.contains(oid.databaseValue) else { continue }
+            if let transaction {
+                let deleted = try known[transaction] ?? deletions(in: transaction)
+                known[transaction] = deleted
+                if deleted.isDisjoint(with: local.values.compactMap { String.fromDatabaseValue($0) }) { continue }
+            }
             try OutboxRow.drop(db, pair)
             try revert(pair, table, try table.row(db, pair))
         }
+    }
+
+    private func deletions(in transaction: Int64) throws -> Set<String> {
+        let sql = "SELECT oid FROM mirror_change WHERE txn = ? AND kind = 3"
+        return try String.fetchSet(db, sql: sql, arguments: [transaction])
     }
 
     private func mayDelete(_ oid: String) throws -> Bool {

@@ -223,7 +223,9 @@ extension Importer {
 
     func revert(_ item: Outgoing) throws {
         guard let table = mapping.tables[item.entity] else { return }
-        try revert(item.oid, table, try table.row(db, item.oid))
+        let current = try table.row(db, item.oid)
+        try revert(item.oid, table, current)
+        if item.operation == .delete, current == nil { try linkAgain(item.oid, table, deletion: item.version) }
     }
 
     /// Puts an object back to what the relay had last; removes it where the relay has none.
