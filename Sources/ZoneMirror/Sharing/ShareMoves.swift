@@ -97,6 +97,13 @@ enum ShareMoves {
         return (objects.count + db.changesCount, objects)
     }
 
+    /// Whether an object is to stand in another zone, and the relay has it in the old one only.
+    static func isUnderWay(_ db: Database, _ known: KnownRecord) throws -> Bool {
+        guard known.tag == nil, let oid = known.oid else { return false }
+        let sql = "SELECT EXISTS (SELECT 1 FROM mirror_move WHERE oid = ? AND target = ? AND dropsZone = 0)"
+        return try Bool.fetchOne(db.cachedStatement(sql: sql), arguments: [oid, known.zone]) ?? false
+    }
+
     /// Records that are to stand in another zone and do not yet.
     struct Departure: Sendable {
         var from: KnownZone

@@ -145,12 +145,26 @@ struct Settlement {
     private mutating func refused(_ item: Outgoing, _ error: CKError) throws {
         guard let row = try OutboxRow.find(db, item.oid) else { return }
         guard row.version > item.version else {
+            if try isMereMove(item) {
+                return try exporter.hold(item.oid, error.errorDescription ?? "", code: error.errorCode)
+            }
             guard try isParted(item, error) else { return refusals.append((item, error)) }
             try OutboxRow.drop(db, item.oid)
             return outrun.append(item)
         }
         try OutboxRow.settled(db, item.oid, version: item.version)
         result.goesOn = true
+    }
+
+    /// Whether nothing of an object is to be sent but that it has moved: where that is refused, its original stays where it is
+    /// until the move is taken.
+    private func isMereMove(_ item: Outgoing) throws -> Bool {
+        guard item.operation == .save, let known = try KnownRecord.find(db, oid: item.oid),
+            try ShareMoves.isUnderWay(db, known), let table = file.mapping.tables[item.entity],
+            let row = try table.row(db, item.oid)
+        else { return false }
+        let mine = file.mapping.settled(try exporter.names.toRelay(row, table, item.oid, db), in: table)
+        return mine == file.mapping.row(of: known.serverFields(), in: table)
     }
 
     /// Whether it is somebody else's pair that was to go with an object of this user's: it pairs nothing any more, and stays.
@@ -231,7 +245,8 @@ extension Importer {
     /// Puts an object back to what the relay had last; removes it where the relay has none.
     func revert(_ oid: String, _ table: TableForm, _ current: [DatabaseValue]?) throws {
         let known = try KnownRecord.find(db, oid: oid)
-        guard let known, known.tag != nil else {
+        let moves = try known.map { try ShareMoves.isUnderWay(db, $0) } ?? false
+        guard let known, known.tag != nil || moves else {
             if current != nil { try takeAway(table, oid, named: known?.name ?? oid) }
             if let known {
                 try dropPairs(with: known.name, zone: known.zone)
@@ -242,5 +257,6 @@ extension Importer {
         let theirs = mapping.row(of: known.serverFields(), in: table)
         _ = try write(theirs, to: table, oid, named: known.name, over: current, zone: known.zone)
         try noteReversal(table, oid, wasGone: current == nil)
+        if moves { try OutboxRow.add(db, oid, entity: table.name, .save) }
     }
 }
