@@ -78,6 +78,46 @@ import ZoneTesting
         }
     }
 
+    /// A device that knows nothing of a share makes an object that has the name of one in it: both stay, each where it is.
+    @Test(arguments: [true, false]) func twoZonesHaveIt(_ fetchesFirst: Bool) async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try phone.save(Note(id: "inbox", title: "shared"))
+        try await phone.sync()
+        let (_, share, _) = try await phone.container.share([.init(store: phone.store, entity: "Note", name: "inbox")])
+        try laptop.save(Note(id: "inbox", title: "own"))
+        if fetchesFirst { try await laptop.container.fetchChanges() }
+        let fresh = try await device("fresh")
+        for mirror in [laptop, phone, fresh, laptop] { try await mirror.sync() }
+        func expect(_ titles: [String]) throws {
+            for mirror in [phone, laptop, fresh] {
+                #expect(try mirror.titles.values.sorted() == titles, "\(mirror.device.name)")
+            }
+        }
+        try expect(["own", "shared"])
+        try edit("shared", to: "shared, edited", phone)
+        try edit("own", to: "own, edited", fresh)
+        for mirror in [phone, fresh, laptop, phone, fresh] { try await mirror.sync() }
+        try expect(["own, edited", "shared, edited"])
+        try await phone.container.resetEncryptedData(in: phone.store)
+        for mirror in [phone, laptop, fresh, phone] { try await mirror.sync() }
+        try expect(["own, edited", "shared, edited"])
+        // One of them comes home, where the other one is.
+        let shares = try await phone.container.fetchShares(in: phone.store)
+        try await phone.container.stopSharing(shares.first ?? share, in: phone.store)
+        for mirror in [phone, laptop, fresh] { try await mirror.sync() }
+        try expect(["own, edited", "shared, edited"])
+        for mirror in [phone, laptop, fresh] {
+            #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
+        }
+    }
+
+    private func edit(_ title: String, to other: String, _ mirror: Mirrored) throws {
+        let context = mirror.context()
+        let note = try #require(try context.fetch(Note.self, \.title == title).first)
+        try context.edit(Note.self, note.id) { $0.title = other }
+        try context.save()
+    }
+
     /// SQLite ends a text there: the rest of it would be gone without a word.
     @Test func aTextWithNoEndIsRefused() async throws {
         let phone = try await device("phone")

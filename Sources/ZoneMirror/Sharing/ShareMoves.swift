@@ -23,8 +23,10 @@ enum ShareMoves {
                     try leave(db, Original(name: known.name, tag: known.tag), oid, in: known.zone, to: zone)
                 }
                 try db.execute(
-                    sql: "UPDATE mirror_record SET zone = ?, tag = NULL, parent = NULL, share = NULL WHERE id = ?",
-                    arguments: [zone, known.id]
+                    sql: """
+                        UPDATE mirror_record SET zone = ?, name = ?, tag = NULL, parent = NULL, share = NULL WHERE id = ?
+                        """,
+                    arguments: [zone, try known.name(in: zone, db), known.id]
                 )
             } else if let table = file.mapping.tables[object.entity] {
                 let type = file.mapping.recordType(of: table)
@@ -117,7 +119,8 @@ enum ShareMoves {
             db,
             sql: """
                 SELECT m.zone, m.target, m.name FROM mirror_move m WHERE m.dropsZone = 0 AND (m.oid = '' OR EXISTS
-                    (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid AND r.zone = m.target AND r.tag IS NULL))
+                    (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid AND r.zone = m.target AND r.tag IS NULL
+                    AND r.name = m.name))
                 ORDER BY m.zone, m.target, m.rowid
                 """
         )

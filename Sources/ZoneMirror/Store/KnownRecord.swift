@@ -146,6 +146,11 @@ struct KnownRecord {
         try db.cachedStatement(sql: sql).execute(arguments: [fields, tag, id])
     }
 
+    /// What it is called in another zone, which may have a record of its name.
+    func name(in zone: Int64, _ db: Database) throws -> String {
+        try Self.find(db, zone: zone, name: name) == nil ? name : RecordName().text
+    }
+
     /// The relay has it no more; the object, if it stays, is new to the relay.
     static func forgetVersion(_ db: Database, id: Int64) throws {
         try db.execute(sql: "UPDATE mirror_record SET tag = NULL, fields = NULL WHERE id = ?", arguments: [id])

@@ -8,15 +8,16 @@ import ZoneKit
 ///
 /// Whichever tells first, the object stays the same one, with its links and with what was changed here and not sent.
 extension Importer {
-    /// An object that was in another zone turns up here.
+    /// An object that was in another zone turns up here; `nil` where the record is another one that has its name.
     func movedHere(
         _ table: TableForm,
-        _ name: String,
+        _ record: Record,
         _ theirs: [DatabaseValue],
         _ zone: KnownZone
     ) throws -> String? {
+        let name = record.id.recordName
         guard let before = try KnownRecord.find(db, oid: name), before.entity == table.name,
-            try mayLeave(before.zone, for: zone)
+            try mayLeave(before.zone, for: zone), try isSame(record, theirs, as: before, table)
         else { return nil }
         try KnownRecord.remove(db, id: before.id)
         try db.execute(sql: "UPDATE mirror_link SET zone = ? WHERE oid = ?", arguments: [zone.id, name])
@@ -26,6 +27,24 @@ extension Importer {
         leftZones.insert(before.zone)
         try Stragglers.mayBe(db)
         return name
+    }
+
+    /// A record that the relay has moved was still made when it was, by whom it was; a copy says the same as its original.
+    ///
+    /// Programs may give one name in several zones: records with it that both stay where they are would else be one object that
+    /// is now in the one, now in the other.
+    private func isSame(
+        _ record: Record,
+        _ theirs: [DatabaseValue],
+        as before: KnownRecord,
+        _ table: TableForm
+    ) throws -> Bool {
+        let sql = "SELECT created, creator FROM mirror_record WHERE id = ? AND created IS NOT NULL"
+        guard let made = try Row.fetchOne(db, sql: sql, arguments: [before.id]), let created = record.created,
+            try KnownZone.find(db, id: before.zone)?.isEnding == false
+        else { return true }
+        return made[0] == created.at.milliseconds && made[1] == created.by.recordName
+            || theirs == mapping.row(of: before.serverFields(), in: table)
     }
 
     /// Between the zones of this user's; those of others only where one has ended.

@@ -43,8 +43,8 @@ extension Importer {
                 // A share of ours has ended while a change was under way, or something new: it goes home with its object.
                 let target = try KnownZone.make(db, home)
                 try db.execute(
-                    sql: "UPDATE mirror_record SET zone = ?, tag = NULL WHERE id = ?",
-                    arguments: [target.id, known.id]
+                    sql: "UPDATE mirror_record SET zone = ?, name = ?, tag = NULL WHERE id = ?",
+                    arguments: [target.id, try known.name(in: target.id, db), known.id]
                 )
                 try OutboxRow.release(db, oid)
                 continue

@@ -179,7 +179,7 @@ final class Importer {
             try update(table, name, theirs, known, zone)
             return name
         }
-        if let moved = try movedHere(table, name, theirs, zone) { return moved }
+        if let moved = try movedHere(table, record, theirs, zone) { return moved }
         let other = UUID().uuidString
         names.hasAliases = true
         _ = try write(theirs, to: table, other, named: name, over: nil, zone: zone.id)
