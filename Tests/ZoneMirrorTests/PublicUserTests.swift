@@ -41,6 +41,22 @@ import ZoneTesting
         return Dictionary(uniqueKeysWithValues: posts.map { ($0.id.text, $0.text) })
     }
 
+    /// Who has something to show may begin before the relay has seen it, and nobody else.
+    @Test func whatIsWrittenBeforeTheFirstContactIsSent() async throws {
+        let mirror = try await board(relay.device(of: "alice"))
+        mirror.device.network.cut()
+        #expect(mirror.container.canModifyManagedObjects(in: mirror.store))
+        try write(mirror, Post(id: "a", text: "1"))
+        try edit(mirror, "a", "2")
+        #expect(mirror.container.canUpdateRecord(for: ObjectID(store: mirror.store, entity: "Post", name: "a")))
+        mirror.device.network.heal()
+        try await mirror.container.sendChanges()
+        let visitor = try await board(relay.visitor())
+        #expect(!visitor.container.canModifyManagedObjects(in: visitor.store))
+        #expect(throws: MirrorError.self) { try write(visitor, Post(id: "b", text: "nobody's")) }
+        #expect(try await texts(visitor) == ["a": "2"])
+    }
+
     /// The file is the same for all users; what one of them has written goes out as theirs, or waits.
     @Test(arguments: [false, true]) func whatOneUserDidNotSendIsNotSentAsTheNext(_ signsOut: Bool) async throws {
         let device = relay.device(of: "alice", named: "tablet")

@@ -22,10 +22,11 @@ extension MirroredContainer {
                 )
             case .shared?: .sharedStore(canWrite: true, isRoot: false)
             }
+        let judge = Permissions(file: file, account: stores.account)
         let facts = Permissions.Facts(
             stage: .exported,
             kind: kind,
-            standing: stores.account.standing,
+            standing: (try? file.pool.read { try judge.standing($0) }) ?? stores.account.standing,
             isReadOnly: file.description.isReadOnly
         )
         return Permissions.canModifyStore(facts)

@@ -62,6 +62,10 @@ struct Permissions {
 
     /// The facts about one object.
     func facts(_ db: Database, oid: String?) throws -> Facts {
+        let standing = try standing(db)
+        func facts(_ stage: Facts.Stage, _ kind: Facts.Kind) -> Facts {
+            Facts(stage: stage, kind: kind, standing: standing, isReadOnly: file.description.isReadOnly)
+        }
         guard let scope = file.scope else { return facts(oid == nil ? .temporary : .exported, .local) }
         let row = try oid.flatMap { oid in
             try Row.fetchOne(
@@ -96,14 +100,18 @@ struct Permissions {
         }
     }
 
-    private func facts(_ stage: Facts.Stage, _ kind: Facts.Kind) -> Facts {
-        Facts(stage: stage, kind: kind, standing: account.standing, isReadOnly: file.description.isReadOnly)
+    /// Signed in is also who has something to show to the relay and has not met it yet, where nobody else was here before.
+    func standing(_ db: Database) throws -> Account.Standing {
+        guard account == Account(), let cloud = file.description.cloud, !MirroredContainer.isOpenToNobody(cloud),
+            try State.text(db, .account) == nil
+        else { return account.standing }
+        return .signedIn
     }
 
     func canInsert(_ db: Database, entity: String) throws -> Bool {
         // The relay has the last word on creations; offline work of somebody known goes on.
         if file.scope == .private || file.scope == nil { return Self.canModifyStore(try facts(db, oid: nil)) }
-        guard !file.description.isReadOnly, account.user != nil else { return false }
+        guard !file.description.isReadOnly, try account.user != nil || standing(db) == .signedIn else { return false }
         guard file.scope == .public, let table = file.mapping.tables[entity] else { return true }
         return try GrantedRights.of(db, type: file.mapping.recordType(of: table))?.contains(.create) ?? true
     }
