@@ -59,6 +59,8 @@ import ZoneMirror
             request.offset = 1
             request.limit = 1
             #expect(try context.fetch(request).map(\.stars) == [1])
+            (request.offset, request.limit) = (-1, -1)
+            #expect(try context.fetch(request).isEmpty)
             #expect(try context.count(FetchRequest(Note.self, \.done == true)) == 1)
             try context.save()
         }
@@ -172,6 +174,25 @@ import ZoneMirror
         let note = try #require(try other.object(Note.self, "n"))
         #expect(note.stars == 3 && note.done)
         #expect(try other.related(to: tag, \.notes).map(\.id) == ["m"])
+    }
+
+    /// Code points and bytes count, whether SQLite compares or the context.
+    @Test func prefixesAreThoseOfTheBytes() throws {
+        let context = container.newBackgroundContext()
+        for (name, title) in [("a", "🇩🇪 trip"), ("b", "e\u{301}tude"), ("c", "\u{e9}tude")] {
+            try context.insert(Note(id: RecordName(name), title: title))
+        }
+        for _ in 0..<2 {
+            func names(_ text: String) throws -> [RecordName] {
+                try context.fetch(Note.self, .hasPrefix(\.title, text)).map(\.id)
+            }
+            #expect(try names("🇩🇪") == ["a"])
+            #expect(try names("e\u{301}") == ["b"])
+            #expect(try names("\u{e9}") == ["c"])
+            #expect(try names("e") == ["b"])
+            #expect(try names("").count == 3)
+            try context.save()
+        }
     }
 
     /// Taking a link away and making it again leaves it, whoever has named it.

@@ -142,8 +142,10 @@ extension Condition {
     public static func hasPrefix(_ path: any KeyPath<T, String> & Sendable, _ text: String) -> Condition {
         do {
             let column = try PropertyNames.name(of: path).quoted
-            return Condition("substr(\(column), 1, ?) = ?", [text.count.databaseValue, text.databaseValue]) {
-                $0[keyPath: path].hasPrefix(text)
+            // SQLite counts code points where Swift counts what a person sees as one character.
+            let length = text.unicodeScalars.count.databaseValue
+            return Condition("substr(\(column), 1, ?) = ?", [length, text.databaseValue]) {
+                $0[keyPath: path].utf8.starts(with: text.utf8)
             }
         } catch {
             return Condition("0", problem: MirrorError(from: error), test: nil)
@@ -189,9 +191,9 @@ public struct FetchRequest<T: SyncedRecord>: Sendable {
     public var predicate: Condition<T>?
     /// In what order; without any, by name.
     public var sorts: [SortKey<T>] = []
-    /// How many at most.
+    /// How many at most; a number below 0 is as good as 0.
     public var limit: Int?
-    /// How many of the first to leave out.
+    /// How many of the first to leave out; a number below 0 is as good as 0.
     public var offset = 0
     /// The stores to look in; `nil`: all that hold the entity.
     public var affectedStores: [StoreID]?

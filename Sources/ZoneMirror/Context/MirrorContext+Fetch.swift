@@ -28,8 +28,8 @@ extension MirrorContext {
             if try matches(object, request, pending, id) { found.append(object) }
         }
         found.sort { Self.precedes($0, $1, request.sorts) }
-        let rest = found.dropFirst(request.offset)
-        return Array(request.limit.map { rest.prefix($0) } ?? rest)
+        let rest = found.dropFirst(max(0, request.offset))
+        return Array(request.limit.map { rest.prefix(max(0, $0)) } ?? rest)
     }
 
     /// Finds all objects that a condition holds for.
@@ -162,7 +162,7 @@ extension MirrorContext {
         var sql = table.sql.select + condition
         sql += " ORDER BY " + (request.sorts.map(\.sql) + ["id"]).joined(separator: ", ")
         if isCut, request.limit != nil || request.offset > 0 {
-            sql += " LIMIT \(request.limit ?? -1) OFFSET \(request.offset)"
+            sql += " LIMIT \(request.limit.map { max(0, $0) } ?? -1) OFFSET \(request.offset)"
         }
         let statement = sql
         return try read(file) { db in
