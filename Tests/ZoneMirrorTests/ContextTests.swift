@@ -169,11 +169,37 @@ import ZoneMirror
             return
         }
         #expect(conflicts.map(\.object.name) == ["n"])
+        #expect(error?.explanation.hasPrefix("An object changed since") == true)
         context.mergePolicy = .mergeByPropertyObjectTrump
         try context.save()
         let note = try #require(try other.object(Note.self, "n"))
         #expect(note.stars == 3 && note.done)
         #expect(try other.related(to: tag, \.notes).map(\.id) == ["m"])
+    }
+
+    /// What a program has in hand lasts longer than a commit of somebody else's, which is no reason to take that back.
+    @Test(arguments: MergePolicy.allCases)
+    @MainActor func whatIsInHandOutlivesOthersCommits(_ policy: MergePolicy) throws {
+        let (view, other) = (container.viewContext, container.newBackgroundContext())
+        view.mergePolicy = policy
+        var made = Note(id: "made", title: "1")
+        try view.insert(made)
+        try view.insert(Note(id: "read", title: "1"))
+        try view.save()
+        var read = try #require(try view.object(Note.self, "read"))
+        read.title = "2"
+        try view.update(read)
+        try view.save()
+        try other.edit(Note.self, "made") { $0.body = "arrived" }
+        try other.save()
+        made.stars = 3
+        read.title = "3"
+        try view.update(made)
+        try view.update(read)
+        try view.save()
+        let now = try #require(try other.object(Note.self, "made"))
+        #expect(now.body == "arrived" && now.stars == 3)
+        #expect(try other.object(Note.self, "read")?.title == "3")
     }
 
     /// Code points and bytes count, whether SQLite compares or the context.

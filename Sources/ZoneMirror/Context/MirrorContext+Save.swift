@@ -66,7 +66,7 @@ extension MirrorContext {
                 state.assigned[key] = nil
                 state.assignedZones[key] = nil
             }
-            state.saved.merge(rows) { $1 }
+            state.saved.merge(rows)
         }
         try crash(.afterSave)
     }
@@ -76,7 +76,7 @@ extension MirrorContext {
 private struct SaveTerms {
     var policy: MergePolicy
     var author: String?
-    var saved: [MirrorContext.Key: [DatabaseValue]]
+    var saved: SavedRows
     var zones: [MirrorContext.Key: MirrorContext.ShareHome]
     var date: Date
 }
@@ -86,6 +86,8 @@ struct SavePlan {
     struct Item {
         var key: MirrorContext.Key
         var pending: MirrorContext.Pending
+
+        var isDeletion: Bool { if case .delete = pending.change { true } else { false } }
     }
 
     private(set) var byStore: [(StoreID, [Item])] = []

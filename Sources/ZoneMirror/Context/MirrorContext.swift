@@ -31,8 +31,8 @@ public final class MirrorContext: Sendable {
     struct State: Sendable {
         var pending: [Key: Pending] = [:]
         var nextPlace = 0
-        /// Rows as this context wrote them last: what follows on them is no conflict.
-        var saved: [Key: [DatabaseValue]] = [:]
+        /// What this context wrote last: what follows on that is no conflict.
+        var saved = SavedRows()
         var assigned: [Key: StoreID] = [:]
         /// New objects that go into the zone of a share.
         var assignedZones: [Key: ShareHome] = [:]
@@ -236,7 +236,7 @@ public final class MirrorContext: Sendable {
     public func reset() {
         rollback()
         state.withLock { state in
-            state.saved = [:]
+            state.saved = SavedRows()
             state.pin.advance()
         }
     }
@@ -367,8 +367,7 @@ extension MirrorContext.State {
         _ origin: Origin?,
         over base: [DatabaseValue]
     ) -> [DatabaseValue] {
-        guard origin == nil, let last = saved[key], last.count == row.count, base.count == row.count else { return row }
-        return base.edited(as: row, since: last)
+        origin == nil ? saved.edits(key, of: row, over: base) : row
     }
 
     mutating func touch(

@@ -108,10 +108,7 @@ extension MirrorContext {
 
     /// Moves a pinned context to the newest commit.
     public func refreshAll() {
-        state.withLock { state in
-            state.pin.advance()
-            state.saved = [:]
-        }
+        state.withLock { $0.pin.advance() }
     }
 
     /// Reads a store as this context sees it.

@@ -8,21 +8,23 @@ struct SaveWriter {
     let db: Database
     let file: StoreFile
     let policy: MergePolicy
-    let saved: [MirrorContext.Key: [DatabaseValue]]
+    let saved: SavedRows
     let now: Date
     private var conflicts: [MergeConflict] = []
-    private var written: [MirrorContext.Key: [DatabaseValue]] = [:]
     /// Objects whose links may bring them, or what they are linked to, into a share.
-    private var relinked: [ObjectID] = []
-    private var homeless: [SavePlan.Item] = []
+    var relinked: [ObjectID] = []
+    var homeless: [SavePlan.Item] = []
     /// The zone of what is in no share; `nil` where nothing is shared, and zones are no matter.
-    private let home: Int64?
+    let home: Int64?
+    /// Rows as they were before this save, where one of its changes may follow from another; `nil` where none can.
+    private var starts: [MirrorContext.Key: [DatabaseValue]]?
+    private var written = SavedRows()
 
     init(
         _ db: Database,
         _ file: StoreFile,
         policy: MergePolicy,
-        saved: [MirrorContext.Key: [DatabaseValue]],
+        saved: SavedRows,
         now: Date
     ) throws {
         self.db = db
@@ -42,13 +44,17 @@ struct SaveWriter {
         author: String?,
         context: String?,
         zones: [MirrorContext.Key: MirrorContext.ShareHome]
-    ) throws -> [MirrorContext.Key: [DatabaseValue]] {
+    ) throws -> SavedRows {
         try db.cachedStatement(sql: "INSERT INTO mirror_transaction(author, context, at) VALUES (?, ?, ?)")
             .execute(arguments: [author, context, now.timeIntervalSince1970])
         let transaction = db.lastInsertedRowID
         // Few changes are filed afterwards: that leaves a page of the file alone. Many are filed as they are noted.
-        let last = try items.count > Self.few ? nil : lastChange()
-        if last == nil { try fileChanges(under: transaction) }
+        let last = try lastChange()
+        let areFew = items.count <= Self.few
+        if !areFew { try fileChanges(under: transaction) }
+        let items = Self.ordered(items)
+        let mayFollow = items.contains { followsMore($0) }
+        if mayFollow, items.count > 1 { starts = try rows(of: items) }
         for item in items {
             guard let table = file.mapping.tables[item.key.entity] else { continue }
             switch item.pending.change {
@@ -60,22 +66,65 @@ struct SaveWriter {
         try settleHomeless()
         try joinShares()
         if file.mapping.keepsEditTimes { try EditTimes.date(db, now) }
-        if let last {
+        if mayFollow { try noteFollowing(after: last) }
+        if areFew {
             try db.cachedStatement(sql: "UPDATE mirror_change SET txn = ? WHERE seq > ?")
                 .execute(arguments: [transaction, last])
         } else {
             try fileChanges(under: 0)
         }
         guard conflicts.isEmpty else {
+            let what = conflicts.count == 1 ? "An object" : "\(conflicts.count) objects"
             throw MirrorError(
                 .mergeConflict(conflicts),
-                "\(conflicts.count) objects changed since they were read. Read them again, or set another merge policy."
+                "\(what) changed since this context read it. Read again, or set another merge policy."
             )
         }
         return written
     }
 
     private static let few = 8
+
+    /// Deletions come last: by then is changed what else would go along with what they delete, or not.
+    ///
+    /// But where a name is given to another object, it has to be free first.
+    private static func ordered(_ items: [SavePlan.Item]) -> [SavePlan.Item] {
+        guard items.count > 1, items.contains(where: \.isDeletion) else { return items }
+        let given = Set(items.filter { !$0.isDeletion }.map(\.key.id))
+        func isLate(_ item: SavePlan.Item) -> Bool { item.isDeletion && !given.contains(item.key.id) }
+        return items.filter { !isLate($0) } + items.filter { isLate($0) }
+    }
+
+    /// Whether a change may change other objects too, by delete rules or the other end of a link of one to one.
+    private func followsMore(_ item: SavePlan.Item) -> Bool {
+        item.isDeletion || file.mapping.tables[item.key.entity]?.columns.contains { $0.back != nil } == true
+    }
+
+    private func rows(of items: [SavePlan.Item]) throws -> [MirrorContext.Key: [DatabaseValue]] {
+        var rows: [MirrorContext.Key: [DatabaseValue]] = [:]
+        for item in items { rows[item.key] = try file.mapping.tables[item.key.entity]?.row(db, item.key.id) }
+        return rows
+    }
+
+    /// A row as it was before this save.
+    private func start(_ item: SavePlan.Item, _ table: TableForm) throws -> [DatabaseValue]? {
+        if let starts { return starts[item.key] }
+        return try table.row(db, item.key.id)
+    }
+
+    /// So many objects at most are remembered to have changed by way of others: nobody has more of them in hand.
+    private static let following = 1_000
+
+    /// Remembers what has followed from the changes: it is this context's doing too.
+    private mutating func noteFollowing(after last: Int64) throws {
+        let sql = "SELECT oid, entity, names FROM mirror_change WHERE seq > ? AND kind = 2 AND names <> '' LIMIT ?"
+        for change in try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [last, Self.following]) {
+            let key = MirrorContext.Key(entity: change[1], id: change[0])
+            guard let table = file.mapping.tables[key.entity], let row = try table.row(db, key.id) else { continue }
+            let names = (change[2] as String).split(separator: ",")
+            written.follow(key, row, names.compactMap { table.index[String($0)] })
+        }
+    }
 
     private func lastChange() throws -> Int64 {
         try Int64.fetchOne(try db.cachedStatement(sql: "SELECT max(seq) FROM mirror_change")) ?? 0
@@ -93,7 +142,7 @@ struct SaveWriter {
         } catch let error as DatabaseError where error.extendedResultCode == .SQLITE_CONSTRAINT_TRIGGER {
             throw MirrorError(.storage, "\(object(item)) was not saved. \(error.message ?? "")", underlying: error)
         }
-        written[item.key] = item.pending.row
+        written.note(item.key, item.pending.row)
         guard file.isMirrored else { return }
         guard let zone = try home?.zone ?? zoneByLinks(item, table) else {
             if file.scope == .shared { homeless.append(item) }
@@ -113,125 +162,49 @@ struct SaveWriter {
         try update(item, table, file.mapping.row(of: [:], in: table))
     }
 
-    /// New objects of a shared store without a link of their own: they go where others that lead to them are.
-    private mutating func settleHomeless() throws {
-        for item in homeless {
-            let closure = ShareClosure(db: db, file: file)
-            let zones = try closure.newcomers(from: object(item), home: home ?? 0).zones
-            guard zones.count < 2 else { throw Self.crossing(object(item)) }
-            guard let zone = zones.first, let table = file.mapping.tables[item.key.entity] else { continue }
-            try reserve(item, table, in: zone)
-        }
-    }
-
-    private mutating func reserve(_ item: SavePlan.Item, _ table: TableForm, in zone: Int64) throws {
-        relinked.append(object(item))
-        if file.scope == .shared, file.description.unpermittedWrites == .reject,
-            try !ShareCache.canWrite(db, zone: zone, record: nil)
-        {
-            let object = object(item)
-            throw MirrorError(
-                .permissionFailure([object]),
-                "\(object) belongs to a share that this user may only read. Ask its owner for the right to write."
-            )
-        }
-        try KnownRecord.reserve(
-            db,
-            zone: zone,
-            name: item.key.id,
-            oid: item.key.id,
-            entity: table.name,
-            type: file.mapping.recordType(of: table)
-        )
-    }
-
-    /// The zone of a share that an object linked to is in; `nil` for the home zone.
-    private func zoneByLinks(_ item: SavePlan.Item, _ table: TableForm) throws -> Int64? {
-        guard let home, !table.links.isEmpty else { return nil }
-        var found: Int64?
-        for position in table.links {
-            guard let id = String.fromDatabaseValue(item.pending.row[position]),
-                let zone = try KnownRecord.zone(db, oid: id), zone != home
-            else { continue }
-            if let found, found != zone { throw Self.crossing(object(item)) }
-            found = zone
-        }
-        return found
-    }
-
     private mutating func update(_ item: SavePlan.Item, _ table: TableForm, _ base: [DatabaseValue]) throws {
         let (id, mine) = (item.key.id, item.pending.row)
-        guard let store = try table.row(db, id) else {
-            switch PropertyMerge.keepsObjectDeletedInStore(policy) {
-            case true?:
-                let zone = try zoneByLinks(item, table)
-                // Somebody else's object whose share is gone cannot come back.
-                if file.scope == .shared, zone == nil { throw MirrorError.unavailable(item.key) }
-                try table.insert(db, id, mine)
-                if let zone { try reserve(item, table, in: zone) }
-                written[item.key] = mine
-            case false?: break
-            case nil:
-                guard try !wentWithShare(id) else { throw MirrorError.unavailable(item.key) }
-                conflicts.append(conflict(item, table, base, mine, nil))
-            }
-            return
-        }
+        guard let store = try start(item, table) else { return try updateMissing(item, table, base) }
         // What this context wrote itself is no change by somebody else.
-        let start = saved[item.key] == store ? store : base
+        let start = saved.isLast(item.key, store) ? store : saved.following(base, item.key, store)
         let edited = Self.onTop(of: start, mine, changedSince: base)
-        guard edited != store else {
-            written[item.key] = store
-            return
-        }
+        guard edited != store else { return written.note(item.key, store) }
         guard let outcome = PropertyMerge.edits(base: start, memory: edited, store: store, policy: policy),
             let values = outcome.values
         else {
             conflicts.append(conflict(item, table, base, mine, store))
             return
         }
-        if values != store { try table.update(db, id, values) }
-        written[item.key] = values
+        // What follows from another change of this save stays; an object that has gone by one does too.
+        guard let now = try starts == nil ? store : table.row(db, id) else { return }
+        let result = now.edited(as: values, since: store)
+        if result != now { try table.update(db, id, result) }
+        written.note(item.key, result)
         if home != nil, table.links.contains(where: { values[$0] != store[$0] && !values[$0].isNull }) {
             relinked.append(object(item))
         }
     }
 
-    /// An object was not deleted, but the access to it has ended: then there is nothing to be merged.
-    private func wentWithShare(_ id: String) throws -> Bool {
-        guard file.scope == .shared else { return false }
-        let sql = """
-            SELECT EXISTS (SELECT 1 FROM mirror_change o JOIN mirror_change s ON s.txn = o.txn
-                WHERE o.oid = ? AND o.kind = 3 AND s.entity = ? AND s.kind = 3)
-            """
-        return try Bool.fetchOne(db, sql: sql, arguments: [id, Share.recordType]) ?? false
-    }
-
-    private func object(_ item: SavePlan.Item) -> ObjectID {
-        ObjectID(store: file.id, entity: item.key.entity, name: RecordName(item.key.id))
-    }
-
-    /// What is linked to a shared object, or links to one, joins its zone, with all that hangs on it.
-    private func joinShares() throws {
-        guard let home, file.scope == .private else { return }
-        for object in relinked {
-            let closure = ShareClosure(db: db, file: file)
-            // What hangs together is in one zone, so the ends of the new links say all.
-            let ends = try [object] + closure.targets(of: object)
-            var shared = Set(try ends.map { try KnownRecord.zone(db, oid: $0.name.text) ?? home })
-            shared.remove(home)
-            guard let zone = shared.first else { continue }
-            let (newcomers, met) = try closure.newcomers(from: object, home: home)
-            guard shared.union(met).count == 1 else { throw Self.crossing(object) }
-            if !newcomers.isEmpty { try ShareMoves.rebind(db, newcomers, to: zone, file: file) }
+    /// Another one has deleted it.
+    private mutating func updateMissing(_ item: SavePlan.Item, _ table: TableForm, _ base: [DatabaseValue]) throws {
+        let (id, mine) = (item.key.id, item.pending.row)
+        switch PropertyMerge.keepsObjectDeletedInStore(policy) {
+        case true?:
+            let zone = try zoneByLinks(item, table)
+            // Somebody else's object whose share is gone cannot come back.
+            if file.scope == .shared, zone == nil { throw MirrorError.unavailable(item.key) }
+            try table.insert(db, id, mine)
+            if let zone { try reserve(item, table, in: zone) }
+            written.note(item.key, mine)
+        case false?: break
+        case nil:
+            guard try !wentWithShare(id) else { throw MirrorError.unavailable(item.key) }
+            conflicts.append(conflict(item, table, base, mine, nil))
         }
     }
 
-    private static func crossing(_ object: ObjectID) -> MirrorError {
-        MirrorError(
-            .crossShareRelationship,
-            "\(object) cannot be linked to objects of two different shares. Take it out of one of them first."
-        )
+    func object(_ item: SavePlan.Item) -> ObjectID {
+        ObjectID(store: file.id, entity: item.key.entity, name: RecordName(item.key.id))
     }
 
     /// The edits between `base` and `mine`, made on another start.
@@ -245,8 +218,8 @@ struct SaveWriter {
     }
 
     private mutating func delete(_ item: SavePlan.Item, _ table: TableForm, _ base: [DatabaseValue]?) throws {
-        guard let store = try table.row(db, item.key.id) else { return }
-        if let base, store != base, saved[item.key] != store {
+        guard let store = try start(item, table) else { return }
+        if let base, !saved.isLast(item.key, store), store != saved.following(base, item.key, store) {
             switch PropertyMerge.keepsObjectDeletedInMemory(policy) {
             case true?: return
             case false?: break

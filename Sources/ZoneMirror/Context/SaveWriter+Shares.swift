@@ -1,0 +1,87 @@
+import GRDB
+import Records
+import ZoneKit
+
+/// The zones of shares that new and newly linked objects belong into.
+///
+/// SDK reference 14.5.
+extension SaveWriter {
+    /// New objects of a shared store without a link of their own: they go where others that lead to them are.
+    mutating func settleHomeless() throws {
+        for item in homeless {
+            let closure = ShareClosure(db: db, file: file)
+            let zones = try closure.newcomers(from: object(item), home: home ?? 0).zones
+            guard zones.count < 2 else { throw Self.crossing(object(item)) }
+            guard let zone = zones.first, let table = file.mapping.tables[item.key.entity] else { continue }
+            try reserve(item, table, in: zone)
+        }
+    }
+
+    mutating func reserve(_ item: SavePlan.Item, _ table: TableForm, in zone: Int64) throws {
+        relinked.append(object(item))
+        if file.scope == .shared, file.description.unpermittedWrites == .reject,
+            try !ShareCache.canWrite(db, zone: zone, record: nil)
+        {
+            let object = object(item)
+            throw MirrorError(
+                .permissionFailure([object]),
+                "\(object) belongs to a share that this user may only read. Ask its owner for the right to write."
+            )
+        }
+        try KnownRecord.reserve(
+            db,
+            zone: zone,
+            name: item.key.id,
+            oid: item.key.id,
+            entity: table.name,
+            type: file.mapping.recordType(of: table)
+        )
+    }
+
+    /// The zone of a share that an object linked to is in; `nil` for the home zone.
+    func zoneByLinks(_ item: SavePlan.Item, _ table: TableForm) throws -> Int64? {
+        guard let home, !table.links.isEmpty else { return nil }
+        var found: Int64?
+        for position in table.links {
+            guard let id = String.fromDatabaseValue(item.pending.row[position]),
+                let zone = try KnownRecord.zone(db, oid: id), zone != home
+            else { continue }
+            if let found, found != zone { throw Self.crossing(object(item)) }
+            found = zone
+        }
+        return found
+    }
+
+    /// An object was not deleted, but the access to it has ended: then there is nothing to be merged.
+    func wentWithShare(_ id: String) throws -> Bool {
+        guard file.scope == .shared else { return false }
+        let sql = """
+            SELECT EXISTS (SELECT 1 FROM mirror_change o JOIN mirror_change s ON s.txn = o.txn
+                WHERE o.oid = ? AND o.kind = 3 AND s.entity = ? AND s.kind = 3)
+            """
+        return try Bool.fetchOne(db, sql: sql, arguments: [id, Share.recordType]) ?? false
+    }
+
+    /// What is linked to a shared object, or links to one, joins its zone, with all that hangs on it.
+    func joinShares() throws {
+        guard let home, file.scope == .private else { return }
+        for object in relinked {
+            let closure = ShareClosure(db: db, file: file)
+            // What hangs together is in one zone, so the ends of the new links say all.
+            let ends = try [object] + closure.targets(of: object)
+            var shared = Set(try ends.map { try KnownRecord.zone(db, oid: $0.name.text) ?? home })
+            shared.remove(home)
+            guard let zone = shared.first else { continue }
+            let (newcomers, met) = try closure.newcomers(from: object, home: home)
+            guard shared.union(met).count == 1 else { throw Self.crossing(object) }
+            if !newcomers.isEmpty { try ShareMoves.rebind(db, newcomers, to: zone, file: file) }
+        }
+    }
+
+    static func crossing(_ object: ObjectID) -> MirrorError {
+        MirrorError(
+            .crossShareRelationship,
+            "\(object) cannot be linked to objects of two different shares. Take it out of one of them first."
+        )
+    }
+}

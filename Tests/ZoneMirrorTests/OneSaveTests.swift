@@ -1,0 +1,116 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneMirror
+
+/// Changes that meet in one save: what follows from the one is no conflict with the other.
+@Suite struct OneSaveTests {
+    private let folder: TemporaryFolder
+    private let container: MirroredContainer
+    private let store: StoreID
+
+    init() async throws {
+        folder = try TemporaryFolder()
+        let description = StoreDescription(url: folder.url.appendingPathComponent("local.sqlite"))
+        let model = MirrorModel(Note.self, Folder.self, Tag.self, SharedNote.self, Memo.self, Page.self)
+        container = MirroredContainer(model: model, stores: [description])
+        store = container.store(at: description.url)
+        try await container.loadStores()
+        let context = container.newBackgroundContext()
+        try context.insert(Folder(id: "f", name: "F"))
+        var note = Note(id: "n", title: "1")
+        note.folder.target = "f"
+        try context.insert(note)
+        try context.insert(Tag(id: "t"))
+        try context.link(note, \.tags, Tag(id: "t"))
+        for name in ["trip", "other"] as [RecordName] { try context.insert(SharedNote(id: name, title: name.text)) }
+        try context.insert(Memo(text: "passport", note: SharedNote(id: "trip", title: "")))
+        try context.save()
+    }
+
+    private func context(_ policy: MergePolicy) -> MirrorContext {
+        let context = container.newBackgroundContext()
+        context.mergePolicy = policy
+        return context
+    }
+
+    private func folder(_ context: MirrorContext) throws -> Folder {
+        try #require(try context.object(Folder.self, "f"))
+    }
+
+    private func note(_ context: MirrorContext) throws -> Note { try #require(try context.object(Note.self, "n")) }
+
+    @Test(arguments: MergePolicy.allCases, [true, false])
+    func aFolderGoesWithItsNotes(_ policy: MergePolicy, _ isFolderFirst: Bool) throws {
+        let context = context(policy)
+        if isFolderFirst { try context.delete(try folder(context)) }
+        try context.delete(try note(context))
+        if !isFolderFirst { try context.delete(try folder(context)) }
+        try context.save()
+        #expect(try context.fetch(Folder.self).isEmpty && context.fetch(Note.self).isEmpty)
+    }
+
+    /// The folder was only renamed when its note was edited, and then deleted.
+    @Test(arguments: MergePolicy.allCases, [true, false])
+    func aNoteIsEditedAsItsFolderGoes(_ policy: MergePolicy, _ isFolderFirst: Bool) throws {
+        let context = context(policy)
+        if isFolderFirst { try context.edit(Folder.self, "f") { $0.name = "renamed" } }
+        try context.edit(Note.self, "n") { $0.title = "2" }
+        try context.delete(try folder(context))
+        try context.save()
+        let left = try note(self.context(policy))
+        #expect(left.title == "2" && left.folder.target == nil)
+    }
+
+    /// What a program has in hand was changed by its own deletion.
+    @Test(arguments: MergePolicy.allCases) func aNoteInHandOutlivesItsFolder(_ policy: MergePolicy) throws {
+        let context = context(policy)
+        var edited = try note(context)
+        try context.delete(try folder(context))
+        try context.save()
+        edited.title = "2"
+        try context.update(edited)
+        try context.save()
+        edited.title = "3"
+        try context.update(edited)
+        try context.save()
+        let left = try note(self.context(policy))
+        #expect(left.title == "3" && left.folder.target == nil)
+    }
+
+    @Test(arguments: MergePolicy.allCases) func whatGoesAlongWithAnotherIsNotEditedBack(_ policy: MergePolicy) throws {
+        let context = context(policy)
+        try context.edit(SharedNote.self, "trip") { $0.title = "renamed" }
+        let memo = try #require(try context.fetch(Memo.self).first)
+        try context.edit(Memo.self, memo.id) { $0.text = "edited" }
+        try context.delete(SharedNote.self, id: "trip")
+        try context.save()
+        #expect(try context.fetch(Memo.self).isEmpty)
+        #expect(try context.fetch(SharedNote.self).map(\.id) == ["other"])
+    }
+
+    @Test(arguments: MergePolicy.allCases) func whatIsLinkedElsewhereDoesNotGoAlong(_ policy: MergePolicy) throws {
+        let context = context(policy)
+        let memo = try #require(try context.fetch(Memo.self).first)
+        try context.delete(SharedNote.self, id: "trip")
+        try context.edit(Memo.self, memo.id) { $0.note.target = "other" }
+        try context.save()
+        #expect(try context.fetch(Memo.self).map(\.note.target) == ["other"])
+    }
+
+    /// Pages of a chain are put in another order.
+    @Test(arguments: MergePolicy.allCases) func bothEndsOfALinkAreEdited(_ policy: MergePolicy) throws {
+        let before = container.newBackgroundContext()
+        for name in ["a", "b", "c"] as [RecordName] { try before.insert(Page(id: name)) }
+        try before.edit(Page.self, "a") { $0.next.target = "b" }
+        try before.save()
+        let context = context(policy)
+        try context.edit(Page.self, "a") { $0.next.target = "c" }
+        try context.edit(Page.self, "b") { $0.previous.target = nil }
+        try context.edit(Page.self, "c") { $0.previous.target = "a" }
+        try context.save()
+        let pages = try context.fetch(Page.self)
+        #expect(pages.map(\.previous.target) == [nil, nil, "a"])
+        #expect(pages.map(\.next.target) == ["c", nil, nil])
+    }
+}
