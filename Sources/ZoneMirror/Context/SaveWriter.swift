@@ -14,6 +14,8 @@ struct SaveWriter {
     /// Objects whose links may bring them, or what they are linked to, into a share.
     var relinked: [ObjectID] = []
     var homeless: [SavePlan.Item] = []
+    /// Objects in which links were set.
+    private var linked: [(key: MirrorContext.Key, table: TableForm)] = []
     /// The zone of what is in no share; `nil` where nothing is shared, and zones are no matter.
     let home: Int64?
     /// Rows as they were before this save, where one of its changes may follow from another; `nil` where none can.
@@ -64,6 +66,7 @@ struct SaveWriter {
             }
         }
         try settleHomeless()
+        try openLost()
         try joinShares()
         if file.mapping.keepsEditTimes { try EditTimes.date(db, now) }
         if mayFollow { try noteFollowing(after: last) }
@@ -144,6 +147,7 @@ struct SaveWriter {
         }
         written.note(item.key, item.pending.row)
         guard file.isMirrored else { return }
+        linked.append((item.key, table))
         guard let zone = try home?.zone ?? zoneByLinks(item, table) else {
             if file.scope == .shared { homeless.append(item) }
             return
@@ -180,9 +184,9 @@ struct SaveWriter {
         let result = now.edited(as: values, since: store)
         if result != now { try table.update(db, id, result) }
         written.note(item.key, result)
-        if home != nil, table.links.contains(where: { values[$0] != store[$0] && !values[$0].isNull }) {
-            relinked.append(object(item))
-        }
+        guard table.links.contains(where: { values[$0] != store[$0] && !values[$0].isNull }) else { return }
+        linked.append((item.key, table))
+        if home != nil { relinked.append(object(item)) }
     }
 
     /// Another one has deleted it.
@@ -196,10 +200,25 @@ struct SaveWriter {
             try table.insert(db, id, mine)
             if let zone { try reserve(item, table, in: zone) }
             written.note(item.key, mine)
+            linked.append((item.key, table))
         case false?: break
         case nil:
             guard try !wentWithShare(id) else { throw MirrorError.unavailable(item.key) }
             conflicts.append(conflict(item, table, base, mine, nil))
+        }
+    }
+
+    /// What a link was set to may have been deleted since it was read.
+    private mutating func openLost() throws {
+        guard file.isMirrored else { return }
+        var targets = LostTargets(db, file)
+        for (key, table) in linked where !table.links.isEmpty {
+            guard let row = try table.row(db, key.id) else { continue }
+            guard let open = try targets.open(key.id, table, row) else {
+                written.forget(key)
+                continue
+            }
+            written.follow(key, open, table.links)
         }
     }
 

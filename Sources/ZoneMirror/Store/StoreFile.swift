@@ -131,8 +131,13 @@ final class StoreFile: Sendable {
             arguments: [author, date.timeIntervalSince1970]
         )
         let transaction = db.lastInsertedRowID
+        return try unnoticed(db) { try body(transaction) }
+    }
+
+    /// Writes without the triggers noting it.
+    static func unnoticed<Result>(_ db: Database, _ body: () throws -> Result) throws -> Result {
         try db.execute(sql: "UPDATE mirror_local SET importing = 1")
-        let result = try body(transaction)
+        let result = try body()
         try db.execute(sql: "UPDATE mirror_local SET importing = 0")
         return result
     }
