@@ -26,7 +26,7 @@ extension MirroredContainer {
         guard context.isHere(object.id.origin) else {
             throw .unavailable(MirrorContext.Key(entity: T.entityName, id: object.id.text))
         }
-        let id = RecordName(object.id.text)
+        let id = object.id
         let asked = try context.row(of: object)
         guard var current = try context.object(T.self, id) else {
             throw .unavailable(MirrorContext.Key(entity: T.entityName, id: id.text))

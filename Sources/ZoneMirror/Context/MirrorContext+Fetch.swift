@@ -17,7 +17,9 @@ extension MirrorContext {
         var found: [T] = []
         for file in files {
             let rows = try rows(request, file, isCut: isSimple)
-            for (id, row) in rows where pending[id] == nil { found.append(try decode(T.self, id, row, file.id, paths)) }
+            for (id, row) in rows where pending[id]?.isIn(file.id) != true {
+                found.append(try decode(T.self, id, row, file.id, paths))
+            }
         }
         if isSimple { return found }
         let wanted = Set(files.map(\.id))
@@ -83,9 +85,13 @@ extension MirrorContext {
         guard let position = stores.table(Target.entityName)?.index[back.name] else { return [] }
         var request = FetchRequest(Target.self, .sql("\(back.name.quoted) = ?", object.id.text))
         request.includesPendingChanges = false
+        // Links lead nowhere out of a store, and another one may have an object of that name.
+        let home = home(of: object.id)
+        if let home, stores.file(home) != nil { request.affectedStores = [home] }
         let pending = pendingRows(Target.entityName)
-        var found = try fetch(request).filter { pending[$0.id.text] == nil }
-        for (id, pending) in pending where pending.row[position] == object.id.text.databaseValue {
+        var found = try fetch(request).filter { pending[$0.id.text]?.isIn($0.id.origin?.store) != true }
+        for (id, pending) in pending
+        where pending.row[position] == object.id.text.databaseValue && pending.isIn(home) {
             if case .delete = pending.change { continue }
             found.append(try decode(Target.self, id, pending.row, pending.store, pending.files))
         }
@@ -101,7 +107,8 @@ extension MirrorContext {
         let here = pair.column(of: name, in: T.entityName)
         let there = here == "source" ? "target" : "source"
         var ids: Set<String> = []
-        for file in stores.files(holding: pair.tableName) {
+        let home = home(of: object.id)
+        for file in stores.files(holding: pair.tableName) where home == nil || file.id == home {
             // An end that is not here yet is nobody's.
             let ends = "\(here.quoted) = ? AND \(there.quoted) IS NOT NULL"
             let sql = "SELECT \(there.quoted) FROM \(pair.tableName.quoted) WHERE \(ends)"
@@ -110,13 +117,15 @@ extension MirrorContext {
         guard let table = stores.table(pair.tableName), let (mine, theirs) = table.positions(here, there) else {
             return []
         }
-        for (_, pending) in pendingRows(pair.tableName) where pending.row[mine] == object.id.text.databaseValue {
+        for (_, pending) in pendingRows(pair.tableName)
+        where pending.row[mine] == object.id.text.databaseValue && pending.isIn(home) {
             guard let other = String.fromDatabaseValue(pending.row[theirs]) else { continue }
             if case .delete = pending.change { ids.remove(other) } else { ids.insert(other) }
         }
         var request = FetchRequest(Target.self, .ids(ids.map { RecordName($0) }))
         request.sorts = sorts
-        return try fetch(request)
+        // Also what is new, and in no store yet.
+        return try fetch(request).filter { home == nil || $0.id.origin == nil || $0.id.origin?.store == home }
     }
 
     // MARK: Parts

@@ -16,17 +16,20 @@ extension MirrorContext {
         guard let pair = end.pair else { return try point(Target.self, other.id, end.back, to: object.id.text) }
         let key = Self.key(pair, end.name, T.entityName, object.id.text, other.id.text)
         let row = Self.row(pair, end.name, T.entityName, object.id.text, other.id.text)
-        if try find(key) != nil {
+        let home = home(of: object.id) ?? home(of: other.id)
+        if try find(key, home) != nil {
             return state.withLock { $0.pending[key] = nil }
         }
         // Under a name of another program's: there, if it is not to be deleted by a context below.
-        let others = try linked(pair, row).map { Key(entity: pair.tableName, id: $0.1) }.filter { other in
+        let others = try linked(pair, row, home).map { Key(entity: pair.tableName, id: $0.1) }.filter { other in
             if case .delete? = parent?.overlay(other)?.change { false } else { true }
         }
         let files = stores.paths
         state.withLock { state in
             for other in others { state.pending[other] = nil }
-            if others.isEmpty { state.touch(key, .insert, nil, row, files) }
+            guard others.isEmpty else { return }
+            state.touch(key, .insert, nil, row, files)
+            if let home { state.assigned[key] = home }
         }
     }
 
@@ -56,7 +59,7 @@ extension MirrorContext {
             if case .insert? = below { state.touch(own, .delete(base: row), nil, row, files) }
         }
         // Another program may have linked the same two under a name of its own.
-        for (store, id) in try linked(pair, row) {
+        for (store, id) in try linked(pair, row, home(of: object.id) ?? home(of: other.id)) {
             let key = Key(entity: pair.tableName, id: id)
             state.withLock { $0.touch(key, .delete(base: row), store, row, files) }
         }
@@ -122,9 +125,13 @@ extension MirrorContext {
         pair.column(of: name, in: entity) == "source" ? [here, there] : [there, here]
     }
 
-    private func linked(_ pair: PairForm, _ row: [DatabaseValue]) throws(MirrorError) -> [(StoreID, String)] {
+    private func linked(
+        _ pair: PairForm,
+        _ row: [DatabaseValue],
+        _ home: StoreID?
+    ) throws(MirrorError) -> [(StoreID, String)] {
         var found: [(StoreID, String)] = []
-        for file in stores.files(holding: pair.tableName) {
+        for file in stores.files(holding: pair.tableName) where home == nil || file.id == home {
             let sql = "SELECT id FROM \(pair.tableName.quoted) WHERE source = ? AND target = ?"
             let ids = try read(file) { try String.fetchAll($0, sql: sql, arguments: StatementArguments(row)) }
             found += ids.map { (file.id, $0) }

@@ -109,7 +109,8 @@ struct SavePlan {
             // A new object that others lead to belongs with them as well.
             for (key, item) in items {
                 guard let home = homes[key] else { continue }
-                for target in Self.targets(key, item, stores) where homes[target] == nil {
+                for target in Self.targets(key, item, stores)
+                where homes[target] == nil && stores.file(home)?.mapping.tables[target.entity] != nil {
                     if case .insert? = pending[target]?.change { homes[target] = home }
                 }
             }
@@ -158,9 +159,11 @@ struct SavePlan {
         _ context: MirrorContext
     ) throws(MirrorError) -> StoreID? {
         for target in targets(key, item, context.stores) {
-            if let home = homes[target] { return home }
+            if let home = homes[target], context.stores.file(home)?.mapping.tables[key.entity] != nil { return home }
             for file in context.stores.files(holding: target.entity) {
-                guard let table = file.mapping.tables[target.entity] else { continue }
+                guard let table = file.mapping.tables[target.entity], file.mapping.tables[key.entity] != nil else {
+                    continue
+                }
                 do {
                     if try file.pool.read({ try table.row($0, target.id) }) != nil { return file.id }
                 } catch {
@@ -183,7 +186,8 @@ struct SavePlan {
         for target in targets(key, item, context.stores) {
             var home = homes[target]
             if home == nil { home = try context.find(target)?.0 }
-            if let home, home != homes[key] {
+            // Another store may have an object of that name too.
+            if let home, home != homes[key], try context.find(target, homes[key]) == nil {
                 throw MirrorError(
                     .crossStoreRelationship,
                     "\(key.entity) \(key.id) and \(target.entity) \(target.id) are in different stores. Keep the name instead of a link."

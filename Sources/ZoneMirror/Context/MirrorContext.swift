@@ -21,6 +21,9 @@ public final class MirrorContext: Sendable {
         var place: Int
         /// Which files were behind the stores when the change was made: into others, another user's, it is not written.
         var files: [StoreID: String]
+
+        /// Whether it may be a change of the object that a store has; `nil`: of whichever.
+        func isIn(_ home: StoreID?) -> Bool { store == nil || home == nil || store == home }
     }
 
     struct Key: Hashable, Sendable {
@@ -113,10 +116,12 @@ public final class MirrorContext: Sendable {
     ///
     /// - Throws: `noStoreForEntity`, and what encoding the object throws.
     public func insert<T: SyncedRecord>(_ object: T) throws(MirrorError) {
-        let row = try row(of: object)
+        let (row, link) = try encoded(object)
+        let home = link.flatMap { stores.file($0)?.mapping.tables[T.entityName] == nil ? nil : $0 }
         let key = Key(entity: T.entityName, id: object.id.text)
         let files = stores.paths
         state.withLock { state in
+            if let home, state.assigned[key] == nil { state.assigned[key] = home }
             if let pending = state.pending[key], case .delete(let base?) = pending.change {
                 // Deleted and made again before a save: the same object with other values.
                 state.touch(key, .update(base: base), pending.store, row, pending.files)
@@ -128,12 +133,14 @@ public final class MirrorContext: Sendable {
 
     /// Writes an object's values: those that differ from what was read.
     ///
-    /// - Throws: `objectUnavailable` when there is no such object, and what encoding the object throws.
+    /// - Throws: `objectUnavailable` when there is no such object, `wrongStore` where the context has changes of another
+    ///   store's object of that name, and what encoding the object throws.
     public func update<T: SyncedRecord>(_ object: T) throws(MirrorError) {
         let key = Key(entity: T.entityName, id: object.id.text)
         let origin = object.id.origin
         guard isHere(origin) else { throw .unavailable(key) }
         let row = try row(of: object, readFrom: origin?.row)
+        try checkStore(of: key, home(of: object.id))
         let isKnown = state.withLock { state in
             guard let pending = state.pending[key] else { return false }
             var values = row
@@ -142,7 +149,7 @@ public final class MirrorContext: Sendable {
             return true
         }
         if isKnown { return }
-        guard let (store, base, files) = try locate(key, origin) else { throw .unavailable(key) }
+        guard let (store, base, files) = try locate(key, origin, home(of: object.id)) else { throw .unavailable(key) }
         state.withLock { state in
             let values = state.values(row, key, origin, over: base)
             state.touch(key, .update(base: base), store, values, files)
@@ -163,6 +170,8 @@ public final class MirrorContext: Sendable {
     }
 
     /// Deletes an object at the next save.
+    ///
+    /// - Throws: `wrongStore` where the context has changes of another store's object of that name.
     public func delete<T: SyncedRecord>(_ object: T) throws(MirrorError) {
         try delete(T.self, object.id, base: object.id.origin)
     }
@@ -177,6 +186,7 @@ public final class MirrorContext: Sendable {
     private func delete<T: SyncedRecord>(_ type: T.Type, _ id: RecordName, base: Origin?) throws(MirrorError) {
         let key = Key(entity: T.entityName, id: id.text)
         guard isHere(base) else { throw .unavailable(key) }
+        try checkStore(of: key, home(of: id))
         let isDone = state.withLock { state in
             guard let pending = state.pending[key] else { return false }
             switch pending.change {
@@ -187,7 +197,7 @@ public final class MirrorContext: Sendable {
             return true
         }
         if isDone { return }
-        guard let (store, row, files) = try locate(key, base) else { throw .unavailable(key) }
+        guard let (store, row, files) = try locate(key, base, home(of: id)) else { throw .unavailable(key) }
         state.withLock { $0.touch(key, .delete(base: row), store, row, files) }
     }
 
@@ -248,11 +258,12 @@ public final class MirrorContext: Sendable {
     /// - Returns: `nil` where there is none, or this context has deleted it.
     public func object<T: SyncedRecord>(_ type: T.Type, _ id: RecordName) throws(MirrorError) -> T? {
         let key = Key(entity: T.entityName, id: id.text)
-        if let pending = overlay(key) {
+        let home = home(of: id)
+        if let pending = overlay(key), pending.isIn(home) {
             if case .delete = pending.change { return nil }
             return try decode(type, key.id, pending.row, pending.store, pending.files)
         }
-        guard let (store, row, files) = try find(key) else { return nil }
+        guard let (store, row, files) = try find(key, home) else { return nil }
         return try decode(type, key.id, row, store, files)
     }
 
@@ -265,8 +276,8 @@ public final class MirrorContext: Sendable {
     /// The store that holds an object; `nil` for one that is not saved.
     public func store<T: SyncedRecord>(of object: T) throws(MirrorError) -> StoreID? {
         let key = Key(entity: T.entityName, id: object.id.text)
-        if let pending = overlay(key) { return pending.store }
-        return try locate(key, object.id.origin)?.0
+        if let pending = overlay(key), pending.isIn(home(of: object.id)) { return pending.store }
+        return try locate(key, object.id.origin, home(of: object.id))?.0
     }
 
     /// Names an object for calls about its record.
@@ -275,9 +286,23 @@ public final class MirrorContext: Sendable {
     }
 
     /// Where an object was read from; for one that was not, where it is.
-    private func locate(_ key: Key, _ origin: Origin?) throws(MirrorError) -> Found? {
-        if let origin { return (origin.store, origin.row, origin.files) }
-        return try find(key)
+    private func locate(_ key: Key, _ origin: Origin?, _ home: StoreID?) throws(MirrorError) -> Found? {
+        if let origin, let row = origin.row { return (origin.store, row, origin.files) }
+        return try find(key, home)
+    }
+
+    /// The store of an object whose name was read in this container.
+    func home(of id: RecordName) -> StoreID? {
+        id.origin.flatMap { stores.paths[$0.store] == nil ? nil : $0.store }
+    }
+
+    /// A context holds changes of one object of a name: of another store's one it knows only after the save.
+    private func checkStore(of key: Key, _ home: StoreID?) throws(MirrorError) {
+        guard let pending = overlay(key), !pending.isIn(home) else { return }
+        throw MirrorError(
+            .wrongStore,
+            "The \(key.entity) \(key.id) of another store has changes here. Save those first, or use another context."
+        )
     }
 
     /// Whether the file that an object was read from is still the one behind its store.
@@ -291,95 +316,20 @@ public final class MirrorContext: Sendable {
 
     /// The row of an object that this context has not changed, as it sees it; without a store where the object is new in a
     /// context below.
-    func find(_ key: Key) throws(MirrorError) -> Found? {
-        if let below = parent?.overlay(key) {
+    ///
+    /// `home`: the store that it is in, where that is known; another one may have an object of that name too.
+    func find(_ key: Key, _ home: StoreID? = nil) throws(MirrorError) -> Found? {
+        if let below = parent?.overlay(key), below.isIn(home) {
             if case .delete = below.change { return nil }
             return (below.store, below.row, below.files)
         }
         // Before the row: what is put behind the store meanwhile is then taken for another file.
         let files = stores.paths
-        for file in stores.files(holding: key.entity) {
+        for file in stores.files(holding: key.entity) where home == nil || file.id == home {
             guard let table = file.mapping.tables[key.entity] else { continue }
             if let row = try read(file, { try table.row($0, key.id) }) { return (file.id, row, files) }
         }
         return nil
-    }
-
-    // MARK: Rows and objects
-
-    func row<T: SyncedRecord>(of object: T) throws(MirrorError) -> [DatabaseValue] {
-        guard let table = stores.table(T.entityName) else {
-            throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
-        }
-        do {
-            let values = try RowEncoder.values(of: object) { property, value in
-                !value.isNull && table.columns.first { $0.name == property }?.attribute?.defaultValue == value
-            }
-            return table.columns.map { values[$0.name] ?? .null }
-        } catch {
-            throw MirrorError(.storage, "\(T.entityName) \(object.id) cannot be encoded: \(error)", underlying: error)
-        }
-    }
-
-    /// Of an object as it was read, with what was changed since.
-    ///
-    /// A value may be written in more than one way: a set in any order, a UUID in small letters, JSON with members that only a
-    /// newer program knows. What would be written as what was read would be is no change, and stays in the row as it is.
-    private func row<T: SyncedRecord>(
-        of object: T,
-        readFrom base: [DatabaseValue]?
-    ) throws(MirrorError) -> [DatabaseValue] {
-        let row = try row(of: object)
-        guard let base, base.count == row.count, base != row, let table = stores.table(T.entityName),
-            let before = try? T(from: RowDecoder(table: table, id: object.id, row: base)),
-            let again = try? self.row(of: before)
-        else { return row }
-        return base.edited(as: row, since: again)
-    }
-
-    func decode<T: SyncedRecord>(
-        _ type: T.Type,
-        _ id: String,
-        _ row: [DatabaseValue],
-        _ store: StoreID?,
-        _ files: [StoreID: String]
-    ) throws(MirrorError) -> T {
-        guard let table = stores.table(T.entityName) else {
-            throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
-        }
-        let name = RecordName(id, origin: store.map { Origin(store: $0, name: id, row: row, files: files) })
-        do {
-            return try T(from: RowDecoder(table: table, id: name, row: row))
-        } catch {
-            throw MirrorError(.storage, "A row of \(T.entityName) cannot be read as one: \(error)", underlying: error)
-        }
-    }
-}
-
-extension MirrorContext.State {
-    /// The values of an object to be written over those in the file.
-    ///
-    /// One that was made here and not read since knows nothing of what came to it by the other side of a link: what its program
-    /// has not changed since the last save stays as it is.
-    fileprivate func values(
-        _ row: [DatabaseValue],
-        _ key: MirrorContext.Key,
-        _ origin: Origin?,
-        over base: [DatabaseValue]
-    ) -> [DatabaseValue] {
-        origin == nil ? saved.edits(key, of: row, over: base) : row
-    }
-
-    mutating func touch(
-        _ key: MirrorContext.Key,
-        _ change: MirrorContext.Pending.Change,
-        _ store: StoreID?,
-        _ row: [DatabaseValue],
-        _ files: [StoreID: String]
-    ) {
-        let place = pending[key]?.place ?? nextPlace
-        nextPlace += 1
-        pending[key] = MirrorContext.Pending(change: change, store: store, row: row, place: place, files: files)
     }
 }
 

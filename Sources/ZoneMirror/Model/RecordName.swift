@@ -4,11 +4,12 @@ public import GRDB
 /// What names an object in its mirror, and its record on the relay: a new UUID unless the program says otherwise.
 ///
 /// The name of a fetched object also remembers the row that the object was read from, so that a later `update` knows
-/// what was changed and against what. That memory takes no part in equality, and is not stored.
+/// what was changed and against what; that in a link of a fetched object, the store. That memory takes no part in equality,
+/// and is not stored.
 public struct RecordName: Hashable, Codable, Sendable, Comparable, ExpressibleByStringLiteral, CustomStringConvertible {
     /// The name itself.
     public let text: String
-    /// The row that the object was read from; `nil` for one made by the program.
+    /// Where the object was read, or a link to it; `nil` for one made by the program.
     let origin: Origin?
 
     /// A new name that nobody else has.
@@ -29,6 +30,11 @@ public struct RecordName: Hashable, Codable, Sendable, Comparable, ExpressibleBy
     init(_ text: String, origin: Origin?) {
         self.text = text
         self.origin = origin
+    }
+
+    /// The name in a link of an object that was read.
+    init(_ text: String, linkedFrom holder: Origin?) {
+        self.init(text, origin: holder.map { Origin(store: $0.store, name: text, row: nil, files: $0.files) })
     }
 
     /// Reads a name.
@@ -65,11 +71,12 @@ extension RecordName: DatabaseValueConvertible {
 final class Origin: Sendable {
     let store: StoreID
     let name: String
-    let row: [DatabaseValue]
+    /// `nil` where only a link to the object was read.
+    let row: [DatabaseValue]?
     /// Which files were behind the stores then: another user's objects are not those of this one.
     let files: [StoreID: String]
 
-    init(store: StoreID, name: String, row: [DatabaseValue], files: [StoreID: String]) {
+    init(store: StoreID, name: String, row: [DatabaseValue]?, files: [StoreID: String]) {
         self.store = store
         self.name = name
         self.row = row

@@ -61,7 +61,9 @@ private struct RowProperties<Key: CodingKey>: KeyedDecodingContainerProtocol {
         if key.stringValue == "id", let id = decoder.id as? T { return id }
         let value = decoder.value(key.stringValue) ?? .null
         if let found = try ColumnReader.read(type, value) { return found }
-        if type is any LinkProperty.Type { return try T(from: ValueDecoder(value: value, codingPath: [key])) }
+        if type is any LinkProperty.Type {
+            return try T(from: ValueDecoder(value: value, codingPath: [key], holder: decoder.id.origin))
+        }
         guard let data = Data.fromDatabaseValue(value) else {
             throw DecodingError.valueNotFound(
                 type,
@@ -103,9 +105,11 @@ private enum ColumnReader {
 }
 
 /// One link's value, and the name of its property.
-private struct ValueDecoder: Decoder, SingleValueDecodingContainer {
+struct ValueDecoder: Decoder, SingleValueDecodingContainer {
     let value: DatabaseValue
     let codingPath: [any CodingKey]
+    /// Where the object was read whose link it is.
+    let holder: Origin?
     var userInfo: [CodingUserInfoKey: Any] { [:] }
 
     func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {

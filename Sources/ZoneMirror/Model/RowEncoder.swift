@@ -11,16 +11,18 @@ enum RowEncoder {
         var description: String { "its property \(property) \(reason)" }
     }
 
+    /// Also gives the store that its links lead into, where that is known.
+    ///
     /// `isDefault` says of a property whether a value is the one that stands for a field left out: only then may it be one
     /// that no record can hold.
     static func values(
         of object: some Encodable,
         isDefault: (String, DatabaseValue) -> Bool
-    ) throws -> [String: DatabaseValue] {
+    ) throws -> (values: [String: DatabaseValue], store: StoreID?) {
         let sink = Sink()
         try object.encode(to: PropertyEncoder(sink: sink))
         let refusals = sink.refusals.filter { property, _ in !isDefault(property, sink.values[property] ?? .null) }
-        guard let (property, reason) = refusals.min(by: { $0.key < $1.key }) else { return sink.values }
+        guard let (property, reason) = refusals.min(by: { $0.key < $1.key }) else { return (sink.values, sink.store) }
         throw Unsendable(property: property, reason: reason)
     }
 
@@ -52,9 +54,12 @@ enum RowEncoder {
         var values: [String: DatabaseValue] = [:]
         /// Why records cannot hold some of them, by property.
         var refusals: [String: String] = [:]
+        /// The store of an object that one of its links leads to.
+        var store: StoreID?
 
         func take(_ value: some Encodable, for property: String) throws {
             values[property] = try column(value)
+            if let link = value as? any LinkProperty, let known = link.store { store = known }
             refusals[property] = refusal(of: value)
         }
     }

@@ -59,7 +59,9 @@ public struct ToOne<Target: SyncedRecord>: Hashable, Codable, Sendable {
     /// Reads a link.
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
-        target = container.decodeNil() ? nil : RecordName(try container.decode(String.self))
+        // A link leads nowhere out of its store, in which there may be another object of that name.
+        let holder = (decoder as? ValueDecoder)?.holder
+        target = container.decodeNil() ? nil : RecordName(try container.decode(String.self), linkedFrom: holder)
         name = decoder.codingPath.last?.stringValue ?? ""
         inverse = nil
         deleteRule = .nullify
@@ -119,10 +121,14 @@ public struct ToMany<Target: SyncedRecord>: Hashable, Codable, Sendable {
 
 /// A link whatever its target, for those who read a type's properties.
 protocol LinkProperty {
+    /// The store of the object at the other end, where that is known.
+    var store: StoreID? { get }
     func relationship(named name: String) -> Relationship
 }
 
 extension ToOne: LinkProperty {
+    var store: StoreID? { target?.origin?.store }
+
     func relationship(named name: String) -> Relationship {
         var relationship = Relationship(name, to: Target.entityName, isToMany: false, inverse: inverse)
         relationship.deleteRule = deleteRule
@@ -131,6 +137,8 @@ extension ToOne: LinkProperty {
 }
 
 extension ToMany: LinkProperty {
+    var store: StoreID? { nil }
+
     func relationship(named name: String) -> Relationship {
         var relationship = Relationship(name, to: Target.entityName, isToMany: true, inverse: inverse)
         relationship.deleteRule = deleteRule

@@ -1,0 +1,82 @@
+import GRDB
+
+/// Objects as rows, and rows as objects.
+extension MirrorContext {
+    func row<T: SyncedRecord>(of object: T) throws(MirrorError) -> [DatabaseValue] { try encoded(object).row }
+
+    /// Also gives the store that its links lead into, where that is known.
+    func encoded<T: SyncedRecord>(_ object: T) throws(MirrorError) -> (row: [DatabaseValue], store: StoreID?) {
+        guard let table = stores.table(T.entityName) else {
+            throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
+        }
+        do {
+            let (values, store) = try RowEncoder.values(of: object) { property, value in
+                !value.isNull && table.columns.first { $0.name == property }?.attribute?.defaultValue == value
+            }
+            return (table.columns.map { values[$0.name] ?? .null }, store)
+        } catch {
+            throw MirrorError(.storage, "\(T.entityName) \(object.id) cannot be encoded: \(error)", underlying: error)
+        }
+    }
+
+    /// Of an object as it was read, with what was changed since.
+    ///
+    /// A value may be written in more than one way: a set in any order, a UUID in small letters, JSON with members that only a
+    /// newer program knows. What would be written as what was read would be is no change, and stays in the row as it is.
+    func row<T: SyncedRecord>(
+        of object: T,
+        readFrom base: [DatabaseValue]?
+    ) throws(MirrorError) -> [DatabaseValue] {
+        let row = try row(of: object)
+        guard let base, base.count == row.count, base != row, let table = stores.table(T.entityName),
+            let before = try? T(from: RowDecoder(table: table, id: object.id, row: base)),
+            let again = try? self.row(of: before)
+        else { return row }
+        return base.edited(as: row, since: again)
+    }
+
+    func decode<T: SyncedRecord>(
+        _ type: T.Type,
+        _ id: String,
+        _ row: [DatabaseValue],
+        _ store: StoreID?,
+        _ files: [StoreID: String]
+    ) throws(MirrorError) -> T {
+        guard let table = stores.table(T.entityName) else {
+            throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
+        }
+        let name = RecordName(id, origin: store.map { Origin(store: $0, name: id, row: row, files: files) })
+        do {
+            return try T(from: RowDecoder(table: table, id: name, row: row))
+        } catch {
+            throw MirrorError(.storage, "A row of \(T.entityName) cannot be read as one: \(error)", underlying: error)
+        }
+    }
+}
+
+extension MirrorContext.State {
+    /// The values of an object to be written over those in the file.
+    ///
+    /// One that was made here and not read since knows nothing of what came to it by the other side of a link: what its program
+    /// has not changed since the last save stays as it is.
+    func values(
+        _ row: [DatabaseValue],
+        _ key: MirrorContext.Key,
+        _ origin: Origin?,
+        over base: [DatabaseValue]
+    ) -> [DatabaseValue] {
+        origin?.row == nil ? saved.edits(key, of: row, over: base) : row
+    }
+
+    mutating func touch(
+        _ key: MirrorContext.Key,
+        _ change: MirrorContext.Pending.Change,
+        _ store: StoreID?,
+        _ row: [DatabaseValue],
+        _ files: [StoreID: String]
+    ) {
+        let place = pending[key]?.place ?? nextPlace
+        nextPlace += 1
+        pending[key] = MirrorContext.Pending(change: change, store: store, row: row, place: place, files: files)
+    }
+}
