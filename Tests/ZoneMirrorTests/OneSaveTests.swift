@@ -113,4 +113,21 @@ import ZoneMirror
         #expect(pages.map(\.previous.target) == [nil, nil, "a"])
         #expect(pages.map(\.next.target) == ["c", nil, nil])
     }
+
+    /// What was never there leaves nothing behind.
+    @Test func whatIsMadeAndDeletedLeavesNoLink() async throws {
+        let context = context(.error)
+        let (tag, home) = (Tag(id: "new"), Folder(id: "g", name: "G"))
+        try context.insert(tag)
+        try context.insert(home)
+        try context.link(try note(context), \.tags, tag)
+        try context.edit(Note.self, "n") { $0.folder = ToOne(home) }
+        try context.delete(tag)
+        try context.delete(home)
+        try context.save()
+        #expect(try note(context).folder.target == nil)
+        let database = try #require(container.database(of: store))
+        let pairs = try await database.read { try String.fetchAll($0, sql: "SELECT target FROM Note_tags") }
+        #expect(pairs == ["t"])
+    }
 }

@@ -32,7 +32,7 @@ final class OpenStores: Sendable {
 
     let model: MirrorModel
     let conditions: MirrorConditions
-    private let tables: [String: TableForm]
+    let tables: [String: TableForm]
     /// In order of preference, whether they are open or not.
     private let homes: [(description: StoreDescription, tables: Set<String>)]
     private let state = Mutex(State())

@@ -21,10 +21,10 @@ extension MirrorContext {
 
     /// Takes over a child's changes: properties that the child changed, over what was changed here.
     func absorb(_ child: State) {
-        let files = stores.paths
+        let (files, tables) = (stores.paths, stores.tables)
         state.withLock { state in
             for (key, item) in child.pending.sorted(by: { $0.value.place < $1.value.place }) {
-                state.absorb(key, item)
+                state.absorb(key, item, tables)
                 // One that either of the two has made on another user's file stays that user's.
                 if item.files != files { state.pending[key]?.files = item.files }
             }
@@ -35,14 +35,18 @@ extension MirrorContext {
 }
 
 extension MirrorContext.State {
-    fileprivate mutating func absorb(_ key: MirrorContext.Key, _ item: MirrorContext.Pending) {
+    fileprivate mutating func absorb(
+        _ key: MirrorContext.Key,
+        _ item: MirrorContext.Pending,
+        _ tables: [String: TableForm]
+    ) {
         guard let here = pending[key] else {
             return touch(key, item.change, item.store, item.row, item.files)
         }
         switch (here.change, item.change) {
         case (.delete(let base?), .insert): touch(key, .update(base: base), here.store, item.row, here.files)
         case (_, .insert): touch(key, here.change, here.store, item.row, here.files)
-        case (.insert, .delete): pending[key] = nil
+        case (.insert, .delete): forget(key, tables)
         case (.update(let base), .delete): touch(key, .delete(base: base), here.store, here.row, here.files)
         case (.delete, .delete), (.delete, .update): break
         case (_, .update(let base)):

@@ -68,6 +68,20 @@ extension MirrorContext.State {
         origin?.row == nil ? saved.edits(key, of: row, over: base) : row
     }
 
+    /// A new object is not to be: nothing leads to it then.
+    mutating func forget(_ key: MirrorContext.Key, _ tables: [String: TableForm]) {
+        pending[key] = nil
+        for (holder, item) in pending {
+            guard let table = tables[holder.entity] else { continue }
+            let places = table.links.filter {
+                table.columns[$0].link?.destination == key.entity && item.row[$0] == key.id.databaseValue
+            }
+            if places.isEmpty { continue }
+            if table.entity == nil, case .insert = item.change { pending[holder] = nil }
+            for place in places where table.entity != nil { pending[holder]?.row[place] = .null }
+        }
+    }
+
     mutating func touch(
         _ key: MirrorContext.Key,
         _ change: MirrorContext.Pending.Change,

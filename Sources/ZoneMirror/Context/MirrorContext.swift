@@ -187,10 +187,11 @@ public final class MirrorContext: Sendable {
         let key = Key(entity: T.entityName, id: id.text)
         guard isHere(base) else { throw .unavailable(key) }
         try checkStore(of: key, home(of: id))
+        let tables = stores.tables
         let isDone = state.withLock { state in
             guard let pending = state.pending[key] else { return false }
             switch pending.change {
-            case .insert: state.pending[key] = nil
+            case .insert: state.forget(key, tables)
             case .update(let base): state.touch(key, .delete(base: base), pending.store, pending.row, pending.files)
             case .delete: break
             }
