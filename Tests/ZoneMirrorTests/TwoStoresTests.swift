@@ -71,6 +71,22 @@ import ZoneTesting
         #expect(try context.related(to: try note("Bob's", context), \.memos).map(\.text) == ["his"])
     }
 
+    /// What is made with what it is linked to is one's own, whatever somebody else's is called.
+    @Test func whatIsNewIsOnesOwn() async throws {
+        try home.makeNote("plan", memo: "of hers")
+        try await alice.sync()
+        try await home.share("plan")
+        let context = bob.context()
+        let own = SharedNote(id: "plan", title: "own plan")
+        try context.insert(Memo(text: "of his", note: own))
+        try context.insert(own)
+        try context.save()
+        #expect(try titles(bob) == ["Bob's", "own plan", "plan", "trip"])
+        let memo = try #require(try context.fetch(Memo.self, \.text == "of his").first)
+        #expect(try context.store(of: memo) == bob.mine)
+        #expect(try context.object(memo.note)?.title == "own plan")
+    }
+
     /// One context holds changes of one of them at a time, and says so.
     @Test func bothAreNotChangedInOneSave() throws {
         let context = bob.context()

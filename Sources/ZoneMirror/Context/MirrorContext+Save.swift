@@ -104,7 +104,7 @@ struct SavePlan {
         // A new object follows the objects it is linked to; what they follow may be new too.
         for _ in 0..<(stores.files.count > 1 ? 4 : 0) {
             for (key, item) in items where homes[key] == nil {
-                homes[key] = try Self.homeByLinks(key, item, homes, context)
+                homes[key] = try Self.homeByLinks(key, item, homes, pending, context)
             }
             // A new object that others lead to belongs with them as well.
             for (key, item) in items {
@@ -156,10 +156,13 @@ struct SavePlan {
         _ key: MirrorContext.Key,
         _ item: MirrorContext.Pending,
         _ homes: [MirrorContext.Key: StoreID],
+        _ pending: [MirrorContext.Key: MirrorContext.Pending],
         _ context: MirrorContext
     ) throws(MirrorError) -> StoreID? {
         for target in targets(key, item, context.stores) {
             if let home = homes[target], context.stores.file(home)?.mapping.tables[key.entity] != nil { return home }
+            // What is new itself is not what some store has of that name.
+            if case .insert? = pending[target]?.change { continue }
             for file in context.stores.files(holding: target.entity) {
                 guard let table = file.mapping.tables[target.entity], file.mapping.tables[key.entity] != nil else {
                     continue
