@@ -93,4 +93,43 @@ import ZoneTesting
         #expect(try container.newBackgroundContext().fetch(Post.self).map(\.id) == ["b"])
         await container.close()
     }
+
+    /// Before the save as after it.
+    @Test func aSoftDeletedObjectIsRelatedToNothing() async throws {
+        let container = try await container(MirrorModel(Shelf.self, Jar.self), store("jars"))
+        let context = container.newBackgroundContext()
+        let shelf = Shelf(id: "s")
+        try context.insert(shelf)
+        for name in ["a", "b"] as [RecordName] { try context.insert(Jar(id: name, shelf: shelf)) }
+        try context.save()
+        try context.softDelete(try #require(try context.object(Jar.self, "a")))
+        for _ in 0..<2 {
+            #expect(try context.related(to: shelf, \.jars).map(\.id) == ["b"])
+            try context.save()
+        }
+        await container.close()
+    }
+
+    private struct Shelf: SyncedRecord {
+        var id = RecordName()
+        var jars = ToMany<Jar>(inverse: "shelf")
+
+        init() {}
+        init(id: RecordName) { self.id = id }
+    }
+
+    private struct Jar: SyncedRecord {
+        var id = RecordName()
+        var deletedAt: Date?
+        var shelf = ToOne<Shelf>(inverse: "jars")
+
+        init() {}
+
+        init(id: RecordName, shelf: Shelf) {
+            self.id = id
+            self.shelf = ToOne(shelf)
+        }
+
+        static func describe(_ entity: inout Entity) { entity.softDeletion = "deletedAt" }
+    }
 }

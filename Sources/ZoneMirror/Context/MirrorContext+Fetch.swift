@@ -93,6 +93,7 @@ extension MirrorContext {
         for (id, pending) in pending
         where pending.row[position] == object.id.text.databaseValue && pending.isIn(home) {
             if case .delete = pending.change { continue }
+            if isSoftDeleted(pending, Target.entityName) { continue }
             found.append(try decode(Target.self, id, pending.row, pending.store, pending.files))
         }
         return found.sorted { Self.precedes($0, $1, sorts) }
@@ -188,13 +189,14 @@ extension MirrorContext {
         _ pending: Pending,
         _ id: String
     ) throws(MirrorError) -> Bool {
-        if !request.includesSoftDeleted, let table = stores.table(T.entityName),
-            let mark = table.entity?.softDeletion, let position = table.index[mark], !pending.row[position].isNull
-        {
-            return false
-        }
+        if !request.includesSoftDeleted, isSoftDeleted(pending, T.entityName) { return false }
         guard let predicate = request.predicate else { return true }
         return predicate.test?(object) ?? false
+    }
+
+    private func isSoftDeleted(_ pending: Pending, _ entity: String) -> Bool {
+        guard let table = stores.table(entity), let mark = table.entity?.softDeletion else { return false }
+        return table.index[mark].map { !pending.row[$0].isNull } ?? false
     }
 
     static func precedes<T: SyncedRecord>(_ a: T, _ b: T, _ sorts: [SortKey<T>]) -> Bool {
