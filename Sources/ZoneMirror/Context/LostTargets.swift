@@ -15,6 +15,12 @@ struct LostTargets {
         self.file = file
     }
 
+    /// Whether some of an object's links lead there.
+    mutating func areAmong(_ row: [DatabaseValue], _ table: TableForm) throws -> Bool {
+        for position in table.links where try isLost(row[position], table.columns[position], table) { return true }
+        return false
+    }
+
     /// Opens those of one object, and deletes a pair that has lost an end.
     ///
     /// Returns the row as it is then; `nil` where it was deleted.

@@ -14,8 +14,8 @@ struct SaveWriter {
     /// Objects whose links may bring them, or what they are linked to, into a share.
     var relinked: [ObjectID] = []
     var homeless: [SavePlan.Item] = []
-    /// Objects in which links were set.
-    private var linked: [(key: MirrorContext.Key, table: TableForm)] = []
+    /// Objects in which links were set, as they were written.
+    private var linked: [(key: MirrorContext.Key, table: TableForm, row: [DatabaseValue])] = []
     /// The zone of what is in no share; `nil` where nothing is shared, and zones are no matter.
     let home: Int64?
     /// Rows as they were before this save, where one of its changes may follow from another; `nil` where none can.
@@ -147,7 +147,7 @@ struct SaveWriter {
         }
         written.note(item.key, item.pending.row)
         guard file.isMirrored else { return }
-        linked.append((item.key, table))
+        linked.append((item.key, table, item.pending.row))
         guard let zone = try home?.zone ?? zoneByLinks(item, table) else {
             if file.scope == .shared { homeless.append(item) }
             return
@@ -185,7 +185,7 @@ struct SaveWriter {
         if result != now { try table.update(db, id, result) }
         written.note(item.key, result)
         guard table.links.contains(where: { values[$0] != store[$0] && !values[$0].isNull }) else { return }
-        linked.append((item.key, table))
+        linked.append((item.key, table, result))
         if home != nil { relinked.append(object(item)) }
     }
 
@@ -200,7 +200,7 @@ struct SaveWriter {
             try table.insert(db, id, mine)
             if let zone { try reserve(item, table, in: zone) }
             written.note(item.key, mine)
-            linked.append((item.key, table))
+            linked.append((item.key, table, mine))
         case false?: break
         case nil:
             guard try !wentWithShare(id) else { throw MirrorError.unavailable(item.key) }
@@ -212,8 +212,8 @@ struct SaveWriter {
     private mutating func openLost() throws {
         guard file.isMirrored else { return }
         var targets = LostTargets(db, file)
-        for (key, table) in linked where !table.links.isEmpty {
-            guard let row = try table.row(db, key.id) else { continue }
+        for (key, table, values) in linked {
+            guard try targets.areAmong(values, table), let row = try table.row(db, key.id) else { continue }
             guard let open = try targets.open(key.id, table, row) else {
                 written.forget(key)
                 continue
