@@ -53,6 +53,8 @@ extension StoreLayout {
         // With nothing in it yet: its first use then has nothing to change in the file.
         try queue.keepDurableLog()
         try queue.close()
+        // What stays beside it is of no use under this name.
+        for ending in ["-wal", "-shm"] { unlink(draft + ending) }
         try disk.flush(draft)
         guard disk.rename(draft, path) == 0 else { throw DiskCalls.Failure("rename") }
         try disk.flush(folder)
