@@ -136,8 +136,11 @@ private struct Total {
 
     func json(seconds: Double) -> String {
         let hours = simulated.seconds / 3600
+        // Of this process, once all runs are over.
+        let open = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
+        let files = "\"openFiles\":\(open)"
         return #"{"seeds":\#(seeds),"simulatedHours":\#(hours),"requests":\#(requests),"commits":\#(commits),"#
-            + #""pieces":\#(pieces),"seconds":\#(seconds),"fingerprint":"\#(String(fingerprint, radix: 16))"}"#
+            + #""pieces":\#(pieces),"seconds":\#(seconds),"fingerprint":"\#(String(fingerprint, radix: 16))",\#(files)}"#
     }
 }
 

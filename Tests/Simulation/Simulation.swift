@@ -78,7 +78,10 @@ package final class Simulation {
     /// Runs it to its end.
     package func run() -> Outcome {
         // Files of a relay in memory go when it stops, and it is held by whoever waits for an hour that never comes.
-        defer { relay.stop() }
+        defer {
+            relay.stop()
+            programs.forEach { $0.letGo() }
+        }
         begin()
         for step in steps where judge.violations.isEmpty {
             advance(by: .milliseconds(step.pause))

@@ -40,6 +40,13 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: home.path) == [])
     }
 
+    /// However many programs are ended where they stand: some fifty files a run those of mirrors would keep.
+    @Test func aRunLeavesNoFilesOpen() async throws {
+        let run = try await SimulateProgram.run("--mirrors", "--seeds", "1..<9")
+        #expect(run.isGood, "\(run.output)")
+        #expect(run.total("openFiles").flatMap { Int($0) } ?? .max < 60, "\(run.output)")
+    }
+
     /// As long as that holds, an application's tests of sync can be as many as its other ones.
     ///
     /// Less than 50 ms it is meant to be, on a machine where the piece of work takes 5 to 8 ms; on one half as fast it is

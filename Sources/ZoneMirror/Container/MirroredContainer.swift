@@ -99,6 +99,9 @@ public final class MirroredContainer: Sendable {
         board.finish()
     }
 
+    /// Closes the files as the end of the program would; for a world in which nothing of this one goes on, and nobody reads.
+    package func abandon() { stores.abandon() }
+
     // MARK: Contexts
 
     /// The context for what people see: it merges what arrives.

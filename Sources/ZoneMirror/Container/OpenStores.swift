@@ -96,6 +96,9 @@ final class OpenStores: Sendable {
         for file in files { try? await file.pool.putAway() }
     }
 
+    /// Closes the files as the end of the program would.
+    func abandon() { for file in files { file.pool.abandon() } }
+
     /// Lets go of one store's file.
     func putAway(_ id: StoreID) async {
         let file = state.withLock { state in

@@ -63,6 +63,12 @@ struct MirrorPool: Sendable {
         try await writeWithoutTransaction { _ = try $0.checkpoint(.passive) }
     }
 
+    /// Closes the file as the end of the program would.
+    func abandon() {
+        try? views.close()
+        try? pool.close()
+    }
+
     // By names of their own, since a task would choose the calls that suspend.
     private func readNow<Value>(_ body: (Database) throws -> Value) throws -> Value { try views.read(body) }
     private func writeNow<Value>(_ body: (Database) throws -> Value) throws -> Value { try pool.write(body) }

@@ -81,9 +81,17 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
         begin(on: device)
     }
 
+    func letGo() {
+        let ended = container.withLock { container in
+            defer { container = nil }
+            return container
+        }
+        ended?.abandon()
+    }
+
     func begin(on device: TestDevice) {
         self.device = device
-        container.withLock { $0 = nil }
+        letGo()
         let (judge, policy) = (judge, policy)
         Task(executorPreference: device.party) { [weak self] in
             do {

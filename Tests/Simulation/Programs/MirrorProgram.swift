@@ -40,9 +40,17 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         begin(on: device)
     }
 
+    func letGo() {
+        let ended = container.withLock { container in
+            defer { container = nil }
+            return container
+        }
+        ended?.abandon()
+    }
+
     func begin(on device: TestDevice) {
         self.device = device
-        container.withLock { $0 = nil }
+        letGo()
         let (judge, kind) = (judge, kind)
         Task(executorPreference: device.party) { [weak self] in
             do {

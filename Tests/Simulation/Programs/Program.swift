@@ -17,6 +17,8 @@ protocol Program: AnyObject, Sendable {
     func holdings() -> [ZoneName: [String: [String: String]]]?
     /// What it has to hold.
     func expected(from truth: Truth) -> [ZoneName: [String: Version]]
+    /// The program has ended where it stood: what it had open is closed, as by the system.
+    func letGo()
     /// What it would still send.
     func unsent() -> [String]
 }
@@ -24,5 +26,7 @@ protocol Program: AnyObject, Sendable {
 extension Program {
     // All that there is is in files.
     func keepState() {}
+    // Nothing is open.
+    func letGo() {}
     func putStateBack() {}
 }
