@@ -152,7 +152,6 @@ struct Demo: AsyncParsableCommand {
         let held: Bool
         do {
             try await world.checkRelay()
-            try await world.whileItAnswers { try await world.ready() }
             held = try await show(world, isPlain: isPlain, recorder)
         } catch {
             await world.close()
@@ -164,15 +163,18 @@ struct Demo: AsyncParsableCommand {
 
     private func show(_ world: DemoWorld, isPlain: Bool, _ recorder: DemoRecorder?) async throws -> Bool {
         let stage = DemoStage(world: world, recorder: recorder)
+        let opening = { try await world.whileItAnswers { try await world.ready() } }
         var held = false
         if isPlain {
+            try await opening()
             let drawing = recorder.map { _ in Task { await stage.draw() } }
             held = await run(script ?? .tour, in: world)
             drawing?.cancel()
             await drawing?.value
             await stage.drawLast()
         } else {
-            held = try await stage.play(script: script.map { script in { await run(script, in: world) } })
+            let play = script.map { script in { await run(script, in: world) } }
+            held = try await stage.play(opening: opening, script: play)
         }
         try recorder?.end()
         return held

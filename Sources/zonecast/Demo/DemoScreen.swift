@@ -100,7 +100,7 @@ struct DemoScreen: Equatable, Sendable {
             let row = panes[start..<min(start + perLine, panes.count)].enumerated().map { offset, pane in
                 let mark = start + offset == selected ? ">" : " "
                 if !pane.isOnline { return mark + paint.red("○") + "  " }
-                let isBehind = pane.holdings.all != newest[pane.user] || pane.holdings.pending > 0
+                let isBehind = !pane.isLive || pane.holdings.all != newest[pane.user] || pane.holdings.pending > 0
                 return mark + (isBehind ? paint.yellow("◐") : paint.green("●")) + "  "
             }
             lines.append(row.joined() + String(repeating: " ", count: width - 4 * row.count))

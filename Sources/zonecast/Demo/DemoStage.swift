@@ -8,6 +8,8 @@ final class DemoStage: Sendable {
         /// The note that keys act on, by client; the newest unless said otherwise.
         var notes: [String: String] = [:]
         var hint: String?
+        /// Not every client is there yet.
+        var isOpening = false
         var isTouring = false
         var tourHeld = true
         var added = 0
@@ -26,8 +28,11 @@ final class DemoStage: Sendable {
     }
 
     /// Runs until `q` is pressed, or the script ends; returns whether every check held.
-    func play(script: (() async -> Bool)?) async throws -> Bool {
+    ///
+    /// `opening` brings the clients, whose panes show how far they are.
+    func play(opening: () async throws -> Void, script: (() async -> Bool)?) async throws -> Bool {
         DemoTerminal.take()
+        state.withLock { $0.isOpening = true }
         defer {
             DemoTerminal.restore()
             // What the panes have shown is gone with them: the checks are what somebody may want to read again.
@@ -50,17 +55,37 @@ final class DemoStage: Sendable {
                 for await key in DemoTerminal.keys() where Self.leaves(key) { kill(getpid(), SIGINT) }
             }
             defer { leaving.cancel() }
+            try await open(opening, drawing)
             let held = await script()
             try? await Task.sleep(for: .seconds(2))
             await end(drawing)
             return held
         }
-        for await key in DemoTerminal.keys() {
-            if Self.leaves(key) { break }
-            await press(key)
+        let pressing = Task {
+            for await key in DemoTerminal.keys() {
+                let isOpening = state.withLock { $0.isOpening }
+                if Self.leaves(key), !isOpening { break }
+                // As by a signal, which waits for no client.
+                if Self.leaves(key) { kill(getpid(), SIGINT) }
+                if !isOpening { await press(key) }
+            }
         }
+        defer { pressing.cancel() }
+        try await open(opening, drawing)
+        await pressing.value
         await end(drawing)
         return state.withLock { $0.tourHeld }
+    }
+
+    private func open(_ opening: () async throws -> Void, _ drawing: Task<Void, Never>) async throws {
+        do {
+            try await opening()
+            state.withLock { $0.isOpening = false }
+        } catch {
+            drawing.cancel()
+            await drawing.value
+            throw error
+        }
     }
 
     /// Draws for the recording alone, until cancelled.
@@ -90,7 +115,7 @@ final class DemoStage: Sendable {
     // MARK: Picture
 
     private func screen() async -> DemoScreen {
-        let (selected, hint, chosen) = state.withLock { ($0.selected, $0.hint, $0.notes) }
+        let (selected, isOpening, chosen) = state.withLock { ($0.selected, $0.isOpening, $0.notes) }
         var panes: [DemoScreen.Pane] = []
         for client in world.clients {
             let (holdings, wait) = (await client.holdings(), await client.untilNextPoll())
@@ -112,8 +137,12 @@ final class DemoStage: Sendable {
             selected: selected,
             isRelayRunning: world.isRelayRunning,
             isOurRelay: world.relay != nil,
-            hint: hint
+            hint: isOpening ? Self.progress(panes) : state.withLock { $0.hint }
         )
+    }
+
+    static func progress(_ panes: [DemoScreen.Pane]) -> String {
+        "\(panes.filter(\.isLive).count) of \(panes.count) clients connected; keys when all are"
     }
 
     // MARK: Keys

@@ -57,6 +57,20 @@ import Testing
         #expect(lines.allSatisfy { $0.count <= size.width })
     }
 
+    /// Who is not connected yet shows nothing, and is not up to date with those who show nothing either.
+    @Test func clientsThatAreStillComingAreNotUpToDate() {
+        var opening = screen(panes: 50)
+        for number in opening.panes.indices {
+            opening.panes[number].holdings = DemoHoldings()
+            (opening.panes[number].isOnline, opening.panes[number].isLive) = (true, number < 7)
+        }
+        opening.hint = DemoStage.progress(opening.panes)
+        let text = text(opening, 120, 40)
+        #expect(text.contains("7 of 50 clients connected"))
+        // One of each stands in the line that explains them.
+        #expect(text.count { $0 == "●" } == 8 + 1 && text.count { $0 == "◐" } == 43 + 1)
+    }
+
     @Test(arguments: [(40, 10), (20, 8)]) func aWindowThatIsTooSmallIsToldToTheEnd(_ size: (width: Int, height: Int)) {
         let lines = screen().lines(width: size.width, height: size.height, hasColour: false)
         let said = lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }.joined(separator: " ")
