@@ -140,6 +140,14 @@ import Testing
         #expect(nothing.status == 2 && nothing.complaint.contains("--data is empty"))
     }
 
+    /// As a shell leaves it behind an =, where it would become a folder of that name.
+    @Test(arguments: [["user", "list"], ["serve", "--dev", "--listen", "127.0.0.1:0"], ["init", "--yes"]])
+    func aHomeFolderThatTheShellLeftAsItIsIsNoFolder(command: [String]) throws {
+        let run = try Command.run(command + ["--data=~/zonecast-of-a-test"])
+        #expect(run.status == 2 && run.complaint.contains("ome folder"), "\(run.complaint)")
+        #expect(!FileManager.default.fileExists(atPath: "~"))
+    }
+
     @Test func whoOnlyWantsWhatWasAskedForGetsNoConfirmation() throws {
         let added = try zonecast(
             "user",

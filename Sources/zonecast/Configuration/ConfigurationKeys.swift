@@ -18,10 +18,11 @@ enum ConfigurationKeys {
         .text(
             "data",
             \.data,
-            "the path of a folder",
+            "the path of a folder, a home folder's written out",
             "Where everything is kept.",
             read: { $0 },
-            parse: { $0.isEmpty ? nil : $0 }
+            // Only a shell knows ~, and not behind an = either: it would be made here as a folder of that name.
+            parse: { $0.isEmpty || $0.hasPrefix("~") ? nil : $0 }
         ),
         .text(
             "listen",

@@ -29,6 +29,9 @@ struct FolderOptions: ParsableArguments {
 
     func validate() throws {
         if data?.isEmpty == true { throw ValidationError("--data is empty. Name the data folder.") }
+        if let data, data.hasPrefix("~") {
+            throw ValidationError("--data \(data): the shell has left the ~ as it is. Write the home folder out.")
+        }
     }
 
     var folder: String { data ?? PackageFiles.standardData }
