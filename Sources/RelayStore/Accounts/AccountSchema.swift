@@ -69,10 +69,25 @@ enum AccountSchema {
         String.fromDatabaseValue(values[0])?.precomposedStringWithCanonicalMapping
     }
 
-    /// Throws where a folder has stores, and what should say whose they are is another program's file.
+    /// Whether the file has room for a relay's key.
+    static func isOurs(_ db: Database) throws -> Bool {
+        try db.tableExists("relay") && db.columns(in: "relay").contains { $0.name == "token_key" }
+    }
+
+    /// Whether it has something in it, and nothing of a relay's.
+    static func isForeign(_ db: Database) throws -> Bool {
+        try !isOurs(db) && (try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_schema") ?? 0) > 0
+    }
+
+    /// Throws where the file is another program's, and where a folder has stores and nothing says whose they are.
     static func demandOurs(_ queue: DatabaseQueue, in folder: String) throws {
-        guard try queue.read({ try !$0.tableExists("relay") }), try !BackupFiles.stores(in: folder).isEmpty else {
-            return
+        let (isOurs, isForeign) = try queue.read { (try Self.isOurs($0), try Self.isForeign($0)) }
+        if isOurs { return }
+        if try BackupFiles.stores(in: folder).isEmpty {
+            guard isForeign else { return }
+            throw DirectoryError.unavailable(
+                "relay.sqlite is no relay's: another program has made it. Move it away, or name another folder with --data"
+            )
         }
         throw DirectoryError.unavailable(
             "relay.sqlite has nothing of a relay in it, and without that nobody finds their data. Put the right one back, or restore a backup: zonecast backup restore latest --data \(folder.shellWord)"

@@ -46,8 +46,7 @@ package final class AccountStore: Directory {
         let (writer, reader) = try Self.wrapping {
             try LogCheck.demandWhole(path)
             try Self.makePrivate(folder: folder, file: path)
-            let writer = try Self.openWriter(path)
-            try AccountSchema.demandOurs(writer, in: folder)
+            let writer = try Self.openWriter(path, in: folder)
             if onLostWrite != nil { try StoreConnections.settleLog(of: writer, path, by: disk) }
             var configuration = Configuration()
             configuration.readonly = true
@@ -184,7 +183,7 @@ package final class AccountStore: Directory {
         }
     }
 
-    private static func openWriter(_ path: String) throws -> DatabaseQueue {
+    private static func openWriter(_ path: String, in folder: String) throws -> DatabaseQueue {
         var configuration = Configuration()
         configuration.busyMode = .timeout(10)
         configuration.prepareDatabase { CheckedVFS.leaveRoom($0) }
@@ -192,6 +191,8 @@ package final class AccountStore: Directory {
         while true {
             do {
                 let queue = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: configuration)
+                // Before anything in the file changes.
+                try AccountSchema.demandOurs(queue, in: folder)
                 try queue.keepDurableLog()
                 return queue
             } catch let error as DatabaseError where error.resultCode == .SQLITE_BUSY && attempts < 100 {

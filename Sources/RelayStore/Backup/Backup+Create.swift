@@ -30,6 +30,7 @@ extension Backup {
     ) throws(BackupFailure) -> Backup {
         let files = BackupFiles(disk: disk)
         guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
+        guard !FolderLayout.isForeign(data) else { throw .foreign("\(data)/relay.sqlite") }
         return try BackupFiles.wrapping(folder) {
             try files.makeFolder(folder)
             let lock = try BackupLock(on: folder)

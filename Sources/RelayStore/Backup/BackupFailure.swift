@@ -4,6 +4,8 @@ import Foundation
 package enum BackupFailure: Error, CustomStringConvertible {
     /// There is no relay data in the folder.
     case nothingThere(String)
+    /// The file that a relay would have its accounts in is another program's.
+    case foreign(String)
     /// There is no such backup.
     case missing(String)
     /// The file or folder could not be read or written.
@@ -21,6 +23,8 @@ package enum BackupFailure: Error, CustomStringConvertible {
         switch self {
         case .nothingThere(let folder):
             FolderAccess.refusal(folder) ?? "There is no relay data in \(folder). Name the folder with --data."
+        case .foreign(let path):
+            "\(path) is no relay's: another program has made it. Name the relay's folder with --data."
         case .missing(let name): "There is no backup \(name). zonecast backup list shows those there are."
         case .unreadable(let path, let why): "\(path) cannot be used: \(why)"
         case .damaged(let path, let places):

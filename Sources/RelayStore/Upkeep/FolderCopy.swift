@@ -37,6 +37,7 @@ package enum FolderCopy {
     ) throws(BackupFailure) -> Summary {
         let files = BackupFiles(disk: disk)
         guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
+        guard !FolderLayout.isForeign(data) else { throw .foreign("\(data)/relay.sqlite") }
         return try BackupFiles.wrapping(target) {
             let target = URL(fileURLWithPath: target).standardizedFileURL.path
             // A relay would take what lies in its folder for its own.

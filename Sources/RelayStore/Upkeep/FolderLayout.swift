@@ -44,6 +44,11 @@ package struct FolderLayout: Hashable, Sendable {
         }
     }
 
+    /// Whether `relay.sqlite` is another program's.
+    package static func isForeign(_ data: String) -> Bool {
+        (try? reading("relay.sqlite", in: data) { try AccountSchema.isForeign($0) }) ?? false
+    }
+
     private static func look(_ path: String, in data: String) throws -> File {
         guard path != "relay.sqlite" else { return try ofAccounts(in: data).file }
         return try reading(path, in: data) { database in
@@ -79,7 +84,9 @@ package struct FolderLayout: Hashable, Sendable {
     }
 
     private static func accounts(_ path: String, _ database: Database) throws -> File {
-        guard try database.tableExists("relay") else { throw DirectoryError.unavailable("relay.sqlite has no key") }
+        guard try AccountSchema.isOurs(database) else {
+            throw DirectoryError.unavailable("relay.sqlite has nothing of a relay in it")
+        }
         let done = try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
         return File(
             path: path,

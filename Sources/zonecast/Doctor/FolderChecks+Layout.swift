@@ -34,6 +34,16 @@ extension FolderChecks {
         )
     }
 
+    func foreign() -> Finding {
+        Finding(
+            "storage",
+            .problem,
+            "\(folder)/relay.sqlite is no relay's: another program has made it",
+            next: "name the relay's folder with --data; if it is this one: "
+                + "zonecast backup restore latest --data \(folder.shellWord)"
+        )
+    }
+
     private func files() throws -> [FolderLayout.File] {
         isThorough ? try FolderLayout(of: folder).files : [try FolderLayout.ofAccounts(in: folder).file]
     }

@@ -39,6 +39,7 @@ struct FolderChecks: Sendable {
                 next: "name the folder with --data, or begin with: zonecast init --data \(folder.shellWord)"
             )
         }
+        if FolderLayout.isForeign(folder) { return foreign() }
         if let fault = FolderShape(folder: folder).fault {
             return Finding("storage", .problem, fault, next: "move it away, and start the relay again")
         }

@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import RelayCore
 import Testing
 
@@ -52,6 +53,27 @@ import Testing
         let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
         #expect(serve.status == 1, "\(serve.complaint)")
         #expect(try storage().found.hasPrefix("\(folder.path)/relay.sqlite is missing or empty"))
+    }
+
+    /// Whoever names the wrong folder gets no backup of it, and another program's file stays as it is.
+    @Test(arguments: ["letter", "relay"]) func anotherProgramsAccounts(table: String) throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let path = "\(folder.path)/relay.sqlite"
+        let queue = try DatabaseQueue(path: path)
+        try queue.write { try $0.execute(sql: "CREATE TABLE \(table) (a); INSERT INTO \(table) VALUES (1)") }
+        try queue.close()
+        let before = FileManager.default.contents(atPath: path)
+        let found = try storage()
+        #expect(found.found == "\(path) is no relay's: another program has made it", "\(found)")
+        #expect(found.next?.hasPrefix("name the relay's folder with --data; ") == true, "\(found)")
+        for command in [
+            ["backup", "create"], ["storage", "copy", "--to", "\(folder.path).copy"], ["user", "list"],
+            ["serve", "--listen", "127.0.0.1:0"],
+        ] {
+            let run = try Command.run(command + ["--data", folder.path])
+            #expect(run.status == 1 && run.complaint.contains("is no relay's: another program has made it"), "\(run)")
+        }
+        #expect(FileManager.default.contents(atPath: path) == before)
     }
 
     @Test(.enabled(if: geteuid() == 0 && Tool.isThere("chown"), "only root can give files away"))
