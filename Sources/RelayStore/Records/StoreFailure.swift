@@ -34,7 +34,8 @@ enum StoreFailure: Error {
             return RelayError(.tryAgainLater, "The store cannot write now.", retryAfter: .seconds(5))
         }
         switch error.resultCode {
-        case .SQLITE_FULL:
+        // SQLite wants a little room beside a file for those who read it, too.
+        case _ where [.SQLITE_FULL, .SQLITE_IOERR_SHMSIZE].contains(error.extendedResultCode):
             return RelayError(.tryAgainLater, "The relay's disk is full.", retryAfter: .seconds(30))
         case .SQLITE_INTERRUPT:
             return RelayError(.tryAgainLater, "The query took too long. Narrow it down.", retryAfter: .seconds(30))
