@@ -76,7 +76,7 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: folder.path))
     }
 
-    @Test(.enabled(if: ServeTests.canMount, "only root can mount"))
+    @Test(.enabled(if: Tool.canMount, "only root can mount"))
     func aDiskThatCannotBeWrittenIsToldAsWhatItIs() throws {
         let program = "'\(Command.program.path)'"
         let script = """
@@ -91,25 +91,6 @@ import Testing
         #expect(said.contains("serve 4") && said.contains("new 4") && said.contains("create 1"), "\(said)")
         #expect(said.contains("relay.sqlite: it cannot be written") && !said.contains("Name another"), "\(said)")
     }
-
-    /// SQLite makes a small file beside one that it only reads.
-    @Test(.enabled(if: ServeTests.canMount, "only root can mount"))
-    func aFullDiskIsNotLookedForWhereTheCopyGoes() throws {
-        let program = "'\(Command.program.path)'"
-        let script = """
-            mount -t tmpfs -o size=2m tmpfs /mnt && \(program) container create iCloud.a.b --data /mnt/r >/dev/null 2>&1
-            rm /mnt/r/relay.sqlite-shm; dd if=/dev/zero of=/mnt/fill bs=4k 2>/dev/null
-            \(program) storage copy --data /mnt/r --to '\(folder.path)/copy'; echo "copy $?"
-            \(program) backup create --data /mnt/r --backups '\(folder.path)/backups'; echo "backup $?"
-            """
-        let said = try Tool.run("unshare", ["-m", "sh", "-c", "{ \(script)\n} 2>&1"]).said
-        let reason = "/mnt/r/relay.sqlite cannot be used: the disk is full. Make room on it."
-        #expect(said.split(separator: reason).count == 3, "\(said)")
-        #expect(said.contains("copy 1") && said.contains("backup 1"), "\(said)")
-    }
-
-    private static let canMount =
-        geteuid() == 0 && Tool.isThere("unshare") && (try? Tool.run("unshare", ["-m", "true"]).status) == 0
 
     @Test func devIsNoPartOfProduction() throws {
         let refused = try Command.run(

@@ -31,6 +31,7 @@ extension Backup {
         let files = BackupFiles(disk: disk)
         guard FileManager.default.fileExists(atPath: "\(data)/relay.sqlite") else { throw .nothingThere(data) }
         guard !FolderLayout.isForeign(data) else { throw .foreign("\(data)/relay.sqlite") }
+        try demandWritable(folder)
         return try BackupFiles.wrapping(folder) {
             try files.makeFolder(folder)
             let lock = try BackupLock(on: folder)
@@ -63,6 +64,13 @@ extension Backup {
             try files.flush(folder)
             return try Backup(at: final)
         }
+    }
+
+    /// From a disk that fails the data are to be brought to another one.
+    private static func demandWritable(_ folder: String) throws(BackupFailure) {
+        let isThere = FileManager.default.fileExists(atPath: folder)
+        guard FreeSpace.isReadOnly(isThere ? folder : (folder as NSString).deletingLastPathComponent) else { return }
+        throw .unreadable(folder, "its disk is mounted read-only. Name a folder on another disk with --backups.")
     }
 
     /// A backup that fills the disk would end in nothing, and the relay beside it could not write meanwhile: as much again as

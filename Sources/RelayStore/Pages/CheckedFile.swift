@@ -21,7 +21,8 @@ final class CheckedFile {
     private let real: UnsafeMutablePointer<sqlite3_file>
     private let role: Role
     let path: String
-    private let isReadOnly: Bool
+    let isReadOnly: Bool
+    var index = LogIndex()
 
     /// 0 until the file's head has been seen.
     private var pageSize = 0

@@ -100,7 +100,11 @@ package enum CheckedVFS {
         memory.initializeMemory(as: UInt8.self, repeating: 0, count: Int(system.pointee.szOsFile))
         let real = memory.assumingMemoryBound(to: sqlite3_file.self)
         var granted = flags
-        let status = open(system, name, real, flags, &granted)
+        var status = open(system, name, real, flags, &granted)
+        if status != SQLITE_OK, flags & SQLITE_OPEN_WAL != 0, let name, isOnReadOnlyDisk(log: String(cString: name)) {
+            // Whoever closed the file took its log away, and none can be made there: one without content says the same.
+            status = open(system, nothing, real, SQLITE_OPEN_WAL | SQLITE_OPEN_READONLY, &granted)
+        }
         outFlags?.pointee = granted
         guard status == SQLITE_OK else {
             if let close = real.pointee.pMethods?.pointee.xClose { _ = close(real) }
@@ -112,6 +116,13 @@ package enum CheckedVFS {
             to: Head(base: sqlite3_file(pMethods: UnsafePointer(methods)), file: .passRetained(checked))
         )
         return SQLITE_OK
+    }
+
+    // SQLite keeps the name for as long as the file is open; never changed.
+    nonisolated(unsafe) private static let nothing = UnsafePointer(strdup("/dev/null"))
+
+    private static func isOnReadOnlyDisk(log: String) -> Bool {
+        access(log, F_OK) != 0 && FreeSpace.isReadOnly((log as NSString).deletingLastPathComponent)
     }
 
     private static func close(_ file: UnsafeMutablePointer<sqlite3_file>?) -> CInt {
@@ -219,13 +230,15 @@ package enum CheckedVFS {
             CheckedVFS.with(file, else: 0) { $0.methods?.pointee.xDeviceCharacteristics?($0.file) ?? 0 }
         }
         table.xShmMap = { file, region, size, extends, memory in
-            CheckedVFS.with(file, else: CheckedVFS.ioError) {
-                $0.methods?.pointee.xShmMap?($0.file, region, size, extends, memory) ?? 1
+            CheckedVFS.with(file, else: CheckedVFS.ioError) { file in
+                file.index.map(file.path, isReadOnly: file.isReadOnly && region == 0, memory) {
+                    file.methods?.pointee.xShmMap?(file.file, region, size, extends, memory) ?? 1
+                }
             }
         }
         table.xShmLock = { file, offset, count, flags in
-            CheckedVFS.with(file, else: CheckedVFS.ioError) {
-                $0.methods?.pointee.xShmLock?($0.file, offset, count, flags) ?? 1
+            CheckedVFS.with(file, else: CheckedVFS.ioError) { file in
+                file.index.lock { file.methods?.pointee.xShmLock?(file.file, offset, count, flags) ?? 1 }
             }
         }
         table.xShmBarrier = { file in

@@ -62,7 +62,9 @@ struct FolderChecks: Sendable {
     private func unusable(_ found: String, _ fault: Int32 = 0) -> Finding {
         let next =
             switch fault {
-            case EROFS: "a disk that fails is made read-only by the system: see dmesg; then mount it for writing"
+            case EROFS:
+                "a disk that fails is made read-only by the system: see dmesg. Bring what is there to another one: "
+                    + "zonecast backup create --data \(folder.shellWord) --backups DIR; then mount it for writing"
             case EIO: "the disk fails: see dmesg, and bring the newest backup to another one"
             default: "look who owns it: ls -ld \(folder.shellWord); run this as that user"
             }

@@ -8,8 +8,8 @@ import RelayStore
 final class FolderLock: Sendable {
     private enum Holder: Equatable {
         case relay
-        /// `refusal` is what it says where a relay runs.
-        case command(refusal: String)
+        /// `refusal` is what it says where a relay runs; `onlyReads`: whether a disk that takes no writes will do.
+        case command(refusal: String, onlyReads: Bool)
     }
 
     /// Whoever looks whether a relay runs holds the lock for a moment, and a relay that stops for a few more.
@@ -32,7 +32,7 @@ final class FolderLock: Sendable {
     ///
     /// Throws a conflict with the words of `refusal` where a relay runs, and with others where a command does.
     convenience init(forCommandIn folder: String, refusal: String) throws {
-        try self.init(folder, as: .command(refusal: refusal))
+        try self.init(folder, as: .command(refusal: refusal, onlyReads: false))
     }
 
     private init(_ folder: String, as holder: Holder) throws {
@@ -51,15 +51,16 @@ final class FolderLock: Sendable {
         }
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
         let path = folder + "/relay.lock"
-        descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        folderDescriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        descriptor = Self.lockFile(path, in: folderDescriptor, as: holder)
         guard descriptor >= 0 else {
             let fault = errno
+            close(folderDescriptor)
             throw CommandFailure(
                 system: fault,
                 "\(path) cannot be opened: \(String(cString: strerror(fault))). \(FolderAccess.remedy(fault))"
             )
         }
-        folderDescriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         do {
             try Self.take(descriptor, and: folderDescriptor, of: folder, as: holder)
         } catch {
@@ -68,6 +69,14 @@ final class FolderLock: Sendable {
             throw error
         }
         write("\(getpid())\(holder == .relay ? "" : Self.commandMark)\n")
+    }
+
+    /// The lock's file; of a folder that is only read, on a disk that takes no file, the folder will do.
+    private static func lockFile(_ path: String, in folder: Int32, as holder: Holder) -> Int32 {
+        let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        guard descriptor < 0, errno == EROFS, case .command(_, onlyReads: true) = holder else { return descriptor }
+        let there = open(path, O_RDONLY | O_CLOEXEC)
+        return there >= 0 ? there : dup(folder)
     }
 
     private static func take(
@@ -90,7 +99,7 @@ final class FolderLock: Sendable {
             }
             let elsewhere = "or name another folder with --data."
             switch (holder, isCommand) {
-            case (.command(let refusal), false): throw CommandFailure(.conflict, refusal)
+            case (.command(let refusal, _), false): throw CommandFailure(.conflict, refusal)
             case (.relay, false):
                 let words = "\(folder) is in use by another relay\(process). Stop that one, \(elsewhere)"
                 throw CommandFailure(.conflict, words)
@@ -108,6 +117,13 @@ final class FolderLock: Sendable {
     {
         FolderOwner.become(ownerOf: folder)
         return try FolderLock(forCommandIn: folder, refusal: "A relay runs on \(folder), and \(instead).")
+    }
+
+    /// Holds the folder while a command reads all of it; on a disk too that takes no writes.
+    static func forReading(of folder: String, _ instead: String) throws -> FolderLock {
+        FolderOwner.become(ownerOf: folder)
+        let refusal = "A relay runs on \(folder), and \(instead)."
+        return try FolderLock(folder, as: .command(refusal: refusal, onlyReads: true))
     }
 
     /// Writes down where the relay listens, for commands on the same folder.

@@ -12,6 +12,9 @@ enum Tool {
 
     static func isThere(_ name: String) -> Bool { path(name) != nil }
 
+    /// Whether `unshare -m` gives a place to mount disks in that nobody else sees.
+    static let canMount = geteuid() == 0 && isThere("unshare") && (try? run("unshare", ["-m", "true"]).status) == 0
+
     /// Runs it to its end; gives its status and all that it said.
     static func run(
         _ name: String,

@@ -47,7 +47,7 @@ extension StorageCommand {
             guard FileManager.default.fileExists(atPath: from + "/relay.sqlite") else {
                 throw CommandFailure(.nothingThere(from))
             }
-            let lock = try FolderLock.forUpkeep(
+            let lock = try FolderLock.forReading(
                 of: from,
                 "what it takes meanwhile would be missing from the copy. Stop it first, or make a backup instead"
             )
