@@ -43,6 +43,13 @@ extension SyncDriver {
         }
     }
 
+    /// Throws to whoever asked for a round that was given up for somebody else: it has no good end.
+    func requireNobodyElse(since epoch: Int) throws(CKError) {
+        guard epoch == accountEpoch else {
+            throw CKError(.accountTemporarilyUnavailable, "Somebody else has signed in meanwhile.")
+        }
+    }
+
     private func accountChanged(from previous: String?, to current: String?) async {
         state.update { contents in
             // What is pending under nobody yet belongs to whoever signs in first; any other account starts anew.

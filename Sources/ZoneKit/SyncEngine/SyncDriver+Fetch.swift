@@ -55,9 +55,7 @@ extension SyncDriver {
             // Of the one who has come instead nothing has been looked at yet.
             if epoch != accountEpoch { tell(.noticed(nil)) }
             try Self.throwFailure(outcome, errors)
-            guard epoch == accountEpoch else {
-                throw CKError(.accountTemporarilyUnavailable, "Somebody else has signed in meanwhile.")
-            }
+            try requireNobodyElse(since: epoch)
         }
     }
 

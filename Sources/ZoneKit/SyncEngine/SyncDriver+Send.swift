@@ -51,6 +51,7 @@ extension SyncDriver {
         await tellOthers(tally.changedZones)
         if let error = tally.error { throw error }
         if !tally.failures.isEmpty { throw CKError.partialFailure(tally.failures) }
+        try requireNobodyElse(since: epoch)
     }
 
     private func finish(_ tally: Tally) {

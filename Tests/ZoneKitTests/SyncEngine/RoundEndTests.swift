@@ -91,6 +91,31 @@ import ZoneTesting
         #expect(engine.state.zoneIDsWithUnfetchedServerChanges.count == 1)
     }
 
+    /// Whoever asked takes a good end for a word of the relay about all that was pending.
+    @Test(arguments: [false, true]) func aSendThatIsGivenUpForAnotherUserDoesNotEndWell(isAboutZones: Bool) async throws
+    {
+        let device = relay.device(of: "alice", named: "tablet")
+        let (_, records) = try await phone(of: 1)
+        let program = Program({ event, engine in
+            guard case .willSendChanges = event else { return }
+            device.connection.credentials.replace(webAuthToken: "dev-bob")
+            Task { try? await engine.fetchChanges() }
+            // Then it is known, and this event is still being told.
+            while !engine.state.pendingRecordZoneChanges.isEmpty || !engine.state.pendingDatabaseChanges.isEmpty {
+                await Task.yield()
+            }
+        })
+        let engine = program.engine(device.privateDatabase)
+        try await engine.fetchChanges()
+        if isAboutZones {
+            engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneName: "Other"))])
+        } else {
+            engine.state.add(pendingRecordZoneChanges: records.map { .saveRecord($0.recordID) })
+        }
+        await expect(.accountTemporarilyUnavailable) { try await engine.sendChanges() }
+        #expect(program.count(of: "sent") == 0)
+    }
+
     @Test func whatWaitsItsTurnIsCancelledToo() async throws {
         let (database, records) = try await phone(of: 1)
         let waiting = Mutex<Task<Void, any Error>?>(nil)
