@@ -115,6 +115,28 @@ import ZoneTesting
         #expect(try await text(phone.privateDatabase.record(for: record.recordID)["image"]) == "moving")
     }
 
+    /// What the program put in stands for it only while the relay has the same.
+    @Test func aFileThatWasReplacedElsewhereIsSeenAfterASave() async throws {
+        let record = photo("a")
+        record["image"] = CKAsset(fileURL: try file("a.jpg", "a picture"))
+        try await phone.privateDatabase.save(record)
+        let elsewhere = try await laptop.privateDatabase.record(for: record.recordID)
+        elsewhere["image"] = CKAsset(fileURL: try file("b.jpg", "another"))
+        try await laptop.privateDatabase.save(elsewhere)
+
+        record["title"] = "A"
+        let saved = try await phone.privateDatabase.modifyRecords(
+            saving: [record],
+            deleting: [],
+            savePolicy: .changedKeys
+        )
+        _ = try saved.saveResults[record.recordID]?.get()
+        #expect(try await text(record["image"]) == "another")
+        record["title"] = "B"
+        try await phone.privateDatabase.save(record)
+        #expect(try await text(record["image"]) == "another")
+    }
+
     @Test func aMissingFileIsItsRecordsOwnFailure() async throws {
         let (good, bad) = (photo("good"), photo("bad"))
         good["title"] = "fine"

@@ -92,6 +92,34 @@ import ZoneTesting
         #expect(stored["title"] == "whole")
     }
 
+    /// A program keeps what comes back with its new version, and the feed need not name that version again.
+    @Test func aSavedRecordIsAsTheRelayHasIt() async throws {
+        let (one, other) = (note("one"), note("other"))
+        let record = note("n", "base")
+        record["body"] = "base"
+        record["count"] = 1
+        record.setParent(one)
+        let saved = try await database.modifyRecords(saving: [one, other, record], deleting: [])
+        _ = try saved.saveResults[record.recordID]?.get()
+        let laptop = relay.device(of: "alice", named: "laptop").privateDatabase
+        let elsewhere = try await laptop.record(for: record.recordID)
+        elsewhere["body"] = nil
+        elsewhere.setParent(other)
+        try await laptop.save(elsewhere)
+
+        record["title"] = "mine"
+        let changed = try await database.modifyRecords(saving: [record], deleting: [], savePolicy: .changedKeys)
+        _ = try changed.saveResults[record.recordID]?.get()
+        let stored = try await database.record(for: record.recordID)
+        #expect(record.recordChangeTag == stored.recordChangeTag && stored.allKeys() == ["count", "title"])
+        #expect(record.allKeys() == stored.allKeys())
+        #expect(record.parent == stored.parent && stored.parent?.recordID == other.recordID)
+        // With that version it is saved as it was read.
+        record["body"] = "mine"
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID)["body"] == "mine")
+    }
+
     @Test func anAtomicBatchFailsAsAWholeAndNamesTheGuilty() async throws {
         let guilty = try await database.save(note("guilty"))
         let doomed = try await database.save(note("doomed"))

@@ -236,16 +236,17 @@ struct ModifyOutcome {
         case (.record(let saved), let record?, let state?):
             // The zone tells the caller's name, so it comes first.
             _ = reader.zoneID(saved.id.zone)
-            let named = reader.withCallerNamed(saved)
+            let (named, isWhole) = (reader.withCallerNamed(saved), reader.tellsAll)
             record.state.withLock { kept in
-                kept.saved(as: named, sent: state.editCount)
+                kept.saved(as: named, sent: state.editCount, isWhole: isWhole)
                 kept.secrets?.keyring = reader.caller.keys
+                kept.assetSource = kept.assetSource ?? reader.assetSource(of: saved)
             }
             saveResults[item.id] = .success(record)
         case (.share(let saved, let details), let record?, let state?):
             _ = reader.zoneID(saved.id.zone)
-            let named = reader.withCallerNamed(saved)
-            record.state.withLock { $0.saved(as: named, sent: state.editCount) }
+            let (named, isWhole) = (reader.withCallerNamed(saved), reader.tellsAll)
+            record.state.withLock { $0.saved(as: named, sent: state.editCount, isWhole: isWhole) }
             if let share = record as? CKShare, let sent = item.sharing {
                 share.sharing.withLock { $0.rebase(onto: details, since: sent, caller: reader.caller) }
             }

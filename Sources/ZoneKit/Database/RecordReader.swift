@@ -19,6 +19,9 @@ package struct RecordReader {
         generation = caller.generation
     }
 
+    /// Whether the answer to a save has all that the record has: in the public database there is what one may write, and not read.
+    var tellsAll: Bool { scope != .public }
+
     /// The zone as programs know it; one object per zone and reader.
     package mutating func zoneID(_ zone: ZoneID) -> CKRecordZone.ID {
         if let known = zones[zone] { return known }
@@ -43,11 +46,15 @@ package struct RecordReader {
     package func record(_ record: Record, _ share: ClientShare? = nil, id: CKRecord.ID) -> CKRecord {
         var state = RecordState(withCallerNamed(record), id: id)
         state.secrets?.keyring = caller.keys
-        if record.fields.values.contains(where: \.type.isAsset) {
-            state.assetSource = caller.assets.map { AssetSource(keeper: $0, scope: scope) }
-        }
+        state.assetSource = assetSource(of: record)
         guard let share else { return CKRecord(state: state) }
         return CKShare(state: state, sharing: ShareState(share, caller: caller))
+    }
+
+    /// From where the record's files come; `nil` where it has none.
+    func assetSource(of record: Record) -> AssetSource? {
+        guard record.fields.values.contains(where: \.type.isAsset) else { return nil }
+        return caller.assets.map { AssetSource(keeper: $0, scope: scope) }
     }
 
     /// The record with the caller's own name put in where it stands for them.

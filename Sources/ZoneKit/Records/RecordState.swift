@@ -213,13 +213,15 @@ package struct RecordState: Sendable {
 
     /// Takes over what the relay made of a save: version and dates, and which changes need not be sent again.
     ///
-    /// `sent` is the `editCount` when the request was made; what was changed after it is still to be sent.
-    package mutating func saved(as record: Record, sent: UInt64) {
+    /// `sent` is the `editCount` when the request was made; what was changed after it is still to be sent. With `isWhole` the
+    /// relay has told all that the record has: what it leaves out was taken away elsewhere.
+    package mutating func saved(as record: Record, sent: UInt64, isWhole: Bool = false) {
         changeTag = record.changeTag
         created = record.created ?? created
         modified = record.modified
         share = record.share
         asksForLink = false
+        let ours = Set(edits.filter { $0.value.number <= sent }.keys)
         edits = edits.filter { $0.value.number > sent }
         untypedLists.formIntersection(edits.keys)
         for (key, edit) in edits { edits[key] = Edit(original: record.fields[key], number: edit.number) }
@@ -229,10 +231,28 @@ package struct RecordState: Sendable {
             kept.sealed = record.fields.filter { record.encryptedFields.contains($0.key) }
             secrets = kept
         }
+        if let parentEdit, parentEdit <= sent { self.parentEdit = nil }
+        takeOver(record, besides: ours)
+        if isWhole { letGo(whatIsNotIn: record) }
+    }
+
+    /// Takes over the values that the relay has, where nothing is still to be sent; `ours` have just come from here.
+    private mutating func takeOver(_ record: Record, besides ours: Set<String>) {
         for (key, value) in record.fields where edits[key] == nil && !record.encryptedFields.contains(key) {
+            let checksums = [value, fields[key]].map { $0?.assets.map(\.fileChecksum) ?? [] }
+            // Another file than the one that was put in here.
+            if checksums[0] != checksums[1], !ours.contains(key) { assets[key] = nil }
             fields[key] = value
             if let exact = exactDates[key], value != .timestamp(Timestamp(exact)) { exactDates[key] = nil }
         }
-        if let parentEdit, parentEdit <= sent { self.parentEdit = nil }
+    }
+
+    private mutating func letGo(whatIsNotIn record: Record) {
+        for key in fields.keys where record.fields[key] == nil && edits[key] == nil {
+            fields[key] = nil
+            assets[key] = nil
+            exactDates[key] = nil
+        }
+        if parentEdit == nil { parent = record.parent }
     }
 }

@@ -20,7 +20,7 @@ extension CKShare {
     /// stays out, and all that was changed elsewhere counts.
     package func rebase(onto server: CKShare) {
         guard let (record, details) = server.kept else { return }
-        state.withLock { $0.saved(as: record, sent: 0) }
+        state.withLock { $0.saved(as: record, sent: 0, isWhole: true) }
         let caller = server.sharing.withLock { $0.caller }
         sharing.withLock { sharing in
             // What was never saved here is all the relay's.
