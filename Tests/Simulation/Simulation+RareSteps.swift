@@ -13,6 +13,8 @@ extension Simulation {
         case .deleteSharedZone: hands[0].deleteSharedZone(bobsRemoval)
         case .leave: hands[1].leave(bobsRemoval, byZone: step.number % 2 == 0)
         case .mirror(let deed): perform(deed)
+        case .engine(let program, let zone, let deed):
+            (programs[program % programs.count] as? EngineProgram)?.perform(deed, on: zone, clock: clock)
         case .backUp: backUp()
         case .goBack: goBack()
         case .keepDevice(let program): keep(programs[program % programs.count])

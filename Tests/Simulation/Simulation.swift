@@ -254,6 +254,7 @@ package final class Simulation {
             program.device.network.weather = nil
             program.device.clockError = .zero
             program.device.network.heal()
+            (program as? EngineProgram)?.perform(.resume, on: nil, clock: clock)
             signIn(program, as: program.device.user ?? "")
             // Without a word about what was dropped nobody would ever look: as after any loss of a line.
             if scenario.weather.dropsNotice > 0 { program.device.network.dropSockets() }

@@ -67,6 +67,8 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         /// The participant leaves of their own accord.
         case leave
         case mirror(MirrorDeed)
+        /// Without a zone it is about all of them.
+        case engine(program: Int, zone: Int?, EngineDeed)
         case backUp
         /// The latest backup takes the place of what there is.
         case goBack
@@ -173,7 +175,7 @@ extension Scenario {
             let pause = Int64.random(in: 0...(isPatient ? 120_000 : 2_500), using: &random)
             return Step(pause: pause, deed: kind == .mirrors ? deedOfMirrors(&random) : deed(&random), number: number)
         }
-        return withRareDeeds(withForgetting(steps))
+        return withEngineDeeds(withRareDeeds(withForgetting(steps)))
     }
 
     private func deed(_ random: inout SeededRandom.Generator) -> Step.Deed {

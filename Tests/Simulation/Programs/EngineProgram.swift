@@ -27,6 +27,12 @@ final class EngineProgram: Program, @unchecked Sendable {
         for side in sides { side.begin(on: device) }
     }
 
+    /// What its user, or the system, does with its engines beside leaving them alone.
+    func perform(_ deed: Step.EngineDeed, on number: Int?, clock: TestClock) {
+        let zone = number.map { self.zone($0) }
+        for side in zone.map({ [self.side(of: $0)] }) ?? sides { side.perform(deed, zone, on: device, clock) }
+    }
+
     private func side(of zone: CKRecordZone.ID) -> EngineSide {
         sides[zone.ownerName == CKCurrentUserDefaultName ? 0 : 1]
     }
@@ -81,13 +87,17 @@ final class EngineSide: CKSyncEngineDelegate {
         var state: CKSyncEngine.State.Serialization?
         /// Zones that are to be made before what is in them.
         var wanted: Set<CKRecordZone.ID> = []
+        /// Zones that are to be deleted; until they are, nothing is written to them.
+        var ending: Set<CKRecordZone.ID> = []
     }
 
-    private let storage = Mutex(Storage())
-    private let engine = Mutex<CKSyncEngine?>(nil)
+    let storage = Mutex(Storage())
+    let engine = Mutex<CKSyncEngine?>(nil)
+    /// How it takes what it is told.
+    let manner = Mutex(Manner())
     /// Of the latest life; an older one's events come to nobody.
     private let listener = Mutex<EngineEar?>(nil)
-    private let isShared: Bool
+    let isShared: Bool
     /// Whose data the storage is; what other accounts of this device had left to send is kept beside.
     private let account: Mutex<(user: String, others: [String: Storage])>
     /// Both as they once were.
@@ -125,12 +135,14 @@ final class EngineSide: CKSyncEngineDelegate {
     }
 
     func retry() {
-        let (wanted, changed, deleted) = storage.withLock { ($0.wanted, Set($0.changed.keys), $0.deleted) }
+        let (wanted, changed, deleted, ending) = storage.withLock {
+            ($0.wanted, Set($0.changed.keys), $0.deleted, $0.ending)
+        }
         guard let state = engine.withLock({ $0 })?.state else { return }
         state.add(
             pendingDatabaseChanges: wanted.sorted { $0.zoneName < $1.zoneName }.map {
                 .saveZone(CKRecordZone(zoneID: $0))
-            }
+            } + ending.sorted { $0.zoneName < $1.zoneName }.map { .deleteZone($0) }
         )
         state.add(
             pendingRecordZoneChanges: changed.inOrder.map { .saveRecord($0) }
@@ -143,6 +155,7 @@ final class EngineSide: CKSyncEngineDelegate {
     }
 
     func edit(_ id: CKRecord.ID, _ field: String, _ value: String) {
+        if storage.withLock({ $0.ending.contains(id.zoneID) }) { return }
         judge.wrote(value, by: account.withLock { $0.user })
         let isNewZone = storage.withLock { storage in
             storage.fields[id, default: [:]][field] = value
@@ -201,9 +214,7 @@ final class EngineSide: CKSyncEngineDelegate {
         case .didFetchRecordZoneChanges(let end):
             if let listed = end.listedRecordIDs { storage.withLock { $0.sweep(end.zoneID, listed) } }
         case .sentDatabaseChanges(let sent):
-            storage.withLock { storage in
-                for zone in sent.savedZones { storage.found(zone.zoneID) }
-            }
+            storage.withLock { $0.take(sent) }
         case .sentRecordZoneChanges(let sent): settle(sent)
         default: break
         }
@@ -213,10 +224,15 @@ final class EngineSide: CKSyncEngineDelegate {
         _ context: CKSyncEngine.SendChangesContext,
         syncEngine: CKSyncEngine
     ) async -> CKSyncEngine.RecordZoneChangeBatch? {
-        let pending = syncEngine.state.pendingRecordZoneChanges.filter { context.options.scope.contains($0) }
-        return await CKSyncEngine.RecordZoneChangeBatch(pendingChanges: pending) { id in
+        let manner = manner.withLock { $0 }
+        let pending = syncEngine.state.pendingRecordZoneChanges.filter {
+            context.options.scope.contains($0) && !manner.paused.contains($0.recordID.zoneID)
+        }
+        var batch = await CKSyncEngine.RecordZoneChangeBatch(pendingChanges: pending) { id in
             self.storage.withLock { $0.record(id) }
         }
+        batch?.atomicByZone = manner.isAtomic
+        return batch
     }
 
     /// The device is somebody else's now, or nobody's: what the other one has seen goes, what they have not sent stays.
@@ -251,35 +267,6 @@ final class EngineSide: CKSyncEngineDelegate {
                 }
             }
             if error.code == .batchRequestFailed { ask(.deleteRecord(id)) }
-        }
-    }
-}
-
-/// Hears an engine for a side, in one life of the device.
-final class EngineEar: CKSyncEngineDelegate {
-    private let side: EngineSide
-
-    init(_ side: EngineSide) { self.side = side }
-
-    func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
-        await side.handleEvent(event, syncEngine: syncEngine)
-    }
-
-    func nextRecordZoneChangeBatch(
-        _ context: CKSyncEngine.SendChangesContext,
-        syncEngine: CKSyncEngine
-    ) async -> CKSyncEngine.RecordZoneChangeBatch? {
-        await side.nextRecordZoneChangeBatch(context, syncEngine: syncEngine)
-    }
-}
-
-extension Collection<CKRecord.ID> {
-    /// In an order that does not depend on how they are kept.
-    var inOrder: [CKRecord.ID] {
-        sorted {
-            ($0.zoneID.ownerName, $0.zoneID.zoneName, $0.recordName) < (
-                $1.zoneID.ownerName, $1.zoneID.zoneName, $1.recordName
-            )
         }
     }
 }

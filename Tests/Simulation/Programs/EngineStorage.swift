@@ -19,14 +19,29 @@ extension EngineSide.Storage {
 
     mutating func take(_ changes: CKSyncEngine.Event.FetchedDatabaseChanges) {
         for change in changes.modifications { found(change.zoneID) }
-        for zone in changes.deletions.map(\.zoneID) {
-            zones.removeAll { $0 == zone }
-            wanted.remove(zone)
-            fields = fields.filter { $0.key.zoneID != zone }
-            known = known.filter { $0.key.zoneID != zone }
-            changed = changed.filter { $0.key.zoneID != zone }
-            deleted = deleted.filter { $0.zoneID != zone }
+        for zone in changes.deletions.map(\.zoneID) { forget(zone) }
+    }
+
+    mutating func take(_ sent: CKSyncEngine.Event.SentDatabaseChanges) {
+        for zone in sent.savedZones { found(zone.zoneID) }
+        for zone in sent.deletedZoneIDs {
+            ending.remove(zone)
+            // What was fetched of it meanwhile.
+            forget(zone)
         }
+        for (zone, error) in sent.failedZoneDeletes where error.code == .zoneNotFound {
+            ending.remove(zone)
+            forget(zone)
+        }
+    }
+
+    mutating func forget(_ zone: CKRecordZone.ID) {
+        zones.removeAll { $0 == zone }
+        wanted.remove(zone)
+        fields = fields.filter { $0.key.zoneID != zone }
+        known = known.filter { $0.key.zoneID != zone }
+        changed = changed.filter { $0.key.zoneID != zone }
+        deleted = deleted.filter { $0.zoneID != zone }
     }
 
     mutating func take(_ changes: CKSyncEngine.Event.FetchedRecordZoneChanges) {
