@@ -125,8 +125,9 @@ extension CKSyncEngine {
             get { read { $0.isUntracked } }
             set {
                 change { contents in
-                    contents.isUntracked = newValue
-                    contents.revision += 1
+                    // Said once more, it may be of other changes.
+                    defer { contents.isUntracked = newValue }
+                    return newValue || contents.isUntracked
                 }
             }
         }
@@ -143,18 +144,19 @@ extension CKSyncEngine {
                     contents.outbox.add(pending.operation, pending.recordID.record)
                     contents.recordIDs[pending.recordID.record] = pending.recordID
                 }
-                contents.revision += 1
+                return !pendingRecordZoneChanges.isEmpty
             }
         }
 
         /// Says that records need not be sent after all.
         public func remove(pendingRecordZoneChanges: [PendingRecordZoneChange]) {
             change { contents in
+                let before = contents.outbox.count
                 for pending in pendingRecordZoneChanges {
                     contents.outbox.remove(pending.operation, pending.recordID.record)
                     contents.forgetSettled(pending.recordID.record)
                 }
-                contents.revision += 1
+                return contents.outbox.count != before
             }
         }
 
@@ -162,15 +164,16 @@ extension CKSyncEngine {
         public func add(pendingDatabaseChanges: [PendingDatabaseChange]) {
             change { contents in
                 pendingDatabaseChanges.forEach { contents.zones.add($0) }
-                contents.revision += 1
+                return !pendingDatabaseChanges.isEmpty
             }
         }
 
         /// Says that zones need not be sent after all.
         public func remove(pendingDatabaseChanges: [PendingDatabaseChange]) {
             change { contents in
+                let before = contents.zones.pending.count
                 pendingDatabaseChanges.forEach { contents.zones.remove($0) }
-                contents.revision += 1
+                return contents.zones.pending.count != before
             }
         }
 
@@ -188,9 +191,17 @@ extension CKSyncEngine {
             }
         }
 
-        private func change(_ body: (inout Contents) -> Void) {
-            update(body)
-            listener.withLock { $0 }?()
+        /// Changes what is pending; `body` says whether there was anything to change.
+        ///
+        /// What changes nothing is no news: a program that says so each time it is asked would be asked for ever.
+        private func change(_ body: (inout Contents) -> Bool) {
+            let isNews = contents.withLock { contents in
+                guard body(&contents) else { return false }
+                contents.revision += 1
+                contents.stamp += 1
+                return true
+            }
+            if isNews { listener.withLock { $0 }?() }
             // A delegate that has made itself another engine meanwhile answers an event of the one before by what it adds
             // to the new one. Without it the old one, which is at work, would go on to send records without their zone.
             if let told = Self.beingTold, told !== self, told.post == post { told.change(body) }

@@ -174,6 +174,31 @@ import ZoneTesting
         #expect(program.count(of: "sentRecordZoneChanges") == 1)
     }
 
+    /// What a program does each time it is asked while its user has switched sending off; nothing of it is news.
+    private static let idleWords: [@Sendable (CKSyncEngine.State) -> Void] = [
+        { $0.hasPendingUntrackedChanges = false },
+        { $0.remove(pendingRecordZoneChanges: [.saveRecord(CKRecord.ID(recordName: "never"))]) },
+        { $0.remove(pendingDatabaseChanges: [.deleteZone(CKRecordZone.ID(zoneName: "Never"))]) },
+        { $0.add(pendingRecordZoneChanges: []) },
+        { $0.add(pendingDatabaseChanges: []) },
+    ]
+
+    @Test(arguments: idleWords.indices) func whoHasNothingToSendIsNotAskedForEver(_ word: Int) async throws {
+        let (database, records) = try await phone(of: 1)
+        let program = Program(batch: { engine in
+            Self.idleWords[word](engine.state)
+            return nil
+        })
+        let engine = program.engine(database, isAutomatic: true)
+        engine.state.add(pendingRecordZoneChanges: [.saveRecord(records[0].recordID)])
+        await relay.advance(by: .seconds(30))
+        let (rounds, updates) = (program.count(of: "willSendChanges"), program.count(of: "stateUpdate"))
+        #expect((1...3).contains(rounds), "asked in \(rounds) rounds")
+        await relay.advance(by: .seconds(30))
+        #expect(program.count(of: "willSendChanges") == rounds && program.count(of: "stateUpdate") == updates)
+        #expect(engine.state.pendingRecordZoneChanges.count == 1)
+    }
+
     /// The same of one that says that it has changes it does not list, and never says that they are sent: what it hands over
     /// anew, it makes anew from what it stored of the relay's answer, or it is that answer itself.
     @Test(arguments: [false, true]) func theSameUntrackedBatchForEverEndsTheRound(isMadeAnew: Bool) async throws {
