@@ -15,6 +15,9 @@ extension Simulation {
         case .mirror(let deed): perform(deed)
         case .engine(let program, let zone, let deed):
             (programs[program % programs.count] as? EngineProgram)?.perform(deed, on: zone, clock: clock)
+        case .sleep(let program, let isOver):
+            let party = programs[program % programs.count].device.party
+            if isOver { world.stage.wake(party) } else { world.stage.sleep(party) }
         case .backUp: backUp()
         case .goBack: goBack()
         case .keepDevice(let program): keep(programs[program % programs.count])

@@ -310,7 +310,10 @@ extension Simulation {
         let program = programs[number]
         let (weather, isCut) = (program.device.network.weather, program.device.network.isCut)
         attempt {
+            let life = program.device.party
             let device = try program.device.restarted()
+            // What it slept on comes to nothing.
+            world.stage.wake(life)
             device.network.weather = weather
             if isCut { device.network.cut() }
             try change(device)

@@ -251,6 +251,7 @@ package final class Simulation {
         startRelay()
         restoreLimits()
         for program in programs {
+            world.stage.wake(program.device.party)
             program.device.network.weather = nil
             program.device.clockError = .zero
             program.device.network.heal()

@@ -42,6 +42,28 @@ extension Scenario {
         return steps
     }
 
+    /// The same, with devices that sleep for a while, in one run of three; drawn apart likewise.
+    func withSleep(_ steps: [Step]) -> [Step] {
+        var random = SeededRandom(seed: seed ^ 0x51EE_9A1D).generator
+        func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
+        guard pick(3) == 0 else { return steps }
+        var steps = steps
+        for number in 0..<1 + pick(5) {
+            let (program, first) = (pick(programCount), pick(steps.count + 1))
+            // Amid what the step before has begun.
+            let fall = Step(
+                pause: Int64(pick(120)),
+                deed: .sleep(program: program, isOver: false),
+                number: 3_000 + 2 * number
+            )
+            steps.insert(fall, at: first)
+            let length = Int64(pick(4) == 0 ? pick(3_600_000) : pick(3_000))
+            let rise = Step(pause: length, deed: .sleep(program: program, isOver: true), number: 3_001 + 2 * number)
+            steps.insert(rise, at: min(steps.count, first + 1 + pick(6)))
+        }
+        return steps
+    }
+
     private func engineDeed(_ kind: Int, _ record: Int) -> Step.EngineDeed {
         switch kind {
         case 0, 1, 2: .fetch

@@ -69,6 +69,8 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case mirror(MirrorDeed)
         /// Without a zone it is about all of them.
         case engine(program: Int, zone: Int?, EngineDeed)
+        /// The device sleeps, with whatever it is in the middle of, or wakes.
+        case sleep(program: Int, isOver: Bool)
         case backUp
         /// The latest backup takes the place of what there is.
         case goBack
@@ -175,7 +177,7 @@ extension Scenario {
             let pause = Int64.random(in: 0...(isPatient ? 120_000 : 2_500), using: &random)
             return Step(pause: pause, deed: kind == .mirrors ? deedOfMirrors(&random) : deed(&random), number: number)
         }
-        return withEngineDeeds(withRareDeeds(withForgetting(steps)))
+        return withSleep(withEngineDeeds(withRareDeeds(withForgetting(steps))))
     }
 
     private func deed(_ random: inout SeededRandom.Generator) -> Step.Deed {

@@ -10,10 +10,19 @@ package final class Stage: Sendable {
     private enum Piece {
         case job(UnownedJob, Party)
         case call(Line)
+
+        var party: ObjectIdentifier {
+            switch self {
+            case .job(_, let party): ObjectIdentifier(party)
+            case .call(let line): ObjectIdentifier(line.party)
+            }
+        }
     }
 
     private struct State {
         var ready: [Piece] = []
+        /// What waits for those who are asleep to wake.
+        var aside: [ObjectIdentifier: [Piece]] = [:]
         var isWorking = false
         var waiters: [CheckedContinuation<Void, Never>] = []
         var applications = 0
@@ -53,6 +62,7 @@ package final class Stage: Sendable {
     private func add(_ piece: Piece) {
         let isStray = queue == nil && worker.withLock { $0 != nil && $0 != Self.thread }
         let begins = state.withLock { state in
+            if !state.aside.isEmpty, state.aside[piece.party]?.append(piece) != nil { return false }
             state.ready.append(piece)
             if isStray { state.strays += 1 }
             guard queue != nil, !state.isWorking else { return false }
@@ -138,6 +148,22 @@ package final class Stage: Sendable {
         }
     }
 
+    /// Sets aside what a party has to do, and all that comes to it, until it wakes: as a machine that sleeps, with its clock
+    /// going on.
+    package func sleep(_ party: Party) {
+        let id = ObjectIdentifier(party)
+        state.withLock { state in
+            guard state.aside[id] == nil else { return }
+            state.aside[id] = state.ready.filter { $0.party == id }
+            state.ready.removeAll { $0.party == id }
+        }
+    }
+
+    package func wake(_ party: Party) {
+        let pieces = state.withLock { $0.aside.removeValue(forKey: ObjectIdentifier(party)) ?? [] }
+        pieces.forEach(add)
+    }
+
     func application(isAtWork: Bool) { state.withLock { $0.applications += isAtWork ? 1 : -1 } }
 }
 
@@ -171,7 +197,7 @@ package final class Party: TaskExecutor {
 /// Calls that are made one after the other, in the order in which they were handed in.
 package final class Line: Sendable {
     private let stage: Stage
-    private let party: Party
+    let party: Party
     private let calls = Mutex<[@Sendable () -> Void]>([])
 
     package init(of party: Party, on stage: Stage) {
