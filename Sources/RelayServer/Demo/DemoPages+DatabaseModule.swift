@@ -21,9 +21,9 @@ extension DemoPages {
            * Sends a write under a name of its own.
            * @param {string} operation
            * @param {any} body
-           * @param {string[]} unversioned Records that it writes to whatever their version; "" stands for those without a name.
+           * @param {string[]} forced Records that it writes to whatever their version; "" stands for those without a name.
            */
-          async #write(operation, body, unversioned = []) {
+          async #write(operation, body, forced = []) {
             const content = `${operation} ${JSON.stringify(body)}`;
             const operationID = this.#lostWrites.name(content);
             try {
@@ -32,7 +32,7 @@ extension DemoPages {
               return answer;
             } catch (error) {
               const isOpen = !(error instanceof RelayError) || error.leavesOutcomeOpen;
-              if (isOpen) this.#lostWrites.lost(content, operationID, unversioned);
+              if (isOpen) this.#lostWrites.lost(content, operationID, forced);
               throw error;
             }
           }
@@ -79,11 +79,13 @@ extension DemoPages {
            * @returns {Promise<{ records: (Record | RelayError)[], syncToken?: string }>}
            */
           async modify(operations, { zone, atomic = false, ...options } = {}) {
-            const unversioned = operations.filter(({ record }) => !record.recordChangeTag).map(({ record }) => record.recordName ?? "");
+            const forced = operations
+              .filter(({ operationType, record }) => operationType.startsWith("force") || !record.recordName)
+              .map(({ record }) => record.recordName ?? "");
             const answer = await this.#write("records/modify", {
               operations: operations.map(({ operationType, record }) => ({ operationType, record: written(record) })),
               ...(zone && { zoneID: zoneID(zone) }), atomic, ...options,
-            }, unversioned);
+            }, forced);
             return { ...answer, records: answer.records.map(result) };
           }
 

@@ -4,11 +4,10 @@ extension DemoPages {
 
         /**
          * Writes whose answers were lost: the same call, within minutes, goes under the same name again, and what it did is not
-         * done twice. Once the program has read a record it means it as it is now, and a write that names no version of it is
-         * another.
+         * done twice. Once the program has read a record it means it as it is now, and what is forced on it is another write.
          */
         class LostWrites {
-          /** @type {Map<string, { operationID: string, unversioned: string[], at: number }>} */
+          /** @type {Map<string, { operationID: string, forced: string[], at: number }>} */
           #writes = new Map();
 
           /**
@@ -30,12 +29,12 @@ extension DemoPages {
            * It may or may not have been carried out.
            * @param {string} content
            * @param {string} operationID
-           * @param {string[]} unversioned
+           * @param {string[]} forced
            */
-          lost(content, operationID, unversioned) {
+          lost(content, operationID, forced) {
             // More than anybody has waiting at once.
             if (this.#writes.size >= 64) this.#writes.clear();
-            this.#writes.set(content, { operationID, unversioned, at: Date.now() });
+            this.#writes.set(content, { operationID, forced, at: Date.now() });
           }
 
           /**
@@ -45,8 +44,8 @@ extension DemoPages {
            */
           seen(records, asked) {
             const names = new Set(["", ...records.map((record) => record.recordName)]);
-            for (const [content, { unversioned, at }] of this.#writes) {
-              if (at <= asked && unversioned.some((name) => names.has(name))) this.#writes.delete(content);
+            for (const [content, { forced, at }] of this.#writes) {
+              if (at <= asked && forced.some((name) => names.has(name))) this.#writes.delete(content);
             }
           }
         }

@@ -92,6 +92,14 @@ enum ClientChecks {
         await fake.privateDatabase.fetch("r");
         await fake.privateDatabase.modify(force);
         check("after a look", lastID() === forceID, false);
+        // What makes a record means the same when it is come upon.
+        answers.push(new TypeError("no network"), { body: { zones: [{ records: [{ recordName: "m" }] }] } }, { body: { records: [] } });
+        const make = () => fake.privateDatabase.saveAll([{ recordName: "m", recordType: "T" }]);
+        await refusal(make());
+        const makeID = lastID();
+        await fake.privateDatabase.zoneChanges("Notes");
+        await make();
+        check("after a list", lastID(), makeID);
         answers.push({ status: 400, body: { serverErrorCode: "BAD_REQUEST", reason: "r", ckErrorCode: "CHANGE_TOKEN_EXPIRED" } });
         check("expired", (await refusal(fake.privateDatabase.databaseChanges("old"))).isTokenExpired, true);
         answers.push({ body: { records: [{ recordName: "r", serverErrorCode: "CONFLICT", serverRecord: { recordName: "r" } }] } });
