@@ -84,4 +84,23 @@ struct FailingDiskTests {
         )
         #expect(said.matches(of: /= 0/).count == 3, "\(said)")
     }
+
+    @Test func whoHasNoRoomForABackupOrARestoreIsToldToMakeSome() throws {
+        try makeFolder(.stopped, alsoOfAccounts: false)
+        let made = try Command.run(["backup", "create", "--data", folder.path, "--backups", elsewhere.path])
+        try #require(made.status == 0, "\(made.complaint)")
+        let mount = """
+            mount -t tmpfs -o size=4m tmpfs /mnt && cp -a '\(folder.path)' /mnt/r || exit 1
+            dd if=/dev/zero of=/mnt/fill bs=4k 2>/dev/null
+            """
+        let said = try say(
+            mount,
+            [
+                "backup restore latest --data /mnt/r --backups '\(elsewhere.path)'",
+                "backup schedule daily --data /mnt/r", "storage info --data /mnt/r",
+            ]
+        )
+        #expect(said.matches(of: /No space left on device. Make room on the disk./).count == 2, "\(said)")
+        #expect(said.matches(of: /= 1/).count == 2 && said.contains("= 0"), "\(said)")
+    }
 }

@@ -175,7 +175,7 @@ struct BackupFiles {
         try flush(path)
     }
 
-    static func failure(_ path: String) -> BackupFailure { .unreadable(path, String(cString: strerror(errno)) + ".") }
+    static func failure(_ path: String) -> BackupFailure { .unreadable(path, FolderAccess.words(errno)) }
 
     /// Runs `body` and says its failures in a person's words.
     static func wrapping<Value>(_ path: String, _ body: () throws -> Value) throws(BackupFailure) -> Value {

@@ -50,8 +50,15 @@ package enum FolderAccess {
         return String(words.reversed().drop { $0 == "." }.reversed())
     }
 
+    /// What the system says of a number of its own, and what to do about a disk that is full.
+    static func words(_ number: Int32) -> String {
+        let isFull = [ENOSPC, EDQUOT].contains(number)
+        return String(cString: strerror(number)) + (isFull ? ". \(remedy(number))" : ".")
+    }
+
     /// What went wrong in a file, without the statement that met it.
     static func words(for error: any Error) -> String {
+        if let error = error as? DiskCalls.Failure { return "\(error.call): \(words(error.number))" }
         guard let error = error as? DatabaseError else { return reason(error) + "." }
         switch error.resultCode {
         // SQLite wants a little room beside a file for those who read it, too.
