@@ -104,7 +104,8 @@ package struct FeedState: Equatable, Sendable {
     /// made the change itself or an earlier fetch overtook the notice.
     package mutating func noticed(_ zone: ZoneID, token: SyncToken?) -> Bool {
         if let token, zoneTokens[zone] == token { return false }
-        changed(zone)
+        // The database's feed first says that there is such a zone, and what became of another of its name.
+        if zoneTokens[zone] != nil { changed(zone) }
         return true
     }
 }

@@ -47,6 +47,21 @@ import Testing
         #expect(round.handle(.began, state: &state) == [.zoneBegins(notes), .askZone(notes, since: t1)])
     }
 
+    /// What a round that is under way fetched of it before would be told as gone, with the zone of its name that was there.
+    @Test func aNoticeOfAnUnknownZoneIsLeftToTheDatabasesFeed() {
+        var state = FeedState(databaseToken: t1, vanished: [notes])
+        let new = state.noticed(notes, token: t2)
+        #expect(new && state.unfetched.isEmpty)
+        var round = FetchRound(asksDatabase: false)
+        #expect(round.handle(.began, state: &state) == [.finished(FetchRound.Outcome())])
+        let missing = state.missing(after: [notes], moreComing: false)
+        round = FetchRound(asksDatabase: true)
+        _ = round.handle(.began, state: &state)
+        let page = FetchRound.Event.databasePage(changed: [notes], deleted: [], token: t2, moreComing: false)
+        #expect(round.handle(page, state: &state) == [.zoneBegins(notes), .askZone(notes, since: nil)])
+        #expect(missing.isEmpty && state.vanished.isEmpty)
+    }
+
     /// No token covers a record that did not come; what comes after it is not held back.
     @Test func aRecordThatDoesNotComeKeepsTheZoneOpen() {
         var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
