@@ -123,8 +123,8 @@ extension CKDatabase {
         }
         if case .failure(let error) = outcome { connection.zoneKeys.heard(error, of: zoneID) }
         var page = try outcome.get()
-        connection.lookedAt(page.records.lazy.map(\.recordID), of: scope, at: asked)
-        connection.lookedAt(page.deletions.lazy.map(\.recordID), of: scope, at: asked)
+        connection.saw(page.records.lazy.map(\.recordID), .amongOthers, of: scope, at: asked)
+        connection.saw(page.deletions.lazy.map(\.recordID), .amongOthers, of: scope, at: asked)
         let before = connection.zoneKeys.key(zoneID)?.number
         if wantsKey { try await openKey(of: zoneID) }
         try await seeToKeys(of: &page, in: zoneID, isListed: token == nil, connection)

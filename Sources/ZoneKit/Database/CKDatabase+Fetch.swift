@@ -68,7 +68,7 @@ extension CKDatabase {
         var reader = RecordReader(scope: scope, caller: connection.caller)
         let asked = connection.now
         let document = try await call("records/lookup", body)
-        connection.lookedAt(names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) }, of: scope, at: asked)
+        connection.saw(names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) }, .byName, of: scope, at: asked)
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
         // What an answer says nothing of is not gone by that.
         var missing = CKError(.internalError, "The relay's answer leaves this record out.")

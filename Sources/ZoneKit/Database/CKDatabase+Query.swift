@@ -108,7 +108,7 @@ extension CKDatabase {
             return try document.root["continuationMarker"]?.string()
         }
         if let unnamed { throw unnamed }
-        connection.lookedAt(results.lazy.map(\.0), of: scope, at: asked)
+        connection.saw(results.lazy.map(\.0), .amongOthers, of: scope, at: asked)
         try await openKeys(for: results.lazy.compactMap { try? $0.1.get() })
         let cursor = marker.map { CKQueryOperation.Cursor(marker: $0, query: start.query, zoneID: start.zoneID) }
         return (results, cursor)

@@ -26,8 +26,11 @@ extension CKDatabase {
         var results: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
         for start in stride(from: 0, to: ids.count, by: 200) {
             let part = ids[start..<min(start + 200, ids.count)]
+            let connection = try session.connection()
+            let asked = connection.now
             let document = try await call("zones/lookup", ClientRequest.lookup(zones: part.map(\.zone)))
             for (id, entry) in zip(part, try zoneEntries(document)) { results[id] = zoneResult(entry, asked: id) }
+            connection.saw(part.filter { (try? results[$0]?.get()) != nil }, of: scope, at: asked)
         }
         for id in ids where results[id] == nil { results[id] = .failure(CKError(.zoneNotFound)) }
         return results
@@ -35,9 +38,11 @@ extension CKDatabase {
 
     /// All zones of the database, the default zone first where there is one.
     public func allRecordZones() async throws -> [CKRecordZone] {
-        var reader = RecordReader(scope: scope, caller: try session.connection().caller)
+        let connection = try session.connection()
+        var reader = RecordReader(scope: scope, caller: connection.caller)
+        let asked = connection.now
         let document = try await call("zones/list")
-        return try zoneEntries(document).compactMap { entry in
+        let zones: [CKRecordZone] = try zoneEntries(document).compactMap { entry in
             switch entry {
             case .zone(let zone): return CKRecordZone(zone, id: reader.zoneID(zone.id))
             case .deleted: return nil
@@ -45,6 +50,8 @@ extension CKDatabase {
             case .failed(_, let failure): throw CKError(failure, at: .item)
             }
         }
+        connection.saw(zones.lazy.map(\.zoneID), of: scope, at: asked)
+        return zones
     }
 
     /// Creates a custom zone; saving one that exists changes nothing and succeeds.
@@ -93,7 +100,11 @@ extension CKDatabase {
         let user = AccountBinding.ofNow(try session.connection())
         for part in BatchLimits.parts(made, gone) {
             let document = try await user.during { () throws(CKError) in
-                try await modifyZones(creating: part.first, deleting: part.second)
+                try await modifyZones(
+                    creating: part.first,
+                    deleting: part.second,
+                    remembered: settings.isRepeated ? .untilAnswered : .minutes
+                )
             }
             entries += try zoneEntries(document)
         }
@@ -124,29 +135,23 @@ extension CKDatabase {
         try session.connection().zoneKeys.forget(zoneID)
     }
 
-    /// `zones/modify`, under a name: a zone that was deleted and made again meanwhile is not deleted by a repeat.
+    /// `zones/modify`.
     package func modifyZones(
         creating: [ZoneID],
         deleting: [ZoneID],
-        because loss: ZoneLoss = .deleted
+        because loss: ZoneLoss = .deleted,
+        remembered memory: LostWrites.Memory = .untilAnswered
     ) async throws(CKError) -> JSONDocument {
         let connection = try session.connection()
         do throws(CallFailure) {
-            return try await connection.write(
-                [creating.map(\.description), deleting.map(\.description), ["\(loss)"]],
-                to: creating.first ?? deleting.first ?? ZoneID(ZoneID.defaultName),
+            return try await connection.modify(
+                creating: creating,
+                deleting: deleting,
+                because: loss,
                 of: scope,
-                "zones/modify",
-                settings: settings
-            ) { name in
-                ClientRequest.modify(
-                    creating: creating,
-                    deleting: deleting,
-                    of: scope,
-                    loss: loss,
-                    operationID: name
-                )
-            }
+                settings: settings,
+                remembered: memory
+            )
         } catch {
             throw error.error
         }

@@ -65,7 +65,10 @@ extension CKContainer {
         let body = ClientRequest.shares(metadatas.map(\.shortGUID))
         let results = try await sharedThings("records/accept", body, count: metadatas.count)
         let shares = results.map { result in result.map(\.share) }
-        await tellOfArrival(shares.compactMap { try? $0.get().recordID.zoneID.zone })
+        let zones = shares.compactMap { try? $0.get().recordID.zoneID.zone }
+        let connection = try? privateCloudDatabase.session.connection()
+        for zone in zones { connection?.cameInto(zone) }
+        await tellOfArrival(zones)
         return Dictionary(zip(metadatas, shares)) { first, _ in first }
     }
 
@@ -105,7 +108,6 @@ extension CKContainer {
         let connection = try await publicCloudDatabase.connectionKnowingCaller()
         let reader = RecordReader(scope: .public, caller: connection.caller)
         let isWrite = operation == "records/accept"
-        let asked = connection.now
         let document = try await publicCloudDatabase.call(operation, body, isWrite: isWrite)
         let entries = try reading { () throws(JSONError) in try ClientResponse.sharedThings(document.root) }
         let missing = CKError(.internalError, "The relay's answer leaves this share out.")
@@ -113,13 +115,7 @@ extension CKContainer {
             guard place < entries.count else { return .failure(missing) }
             switch entries[place] {
             case .failed(let failure): return .failure(CKError(failure, at: .item))
-            case .found(let thing):
-                let metadata = Self.metadata(thing, reader)
-                // Who has left and comes again may leave again.
-                if let share = try? metadata.get().share {
-                    connection.lookedAt([share.recordID], of: thing.scope, at: asked)
-                }
-                return metadata
+            case .found(let thing): return Self.metadata(thing, reader)
             }
         }
     }

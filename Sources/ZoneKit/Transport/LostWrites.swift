@@ -19,6 +19,13 @@ package final class LostWrites: Sendable {
         var records: [ClientRequest.Write]
     }
 
+    /// What a write of zones asks for.
+    fileprivate struct ZoneWrite: Hashable, Sendable {
+        var creating: [ZoneID]
+        var deleting: [ZoneID]
+        var loss: ZoneLoss
+    }
+
     /// To what writes go.
     fileprivate struct Place: Hashable {
         var scope: DatabaseScope
@@ -38,7 +45,11 @@ package final class LostWrites: Sendable {
     private struct Lost {
         var isSame: @Sendable (any Sendable) -> Bool
         /// The records that it writes.
-        var records: Set<String>
+        var records: Set<String> = []
+        /// Those of them that it writes whatever their version.
+        var forced: Set<String> = []
+        /// The zones that it deletes.
+        var zones: Set<ZoneID> = []
         var name: String
         var at: Moment
         /// `nil`: until there is an answer.
@@ -71,41 +82,90 @@ package final class LostWrites: Sendable {
     ) {
         lost.withLock { lost in
             if lost.count >= Self.limit { lost.removeAll() }
-            lost[place] = Lost(
-                isSame: { $0 as? Content == content },
-                records: Set((content as? Write)?.records.map(\.recordName) ?? []),
-                name: name,
-                at: now,
-                until: memory.length.map { now + $0 }
-            )
+            let until = memory.length.map { now + $0 }
+            var write = Lost(isSame: { $0 as? Content == content }, name: name, at: now, until: until)
+            if let records = (content as? Write)?.records {
+                write.records = Set(records.map(\.recordName))
+                let forced = records.filter { !$0.type.needsChangeTag && $0.type != .create }
+                write.forced = Set(forced.map(\.recordName))
+            }
+            if let zones = content as? ZoneWrite { write.zones = Set(zones.deleting) }
+            lost[place] = write
         }
     }
 
     /// It has been carried out, once.
     fileprivate func answered(to place: Place) { lost.withLock { $0[place] = nil } }
 
-    /// The program has looked at records, by a request that was made at `moment`.
-    fileprivate func lookedAt(_ records: some Sequence<CKRecord.ID>, of scope: DatabaseScope, at moment: Moment) {
+    /// The program has seen records, by a request that was made at `moment`.
+    fileprivate func saw(
+        _ records: some Sequence<CKRecord.ID>,
+        _ glance: Glance,
+        of scope: DatabaseScope,
+        at moment: Moment
+    ) {
         lost.withLock { lost in
+            // Hardly ever is anything lost.
             guard !lost.isEmpty else { return }
             for record in records {
                 let place = Place(scope: scope, zone: record.zoneID.zone, operation: Self.modify)
                 guard let known = lost[place], known.until != nil, known.at <= moment,
-                    known.records.contains(record.recordName)
+                    (glance == .byName ? known.records : known.forced).contains(record.recordName)
                 else { continue }
                 lost[place] = nil
             }
         }
+    }
+
+    /// The program has seen that zones are there, by a request that was made at `moment`.
+    fileprivate func saw(_ zones: some Sequence<ZoneID>, of scope: DatabaseScope, at moment: Moment) {
+        lost.withLock { lost in
+            guard !lost.isEmpty else { return }
+            let zones = Set(zones)
+            lost = lost.filter { place, known in
+                known.until == nil || known.at > moment || place.scope != scope || known.zones.isDisjoint(with: zones)
+            }
+        }
+    }
+
+    /// The program has come into a share in a zone of somebody else's, and what it asks of the zone is meant of that.
+    fileprivate func cameInto(_ zone: ZoneID) {
+        lost.withLock { lost in
+            lost = lost.filter { place, known in
+                known.until == nil || place.scope != .shared || (place.zone != zone && !known.zones.contains(zone))
+            }
+        }
+    }
+
+    /// How a program comes to see a record.
+    enum Glance {
+        /// It has asked for this very one, to know what has become of it.
+        case byName
+        /// It has come upon it among others: what makes a record or names its version means the same as before.
+        case amongOthers
     }
 }
 
 extension RelayConnection {
     var now: Moment { (conditions?.time ?? .system).now() }
 
-    /// The program has looked at records, by a request that was made at `moment`: from now on it means them as they are.
-    func lookedAt(_ records: some Sequence<CKRecord.ID>, of scope: DatabaseScope, at moment: Moment) {
-        lostWrites.lookedAt(records, of: scope, at: moment)
+    /// The program has seen records, by a request that was made at `moment`: from now on it means them as they are.
+    func saw(
+        _ records: some Sequence<CKRecord.ID>,
+        _ glance: LostWrites.Glance,
+        of scope: DatabaseScope,
+        at moment: Moment
+    ) {
+        lostWrites.saw(records, glance, of: scope, at: moment)
     }
+
+    /// The program has seen that zones are there.
+    func saw(_ zones: some Sequence<CKRecordZone.ID>, of scope: DatabaseScope, at moment: Moment) {
+        lostWrites.saw(zones.lazy.map(\.zone), of: scope, at: moment)
+    }
+
+    /// The program has come into a share: who had left it without hearing so may leave it again.
+    func cameInto(_ zone: ZoneID) { lostWrites.cameInto(zone) }
 
     /// Sends a write under a name by which the relay knows it again, should its answer be lost.
     ///
@@ -154,6 +214,28 @@ extension RelayConnection {
             remembered: memory
         ) { name in
             ClientRequest.modify(records, in: zone, atomically: isAtomic, operationID: name)
+        }
+    }
+
+    /// Sends a `zones/modify` under a name of its own: a zone that was deleted and made again meanwhile is not deleted by a
+    /// repeat.
+    func modify(
+        creating: [ZoneID],
+        deleting: [ZoneID],
+        because loss: ZoneLoss,
+        of scope: DatabaseScope,
+        settings: RequestSettings,
+        remembered memory: LostWrites.Memory
+    ) async throws(CallFailure) -> JSONDocument {
+        try await write(
+            LostWrites.ZoneWrite(creating: creating, deleting: deleting, loss: loss),
+            to: creating.first ?? deleting.first ?? ZoneID(ZoneID.defaultName),
+            of: scope,
+            "zones/modify",
+            settings: settings,
+            remembered: memory
+        ) { name in
+            ClientRequest.modify(creating: creating, deleting: deleting, of: scope, loss: loss, operationID: name)
         }
     }
 }

@@ -67,16 +67,42 @@ import ZoneTesting
         #expect(try await !isThere())
     }
 
-    /// The program has seen what the share was before the first leave, and has come in again since.
-    @Test func whoComesBackAfterALostLeaveLeavesAgain() async throws {
+    /// Who comes upon what they have made, or on the version that their change has led to, still repeats.
+    @Test func whatNamesAVersionIsARepeatAfterAList() async throws {
+        let note = try await phone.privateDatabase.record(for: id)
+        note["title"] = "a"
+        phone.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
+        await expect(.serverResponseLost) { try await phone.privateDatabase.save(note) }
+        _ = try await phone.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
+        try await phone.privateDatabase.save(note)
+        #expect(try await laptop.privateDatabase.record(for: id)["title"] == "a")
+    }
+
+    /// It is made again by the laptop, and its deletion is asked for once more.
+    @Test(arguments: [false, true]) func aZoneIsDeletedAgainOnlyWhereItWasSeenAgain(isSeen: Bool) async throws {
+        phone.network.fail(request: 1, of: "zones/modify", by: .losesAnswer)
+        await expect(.serverResponseLost) { try await phone.privateDatabase.deleteRecordZone(withID: zone.zoneID) }
+        try await laptop.privateDatabase.save(zone)
+        if isSeen { #expect(try await phone.privateDatabase.allRecordZones().count == 2) }
+        try await phone.privateDatabase.deleteRecordZone(withID: zone.zoneID)
+        #expect(try await laptop.privateDatabase.allRecordZones().count == (isSeen ? 1 : 2))
+    }
+
+    /// By its share or by its zone: the program has come in again since it left for the first time.
+    @Test(arguments: [false, true]) func whoComesBackAfterALostLeaveLeavesAgain(byZone: Bool) async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         share.publicPermission = .readWrite
         let link = try #require((try await phone.privateDatabase.save(share) as? CKShare)?.url)
         let bob = relay.device(of: "bob", named: "tablet")
         for isLost in [true, false] {
             let joined = try await bob.container.accept(try await bob.container.shareMetadata(for: link))
-            if isLost { bob.network.fail(request: 1, of: "records/modify", by: .losesAnswer) }
-            _ = try? await bob.sharedDatabase.deleteRecord(withID: joined.recordID)
+            let operation = byZone ? "zones/modify" : "records/modify"
+            if isLost { bob.network.fail(request: 1, of: operation, by: .losesAnswer) }
+            if byZone {
+                _ = try? await bob.sharedDatabase.deleteRecordZone(withID: joined.recordID.zoneID)
+            } else {
+                _ = try? await bob.sharedDatabase.deleteRecord(withID: joined.recordID)
+            }
             #expect(try await bob.sharedDatabase.allRecordZones().isEmpty)
         }
     }
