@@ -171,6 +171,8 @@ extension DemoPages {
             this.webAuthToken = settings.webAuthToken;
             /** How often another user has come: what was begun before is not gone on with in their name. */
             this.turns = 0;
+            /** How often the user has come into shares. */
+            this.arrivals = 0;
             this.deviceID = settings.deviceID ?? randomName();
             this.retries = settings.retries ?? 3;
             this.onToken = settings.onToken ?? (() => {});
@@ -377,7 +379,11 @@ extension DemoPages {
            * Joins shares; each item is what the wire says, or a `RelayError`.
            * @param {string[]} links
            */
-          acceptShares(links) { return this.#shares("accept", links); }
+          async acceptShares(links) {
+            const shares = await this.#shares("accept", links);
+            this.arrivals += 1;
+            return shares;
+          }
 
           async #shares(verb, links) {
             const shortGUIDs = links.map((link) => ({ value: linkValue(link), shouldFetchRootRecord: true }));

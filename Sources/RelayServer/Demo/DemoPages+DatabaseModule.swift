@@ -24,7 +24,9 @@ extension DemoPages {
            * @param {string[]} forced Records that it writes to whatever their version; "" stands for those without a name.
            */
           async #write(operation, body, forced = []) {
-            const content = `${operation} ${JSON.stringify(body)}`;
+            // Who has left a share without hearing so, and come in again, may leave it again.
+            const arrivals = this.scope === "shared" ? this.container.arrivals : 0;
+            const content = `${arrivals} ${operation} ${JSON.stringify(body)}`;
             const operationID = this.#lostWrites.name(content);
             try {
               const answer = await this.#call(operation, { ...body, operationID });

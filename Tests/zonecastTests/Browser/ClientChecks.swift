@@ -112,6 +112,13 @@ enum ClientChecks {
         answers.push({ body: { results: [{ serverErrorCode: "NOT_FOUND", reason: "gone" }] } });
         check("shares", (await fake.acceptShares(["https://h/share/c/e/a~b#Title"]))[0].serverErrorCode, "NOT_FOUND");
         check("link", JSON.parse(asked.at(-1).body).shortGUIDs[0].value, "a~b");
+        const leave = () => fake.sharedDatabase.deleteZones([{ zoneName: "Trip", ownerRecordName: "_o" }]);
+        answers.push(new TypeError("no network"), { body: { results: [] } }, { body: { zones: [] } });
+        await refusal(leave());
+        const leaveID = lastID();
+        await fake.acceptShares(["https://h/share/c/e/a~b"]);
+        await leave();
+        check("left again", lastID() === leaveID, false);
 
         answers.push({ body: { tokens: [{ recordName: "r", url: "http://relay.invalid/u" }] } }, { status: 413, text: "<html>" });
         const unsent = await refusal(fake.privateDatabase.uploadAsset({ recordType: "F" }, "f", new Uint8Array(1)));
