@@ -250,8 +250,10 @@ package final class Simulation {
         relay.clockError = .zero
         startRelay()
         restoreLimits()
+        for program in programs { world.stage.wake(program.device.party) }
+        // Somebody else may have been about to sign in while it slept.
+        workOff()
         for program in programs {
-            world.stage.wake(program.device.party)
             program.device.network.weather = nil
             program.device.clockError = .zero
             program.device.network.heal()

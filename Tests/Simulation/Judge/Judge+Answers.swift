@@ -79,7 +79,8 @@ extension Judge {
         let asked = try? JSONDocument(parsing: exchange.request.body).root
         for record in try said["records"]?.elements() ?? [] {
             let zone = zone(record["zoneID"] ?? asked?["zoneID"], of: exchange.request)
-            try judgeRecord(record, in: zone, exchange)
+            // One commit may hold both a write and what takes its author out: between them they saw what they wrote.
+            try judgeRecord(record, in: zone, exchange, isOwnWrite: exchange.operation.hasSuffix("records/modify"))
             if let server = record["serverRecord"] { try judgeRecord(server, in: zone, exchange) }
         }
         for page in try said["zones"]?.elements() ?? [] {
@@ -88,7 +89,12 @@ extension Judge {
         }
     }
 
-    private func judgeRecord(_ record: JSONValue, in zone: ZoneName, _ exchange: Exchange) throws(JSONError) {
+    private func judgeRecord(
+        _ record: JSONValue,
+        in zone: ZoneName,
+        _ exchange: Exchange,
+        isOwnWrite: Bool = false
+    ) throws(JSONError) {
         guard record["serverErrorCode"] == nil, try record["deleted"]?.bool() != true, let json = record["fields"],
             let name = try record["recordName"]?.string(), let tag = try record["recordChangeTag"]?.string(),
             try record["recordType"]?.string() != Share.recordType,
@@ -105,7 +111,8 @@ extension Judge {
                     time
                 )
             }
-            let isTheirs = state.history[exchange.open.since...].contains { $0.visible(zone, to: user)?[name] != nil }
+            let truths = state.history[exchange.open.since...]
+            let isTheirs = isOwnWrite || truths.contains { $0.visible(zone, to: user)?[name] != nil }
             if !isTheirs { state.accuse("f", "\(exchange.device) was shown \(name) in \(zone)", time) }
             guard let version = state.versions[zone]?[name]?[change] else {
                 if state.truth.zones[zone] != nil {
