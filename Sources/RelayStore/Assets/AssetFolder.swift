@@ -170,12 +170,7 @@ package final class AssetFolder: AssetKeep {
     private static func isOlder(_ path: String, than limit: Timestamp) -> Bool {
         var status = stat()
         guard stat(path, &status) == 0 else { return false }
-        #if canImport(Darwin)
-            let seconds = status.st_mtimespec.tv_sec
-        #else
-            let seconds = status.st_mtim.tv_sec
-        #endif
-        return Int64(seconds) * 1000 < limit.milliseconds
+        return Int64(status.modified.tv_sec) * 1000 < limit.milliseconds
     }
 
     func removeIfTemporary() {

@@ -1,5 +1,4 @@
 import Dispatch
-import Foundation
 import Records
 import RelayCore
 import Synchronization
@@ -9,30 +8,8 @@ import Synchronization
 /// A disk may give back other bytes than it was given, with no error and years later. So each file is read before it is
 /// served for the first time, unless it came to this very process.
 final class SoundFiles: Sendable {
-    /// What tells a file from another one under its name, and from itself after somebody has written to it.
-    private struct Identity: Hashable {
-        var inode: UInt64
-        var size: Int64
-        var seconds: Int64
-        var nanoseconds: Int64
-
-        init?(_ path: String) {
-            var facts = stat()
-            guard stat(path, &facts) == 0 else { return nil }
-            #if canImport(Darwin)
-                let changed = facts.st_mtimespec
-            #else
-                let changed = facts.st_mtim
-            #endif
-            inode = UInt64(facts.st_ino)
-            size = Int64(facts.st_size)
-            seconds = Int64(changed.tv_sec)
-            nanoseconds = Int64(changed.tv_nsec)
-        }
-    }
-
     private struct Finding {
-        var file: Identity
+        var file: FileVersion
         var isSound: Bool
     }
 
@@ -48,7 +25,7 @@ final class SoundFiles: Sendable {
 
     /// Keeps what came just now: its hash was taken on the way in.
     func note(_ hash: AssetHash, at path: String) {
-        guard let file = Identity(path) else { return }
+        guard let file = FileVersion(path) else { return }
         keep(Finding(file: file, isSound: true), of: hash)
     }
 
@@ -56,7 +33,7 @@ final class SoundFiles: Sendable {
     func renew(_ hash: AssetHash, at path: String, _ touch: () -> Void) {
         let isSound = known(hash, at: path)
         touch()
-        guard let isSound, let file = Identity(path) else { return }
+        guard let isSound, let file = FileVersion(path) else { return }
         keep(Finding(file: file, isSound: isSound), of: hash)
     }
 
@@ -77,14 +54,14 @@ final class SoundFiles: Sendable {
     private func look(_ hash: AssetHash, at path: String) -> Bool? {
         // Whoever came before has read it for all.
         if let isSound = known(hash, at: path) { return isSound }
-        guard let file = Identity(path), let checksum = try? BackupFiles.checksum(of: path) else { return nil }
+        guard let file = FileVersion(path), let checksum = try? BackupFiles.checksum(of: path) else { return nil }
         let finding = Finding(file: file, isSound: checksum.hex.hasPrefix(hash.hex))
         keep(finding, of: hash)
         return finding.isSound
     }
 
     private func known(_ hash: AssetHash, at path: String) -> Bool? {
-        guard let file = Identity(path) else { return nil }
+        guard let file = FileVersion(path) else { return nil }
         return findings.withLock { findings in
             findings[hash].flatMap { $0.file == file ? $0.isSound : nil }
         }

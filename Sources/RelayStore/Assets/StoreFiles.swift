@@ -82,11 +82,7 @@ package struct StoreFiles: Sendable {
                 let path = "\(folder)/\(name)/\(file)"
                 var facts = stat()
                 guard Hex.isDigits(file, count: AssetHash.byteCount * 2), stat(path, &facts) == 0 else { continue }
-                #if canImport(Darwin)
-                    let came = facts.st_mtimespec
-                #else
-                    let came = facts.st_mtim
-                #endif
+                let came = facts.modified
                 found.append(
                     Asset(
                         hash: file,

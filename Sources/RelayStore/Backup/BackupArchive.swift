@@ -94,7 +94,7 @@ struct FileWalk: Sendable {
             var facts = stat()
             guard lstat(place, &facts) == 0 else { throw BackupFiles.failure(place) }
             switch facts.st_mode & S_IFMT {
-            case S_IFREG: return File(path: path, size: Int64(facts.st_size), modified: Self.modified(facts))
+            case S_IFREG: return File(path: path, size: Int64(facts.st_size), modified: Int64(facts.modified.tv_sec))
             case S_IFDIR:
                 let names = try BackupFiles.wrapping(place) {
                     try FileManager.default.contentsOfDirectory(atPath: place)
@@ -104,13 +104,5 @@ struct FileWalk: Sendable {
             }
         }
         return nil
-    }
-
-    private static func modified(_ facts: stat) -> Int64 {
-        #if canImport(Darwin)
-            Int64(facts.st_mtimespec.tv_sec)
-        #else
-            Int64(facts.st_mtim.tv_sec)
-        #endif
     }
 }
