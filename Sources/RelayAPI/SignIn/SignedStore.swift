@@ -34,7 +34,7 @@ final class SignedStore: Store {
 }
 
 /// A write that is carried out where nobody has sent it before.
-// Unchecked for the refusal: only the one thread that carries out the store's writes touches it.
+// Unchecked for the refusal: only whoever carries out the store's writes touches it, one thread at a time.
 private final class SignedWrite: StoreWrite, @unchecked Sendable {
     var user: UserID? { write.user }
     private let write: any StoreWrite

@@ -34,7 +34,7 @@ struct TracedStore: Store {
 }
 
 /// A write of a traced request.
-// Unchecked for the times: only the one thread that carries out the store's writes touches them.
+// Unchecked for the times: only whoever carries out the store's writes touches them, one thread at a time.
 private final class TracedWrite: StoreWrite, @unchecked Sendable {
     var user: UserID? { write.user }
     private let write: any StoreWrite

@@ -40,7 +40,7 @@ extension Store {
 }
 
 /// What to do and whom to tell.
-// Unchecked for the outcome: once it is handed over, only the one thread that carries out the store's writes touches it.
+// Unchecked for the outcome: once it is handed over, only whoever carries out the store's writes touches it, one thread at a time.
 private final class ClosureWrite<Value: Sendable>: StoreWrite, @unchecked Sendable {
     let user: UserID?
     private var outcome: Result<Value, RelayError>?
