@@ -93,7 +93,7 @@ extension AssetKeeper {
             let error = Self.failure(response)
             guard error.requestUUID != nil, error.code == .internalError else { throw error }
             // The relay itself says so: its file is damaged, and stays that when it is asked for again.
-            throw CKError(.assetNotAvailable, error.localizedDescription)
+            throw CKError(.assetNotAvailable, userInfo: error.userInfo)
         }
     }
 
