@@ -31,11 +31,21 @@ struct FailingDiskTests {
         return try Tool.run("unshare", ["-m", "sh", "-c", "{ \(script)\n} 2>&1"]).said
     }
 
+    /// The folder is all of `/mnt`.
+    private var readOnly: String { "mount --bind '\(folder.path)' /mnt && mount -o remount,ro,bind /mnt || exit 1" }
+
+    /// A copy of the folder is `/mnt/r`.
+    private var onAFullDisk: String {
+        """
+        mount -t tmpfs -o size=4m tmpfs /mnt && cp -a '\(folder.path)' /mnt/r || exit 1
+        dd if=/dev/zero of=/mnt/fill bs=4k 2>/dev/null
+        """
+    }
+
     @Test(arguments: End.allCases) func whatLiesOnADiskThatIsReadOnlyCanBeBroughtToAnother(_ end: End) throws {
         try makeFolder(end)
-        let mount = "mount --bind '\(folder.path)' /mnt && mount -o remount,ro,bind /mnt || exit 1"
         let said = try say(
-            mount,
+            readOnly,
             [
                 "backup create --data /mnt --backups '\(elsewhere.path)/backups'",
                 "backup verify latest --data /mnt --backups '\(elsewhere.path)/backups'",
@@ -51,8 +61,7 @@ struct FailingDiskTests {
 
     @Test func whoNamesNoOtherDiskIsToldTo() throws {
         try makeFolder(.stopped)
-        let mount = "mount --bind '\(folder.path)' /mnt && mount -o remount,ro,bind /mnt || exit 1"
-        let said = try say(mount, ["backup create --data /mnt", "doctor --data /mnt", "serve --data /mnt"])
+        let said = try say(readOnly, ["backup create --data /mnt", "doctor --data /mnt", "serve --data /mnt"])
         #expect(said.contains("its disk is mounted read-only. Name a folder on another disk"), "\(said)")
         #expect(said.contains("zonecast backup create --data /mnt --backups DIR"), "\(said)")
         #expect(said.contains("= 4"), "\(said)")
@@ -71,12 +80,8 @@ struct FailingDiskTests {
     /// A backup elsewhere needs none of the room that is missing.
     @Test func whatLiesOnAFullDiskCanBeBroughtToAnother() throws {
         try makeFolder(.stopped, alsoOfAccounts: false)
-        let mount = """
-            mount -t tmpfs -o size=4m tmpfs /mnt && cp -a '\(folder.path)' /mnt/r || exit 1
-            dd if=/dev/zero of=/mnt/fill bs=4k 2>/dev/null
-            """
         let said = try say(
-            mount,
+            onAFullDisk,
             [
                 "backup create --data /mnt/r --backups '\(elsewhere.path)/backups'",
                 "storage copy --data /mnt/r --to '\(elsewhere.path)/copy'", "storage info --data /mnt/r",
@@ -89,12 +94,8 @@ struct FailingDiskTests {
         try makeFolder(.stopped, alsoOfAccounts: false)
         let made = try Command.run(["backup", "create", "--data", folder.path, "--backups", elsewhere.path])
         try #require(made.status == 0, "\(made.complaint)")
-        let mount = """
-            mount -t tmpfs -o size=4m tmpfs /mnt && cp -a '\(folder.path)' /mnt/r || exit 1
-            dd if=/dev/zero of=/mnt/fill bs=4k 2>/dev/null
-            """
         let said = try say(
-            mount,
+            onAFullDisk,
             [
                 "backup restore latest --data /mnt/r --backups '\(elsewhere.path)'",
                 "backup schedule daily --data /mnt/r", "storage info --data /mnt/r",
