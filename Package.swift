@@ -11,8 +11,8 @@ let strict: [SwiftSetting] = [
 ]
 
 extension Target {
-    static func ours(_ name: String, _ dependencies: [Dependency] = []) -> Target {
-        .target(name: name, dependencies: dependencies, swiftSettings: strict)
+    static func ours(_ name: String, _ dependencies: [Dependency] = [], exclude: [String] = []) -> Target {
+        .target(name: name, dependencies: dependencies, exclude: exclude, swiftSettings: strict)
     }
 
     static func tests(_ name: String, _ dependencies: [Dependency] = []) -> Target {
@@ -68,9 +68,9 @@ var package = Package(
     targets: [
         // Nouns and bytes: values only.
         .ours("Records"),
-        .ours("Wire", ["Records"]),
+        .ours("Wire", ["Records"], exclude: ["Documentation"]),
         // The relay, from what it decides up to its sockets.
-        .ours("RelayCore", ["Records", "Wire"]),
+        .ours("RelayCore", ["Records", "Wire"], exclude: ["Documentation"]),
         .ours(
             "RelayStore",
             ["CSQLiteSettings", "Records", "Wire", "RelayCore", grdb, grdbSQLite, crypto, cryptoExtras]
@@ -91,7 +91,7 @@ var package = Package(
             ["Records", "RelayCore", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras]
         ),
         // The client, from what it decides up to its sockets.
-        .ours("SyncCore", ["Records"]),
+        .ours("SyncCore", ["Records"], exclude: ["Documentation"]),
         .systemLibrary(
             name: "CLibWebSockets",
             pkgConfig: "libwebsockets",
