@@ -1,6 +1,6 @@
 /// The standard alphabet with padding: bytes fields, tokens and signatures travel in it.
 ///
-/// Wire reference 4.4.
+/// See Wire.md, "Field values".
 package enum Base64 {
     private static let alphabet: StaticString = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 

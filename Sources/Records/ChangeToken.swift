@@ -3,7 +3,7 @@
 /// A token speaks of one log (a zone's, or a user's database one level up) in one epoch. Another log's token, that of an
 /// epoch which the store never had, or one from beyond the log's end means "start over". On the wire it is base64 of 33
 /// bytes: kind, then log identity, epoch, position and floor, each 8 bytes big-endian; going backwards 41, with the top.
-/// Wire reference 9, design 4.
+/// See Wire.md, "Change tokens".
 package struct ChangeToken: Hashable, Sendable {
     package enum Kind: UInt8, Hashable, Sendable {
         case zone = 1

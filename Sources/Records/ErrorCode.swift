@@ -1,6 +1,6 @@
 /// The wire's closed set of server error codes.
 ///
-/// Errors reference, section 2.
+/// See Errors.md, "Codes".
 package enum ErrorCode: String, Hashable, Sendable, CaseIterable {
     case accessDenied = "ACCESS_DENIED"
     case atomicError = "ATOMIC_ERROR"
@@ -38,7 +38,7 @@ package enum ErrorCode: String, Hashable, Sendable, CaseIterable {
 
 /// Our finer codes, beside the wire's, for clients that know them.
 ///
-/// Errors reference, section 1.
+/// See Errors.md, "Error dictionary".
 package enum FineErrorCode: String, Hashable, Sendable, CaseIterable {
     case changeTokenExpired = "CHANGE_TOKEN_EXPIRED"
     case limitExceeded = "LIMIT_EXCEEDED"

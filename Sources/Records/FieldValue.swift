@@ -1,6 +1,6 @@
 /// What one field holds: a scalar, or a list of scalars of one type.
 ///
-/// Wire reference 4.4.
+/// See Wire.md, "Field values".
 package enum FieldValue: Hashable, Sendable {
     case string(String)
     case int64(Int64)
@@ -51,7 +51,9 @@ package enum FieldType: Hashable, Sendable {
     /// Whether values of it lead to other records.
     package var isReference: Bool { self == .scalar(.reference) || self == .list(.reference) }
 
-    /// Whether a field of it can be `ENCRYPTED`; schema reference 1.
+    /// Whether a field of it can be `ENCRYPTED`.
+    ///
+    /// See SchemaLanguage.md, "Grammar".
     package var isEncryptable: Bool { !isAsset && !isReference }
 
     /// The wire's word for it: `STRING`, `STRING_LIST`, and `ASSETID` for assets.
@@ -70,7 +72,9 @@ package enum FieldType: Hashable, Sendable {
         self = isList ? .list(scalar) : .scalar(scalar)
     }
 
-    /// What CloudKit answers, and clients therefore send, for fields of types older than its schemas; wire reference 4.4.
+    /// What CloudKit answers, and clients therefore send, for fields of types older than its schemas.
+    ///
+    /// See Wire.md, "Field values".
     private static let otherNames: [String: Scalar] = [
         "ASSET": .asset, "NUMBER_INT64": .int64, "NUMBER_DOUBLE": .double,
     ]
@@ -78,7 +82,7 @@ package enum FieldType: Hashable, Sendable {
 
 /// A link from one record to another of the same zone.
 ///
-/// Wire reference 4.5.
+/// See Wire.md, "References".
 package struct Reference: Hashable, Sendable {
     package enum Action: String, Hashable, Sendable {
         case none = "NONE"
@@ -100,7 +104,7 @@ package struct Reference: Hashable, Sendable {
 
 /// A place on Earth: degrees, metres, metres a second.
 ///
-/// Wire reference 4.7.
+/// See Wire.md, "Locations".
 package struct Location: Hashable, Sendable {
     package var latitude: Double
     package var longitude: Double
@@ -119,7 +123,7 @@ package struct Location: Hashable, Sendable {
 
 /// A file kept beside the record.
 ///
-/// Wire reference 4.6.
+/// See Wire.md, "Assets".
 package struct Asset: Hashable, Sendable {
     package var fileChecksum: String
     package var size: Int64

@@ -1,6 +1,6 @@
 /// One application's data: `iCloud.` and a reverse domain name, compared case-sensitively.
 ///
-/// Wire reference 1.
+/// See Wire.md, "URLs".
 package struct ContainerID: Hashable, Sendable, CustomStringConvertible {
     package let name: String
 
@@ -43,7 +43,7 @@ package struct ContainerEnvironment: Hashable, Sendable, CustomStringConvertible
 
 /// Whose data a request speaks of.
 ///
-/// The raw value is `dbs` in a notice. Wire reference 13.1.
+/// The raw value is `dbs` in a notice. See Wire.md, "Notification payload".
 package enum DatabaseScope: Int, Hashable, Sendable, CaseIterable {
     case `public` = 1
     case `private` = 2
@@ -108,7 +108,7 @@ package struct RecordID: Hashable, Sendable, CustomStringConvertible {
 
 /// The rules names must obey.
 ///
-/// Wire reference 16.
+/// See Wire.md, "Zone IDs" and "Limits".
 package enum NameRules {
     /// 1 to 255 printable ASCII characters.
     package static func isRecordName(_ name: String) -> Bool {

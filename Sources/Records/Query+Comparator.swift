@@ -1,7 +1,7 @@
 extension Query {
     /// How a filter compares.
     ///
-    /// Wire reference 7.1.
+    /// See Wire.md, "Comparators".
     package enum Comparator: String, Hashable, Sendable, CaseIterable {
         case equals = "EQUALS"
         case notEquals = "NOT_EQUALS"

@@ -1,10 +1,10 @@
 /// Which records of one type to find, and in what order.
 ///
-/// Wire reference 7.
+/// See Wire.md, "Queries".
 package struct Query: Hashable, Sendable {
     /// Fields that every record has, whatever its type.
     ///
-    /// Wire reference 7.2.
+    /// See Wire.md, "System fields".
     package enum SystemField: String, Hashable, Sendable, CaseIterable {
         case recordName = "___recordID"
         case created = "___createTime"

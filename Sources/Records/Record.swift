@@ -1,6 +1,6 @@
 /// A record as both sides of the wire know it.
 ///
-/// Wire reference 4.3.
+/// See Wire.md, "Records".
 package struct Record: Hashable, Sendable {
     /// Who wrote it, when, and from which device.
     package struct Stamp: Hashable, Sendable {
@@ -55,7 +55,7 @@ package struct Record: Hashable, Sendable {
 
 /// The seven ways to write a record.
 ///
-/// Wire reference 6.
+/// See Wire.md, "Saving records".
 package enum OperationType: String, Hashable, Sendable, CaseIterable {
     case create, update, forceUpdate, replace, forceReplace, delete, forceDelete
 

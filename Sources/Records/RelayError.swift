@@ -1,6 +1,6 @@
 /// Why the relay refused a request, or one item of it.
 ///
-/// Errors reference, section 1.
+/// See Errors.md, "Error dictionary".
 package struct RelayError: Error, Hashable, Sendable {
     /// The part that code may switch over.
     package var code: ErrorCode

@@ -1,6 +1,6 @@
 /// What a container's records may look like and who may touch them in the public database.
 ///
-/// Schema reference.
+/// See SchemaLanguage.md, "Grammar".
 package struct Schema: Hashable, Sendable {
     /// Grows with every change, so that a decision prepared under one version is seen to be stale under the next.
     package var version: Int
@@ -84,7 +84,7 @@ package struct RecordType: Hashable, Sendable {
 
     /// The type of the records that stand for users; the relay makes and ends them.
     ///
-    /// Wire reference 4.8.
+    /// See Wire.md, "Users".
     package static let usersName = "Users"
 
     /// What it is before anybody declares it: without any index, since whoever may query it has a list of all users.
@@ -160,7 +160,7 @@ package struct Indexes: OptionSet, Hashable, Sendable {
 
     /// All that a field of this type can have.
     ///
-    /// Schema reference 3.
+    /// See SchemaLanguage.md, "Indexes".
     package static func all(for type: FieldType, isEncrypted: Bool = false) -> Indexes {
         switch type {
         case _ where isEncrypted || type.isAsset: []

@@ -13,7 +13,7 @@ extension Share {
 
     /// The share with another public permission, and what that does to people.
     ///
-    /// A public link and named participants exclude each other: SDK reference 15.
+    /// A public link and named participants exclude each other. See Wire.md, "Shares".
     package func changingPublicPermission(to permission: Permission) -> (share: Share, effects: PublicLinkEffects) {
         var share = self
         var effects = PublicLinkEffects()

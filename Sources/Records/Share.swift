@@ -1,6 +1,6 @@
 /// What a share record says beside its fields: what is shared, with whom, and who may do what.
 ///
-/// Wire reference 4.9, SDK reference 13 to 17. One share is either of a whole custom zone or of a hierarchy: a root record
+/// See Wire.md, "Shares". One share is either of a whole custom zone or of a hierarchy: a root record
 /// and all that stands below it through `parent`.
 package struct Share: Hashable, Sendable {
     /// The record type; some clients write it as Apple's page does.

@@ -1,6 +1,6 @@
 /// A standing request for notices.
 ///
-/// Wire reference 12.
+/// See Wire.md, "Subscriptions".
 package struct Subscription: Hashable, Sendable {
     /// What it watches.
     package enum Kind: Hashable, Sendable {
@@ -66,7 +66,7 @@ package struct SubscribedQuery: Hashable, Sendable {
 
 /// What can happen to a record, as subscriptions name it.
 ///
-/// The raw values are CloudKit's option bits. Errors reference 5.
+/// The raw values are CloudKit's option bits. See Errors.md, "Numbers of CloudKit".
 package struct RecordEvents: OptionSet, Hashable, Sendable {
     package let rawValue: Int
 

@@ -1,7 +1,7 @@
 /// Why a zone is there no more.
 ///
-/// SDK reference 5.8. Ours on the wire: `reason`, beside `deleted` in a database's feed, and in the operation that ends a
-/// zone; left out for a plain deletion. The raw values are those of the store's rows.
+/// See Sync.md, "Ends of zones". Ours on the wire: `reason`, beside `deleted` in a database's feed, and in the
+/// operation that ends a zone; left out for a plain deletion. The raw values are those of the store's rows.
 package enum ZoneLoss: Int64, Hashable, Sendable, CaseIterable {
     /// Somebody deleted it, or access to it has ended: what was never sent makes it anew.
     case deleted = 0

@@ -5,7 +5,7 @@ import Wire
 
 /// One HTTP request as a value, with no socket behind it: what `Relay.respond(to:)` takes.
 ///
-/// Whoever makes one has already held it to the limits of the reliability reference, section 3.
+/// Whoever makes one has already held it to the limits of Reliability.md, "Limits".
 package struct APIRequest: Sendable {
     package private(set) var head: RequestHead
     package var body: [UInt8]

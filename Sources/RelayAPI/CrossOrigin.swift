@@ -3,7 +3,7 @@ import Records
 
 /// What browsers must be told before they show an answer to a page of another origin.
 ///
-/// Wire reference 1.1. The origin itself is named, never `*`, so that pages may also send credentials.
+/// See Wire.md, "Headers and bodies". The origin itself is named, never `*`, so that pages may also send credentials.
 enum CrossOrigin {
     /// Lets a page of `origin`, which was found to be allowed, read the answer.
     static func allow(_ origin: String, _ response: inout APIResponse) {

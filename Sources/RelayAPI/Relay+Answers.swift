@@ -66,7 +66,7 @@ extension Relay {
 
     /// Tells a browser whether a page of that origin may call at all, and whoever names no origin how the path is called.
     ///
-    /// Wire reference 1.1; RFC 9110, 9.3.7.
+    /// See Wire.md, "Headers and bodies", and RFC 9110, 9.3.7.
     func preflight(_ request: APIRequest, _ route: Route, id: RequestIdentifier) -> APIResponse {
         guard request.headers[.origin] != nil else { return Self.methods(route.allowed, id: id) }
         let origin = request.headers[.origin].flatMap {

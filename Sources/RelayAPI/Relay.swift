@@ -6,7 +6,7 @@ import Wire
 
 /// The relay as a function: one request value in, one answer out.
 ///
-/// Design 5.
+/// See Sources/README.md, "The main job".
 ///
 /// A request is routed, authenticated, decoded into types, decided by `RelayCore` on the container's store, and its
 /// answer written. Safe from any thread; reads block their thread for as long as SQLite takes, writes suspend until
@@ -313,7 +313,7 @@ package final class Relay: Sendable {
 
     /// Which kinds of caller may use an operation at all.
     ///
-    /// Wire reference 2.
+    /// See Wire.md, "Callers".
     private static func checkAccess(_ route: Route, _ authentication: Authentication) throws(RelayError) {
         switch authentication.caller.identity {
         case .user: return

@@ -3,7 +3,7 @@ package import Records
 
 /// What a URL path means.
 ///
-/// Wire reference 1.
+/// See Wire.md, "URLs".
 package struct Route: Hashable, Sendable {
     package var home: ContainerEnvironment
     package var scope: DatabaseScope
@@ -81,7 +81,8 @@ package struct Route: Hashable, Sendable {
 
         /// Whether its path may leave out the database, which then is the private one.
         ///
-        /// Apple's page of subscriptions/lookup leaves it out; its two neighbours go by the same rule. Wire reference 5 and 13.
+        /// Apple's page of subscriptions/lookup leaves it out; its two neighbours go by the same rule. See
+        /// Wire.md, "Operations".
         var needsNoDatabase: Bool {
             switch self {
             case .subscriptionsList, .subscriptionsLookup, .subscriptionsModify: true
@@ -157,7 +158,7 @@ package struct Route: Hashable, Sendable {
 
     /// Splits and decodes, once.
     ///
-    /// Reliability reference 4, paths.
+    /// See Reliability.md, "Paths and asset addresses".
     static func segments(of path: String) throws(RelayError) -> [String] {
         guard path != "/" else { throw .unknownPath }
         var path = path

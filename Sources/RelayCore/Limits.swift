@@ -3,7 +3,7 @@ package import Wire
 
 /// Bounds on what one request and one user may have.
 ///
-/// Reliability reference, section 3; wire reference 16.
+/// See Reliability.md, "Limits", and Wire.md, "Limits".
 package struct Limits: Hashable, Sendable {
     /// Operations, records, zones or subscriptions in one request, and records in one answer.
     package var itemsPerRequest = 200
@@ -37,7 +37,9 @@ package struct Limits: Hashable, Sendable {
     package var subscribedQueryBytes = 16_384
     /// Bytes of a user's subscriptions in one database together: they are all held in memory.
     package var subscriptionBytesPerDatabase = 1 << 20
-    /// People in one share, its owner among them: errors reference 6.
+    /// People in one share, its owner among them.
+    ///
+    /// See Errors.md, "Share rules".
     package var participants = 100
     /// Record types up to which a schema grows by their being saved; what is imported may be more.
     package var grownTypes = 1_000

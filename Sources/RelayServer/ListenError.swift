@@ -10,7 +10,7 @@ import NIOCore
 
 /// Why the relay could not begin to listen.
 ///
-/// The description is for the person who started it. Experience reference 7.
+/// The description is for the person who started it. See CONTRIBUTING.md, "Commands and error texts".
 package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
     case portTaken(ListeningAddress)
     case notAllowed(ListeningAddress)

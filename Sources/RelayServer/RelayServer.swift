@@ -14,7 +14,7 @@ import ServiceLifecycle
     import Darwin
 #endif
 
-/// The relay's port: HTTP and WebSocket on one socket, with every limit of the reliability reference.
+/// The relay's port: HTTP and WebSocket on one socket, with every limit of Reliability.md, "Limits".
 ///
 /// Holds no state of the relay's own: what a request means is for the responder.
 package struct RelayServer: Service {

@@ -2,7 +2,7 @@ package import NIOCore
 
 /// Where the relay listens and what it bears from its peers.
 ///
-/// Reliability reference, section 3.
+/// See Reliability.md, "Limits".
 package struct ServerConfiguration: Sendable {
     /// The address to listen on: a host name or an IP address.
     package var host = "127.0.0.1"
@@ -38,7 +38,7 @@ package struct ServerConfiguration: Sendable {
 
 /// Every bound the transport keeps, with the reason for its default.
 ///
-/// Reliability reference, section 3.
+/// See Reliability.md, "Limits".
 package struct ServerLimits: Sendable {
     /// Bytes of a request line, without its line end.
     ///
@@ -74,7 +74,7 @@ package struct ServerLimits: Sendable {
     package var upload = 50 * 1024 * 1024 + 16 * 1024
     /// Bytes a second that an upload must bring on average, beyond `bodyTime`.
     ///
-    /// Reliability reference 3.
+    /// See Reliability.md, "Limits".
     package var uploadPace = 64 * 1024
 
     /// From the first byte of a request, or from the connection's start, to the end of its head.

@@ -14,11 +14,11 @@ package struct Backoff: Hashable, Sendable {
 
     /// Requests: 1 s doubling to 5 min.
     ///
-    /// SDK reference 20.
+    /// See Sync.md, "Retrying".
     package static let requests = Backoff(first: .seconds(1), cap: .seconds(300))
     /// The notice socket: 0.5 s doubling to 60 s.
     ///
-    /// Notices reference 5.
+    /// See Notices.md, "Back-off".
     package static let socket = Backoff(first: .milliseconds(500), cap: .seconds(60))
 
     /// The most that the next wait can be.

@@ -1,6 +1,6 @@
 /// How much may go into one request, learned from the relay's refusals.
 ///
-/// SDK reference 4.4.
+/// See Sync.md, "Batches".
 package struct BatchLimits: Hashable, Sendable {
     /// The relay takes this many operations at most.
     package static let maxOperations = 200

@@ -5,7 +5,7 @@ package import Records
 ///     began -> [database pages] -> zones, several at a time, each page by page -> finished
 ///
 /// The caller performs the effects, applies each page **before** it reports the page here, and keeps the `FeedState` in
-/// the same transaction as the data: so a token never covers data that are not stored. SDK reference 5 and 6.
+/// the same transaction as the data: so a token never covers data that are not stored. See Sync.md, "Fetching".
 package struct FetchRound: Sendable {
     package enum Event: Sendable {
         case began

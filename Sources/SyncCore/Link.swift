@@ -28,7 +28,7 @@ package protocol Link<Row, Zone>: Sendable {
 package struct DatabasePage: Sendable {
     /// Why a zone is gone.
     ///
-    /// SDK reference 5.8.
+    /// See Sync.md, "Ends of zones".
     package typealias Loss = ZoneLoss
 
     package var changed: [ZoneID]

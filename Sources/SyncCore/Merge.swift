@@ -1,6 +1,6 @@
 /// Two edits of one thing, merged field by field over what both started from.
 ///
-/// SDK reference 8.
+/// See Sync.md, "Merging".
 package enum Merge {
     /// Who wins a field that both sides changed.
     package enum Trump: Hashable, Sendable { case mine, theirs }

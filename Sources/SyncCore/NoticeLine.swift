@@ -1,6 +1,6 @@
 /// The life of one client's notice connection, with no socket and no clock of its own.
 ///
-/// Notices reference 1, 4 and 5.
+/// See Notices.md, "Connecting", "Keeping alive", "Close codes" and "Back-off".
 ///
 ///     resting -> connecting --opened--> greeting --ready--> live --closed--> resting …
 ///        any --4400…4449--> parked --credentials changed--> connecting

@@ -3,7 +3,7 @@ package import Records
 /// Keeping up with the public database, which tells nobody anything: ask for what was modified since, at start and
 /// every 30 minutes.
 ///
-/// SDK reference 7.
+/// See Sync.md, "Public databases".
 ///
 /// Asking overlaps what was seen by a few seconds, because modification times come from a clock and commits from a queue;
 /// what is held already (same record, same change tag) is left out. Deletions do not travel this way.

@@ -4,7 +4,7 @@ package import Records
 ///
 /// Notices are hints: they only say when to look. After every (re)connection the database is asked, notice or not, and
 /// while there is no channel it is polled. Fetching and sending go their own ways; only a relay's `retryAfter` holds both.
-/// SDK reference 4, 5 and 20.
+/// See Sync.md, "When to fetch", "Sending" and "Retrying".
 package struct SyncSchedule: Sendable {
     package struct Settings: Hashable, Sendable {
         /// The engine acts by itself, not only when called.

@@ -1,6 +1,6 @@
 /// What went wrong with a request, as far as the next step depends on it.
 ///
-/// Errors reference 3, SDK reference 20.
+/// See Errors.md, "Client reactions", and Sync.md, "Retrying".
 package struct Trouble: Error, Hashable, Sendable {
     package enum Kind: Hashable, Sendable {
         /// Never reached the relay, or its answer was lost: the outcome is unknown and sending again is safe.

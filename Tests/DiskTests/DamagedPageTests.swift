@@ -4,7 +4,7 @@ import Testing
 
 /// Pages that the disk gives back otherwise than they were written: told, and no wrong data served.
 ///
-/// Reliability reference 5.
+/// See Reliability.md, "Faults".
 @Suite(.timeLimit(.minutes(15))) struct DamagedPageTests {
     @Test(arguments: DamageTrial.Damage.allCases)
     func nothingWrongIsServedAndAllOfItIsTold(_ damage: DamageTrial.Damage) async throws {

@@ -9,8 +9,8 @@ import ZoneTesting
 /// A device's mirror on a disk that fails or loses its power: the store opens again, sync goes on, and in the end device and
 /// relay hold the same.
 ///
-/// SDK reference 4. A mirror's saves survive the end of the process; of a power cut it promises only that what is left is a
-/// state that was, so what was saved and not yet sent may be gone.
+/// See Sync.md, "What a client stores". A mirror's saves survive the end of the process; of a power cut it promises
+/// only that what is left is a state that was, so what was saved and not yet sent may be gone.
 @Suite(.timeLimit(.minutes(15))) struct MirrorDiskTests {
     private let relay: TestRelay
     private let folder: DiskFolder

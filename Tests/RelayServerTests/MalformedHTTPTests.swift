@@ -2,7 +2,7 @@ import Testing
 
 @testable import RelayServer
 
-/// Every row of the reliability reference, section 4, "HTTP", over a real socket.
+/// Every rule of Reliability.md, "Malformed HTTP", over a real socket.
 @Suite struct MalformedHTTPTests {
     struct Row: Sendable {
         var name: String

@@ -12,7 +12,7 @@ import Wire
 
 /// Query notices on real sockets: of a user, and of a server-to-server key.
 ///
-/// Notices reference 1 and 2.
+/// See Notices.md, "Connecting" and "Which notice".
 @Suite(.timeLimit(.minutes(15))) struct QuerySocketTests {
     private let key = P256.Signing.PrivateKey()
 

@@ -7,7 +7,9 @@ import Testing
 
 @testable import RelayServer
 
-/// The transport's rows of the limits table: reliability reference, section 3.
+/// The transport's rows of the limits table.
+///
+/// See Reliability.md, "Limits".
 @Suite struct ServerLimitTests {
     /// One loop, which looks at its deadlines often; they pass when the test says so.
     private static func oneLoop(_ configuration: inout ServerConfiguration) {

@@ -80,7 +80,7 @@ import Testing
             }
         }
 
-        /// Of each promise of the reliability reference there is a mistake that breaks it.
+        /// For each invariant of Reliability.md, "Invariants", there is a planted fault that breaks it.
         @Test func everyInvariantHasAFault() {
             #expect(String(Set(PlantedFault.allCases.map(\.invariant)).sorted()) == "abcdefghijkl")
         }
@@ -98,7 +98,7 @@ extension PlantedFault {
         }
     }
 
-    /// Which of the reliability reference's invariants it breaks first.
+    /// Which of Reliability.md, "Invariants", it breaks first.
     fileprivate var invariant: Character {
         switch self {
         case .answerBeforeCommit, .usedFileCleared, .pageSumUnchecked, .logCopiedWithGap: "a"

@@ -101,7 +101,7 @@ import Testing
     }
 
     static let rows = [
-        // The worked example of the SDK reference, section 8.
+        // The worked example of Sync.md, "Merging".
         Row(
             testDescription: "both changed b, each one other",
             base: ["a": 1, "b": 1, "c": 1],

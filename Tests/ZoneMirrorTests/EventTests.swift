@@ -9,7 +9,7 @@ import ZoneTesting
 
 /// What a container tells while it works, and what it remembers of that.
 ///
-/// SDK reference 7, 9, 10 and 21.
+/// See WhenThingsGoWrong.md, "Everything as it happens".
 @Suite(.timeLimit(.minutes(15))) struct EventTests {
     private let relay: TestRelay
 

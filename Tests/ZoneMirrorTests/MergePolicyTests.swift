@@ -4,7 +4,7 @@ import ZoneMirror
 
 /// The five policies: the worked example, and the table.
 ///
-/// SDK reference 8.
+/// See MergePolicies.md, "The five policies".
 @Suite struct MergePolicyTests {
     struct Case: Sendable {
         var policy: MergePolicy

@@ -24,7 +24,7 @@ private struct LaterTally: SyncedRecord {
 
 /// Models that change, and several at one file.
 ///
-/// SDK reference 1.2 and 2, "Evolution".
+/// See FromCoreData.md, "Models change", and Sync.md, "Unknown records".
 @Suite(.timeLimit(.minutes(15))) struct ModelChangeTests {
     let relay: TestRelay
     let folder: TemporaryFolder

@@ -7,7 +7,7 @@ import ZoneTesting
 
 /// Objects that move into a share and out of it while others look, write and join: each is there once, wherever one looks.
 ///
-/// SDK reference 14.3 and 16.
+/// See SharingRules.md, "What is shared" and "The end of a share".
 @Suite(.timeLimit(.minutes(15))) struct MovingTests {
     private let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
 

@@ -8,7 +8,7 @@ import ZoneTesting
 
 /// What SQL writes in stores with shares belongs into the same zones as what contexts save.
 ///
-/// SDK reference 14.5.
+/// See SharingRules.md, "What is shared".
 @Suite(.timeLimit(.minutes(15))) struct OutsideSharingTests {
     private let home: Household
     private var phone: NotesApp { home.phone }

@@ -6,7 +6,7 @@ import ZoneTesting
 
 /// An answer of the relay is about what was sent: what was done here while it was under way has its own turn.
 ///
-/// SDK reference 4.7, 4.8, 4.11 and 12.
+/// See Sync.md, "Outbox" and "Refused writes".
 @Suite(.timeLimit(.minutes(15))) struct OvertakenTests {
     private let relay: TestRelay
     private let noon = Date(timeIntervalSince1970: 43_200)

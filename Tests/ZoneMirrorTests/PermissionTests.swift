@@ -5,7 +5,7 @@ import ZoneMirror
 
 /// The whole truth table of permission checks.
 ///
-/// SDK reference 11.
+/// See Permissions.md, "Questions".
 @Suite struct PermissionTests {
     typealias Facts = Permissions.Facts
 

@@ -7,7 +7,7 @@ import ZoneTesting
 
 /// Links between many and many in a public database, where their end does not travel either.
 ///
-/// SDK reference 7.7.
+/// See PublicData.md, "Deletion does not travel".
 @Suite(.timeLimit(.minutes(15))) struct PublicLinkTests {
     private let relay: TestRelay
 

@@ -7,7 +7,7 @@ import ZoneTesting
 
 /// Writes that the relay refuses: they go back, wait for a decision, and stop nothing.
 ///
-/// SDK reference 12, and "local writes without permission" of 11.
+/// See Sync.md, "Refused writes", and Permissions.md, "Writes without permission".
 @Suite(.timeLimit(.minutes(15))) struct RefusalTests {
     private let relay: TestRelay
 

@@ -7,7 +7,8 @@ import ZoneTesting
 
 /// The links between many and many of an object whose making the relay refuses.
 ///
-/// On the relay they are records of their own; in SDK reference 12 they are part of what waits for a decision.
+/// On the relay they are records of their own; in `rejectedWrites` they are part of what waits for a decision. See
+/// Sync.md, "Refused writes".
 @Suite(.timeLimit(.minutes(15))) struct RefusedPairTests {
     private let relay: TestRelay
 

@@ -6,7 +6,7 @@ import ZoneTesting
 
 /// What may be shared with whom, what goes along, and what people are told before.
 ///
-/// SDK reference 14 to 16.
+/// See SharingRules.md, "What is shared" and "Public links and participants".
 @Suite(.timeLimit(.minutes(15))) struct ShareRulesTests {
     private func code(_ work: () async throws -> Void) async -> MirrorError.Code? {
         do {

@@ -7,7 +7,8 @@ import ZoneTesting
 /// The seven troubles that people have with sharing elsewhere, each as what must be true here.
 ///
 /// An owner with two devices and two participants; once with everybody there, and once for each of them with that one off
-/// the network when it matters. SDK reference 17.
+/// the network when it matters. See SharingRules.md,
+/// "Known issues of CloudKit mirrors".
 @Suite(.timeLimit(.minutes(15))) struct SharingIssueTests {
     /// Who is off the network at the step that matters.
     enum Absent: CaseIterable, Sendable { case nobody, phone, laptop, bob, carol }

@@ -7,7 +7,7 @@ import ZoneTesting
 
 /// What a relay takes, and what happens when there is no space left.
 ///
-/// SDK reference 19.
+/// See Sync.md, "Quota".
 @Suite(.timeLimit(.minutes(15))) struct SpaceTests {
     let relay: TestRelay
 

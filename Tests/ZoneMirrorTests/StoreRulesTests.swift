@@ -23,7 +23,7 @@ private final class Overheard: RelayTransport {
 
 /// Which stores may stand beside each other, and where objects go.
 ///
-/// SDK reference 1.
+/// See StoresAndModels.md, "Stores".
 @Suite(.timeLimit(.minutes(15))) struct StoreRulesTests {
     let relay: TestRelay
     let folder: TemporaryFolder

@@ -7,7 +7,7 @@ import ZoneTesting
 
 /// Two devices of an owner of which only one knows of a share.
 ///
-/// SDK reference 14.5 and 16.
+/// See SharingRules.md, "What is shared" and "The end of a share".
 @Suite(.timeLimit(.minutes(15))) struct StragglerTests {
     private let home: Household
     private var phone: NotesApp { home.phone }

@@ -6,7 +6,7 @@ import ZoneTesting
 
 /// The five policies where a change that was not sent meets a newer record of the relay.
 ///
-/// SDK reference 8 (ii): "in memory" is what the laptop has not sent, "in store" what the phone has.
+/// See Sync.md, "Merging": "in memory" is what the laptop has not sent, "in store" what the phone has.
 @Suite(.timeLimit(.minutes(15))) struct SyncMergeTests {
     private let relay: TestRelay
 

@@ -22,7 +22,7 @@ private struct Recipe: SyncedRecord, Equatable {
 
 /// An edit changes what its program has changed, and nothing else.
 ///
-/// SDK reference 2, "Evolution", and 8.
+/// See Sync.md, "Unknown records" and "Merging".
 @Suite(.timeLimit(.minutes(15))) struct UntouchedTests {
     @Test func whatWasWrittenAnotherWayIsNoChange() async throws {
         let relay = try TestRelay()

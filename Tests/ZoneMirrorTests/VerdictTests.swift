@@ -6,7 +6,7 @@ import ZoneKit
 
 /// What becomes of a change that the relay did not take.
 ///
-/// SDK reference 12.
+/// See Sync.md, "Refused writes".
 @Suite struct VerdictTests {
     private func verdict(
         _ code: CKError.Code,

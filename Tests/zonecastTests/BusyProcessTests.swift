@@ -6,7 +6,7 @@ import Testing
 
 /// The real program while 64 clients do everything at once: killed, stopped, started and stopped again, out of room.
 ///
-/// Reliability reference 2 a, b, g and i, and 5.
+/// See Reliability.md, "Invariants", a, b, g and i, and "Faults".
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(30))) struct BusyProcessTests {
     let folder = ScratchFolder()
     /// More in a soak.

@@ -7,7 +7,8 @@ import Testing
 
 /// Every command that people are promised is there, says how it is used, and tells wrong usage by its exit code.
 ///
-/// Experience reference 6. More than one machine (`node`, `shard`, other stores than folders) is for later versions.
+/// See CONTRIBUTING.md, "Commands and error texts". More than one machine (`node`, `shard`, other stores than folders)
+/// is for later versions.
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct CommandTreeTests {
     private static let tree = [
         "serve", "init", "demo", "bench", "doctor", "config show", "config check", "config reference", "container list",

@@ -5,8 +5,8 @@ import Testing
 
 /// Kill -9 while several clients write: whatever was acknowledged is there afterwards, and no feed has a gap.
 ///
-/// Reliability reference 2 a, b, c and i, and 5. A killed process proves nothing about power loss; for that the stores'
-/// `synchronous` is read back, below and in the stores' own tests.
+/// See Reliability.md, "Invariants", a, b, c and i, and "Faults". A killed process proves nothing about power loss; for
+/// that the stores' `synchronous` is read back, below and in the stores' own tests.
 @Suite(.ownThread, .serialized) struct CrashTests {
     let folder = ScratchFolder()
 

@@ -1,7 +1,9 @@
 import Foundation
 import Testing
 
-/// A peer may go away at any byte of what it sends and of what it is sent: reliability reference, section 4.
+/// A peer may go away at any byte of what it sends and of what it is sent.
+///
+/// See Reliability.md, "Faults".
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct CutConnectionTests {
     private let folder = ScratchFolder()
 

@@ -5,7 +5,7 @@ import Testing
 /// The real program in trouble that only processes can have: told to stop, doubled, copied and out of room while clients
 /// write to it.
 ///
-/// Reliability reference 5.
+/// See Reliability.md, "Faults".
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct ProcessTests {
     let folder = ScratchFolder()
     private static let zones = ["Notes", "Lists"]

@@ -5,7 +5,7 @@ import Wire
 extension JSONWriter {
     /// The members of an error dictionary, into an object that is open.
     ///
-    /// Errors reference 1.
+    /// See Errors.md, "Error dictionary".
     mutating func members(of error: RelayError) {
         member("reason", error.reason)
         member("serverErrorCode", error.code.rawValue)
@@ -39,7 +39,7 @@ extension JSONWriter {
 
     /// A zone as clients get it.
     ///
-    /// Wire reference 4.2.
+    /// See Wire.md, "Zones".
     mutating func zone(_ zone: Zone, epoch: UInt64) {
         object {
             $0.key("zoneID")

@@ -4,7 +4,7 @@ import Wire
 
 /// By what a client looks for somebody, as it wrote it.
 ///
-/// Wire reference 4.8. Of several keys the first that can be one counts: record name, address, number.
+/// See Wire.md, "Users". Of several keys the first that can be one counts: record name, address, number.
 struct LookupInfo {
     var emailAddress: String?
     var phoneNumber: String?
@@ -40,7 +40,7 @@ struct LookupInfo {
 extension JSONWriter {
     /// The members of a user identity, into an object that is open.
     ///
-    /// Wire reference 4.8.
+    /// See Wire.md, "Users".
     mutating func identity(of user: UserID, _ name: PersonName) {
         member("userRecordName", user.recordName)
         key("nameComponents")
@@ -56,7 +56,7 @@ extension JSONWriter {
 
     /// The members of a user dictionary, into an object that is open.
     ///
-    /// Wire reference 4.8.
+    /// See Wire.md, "Users".
     mutating func userDictionary(of user: UserID, _ name: PersonName) {
         member("userRecordName", user.recordName)
         key("firstName")

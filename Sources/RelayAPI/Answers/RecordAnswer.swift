@@ -4,7 +4,7 @@ import Wire
 
 /// Writes records of one zone as clients get them.
 ///
-/// Wire reference 4.3.
+/// See Wire.md, "Records".
 struct RecordAnswer {
     private let zoneID: ZoneID
     private var selection: FieldsJSON.Selection

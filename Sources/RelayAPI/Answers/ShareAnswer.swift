@@ -6,9 +6,9 @@ import Wire
 
 /// Writes what records say of sharing, as one caller may know it.
 ///
-/// Wire reference 4.3 and 4.9. Whom else a share is for its participants see once those have joined, by name and without
-/// addresses; the owner sees what they wrote themselves. Somebody invited is given away as a user of this relay only by
-/// joining, or by having chosen to be found.
+/// See Wire.md, "Records" and "Shares". Whom else a share is for its participants see once those have joined, by name
+/// and without addresses; the owner sees what they wrote themselves. Somebody invited is given away as a user of this
+/// relay only by joining, or by having chosen to be found.
 struct ShareAnswer {
     /// The request that is answered: who reads, and how they reached the relay.
     let context: RequestContext

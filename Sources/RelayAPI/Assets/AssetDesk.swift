@@ -8,7 +8,7 @@ import Wire
 /// All that concerns assets outside of records: addresses to put them to and get them from, receipts, and what happens
 /// there.
 ///
-/// Wire reference 15.
+/// See Wire.md, "Asset operations".
 final class AssetDesk: Sendable {
     let settings: AssetSettings
     let seal: AssetSeal
@@ -131,7 +131,7 @@ final class AssetDesk: Sendable {
 
     /// Takes the body of a request to an upload address; `nil` for others, and for an address that is not good.
     ///
-    /// Wire reference 15, step 2.
+    /// See Wire.md, "Asset operations".
     func intake(_ request: APIRequest) -> UploadIntake? {
         guard request.method == .post || request.method == .put, let (upload, address) = upload(of: request),
             let keep = try? stores.assets(of: upload.home)

@@ -6,7 +6,8 @@ import RelayCore
 /// What an upload address, a receipt or a download address says, sealed with the relay's key: nobody else can make or
 /// read one, and nothing is written down.
 ///
-/// AES-GCM; the purpose is part of what is sealed, so that one is never taken for another. Wire reference 15.
+/// AES-GCM; the purpose is part of what is sealed, so that one is never taken for another. See
+/// Wire.md, "Asset operations".
 struct AssetSeal: Sendable {
     enum Purpose: String {
         case upload, receipt, download

@@ -1,6 +1,6 @@
 /// Limits and lives of assets.
 ///
-/// Wire reference 15; reliability reference 4, paths.
+/// See Wire.md, "Asset operations", and Reliability.md, "Paths and asset addresses".
 package struct AssetSettings: Sendable {
     /// Bytes of one asset.
     ///

@@ -4,10 +4,10 @@ import Synchronization
 
 /// Uploads that broke off: what came of them stays for a while, so that their clients can go on from there.
 ///
-/// An extension of ours to wire reference 15, step 2, in the words of the IETF's resumable uploads: a GET or HEAD of an upload
-/// address answers with the header `Upload-Offset`, how many bytes of a body without parts are here; a POST or PUT with that
-/// header goes on from there. Whoever sends none begins anew. Kept in memory but for the bytes, which are in the files that
-/// uploads are written to: a restart of the relay forgets it all, and removes them.
+/// An extension of ours (see Wire.md, "Extensions"), in the words of the IETF's resumable uploads: a GET or HEAD of an
+/// upload address answers with the header `Upload-Offset`, how many bytes of a body without parts are here; a POST or
+/// PUT with that header goes on from there. Whoever sends none begins anew. Kept in memory but for the bytes, which are
+/// in the files that uploads are written to: a restart of the relay forgets it all, and removes them.
 final class BrokenUploads: Sendable {
     /// What is here of one upload.
     // Unchecked for the intake: the lock hands it from one thread to the next, and one at a time uses it.

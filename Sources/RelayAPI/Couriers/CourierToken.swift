@@ -7,8 +7,8 @@ import Wire
 /// What `tokens/create` gives: a place to ask for notices by long poll, good by itself.
 ///
 /// Text of two parts in unpadded base64url with a dot between them: what it says, as JSON, and an HMAC-SHA256 over that and
-/// the container, by a key drawn from the relay's own. So nothing is stored, and it is good across restarts. Wire
-/// reference 13.
+/// the container, by a key drawn from the relay's own. So nothing is stored, and it is good across restarts. See
+/// Wire.md, "Long polling".
 struct CourierToken: Hashable, Sendable {
     var user: UserID
     /// The device that asked for it: its own changes are not told to it.

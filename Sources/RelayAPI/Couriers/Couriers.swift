@@ -5,7 +5,7 @@ import Wire
 
 /// The long poll: makes and checks tokens, takes devices in, answers `webcourierURL`.
 ///
-/// Wire reference 13, notices reference 6.
+/// See Wire.md, "Long polling", and Notices.md, "Without a WebSocket".
 final class Couriers: Sendable {
     /// How long a token is good after it was made or registered again.
     static let tokenLife = Duration.seconds(30 * 24 * 3_600)

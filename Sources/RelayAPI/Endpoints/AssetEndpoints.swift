@@ -4,9 +4,9 @@ import Wire
 
 /// `assets/upload`: addresses to put assets to, in the order asked for.
 ///
-/// Wire reference 15, step 1. Ours: a token may say `fileChecksum` and `size` of what is to come; where the caller could read
-/// that content in the zone already, or has sent it and not used it yet, the answer has a receipt for it beside the address,
-/// and nothing need be sent.
+/// See Wire.md, "Asset operations". Ours: a token may say `fileChecksum` and `size` of what is to come; where the
+/// caller could read that content in the zone already, or has sent it and not used it yet, the answer has a receipt for
+/// it beside the address, and nothing need be sent.
 func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let zone = try context.zone(of: context.body)
@@ -57,7 +57,7 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `assets/rereference`: assets that records hold already, with receipts for saving them in others.
 ///
-/// Wire reference 15, end.
+/// See Wire.md, "Asset operations".
 func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let asked = try context.items("assets", of: context.body).map { item in

@@ -4,7 +4,7 @@ import Wire
 
 /// `changes/zone`: one page of each zone asked for; a zone that fails is an entry of its own.
 ///
-/// Wire reference 9.2.
+/// See Wire.md, "changes/zone".
 func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let items = try context.items("zones", of: context.body)
@@ -63,7 +63,7 @@ private func write(
 
 /// `records/changes`, the older form for one zone: what fails there fails the request.
 ///
-/// Wire reference 9.3.
+/// See Wire.md, "records/changes".
 func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try context.requireChangeFeeds()
     let zone = try context.body["zoneID"].map { try ZoneIDCodec.read($0) } ?? ZoneID(ZoneID.defaultName)
@@ -153,14 +153,14 @@ private struct ZonePageRequest {
 
 /// `changes/database`.
 ///
-/// Wire reference 9.1.
+/// See Wire.md, "changes/database".
 func fetchDatabaseChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(context, token: context.body["syncToken"], tokenKey: "syncToken")
 }
 
 /// `zones/changes`, the older form, whose token has another name.
 ///
-/// Wire reference 9.4.
+/// See Wire.md, "zones/changes".
 func fetchChangedZones(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(
         context,

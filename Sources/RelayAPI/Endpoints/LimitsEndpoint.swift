@@ -5,7 +5,8 @@ import Wire
 /// `limits`, ours: the bounds that hold for this caller in this database, what of the space is used, and in the public
 /// database what the caller's roles may do with each type.
 ///
-/// A client shows them before it runs into them; the word on each write is spoken when it comes. SDK reference 11 and 19.
+/// A client shows them before it runs into them; the word on each write is spoken when it comes. See Wire.md,
+/// "Extensions".
 func describeLimits(_ context: RequestContext) throws -> EndpointAnswer {
     let (limits, database) = (context.limits, context.database)
     let schema = context.store.currentSchema

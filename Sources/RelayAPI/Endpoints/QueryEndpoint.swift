@@ -4,7 +4,7 @@ import Wire
 
 /// `records/query`.
 ///
-/// Wire reference 7.
+/// See Wire.md, "Queries".
 func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let body = context.body
     let query = try QueryCodec.read(body.required("query"), schema: context.store.currentSchema)

@@ -4,7 +4,7 @@ import Wire
 
 /// `records/modify`.
 ///
-/// Wire reference 6.
+/// See Wire.md, "Saving records".
 func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     let write = try RecordsWrite(context)
     return try write.answer(try await context.store.write(for: context.authentication.caller.user, write.run))
@@ -154,7 +154,9 @@ extension RequestContext {
         )
     }
 
-    /// Do unknown types and fields become known by being saved? Wire reference 6, end.
+    /// Whether unknown types and fields become known by being saved.
+    ///
+    /// See Wire.md, "Saving records".
     fileprivate var schemaMayGrow: Bool {
         guard home.environment == .development else { return false }
         if case .serverKey = database.caller.identity { return false }
@@ -164,7 +166,7 @@ extension RequestContext {
 
 /// `records/lookup`.
 ///
-/// Wire reference 8.
+/// See Wire.md, "Looking up records".
 func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let items = try context.items("records", of: context.body)
     let names = try items.map { try $0.required("recordName").string() }

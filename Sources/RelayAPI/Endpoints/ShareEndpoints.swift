@@ -4,7 +4,7 @@ import Wire
 
 /// `records/resolve`: what links of shares lead to, without joining.
 ///
-/// Wire reference 10.
+/// See Wire.md, "Accepting shares".
 func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
     let links = try context.links()
     let visit = try context.visit()
@@ -24,7 +24,7 @@ func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `records/accept`: joins shares by their links.
 ///
-/// Wire reference 10.
+/// See Wire.md, "Accepting shares".
 func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
     guard case .user = context.database.caller.identity else {
         if context.database.caller.user == nil { throw context.authentication.signInRequired }

@@ -4,7 +4,7 @@ import Wire
 
 /// `subscriptions/list`.
 ///
-/// Wire reference 12.
+/// See Wire.md, "Subscriptions".
 func listSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
     let found = try subscriptions(context)
     return EndpointAnswer { writer in
@@ -15,7 +15,7 @@ func listSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `subscriptions/lookup`.
 ///
-/// Wire reference 12.
+/// See Wire.md, "Subscriptions".
 func lookupSubscriptions(_ context: RequestContext) throws -> EndpointAnswer {
     let ids = try context.items("subscriptions", of: context.body).map { try $0.required("subscriptionID").string() }
     let found = try subscriptions(context)
@@ -37,7 +37,7 @@ private func subscriptions(_ context: RequestContext) throws -> [Subscription] {
 
 /// `subscriptions/modify`.
 ///
-/// Wire reference 12.
+/// See Wire.md, "Subscriptions".
 func modifySubscriptions(_ context: RequestContext) async throws -> EndpointAnswer {
     // An item that cannot be read fails alone; the others are carried out.
     let read = try context.items("operations", of: context.body).map { item in

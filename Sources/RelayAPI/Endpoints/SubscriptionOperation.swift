@@ -4,7 +4,7 @@ import Wire
 
 /// One operation of `subscriptions/modify` as a client sends it, or why it could not be read.
 ///
-/// Wire reference 12.
+/// See Wire.md, "Subscriptions".
 struct SubscriptionOperation {
     let id: String
     let result: Result<ModifySubscriptions.Operation, RelayError>

@@ -4,7 +4,7 @@ import Wire
 
 /// `tokens/create`.
 ///
-/// Wire reference 13.
+/// See Wire.md, "Long polling".
 func createToken(_ context: RequestContext) throws -> EndpointAnswer {
     let environment = try apnsEnvironment(context)
     let token = try context.couriers.create(for: context.authentication, in: context.home)
@@ -20,7 +20,7 @@ func createToken(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `tokens/register`.
 ///
-/// Wire reference 13.
+/// See Wire.md, "Long polling".
 func registerToken(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try apnsEnvironment(context)
     let text = try context.body.required("apnsToken").string()

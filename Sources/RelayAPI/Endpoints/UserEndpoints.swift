@@ -4,7 +4,7 @@ import Wire
 
 /// `users/caller`: the caller's identity, at the top level and as the one user of a list, since clients read either.
 ///
-/// A server key gets the record name it acts under. Wire reference 14 and 2.
+/// A server key gets the record name it acts under. See Wire.md, "User operations" and "Callers".
 func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let name = try context.authenticator.profile(of: user, in: context.home)?.shownName ?? PersonName()
@@ -17,7 +17,7 @@ func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `users/current`: the same person in the older form.
 ///
-/// Wire reference 14.
+/// See Wire.md, "User operations".
 func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
     let user = try context.signedInUser()
     let name = try context.authenticator.profile(of: user, in: context.home)?.shownName ?? PersonName()
@@ -27,7 +27,7 @@ func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
 /// `users/discover`: people by address, number or record name, in the order asked for.
 ///
 /// Nobody and somebody who does not want to be found are both left out. As a GET it would list the caller's contacts,
-/// which this relay keeps none of. Wire reference 14.
+/// which this relay keeps none of. See Wire.md, "User operations".
 func discoverUsers(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     guard !context.isGet else { return noUsers() }
@@ -41,7 +41,7 @@ func discoverUsers(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `users/lookup/email`, the older form of `users/discover`.
 ///
-/// Wire reference 14.
+/// See Wire.md, "User operations".
 func lookupUsersByEmail(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     let asked = try context.items("users", of: context.body).map { user in
@@ -55,7 +55,7 @@ func lookupUsersByEmail(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `users/lookup/id`, the older form of `users/discover`.
 ///
-/// Wire reference 14.
+/// See Wire.md, "User operations".
 func lookupUsersByRecordName(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     let asked = try context.items("users", of: context.body).map { user in
@@ -68,7 +68,7 @@ func lookupUsersByRecordName(_ context: RequestContext) throws -> EndpointAnswer
 
 /// `users/lookup/contacts`: this relay keeps no address books, so there are never any.
 ///
-/// Wire reference 14.
+/// See Wire.md, "User operations".
 func lookupContacts(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     return noUsers { $0.emptyList("contacts") }
@@ -93,7 +93,7 @@ func discoverability(_ context: RequestContext) async throws -> EndpointAnswer {
 ///
 /// Takes `{ "identityToken": "…", "keepSignedIn": false }`, or for an account of the relay's own `emailAddress` and
 /// `password` instead; the API token says for which container. Whatever is wrong
-/// with the token, the answer is the same. Design 6.
+/// with the token, the answer is the same. See Wire.md, "Signing in".
 func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
     if case .serverKey = context.database.caller.identity { throw RelayError.accessDenied }
     let kind: Session.Kind = try context.body["keepSignedIn"]?.bool() ?? false ? .kept : .brief
@@ -159,7 +159,7 @@ private func noUsers(_ more: (inout JSONWriter) -> Void = { _ in }) -> EndpointA
 extension RequestContext {
     /// The user who asks.
     ///
-    /// Throws where nobody is signed in, and for server keys, which have no user context. Wire reference 2.
+    /// Throws where nobody is signed in, and for server keys, which have no user context. See Wire.md, "Callers".
     fileprivate func signedInUser() throws -> UserID {
         switch database.caller.identity {
         case .user(let user): return user

@@ -4,7 +4,7 @@ import Wire
 
 /// `zones/list`.
 ///
-/// Wire reference 11.
+/// See Wire.md, "Zone operations".
 func listZones(_ context: RequestContext) throws -> EndpointAnswer {
     let zones = try context.store.read { reader throws(RelayError) in
         let live = try reader.livingZones(in: context.database)
@@ -18,7 +18,7 @@ func listZones(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `zones/lookup`.
 ///
-/// Wire reference 11.
+/// See Wire.md, "Zone operations".
 func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
     // The array holds zone IDs themselves; some clients wrap them as other calls want it.
     let ids = try context.items("zones", of: context.body).map { try ZoneIDCodec.read($0["zoneID"] ?? $0) }
@@ -51,7 +51,7 @@ func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
 
 /// `zones/modify`.
 ///
-/// Wire reference 11.
+/// See Wire.md, "Zone operations".
 func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
     let operations = try context.items("operations", of: context.body).map { item in
         let zone = try item.required("zone")

@@ -5,7 +5,7 @@ import Wire
 /// What a device's query subscriptions would have told it of while it was away.
 ///
 /// Zones that a wider subscription covers are told of by that one. What happened to each record in between is not known,
-/// only what it is now: a record that was deleted may have matched. Notices reference 2, `since`.
+/// only what it is now: a record that was deleted may have matched. See Notices.md, "Catching up".
 struct MissedMatches {
     let hub: NoticeHub
     let address: NoticeAddress

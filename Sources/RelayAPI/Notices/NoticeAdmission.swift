@@ -11,7 +11,8 @@ package protocol NoticeAdmission: Sendable {
 
     /// Checks the credentials, the origin and the container.
     ///
-    /// `request` is the upgrade request, whose header and query come before what the hello says. Notices reference 1.
+    /// `request` is the upgrade request, whose header and query come before what the hello says. See
+    /// Notices.md, "Connecting".
     func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice
 
     /// The same without a wait, where none is needed, as for all but a user's first device ever; `nil` where one is.

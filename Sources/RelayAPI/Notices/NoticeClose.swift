@@ -1,6 +1,6 @@
 /// Why a notice connection ends: a close code and a few words.
 ///
-/// Notices reference 5.
+/// See Notices.md, "Close codes".
 package struct NoticeClose: Error, Hashable, Sendable {
     package var code: UInt16
     /// At most 123 bytes, for the one who reads a log; holds nothing that the client sent.

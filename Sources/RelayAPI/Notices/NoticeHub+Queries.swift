@@ -19,7 +19,7 @@ extension NoticeHub {
     /// Tells a user's devices of a record that some of their queries match: once for each query that asks for an alert,
     /// else once, and not at all where a wider subscription tells them of the zone.
     ///
-    /// Gives the subscriptions that a device was told of. Notices reference 2.
+    /// Gives the subscriptions that a device was told of. See Notices.md, "Which notice".
     func publish(_ news: RecordNews) -> [SubscriptionIndex.Match] {
         guard let scope = news.matches.first?.scope, hasDevices(at: news.address, besides: news.device) else {
             return []

@@ -2,7 +2,7 @@ package import RelayCore
 
 /// The bounds of one notice connection.
 ///
-/// Reliability reference 3, notices reference 4.
+/// See Reliability.md, "Limits", and Notices.md, "Keeping alive".
 package struct NoticeLimits: Sendable {
     /// From the upgrade to a good hello.
     ///

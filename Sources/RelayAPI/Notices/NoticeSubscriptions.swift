@@ -51,7 +51,7 @@ package struct NoticeSubscriptions: Hashable, Sendable {
     /// The widest of those that ask for an alert, else the widest of all that cover a subject: the database's first, then the
     /// zone's.
     ///
-    /// One device gets one notice for a change however many subscriptions cover it. Notices reference 2.
+    /// One device gets one notice for a change however many subscriptions cover it. See Notices.md, "Which notice".
     package func widest(covering subject: NoticeSubject) -> (kind: Notice.Kind, id: String, aps: [UInt8]?)? {
         var widest: Item?
         for item in wide where item.scope == subject.scope {

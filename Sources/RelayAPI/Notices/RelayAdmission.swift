@@ -120,7 +120,8 @@ package final class RelayAdmission: NoticeAdmission {
             return try store.read { reader throws(RelayError) in
                 let subscriptions = try reader.noticeSubscriptions(of: device.address.user)
                 var known = NoticeCatchUp(subscriptions: subscriptions)
-                // A device without a token has seen nothing yet, so all there is is news to it: notices reference 2.
+                // A device without a token has seen nothing yet, so all there is is news to it. See
+                // Notices.md, "Catching up".
                 for scope in [DatabaseScope.private, .shared] where !subscriptions.items.isEmpty {
                     let token = since[scope]
                     let news = try self.news(for: device, in: scope, since: token, reader, store.epochs)
@@ -184,7 +185,7 @@ package final class RelayAdmission: NoticeAdmission {
 
     /// Closes the sockets of sign-ins and keys that were ended since the last call; costs one look at a number where none was.
     ///
-    /// To be called about once a second. Reliability reference 2 j.
+    /// To be called about once a second. See Reliability.md, "Invariants", j.
     package func closeRevoked() {
         guard let generation = try? relay.authenticator.generation() else { return }
         let mustLook = revocations.withLock { known in

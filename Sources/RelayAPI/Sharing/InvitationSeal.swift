@@ -7,7 +7,7 @@ import RelayCore
 /// account has, as it went to that address only.
 ///
 /// `{shortGUID}~{participantId}.{tag}`: the tag is 16 bytes of an HMAC with the relay's key, so nothing is stored, and it
-/// ends with the invitation. SDK reference 15, "verification".
+/// ends with the invitation. See Wire.md, "Accepting shares".
 struct InvitationSeal: Sendable {
     private let key: SymmetricKey
 

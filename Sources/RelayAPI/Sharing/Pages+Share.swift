@@ -24,7 +24,7 @@ struct SharePlaceInPath {
 
 /// Joining a share in a browser.
 ///
-/// SDK reference 15 and 17: whoever opens the link, wherever they come from, can accept there, or go on to the app.
+/// Whoever opens the link, wherever they come from, can accept there, or go on to the app. See Wire.md, "Shares".
 extension Pages {
     func respond(to request: APIRequest, at place: SharePlaceInPath) async -> APIResponse {
         let visit = visit(request)

@@ -64,7 +64,7 @@ package final class Authentication: Sendable {
 
     /// What to throw at a caller that needs a user and has none.
     ///
-    /// Wire reference 3.3.
+    /// See Wire.md, "Signing in".
     package var signInRequired: RelayError {
         CredentialRefusal.ended.relayError(redirectURL: signIn.url)
     }
@@ -72,7 +72,7 @@ package final class Authentication: Sendable {
 
 /// Which browser pages may call, by the `Origin` header.
 ///
-/// Reliability reference, section 4.
+/// See Reliability.md, "Origins and cookies".
 struct OriginRule {
     /// The API token's.
     var origins: [String]

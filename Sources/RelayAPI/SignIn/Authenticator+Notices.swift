@@ -4,7 +4,7 @@ import Synchronization
 
 /// Credentials for a notice socket, and what an open one asks later.
 ///
-/// Notices reference, sections 1 and 3.
+/// See Notices.md, "Connecting" and "Order and merging".
 extension Authenticator {
     /// Who opens a socket, by what its upgrade request shows: a signature, a `Bearer` header beside the API token, or
     /// both tokens in the query.

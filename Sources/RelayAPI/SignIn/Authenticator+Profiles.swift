@@ -3,7 +3,7 @@ import RelayCore
 
 /// What users may learn of each other.
 ///
-/// Wire reference 14.
+/// See Wire.md, "User operations".
 extension Authenticator {
     func profile(of user: UserID, in home: ContainerEnvironment) throws(RelayError) -> UserProfile? {
         try asking { () throws(DirectoryError) in try directory.profile(of: user, in: home) }

@@ -6,7 +6,7 @@ import Synchronization
 extension Authenticator {
     /// A request signed with a server-to-server key.
     ///
-    /// Wire reference 3.4: every failure is the same failure.
+    /// Every failure is the same failure. See Wire.md, "Server-to-server keys".
     func authenticateSigned(
         _ request: APIRequest,
         _ shown: PresentedCredentials,

@@ -81,7 +81,7 @@ package final class Authenticator: Sendable {
     /// Whether a browser page of `origin` may open a socket with `request`.
     ///
     /// Where the API token is to come with the hello, the origin must be one that any token of the container allows;
-    /// that token is asked again then. Notices reference 1.
+    /// that token is asked again then. See Notices.md, "Connecting".
     package func allowsSocket(origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
         if request.head.reading.shown.apiToken != nil { return allowsOrigin(origin, of: request, in: home) }
         let tokens = (try? directory.apiTokens()) ?? []

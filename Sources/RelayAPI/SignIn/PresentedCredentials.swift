@@ -79,7 +79,7 @@ struct PresentedCredentials: Sendable {
 
 /// The three headers of a signed request.
 ///
-/// Wire reference 3.4.
+/// See Wire.md, "Server-to-server keys".
 struct SigningHeaders: Sendable {
     var keyID: String?
     var date: String?
@@ -91,7 +91,7 @@ struct SigningHeaders: Sendable {
 extension HTTPField.Name {
     /// The header a fresh web auth token travels in.
     ///
-    /// Wire reference 3.2.
+    /// See Wire.md, "Web auth tokens".
     package static let webAuthToken: HTTPField.Name = {
         guard let name = HTTPField.Name("X-Apple-CloudKit-Web-Auth-Token") else {
             preconditionFailure("the name holds only letters and dashes")
@@ -102,7 +102,7 @@ extension HTTPField.Name {
 
 /// Percent-decoding as credentials need it: `+` stays `+`.
 ///
-/// Wire reference 3.1.
+/// See Wire.md, "API tokens".
 enum PercentCoding {
     /// `nil` for a broken escape or what is not UTF-8.
     static func decode(_ text: String) -> String? {

@@ -15,7 +15,7 @@ package struct SignInSettings: Sendable {
     package var acceptsDevTokens = false
     /// How long a web auth token lives.
     ///
-    /// Wire reference 3.2.
+    /// See Wire.md, "Web auth tokens".
     package var briefLifetime = Duration.seconds(30 * 60)
     /// The same with "keep me signed in".
     package var keptLifetime = Duration.seconds(14 * 24 * 3600)
@@ -46,12 +46,12 @@ package struct SignInSettings: Sendable {
     package var allowedOrigins: [String] = []
     /// How far the clock of an issuer of identity tokens may be from the relay's.
     ///
-    /// Reliability reference 4, tokens.
+    /// See Reliability.md, "Tokens".
     package var issuerClockSkew = Duration.seconds(60)
     package var issuerKeys = KeyLimits()
     /// How far a signed request's date may be from the relay's clock, either way.
     ///
-    /// Wire reference 3.4.
+    /// See Wire.md, "Server-to-server keys".
     package var signatureWindow = Duration.seconds(600)
 
     package init() {}

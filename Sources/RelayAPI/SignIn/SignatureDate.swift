@@ -2,7 +2,7 @@ import Records
 
 /// The date of a signed request: ISO 8601 with a zone and no fraction.
 ///
-/// Wire reference 3.4.
+/// See Wire.md, "Server-to-server keys".
 enum SignatureDate {
     /// Reads `2026-01-25T22:15:43Z`, without seconds or without the marks between the numbers too, or with `+01:00`, `+0100`
     /// or `+01` in place of `Z`; `nil` for anything else.

@@ -5,7 +5,7 @@ import Records
 
 /// A server-to-server signature and all the texts it may speak for.
 ///
-/// Wire reference 3.4.
+/// See Wire.md, "Server-to-server keys".
 struct SignedRequest {
     var date: Timestamp
     var signature: P256.Signing.ECDSASignature

@@ -5,7 +5,7 @@ import Synchronization
 /// A store in the hands of one signed request, whose first write takes the signature to the disk with it: a relay that has
 /// started anew remembers nobody's, and refuses by that what it has answered before.
 ///
-/// Reliability reference 4.
+/// See Reliability.md, "Tokens".
 final class SignedStore: Store {
     private let store: any Store
     private let signature: SignatureMark

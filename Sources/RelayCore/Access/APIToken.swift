@@ -2,7 +2,7 @@ package import Records
 
 /// What lets an application call the relay at all, on behalf of nobody.
 ///
-/// Wire reference 3.1.
+/// See Wire.md, "API tokens".
 ///
 /// The token itself (64 lower-case hex digits) is shown once and kept only as its SHA-256.
 package struct APIToken: Hashable, Sendable {

@@ -16,7 +16,7 @@ package struct Caller: Hashable, Sendable {
     /// Which device it is, so that its own changes are not noticed back to it: the request's `X-Zonecast-Device-ID`,
     /// else one derived from the web auth token.
     ///
-    /// Notices reference 2.
+    /// See Notices.md, "Which notice".
     package var deviceID: String
 
     package init(_ identity: Identity, deviceID: String) {

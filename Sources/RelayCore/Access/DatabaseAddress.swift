@@ -2,7 +2,7 @@ package import Records
 
 /// Which database a request speaks of, and who asks: decides what zone a zone ID of theirs means.
 ///
-/// Errors reference 4.
+/// See Errors.md, "Database scopes".
 package struct DatabaseAddress: Hashable, Sendable {
     package var scope: DatabaseScope
     package var caller: Caller

@@ -2,7 +2,7 @@ package import Records
 
 /// Somebody else whose word about who a person is a container takes: an issuer of identity tokens (JWT).
 ///
-/// Reliability reference 4, tokens.
+/// See Reliability.md, "Tokens".
 package struct ForeignIssuer: Hashable, Sendable {
     /// The ways of signing that may be allowed.
     ///

@@ -1,6 +1,6 @@
 /// A person's name in the parts that the wire knows.
 ///
-/// Wire reference 4.8.
+/// See Wire.md, "Users".
 package struct PersonName: Hashable, Sendable {
     package var prefix: String?
     package var given: String?

@@ -2,7 +2,7 @@ package import Records
 
 /// One sign-in of one person to one container.
 ///
-/// Every web auth token belongs to a session. Wire reference 3.2.
+/// Every web auth token belongs to a session. See Wire.md, "Web auth tokens".
 package struct Session: Hashable, Sendable {
     /// 16 random bytes, read as one number.
     package struct ID: Hashable, Sendable {
@@ -59,7 +59,7 @@ package struct Session: Hashable, Sendable {
 
 /// The public half of a key whose holder signs requests.
 ///
-/// Wire reference 3.4.
+/// See Wire.md, "Server-to-server keys".
 package struct ServerKey: Hashable, Sendable {
     /// 64 lower-case hex digits, shown to the holder.
     package var id: String

@@ -2,7 +2,7 @@ package import Records
 
 /// What is kept of a write's server-to-server signature, so that whoever has recorded the request cannot send it again.
 ///
-/// Reliability reference 4.
+/// See Reliability.md, "Tokens".
 package struct SignatureMark: Hashable, Sendable {
     /// Tells the signing from all others of its date.
     package var fingerprint: UInt128

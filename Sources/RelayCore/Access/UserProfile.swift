@@ -6,7 +6,7 @@ package struct UserProfile: Hashable, Sendable {
     package var account: Account
     /// Whether other users of the container may find the person and see their name: their own choice, at first no.
     ///
-    /// Wire reference 14; CloudKit's `userDiscoverability` permission.
+    /// See Wire.md, "User operations", and CloudKit's `userDiscoverability` permission.
     package var isDiscoverable: Bool
 
     package init(user: UserID, account: Account, isDiscoverable: Bool) {
@@ -31,7 +31,7 @@ package enum UserLookup: Hashable, Sendable {
 /// Who of those looked for may be told about.
 ///
 /// Somebody who is not there and somebody who does not want to be found are the same: left out; but everybody finds
-/// themselves. Wire reference 14.
+/// themselves. See Wire.md, "User operations".
 package enum Discovery {
     /// The people behind `lookups`, in their order, each once for each place it stands at.
     package static func find(

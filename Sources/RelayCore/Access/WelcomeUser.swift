@@ -4,7 +4,7 @@ import Wire
 /// Gives a user what every user has from the first request on: a default zone and a `Users` record in the public
 /// database that only they may write.
 ///
-/// Wire reference 4.8.
+/// See Wire.md, "Users".
 package struct WelcomeUser: Sendable {
     package var user: UserID
     package var now: Timestamp

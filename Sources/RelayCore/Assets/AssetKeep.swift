@@ -2,7 +2,7 @@ package import Records
 
 /// An asset's content by its hash: the first 20 bytes of its SHA-256.
 ///
-/// Wire reference 4.6: a client's `fileChecksum` is 21 bytes, `0x01` in front, the same for the same content.
+/// A client's `fileChecksum` is 21 bytes, `0x01` in front. See Wire.md, "Assets".
 package struct AssetHash: Hashable, Sendable {
     package static let byteCount = 20
 

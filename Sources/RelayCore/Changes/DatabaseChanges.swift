@@ -2,7 +2,7 @@ package import Records
 
 /// One page of a database's change feed: the zones that changed after a token.
 ///
-/// Wire reference 9.1.
+/// See Wire.md, "changes/database".
 ///
 /// The same idea as a zone's feed, one level up: a zone stands in it once, at the place of its latest change, and as
 /// deleted after it has ended.

@@ -2,7 +2,7 @@ package import Records
 
 /// One page of a zone's change feed: the records whose latest change came after a token.
 ///
-/// Design 4, wire reference 9.2.
+/// See Wire.md, "Change feeds" and "changes/zone".
 ///
 /// A record stands in the feed once, in its newest state, at the place of its latest change. So whoever applies a page
 /// and keeps its token misses nothing, however long they were away.

@@ -18,7 +18,7 @@ package struct PushPace: Hashable, Sendable {
     package static let pause = Duration.seconds(5)
     /// For which a notice to a device with a socket is kept: by then a socket whose peer is gone is closed.
     ///
-    /// Three pings of the notices reference, 4.
+    /// Three pings: see Notices.md, "Keeping alive".
     package static let socketDoubt = Duration.seconds(100)
     /// Between two tries: from and to.
     static let firstRetry = Duration.seconds(5)

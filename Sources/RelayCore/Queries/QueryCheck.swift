@@ -3,7 +3,7 @@ package import Records
 /// Whether a query may be asked: its fields exist, its comparators apply to them, and the schema has declared the indexes
 /// that they need.
 ///
-/// Wire reference 7.1; schema reference 3.
+/// See Wire.md, "Comparators", and SchemaLanguage.md, "Indexes".
 package struct QueryCheck {
     private let query: Query
     private let type: RecordType
@@ -134,7 +134,7 @@ package struct QueryCheck {
 }
 
 extension RelayError {
-    /// CloudKit's words, which programs look for, and where the index is to be had; experience reference 7.
+    /// CloudKit's words, which programs look for, and where the index is to be had.
     fileprivate static func unmarked(_ field: String, _ index: String) -> RelayError {
         .badRequest(
             "Field '\(field)' is not marked \(index). "

@@ -4,7 +4,7 @@ package import Records
 ///
 /// What is not there equals nothing, is in no list and contains nothing; so the negative comparators, each the exact
 /// opposite of its positive, hold for it. Text compares byte for byte; only words (`CONTAINS_…_TOKENS`) are without case and
-/// diacritics. Wire reference 7.1.
+/// diacritics. See Wire.md, "Comparators".
 package struct QueryMatch: Sendable {
     private let conditions: [Condition]
     /// The type's own fields that the filters look at.

@@ -2,7 +2,7 @@ package import Records
 
 /// One page of a query.
 ///
-/// Wire reference 7.
+/// See Wire.md, "Queries".
 package struct QueryRecords: Sendable {
     package var database: DatabaseAddress
     /// `nil`: every zone of the database.

@@ -2,8 +2,8 @@ package import Records
 
 /// Which zone a query's references lead into.
 ///
-/// References do not leave their zone, so one to a record of another zone than the one asked is equal to nothing there. Wire
-/// reference 4.5.
+/// References do not leave their zone, so one to a record of another zone than the one asked is equal to nothing there.
+/// See Wire.md, "References".
 extension Query {
     /// With the owners of the zones that its references name filled in, as this caller means them.
     func meant(in database: DatabaseAddress) -> Query {

@@ -2,7 +2,7 @@ package import Records
 
 /// What a client calls one of its writes, so that a repeat of it takes effect once.
 ///
-/// Reliability reference 2 i: the answer to a write may be lost, and then the client has to send it again.
+/// The answer to a write may be lost, and then the client has to send it again. See Wire.md, "Idempotency".
 package struct WriteMark: Hashable, Sendable {
     /// The caller's own; `nil` never stands for one, since an anonymous caller's writes have none.
     package var user: UserID

@@ -2,7 +2,7 @@ package import Records
 
 /// Reads records by name.
 ///
-/// Wire reference 8.
+/// See Wire.md, "Looking up records".
 package struct LookupRecords: Sendable {
     package var database: DatabaseAddress
     package var zone: ZoneID

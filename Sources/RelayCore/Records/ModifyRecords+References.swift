@@ -4,8 +4,8 @@ import Wire
 /// What references between the records of the zone ask of a write, once its operations are decided each for itself.
 ///
 /// All is judged by the state after the write, so the order of its operations does not matter: a target may be saved, and
-/// a record that refers to a deleted one may be deleted, anywhere in the request. Wire reference 4.5; that a parent binds
-/// as VALIDATE does is what the live service is known for.
+/// a record that refers to a deleted one may be deleted, anywhere in the request. See Wire.md, "References"; that a
+/// parent binds as VALIDATE does is what the live service is known for.
 extension ModifyRecords.Decision {
     /// One saved record's end of it.
     struct Source {

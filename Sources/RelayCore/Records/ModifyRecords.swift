@@ -3,7 +3,8 @@ package import Wire
 
 /// One write of a client: some operations on records of one zone, together or each for itself.
 ///
-/// Wire reference 6. A class, as its operations are: from the request to the disk and back it goes through many hands.
+/// See Wire.md, "Saving records". A class, as its operations are: from the request to the disk and back it goes through
+/// many hands.
 package final class ModifyRecords: Sendable {
     /// A class, since it goes through many hands and never changes.
     package final class Operation: Sendable {

@@ -42,6 +42,6 @@ package struct StoredReference: Hashable, Sendable {
 
     /// How many references with DELETE_SELF may lead to one record.
     ///
-    /// Wire reference 16.
+    /// See Wire.md, "Limits".
     package static let mostDeleteSelf = 750
 }

@@ -3,7 +3,7 @@ import Wire
 
 /// A schema that is to take the place of an environment's: what it comes to, and all that forbids it.
 ///
-/// It is taken as a whole or not at all. Schema reference 4.
+/// It is taken as a whole or not at all. See SchemaLanguage.md, "Changing a schema".
 package struct SchemaChange: Sendable {
     /// Why one element may not become what it would.
     package struct Offence: Hashable, Sendable {

@@ -40,7 +40,7 @@ package protocol TypeWitness: Sendable {
 extension RelayError {
     /// Of a type that the schema does not have; `else` is what there is to say where no other schema has it either.
     ///
-    /// Experience reference 7.
+    /// See CONTRIBUTING.md, "Commands and error texts".
     package static func unknownType(
         _ name: String,
         _ witness: (any TypeWitness)?,

@@ -91,7 +91,7 @@ extension Share {
 
 /// Looks at a share, or joins it, by its link.
 ///
-/// Wire reference 10.
+/// See Wire.md, "Accepting shares".
 package struct AcceptShare: Sendable {
     package var shortGUID: String
     package var visitor: ShareVisitor
@@ -209,7 +209,7 @@ package struct RequestAccess: Sendable {
 
 /// Gives the invitations that went to somebody's addresses to the account that has them now.
 ///
-/// SDK reference 15: people with no account yet are bound when they sign in with that address. The share records stay as they
+/// People with no account yet are bound when they sign in with that address. The share records stay as they
 /// are: who has invited somebody hears of them when they join, and not when they merely come.
 package struct BindInvitations: Sendable {
     package var user: UserID

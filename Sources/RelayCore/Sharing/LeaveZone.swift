@@ -2,7 +2,8 @@ import Records
 
 /// A participant gives up all that is shared with them in a zone.
 ///
-/// It is what programs mean that delete a zone of the shared database; the wire has no word for it (errors reference 4).
+/// It is what programs mean that delete a zone of the shared database; CloudKit's wire has no word for it. See
+/// Wire.md, "Zone operations".
 struct LeaveZone {
     let zone: ZoneID
     let caller: Caller

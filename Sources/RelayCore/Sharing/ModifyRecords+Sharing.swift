@@ -62,7 +62,7 @@ extension Zone {
 extension ModifyRecords.Decision {
     /// Refuses to share here at all.
     ///
-    /// Errors reference 4.
+    /// See Errors.md, "Database scopes".
     func checkSharing() throws(RelayError) {
         switch request.database.scope {
         case .public: throw .badRequest("Records of the public database cannot be shared.")

@@ -8,7 +8,7 @@ import Wire
 /// fields, assets, the references among the records and who made and changed them when stay; change tags do not, as those
 /// belong to a zone. To move again what has been moved is a success, so that a request whose answer was lost can be
 /// repeated. The tombstone that stays behind says to its owner where the record went: a device that meets the one zone's
-/// feed before the other's would take it for a deletion. SDK reference 14 and 16.
+/// feed before the other's would take it for a deletion. See Wire.md, "Moving records".
 package struct MoveRecords: Sendable {
     package struct Item: Hashable, Sendable {
         package var name: String

@@ -3,7 +3,7 @@ package import Wire
 
 /// Makes of what a client asks for the share that is to be, or refuses.
 ///
-/// Pure: who the addresses belong to was looked up before, and identifiers come from outside. SDK reference 15.
+/// Pure: who the addresses belong to was looked up before, and identifiers come from outside. See Wire.md, "Shares".
 package struct ShareEdit: Sendable {
     /// What the participant is called that stands for the owner.
     package static let ownerID = "owner"

@@ -300,7 +300,9 @@ package struct Zone: Hashable, Sendable {
     /// No user can have this name.
     package static let publicOwner = UserID("_defaultOwner")
 
-    /// Does it keep a change log that clients may follow? Errors reference 4.
+    /// Whether it keeps a change log that clients may follow.
+    ///
+    /// See Errors.md, "Database scopes".
     package var tracksChanges: Bool { !id.isDefault }
 
     package var isPublic: Bool { id.owner == Self.publicOwner }

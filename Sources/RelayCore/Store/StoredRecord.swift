@@ -174,7 +174,7 @@ private final class ShareBox: Hashable, Sendable {
 
 /// A change number as clients see it on a record: short, opaque, lower-case base 36.
 ///
-/// Wire reference 4.3.
+/// See Wire.md, "Records".
 package enum ChangeTag {
     package static func text(of change: UInt64) -> String { String(change, radix: 36) }
 }

@@ -2,7 +2,7 @@ package import Records
 
 /// Makes, replaces and ends a user's subscriptions in one database.
 ///
-/// Wire reference 12.
+/// See Wire.md, "Subscriptions".
 package struct ModifySubscriptions: Sendable {
     package enum Operation: Hashable, Sendable {
         /// Makes one, or replaces that of the same name.

@@ -2,7 +2,7 @@ package import Records
 
 /// Makes and ends zones of a private database, and leaves those of the shared one.
 ///
-/// Wire reference 11, errors reference 4.
+/// See Wire.md, "Zone operations", and Errors.md, "Database scopes".
 package struct ModifyZones: Sendable {
     package enum Operation: Hashable, Sendable {
         case create(ZoneID)

@@ -5,7 +5,7 @@ import NIOHTTP1
 
 /// Tells people of alerts: by a webhook, by an ntfy topic, by mail, or by all of them.
 ///
-/// Reliability reference 4, outgoing requests: the addresses are the operator's own, https alone but for this machine,
+/// See Reliability.md, "Outgoing requests": the addresses are the operator's own, https alone but for this machine,
 /// no redirect is followed, five seconds, and of the answer little is read.
 package struct AlertSender: Sendable {
     package struct Settings: Hashable, Sendable {

@@ -11,7 +11,8 @@ import Synchronization
 ///
 /// Who is signed in says a cookie that scripts cannot read and other sites cannot send (`HttpOnly`, `SameSite=Strict`); each
 /// request also carries a header that a page of another origin could send only after a preflight, which nobody answers. With
-/// a change it says the token of the sign-in, which only a page that was answered as that sign-in has (reliability 4).
+/// a change it says the token of the sign-in, which only a page that was answered as that sign-in has. See
+/// Reliability.md, "Origins and cookies".
 final class ConsoleGuard: Sendable {
     static let cookieName = "zonecast_console"
     /// What our own page sends with each request.

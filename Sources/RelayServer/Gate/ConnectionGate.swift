@@ -226,7 +226,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
 
     /// Health and readiness: up or not, and nothing more.
     ///
-    /// Reliability reference 6, item 9.
+    /// See Reliability.md, "Testing".
     private func ownAnswer(to request: APIRequest) -> APIResponse? {
         guard request.path == "/healthz" || request.path == "/readyz" else { return nil }
         guard request.method == .get || request.method == .head else {

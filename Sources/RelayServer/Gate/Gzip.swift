@@ -4,7 +4,7 @@ import RelayAPI
 
 /// Bodies in gzip, for clients that ask.
 ///
-/// Wire reference 1.1; RFC 9110, 12.5.3.
+/// See Wire.md, "Headers and bodies", and RFC 9110, 12.5.3.
 enum Gzip {
     /// Below this a body is sent as it is: the head would outweigh what is saved.
     private static let leastBytes = 1024

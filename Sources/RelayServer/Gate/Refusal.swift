@@ -2,7 +2,7 @@ import Records
 
 /// Why the gate itself turned a request away, before anyone behind it saw it.
 ///
-/// Reliability reference, sections 3 and 4.
+/// See Reliability.md, "Limits" and "Malformed HTTP".
 ///
 /// After any of these nothing more is read from the connection as a request.
 enum Refusal: Error, Hashable, Sendable {
@@ -38,7 +38,7 @@ enum Refusal: Error, Hashable, Sendable {
 
     /// The wire's own code for it.
     ///
-    /// Errors reference, section 2.
+    /// See Errors.md, "Codes".
     private var code: ErrorCode {
         switch self {
         case .timeout, .tooManyBodies, .tooManyConnections: .tryAgainLater
@@ -77,7 +77,7 @@ enum Refusal: Error, Hashable, Sendable {
 
     /// The answer's body, in the wire's own error form.
     ///
-    /// Errors reference, section 1.
+    /// See Errors.md, "Error dictionary".
     func body(requestID: String) -> String {
         let retry = retryAfter.map { ",\"retryAfter\":\($0)" } ?? ""
         // The wire has no code of its own for a request that is to be sent in parts.

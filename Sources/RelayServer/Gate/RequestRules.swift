@@ -21,7 +21,9 @@ struct RequestPlan {
     var mayRecur: Bool
 }
 
-/// The rules of reliability reference 4 that the HTTP parser does not keep for us: which heads are refused, and with what.
+/// The rules that NIO's HTTP parser does not enforce: which heads are refused, and with what.
+///
+/// See Reliability.md, "Malformed HTTP".
 ///
 /// The parser has refused by then: doubled or contradictory lengths, folded lines, bare line feeds, blanks before a
 /// colon, NUL, foreign versions. Pure; the caller says which peer it is.

@@ -3,7 +3,7 @@ import RelayCore
 
 /// The test door's echo: every message comes back as it was.
 ///
-/// Reliability reference 6, item 9.
+/// See Reliability.md, "Testing".
 final class EchoRole: SocketRole {
     private unowned let socket: SocketChannel
     private let rate: RateLimit

@@ -28,7 +28,7 @@ enum SocketPurpose: Equatable {
 
 /// Judges a WebSocket handshake.
 ///
-/// RFC 6455 4.2, notices reference 1, reliability reference 4. Pure.
+/// Pure. See RFC 6455, 4.2; Notices.md, "Connecting"; Reliability.md, "WebSocket rules".
 enum Handshake {
     static let subprotocol = "zonecast.notices.1"
 

@@ -4,7 +4,7 @@ import GRDBSQLite
 /// Bounds how long statements of one access may run.
 ///
 /// SQLite asks back every few thousand steps of its machine; past the deadline the statement fails as interrupted.
-/// Reliability reference, section 3.
+/// See Reliability.md, "Limits".
 enum RunTime {
     /// The longest a query may take.
     static let query = Duration.seconds(5)

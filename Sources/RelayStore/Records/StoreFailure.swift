@@ -57,7 +57,7 @@ enum StoreFailure: Error {
     /// Did the operating system fail to make a commit durable? Then trying again proves nothing: the kernel may have
     /// dropped the pages it could not write.
     ///
-    /// Reliability reference 5.
+    /// See Reliability.md, "Faults".
     static func isLostWrite(_ error: any Error) -> Bool {
         guard let error = error as? DatabaseError else { return false }
         switch error.extendedResultCode {

@@ -3,7 +3,7 @@ package import Records
 extension ClientRequest {
     /// `assets/upload`: addresses for files, each for a field of a record.
     ///
-    /// Wire reference 15.
+    /// See Wire.md, "Asset operations".
     package static func uploads(
         _ fields: [UploadField],
         in zone: ZoneID

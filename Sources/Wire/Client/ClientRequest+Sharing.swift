@@ -1,7 +1,7 @@
 extension ClientRequest {
     /// What the save of a share says beside its fields.
     ///
-    /// Wire reference 6.
+    /// See Wire.md, "Saving records".
     package struct ShareWrite: Hashable, Sendable {
         /// The root, with its change tag where it is not saved in the same request; `nil`: the whole zone, or a share
         /// that exists.
@@ -72,7 +72,7 @@ extension ClientRequest {
 
     /// `records/resolve` and `records/accept`.
     ///
-    /// Wire reference 10.
+    /// See Wire.md, "Accepting shares".
     package static func shares(
         _ shortGUIDs: [String],
         fetchingRoots: Bool = false,
@@ -95,7 +95,7 @@ extension ClientRequest {
 
     /// `users/discover`.
     ///
-    /// Wire reference 14.
+    /// See Wire.md, "User operations".
     package static func discover(_ lookups: [ClientIdentity.Lookup]) -> [UInt8] {
         body { object in
             object.key("lookupInfos")

@@ -2,7 +2,7 @@ package import Records
 
 /// The bodies of a client's requests.
 ///
-/// Wire reference 6 to 12.
+/// See Wire.md, "Operations".
 package enum ClientRequest {
     /// One write of `records/modify`.
     package struct Write: Hashable, Sendable {

@@ -3,7 +3,7 @@ package import Records
 extension ClientResponse {
     /// A share as `records/resolve` and `records/accept` describe it.
     ///
-    /// Wire reference 10.
+    /// See Wire.md, "Accepting shares".
     package struct SharedThing: Sendable {
         package var shortGUID: String
         package var containerIdentifier: String
@@ -70,7 +70,7 @@ extension ClientResponse {
 
     /// The `users` array.
     ///
-    /// Wire reference 14.
+    /// See Wire.md, "User operations".
     package static func users(_ json: JSONValue) throws(JSONError) -> [ClientIdentity] {
         var users: [ClientIdentity] = []
         for entry in try json["users"]?.elements() ?? [] { users.append(try ClientIdentity(entry)) }

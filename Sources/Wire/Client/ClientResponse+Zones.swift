@@ -3,7 +3,7 @@ package import Records
 extension ClientResponse {
     /// A zone as a relay describes it.
     ///
-    /// Wire reference 4.2.
+    /// See Wire.md, "Zones".
     package struct Zone: Hashable, Sendable {
         package var id: ZoneID
         /// Absent for zones without a change feed.
@@ -53,7 +53,7 @@ extension ClientResponse {
 
     /// Where a page of a feed ends.
     ///
-    /// Wire reference 9.
+    /// See Wire.md, "Change feeds".
     package struct PageEnd: Hashable, Sendable {
         package var syncToken: String
         package var moreComing: Bool
@@ -71,7 +71,7 @@ extension ClientResponse {
 
     /// One entry of a `subscriptions` array.
     ///
-    /// Wire reference 12.
+    /// See Wire.md, "Subscriptions".
     package enum SubscriptionEntry: Hashable, Sendable {
         case subscription(Subscription)
         case deleted(String)

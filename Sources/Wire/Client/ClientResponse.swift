@@ -2,7 +2,7 @@ package import Records
 
 /// What a relay answered, read by a client.
 ///
-/// Wire reference 6 to 12, errors reference 1.
+/// See Wire.md, "Operations", and Errors.md, "Error dictionary".
 package enum ClientResponse {
     /// What went wrong with a request or with one of its items.
     package struct Failure: Hashable, Sendable {

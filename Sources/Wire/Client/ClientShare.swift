@@ -2,7 +2,7 @@ package import Records
 
 /// What a client knows of a share beside its fields.
 ///
-/// Wire reference 4.9.
+/// See Wire.md, "Shares".
 package struct ClientShare: Hashable, Sendable {
     /// Somebody a share is for, in the wire's own words.
     package struct Participant: Hashable, Sendable {
@@ -144,7 +144,7 @@ extension ClientShare.Participant {
 
 /// A user as far as the relay says, and by what they were looked for.
 ///
-/// Wire reference 4.8.
+/// See Wire.md, "Users".
 package struct ClientIdentity: Hashable, Sendable {
     /// By what a user is looked for.
     package struct Lookup: Hashable, Sendable {

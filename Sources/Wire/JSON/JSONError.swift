@@ -37,7 +37,7 @@ package struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
 
 /// How much of each a JSON text may have.
 ///
-/// Reliability reference, section 3.
+/// See Reliability.md, "Limits".
 package struct JSONLimits: Hashable, Sendable {
     /// Objects and arrays inside each other.
     package var depth = 32

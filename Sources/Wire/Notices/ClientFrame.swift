@@ -2,7 +2,7 @@ package import Records
 
 /// What a client says on a notice socket: one JSON object with one member, named after the frame's kind.
 ///
-/// Notices reference, section 2.
+/// See Notices.md, "Frames".
 package enum ClientFrame: Hashable, Sendable {
     /// The first frame, within 10 s of connecting.
     case hello(NoticeHello)

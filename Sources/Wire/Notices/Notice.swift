@@ -2,7 +2,8 @@ package import Records
 
 /// A change notice: that something changed, never what; silent but for subscriptions that ask for more.
 ///
-/// On the wire it is CloudKit's own push payload beside the zone's token. Wire reference 13.1, notices reference 2.
+/// On the wire it is CloudKit's own push payload beside the zone's token. See Wire.md,
+/// "Notification payload", and Notices.md, "Frames".
 package struct Notice: Hashable, Sendable {
     /// The kind of subscription it follows.
     ///

@@ -2,7 +2,7 @@ package import Records
 
 /// How a subscription's notices are to look, read from its `notificationInfo`.
 ///
-/// Wire reference 12; native names and those of CloudKit JS are both taken.
+/// Native names and those of CloudKit JS are both accepted. See Wire.md, "Subscriptions".
 package struct NotificationInfo: Hashable, Sendable {
     /// Text of an alert: as it is, or as a key into the program's own tables with the fields whose values go into it.
     struct Text: Hashable, Sendable {

@@ -2,7 +2,7 @@ import Records
 
 /// What the relay says on a notice socket.
 ///
-/// Notices reference, section 2.
+/// See Notices.md, "Frames".
 package enum ServerFrame: Hashable, Sendable {
     /// The answer to a good hello.
     case ready(NoticeReady)

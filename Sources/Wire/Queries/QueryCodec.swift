@@ -2,7 +2,7 @@ package import Records
 
 /// Queries from JSON.
 ///
-/// Wire reference 7.
+/// See Wire.md, "Queries".
 package enum QueryCodec {
     /// Elements that a list in a filter may have.
     static let listLimit = 250
@@ -22,7 +22,7 @@ package enum QueryCodec {
             // CloudKit JS has a name of its own for the fields that every record has.
             let field = try sort["fieldName"] ?? sort["systemFieldName"] ?? sort.required("fieldName")
             var read = Query.Sort(.init(named: try field.string(), in: type))
-            // Sorting by what is encrypted is taken, and means nothing: wire reference 4.4.
+            // Sorting by what is encrypted is taken, and means nothing. See Wire.md, "Field values".
             if case .own(let own) = read.field, type?.fields[own]?.isEncrypted ?? false { continue }
             read.isAscending = try sort["ascending"]?.bool() ?? true
             if let place = sort["relativeLocation"] {

@@ -2,7 +2,7 @@ package import Records
 
 /// Continuation markers: where a page ended, with a mark of the query that it belongs to.
 ///
-/// Whoever hands them out seals them: a position may hold what its receiver is not to read. Wire reference 7.
+/// Whoever hands them out seals them: a position may hold what its receiver is not to read. See Wire.md, "Queries".
 package enum QueryMarker {
     /// The marker of a page that ended at `position`; `zone` is where the query looks, `nil` for everywhere.
     package static func encode(_ position: Query.Position, of query: Query, in zone: ZoneID?) -> [UInt8] {

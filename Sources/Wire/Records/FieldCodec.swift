@@ -2,7 +2,7 @@ package import Records
 
 /// Field values to JSON and back, each read by the type it is meant to have.
 ///
-/// Wire reference 4.4 to 4.7.
+/// See Wire.md, "Field values", "References", "Assets" and "Locations".
 package enum FieldCodec {
     // MARK: Writing
 

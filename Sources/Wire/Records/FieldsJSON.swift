@@ -2,7 +2,7 @@ package import Records
 
 /// A record's `fields` object as the bytes that go on the wire: what the relay stores.
 ///
-/// Design 2.
+/// See Wire.md, "Field values".
 ///
 /// Reading a record back is a copy. Only a merge, `desiredKeys` and `numbersAsStrings` take the object apart.
 package enum FieldsJSON {

@@ -2,7 +2,7 @@ package import Records
 
 /// A record as a client sends it, before the schema has said what its fields are.
 ///
-/// Wire reference 4.3.
+/// See Wire.md, "Records".
 package struct RecordInput: Sendable {
     package var recordName: String?
     package var recordType: String?

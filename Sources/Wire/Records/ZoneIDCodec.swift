@@ -2,7 +2,7 @@ package import Records
 
 /// Zone IDs to JSON and back.
 ///
-/// Wire reference 4.1.
+/// See Wire.md, "Zone IDs".
 package enum ZoneIDCodec {
     /// Writes all three keys; the type follows from the name.
     package static func write(_ zone: ZoneID, to writer: inout JSONWriter) {

@@ -2,7 +2,7 @@ package import Records
 
 /// A field's type as the schema language writes it.
 ///
-/// Schema reference 1.
+/// See SchemaLanguage.md, "Grammar".
 package struct FieldForm: Hashable, Sendable {
     package var type: FieldType
     package var isEncrypted = false

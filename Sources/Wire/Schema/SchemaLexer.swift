@@ -25,7 +25,7 @@ struct SchemaToken: Hashable {
 
     /// Keywords are read in any case.
     ///
-    /// Schema reference 1.
+    /// See SchemaLanguage.md, "Grammar".
     func isKeyword(_ word: String) -> Bool { keyword == word }
 
     /// The word in upper case; `nil` for what stands in quotes, which is no keyword.
@@ -41,7 +41,7 @@ struct SchemaToken: Hashable {
 
 /// Cuts a schema's text into tokens; comments and blanks fall away.
 ///
-/// Schema reference 1.
+/// See SchemaLanguage.md, "Grammar".
 struct SchemaLexer {
     private let bytes: [UInt8]
     private var index = 0

@@ -2,7 +2,7 @@ package import Records
 
 /// Writes a schema as CloudKit's own exports are written: sorted by name, types in one column, grants last.
 ///
-/// What is read from such a text and written again is the same text. Schema reference 1.
+/// What is read from such a text and written again is the same text. See SchemaLanguage.md, "Grammar".
 package enum SchemaPrinter {
     /// What a name must not be without quotes, in lower case.
     package static let reservedWords: Set<String> = ["grant", "preferred", "queryable", "sortable", "searchable"]

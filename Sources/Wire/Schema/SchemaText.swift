@@ -2,7 +2,7 @@ package import Records
 
 /// A schema as its text says it, with all that is wrong with the text.
 ///
-/// Schema reference 1 to 3.
+/// See SchemaLanguage.md, "Grammar", "System fields and roles" and "Indexes".
 package struct SchemaText: Sendable {
     /// Only what could be read where there are issues.
     package var schema: Schema

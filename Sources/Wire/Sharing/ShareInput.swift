@@ -2,7 +2,7 @@ package import Records
 
 /// What a client wants shared, and with whom, as it says it beside the fields of a share record.
 ///
-/// Wire reference 4.9. What it leaves out stays as it is.
+/// See Wire.md, "Shares". What it leaves out stays as it is.
 package struct ShareInput: Sendable {
     /// The root of a hierarchy, with the change tag that the client knows it by.
     package var root: (name: String, changeTag: String?)?

@@ -2,7 +2,9 @@ import Crypto
 import Foundation
 import Records
 
-/// The name that a file has by what it holds: 0x01 and the first 20 bytes of its SHA-256, wire reference 4.6.
+/// The name that a file has by what it holds: 0x01 and the first 20 bytes of its SHA-256.
+///
+/// See Wire.md, "Assets".
 enum AssetContent {
     /// Bytes read at a time.
     private static let pieceSize = 1 << 20

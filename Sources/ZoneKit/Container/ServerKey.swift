@@ -3,7 +3,7 @@ import Foundation
 
 /// A server-to-server key, which signs each request.
 ///
-/// Wire reference 3.4.
+/// See Wire.md, "Server-to-server keys".
 struct ServerKey: Sendable {
     let id: String
     private let key: P256.Signing.PrivateKey

@@ -192,6 +192,6 @@ extension CKDatabase {
 
     /// What the relay gives at most in one answer.
     ///
-    /// Wire reference 16.
+    /// See Wire.md, "Limits".
     package static func pageSize(_ wanted: Int) -> Int { wanted <= 0 ? 200 : min(wanted, 200) }
 }

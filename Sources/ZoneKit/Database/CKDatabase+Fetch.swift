@@ -108,12 +108,12 @@ package struct ZoneChunk<Item> {
 
     /// The most operations or names that a relay takes at once.
     ///
-    /// Wire reference 16.
+    /// See Wire.md, "Limits".
     package static var limit: Int { 200 }
 
     /// The most operations of one atomic write.
     ///
-    /// SDK reference 4.
+    /// See Sync.md, "Batches".
     package static var atomicLimit: Int { 400 }
 
     /// The two halves of one with more than one item.

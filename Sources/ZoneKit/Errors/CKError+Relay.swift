@@ -8,7 +8,9 @@ package enum ErrorLevel: Sendable {
     case item
 }
 
-/// The one table from the wire's errors to CloudKit's. Errors reference 2, SDK reference 21.
+/// The one table from the wire's errors to CloudKit's.
+///
+/// See Errors.md, "Codes".
 extension CKError {
     package init(_ failure: ClientResponse.Failure, at level: ErrorLevel) {
         let error = failure.error

@@ -2,7 +2,7 @@ import Foundation
 
 /// The `ck` part of a push, taken apart.
 ///
-/// Wire reference 13.1.
+/// See Wire.md, "Notification payload".
 struct NoticePayload {
     let type: CKNotification.NotificationType
     let alertBody: String?

@@ -2,7 +2,7 @@ import SyncCore
 
 /// Whether a feed that an operation follows moves on: for the relay that contradicts itself.
 ///
-/// SDK reference 6.
+/// See Sync.md, "Fetching".
 struct FeedProgress {
     private var repeats = 0
 

@@ -2,7 +2,7 @@
 ///
 /// Each user's mirrored data are in files of their own, and so are those of nobody: what is written while nobody is signed
 /// in. The questions are asked before anything is sent or fetched for the new user. The answers must not call the container,
-/// which waits for them. SDK reference 18.
+/// which waits for them. See FromCoreData.md, "Users come and go".
 public struct AccountPolicy: Sendable {
     /// What becomes of a user's files when they sign out.
     public enum SignOutChoice: Hashable, Sendable {

@@ -5,7 +5,7 @@ import GRDB
 ///
 /// Simplest is to give such objects names that every device derives alike; see `RecordName.init(_:)`. Where that is too
 /// late, `deduplicate` keeps one of each: the one with the smallest name, so that every device picks the same.
-/// SDK reference 10.6.
+/// See ReadingAndHistory.md, "Duplicates".
 extension MirroredContainer {
     /// Keeps one object of those that agree in some properties, in every store and zone.
     ///

@@ -93,7 +93,7 @@ public struct HistoryTransaction: Hashable, Sendable, Identifiable {
 
 /// What the stores remember of their changes.
 ///
-/// SDK reference 10.
+/// See ReadingAndHistory.md, "History".
 extension MirroredContainer {
     /// The author of every import.
     public static let importAuthor = Importer.author

@@ -5,7 +5,7 @@ import ZoneKit
 
 /// Users who come and go: each has files of their own behind the same stores.
 ///
-/// SDK reference 18.
+/// See Sync.md, "Accounts".
 extension MirroredContainer {
     /// What becomes of files and objects when users come and go; to be set before `loadStores`.
     public var accountPolicy: AccountPolicy {

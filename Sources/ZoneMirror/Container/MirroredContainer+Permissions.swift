@@ -3,7 +3,7 @@ import ZoneKit
 
 /// What the relay would let the user do: answered from the files, without any wait.
 ///
-/// `false` speaks about the relay's record, not about the local row. SDK reference 11.
+/// `false` speaks about the relay's record, not about the local row. See Permissions.md, "Questions".
 extension MirroredContainer {
     /// Whether objects of a store can be changed at all.
     ///

@@ -3,7 +3,7 @@ import Synchronization
 
 /// Moving objects from one store to another.
 ///
-/// SDK reference 1, "Selective sync, object level".
+/// See StoresAndModels.md, "Stores".
 extension MirroredContainer {
     /// Copies an object into another store and deletes it in its own, both with one save.
     ///

@@ -4,7 +4,7 @@ import ZoneKit
 
 /// What the relay would let the user do, from what the mirror knows: no network.
 ///
-/// SDK reference 11.
+/// See Permissions.md, "Questions".
 struct Permissions {
     /// Everything that the answer depends on.
     struct Facts: Hashable {

@@ -28,7 +28,7 @@ public struct RejectedWrite: Hashable, Sendable, Identifiable {
 
 /// The changes that the relay refused: they stop no other, and wait here for a decision.
 ///
-/// SDK reference 12.
+/// See Sync.md, "Refused writes".
 extension MirroredContainer {
     /// A store's rejected writes, oldest first; kept across restarts.
     ///

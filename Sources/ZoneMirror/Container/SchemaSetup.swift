@@ -7,7 +7,7 @@ import ZoneKit
 
 /// Telling the relay about the model before the first object.
 ///
-/// SDK reference 2, "Schema".
+/// See StoresAndModels.md, "Schema".
 extension MirroredContainer {
     /// What `initializeSchema` does.
     public struct SchemaOptions: OptionSet, Sendable {

@@ -37,7 +37,7 @@ public struct StoreStatistics: Hashable, Sendable {
 
 /// Keeping a mirror of a database without tombstones clean, and seeing how large it is.
 ///
-/// SDK reference 7.
+/// See PublicData.md, "Deletion does not travel".
 extension MirroredContainer {
     /// Removes objects that were marked as deleted long enough ago: here, and on the relay where the user may.
     ///

@@ -3,7 +3,7 @@ import Synchronization
 
 /// Contexts on top of another one: their changes go to that one first, and to the files with it.
 ///
-/// SDK reference 9.
+/// See ReadingAndHistory.md, "Pinned reads".
 extension MirrorContext {
     /// A context that reads what this one sees, its unsaved changes included, and whose `save()` hands its changes to
     /// this one instead of writing them: for a form that may be left without effect.

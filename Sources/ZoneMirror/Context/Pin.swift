@@ -5,7 +5,7 @@ import Synchronization
 /// One moment of several stores, held by an open read transaction on each.
 ///
 /// Debian's SQLite has no snapshot functions, so a view costs a connection, and the log of each file grows while it lasts.
-/// SDK reference 9.
+/// See ReadingAndHistory.md, "Pinned reads".
 public final class QueryGeneration: Sendable {
     private struct State {
         /// By file: behind a store may be another user's later on.

@@ -4,7 +4,7 @@ import ZoneKit
 
 /// The zones of shares that new and newly linked objects belong into.
 ///
-/// SDK reference 14.5.
+/// See SharingRules.md, "What is shared".
 extension SaveWriter {
     /// New objects of a shared store without a link of their own: they go where others that lead to them are.
     mutating func settleHomeless() throws {

@@ -50,7 +50,7 @@ public typealias PropertyResolver =
 
 /// The decisions of the five policies, as values.
 ///
-/// SDK reference 8.
+/// See MergePolicies.md, "The five policies".
 package enum PropertyMerge {
     /// What a merge came to.
     package struct Outcome<Value: Equatable & Sendable>: Equatable, Sendable {

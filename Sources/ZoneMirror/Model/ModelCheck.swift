@@ -2,7 +2,7 @@ import Records
 
 /// Finds everything that keeps a model from being mirrored.
 ///
-/// SDK reference 2.
+/// See StoresAndModels.md, "Rules for models".
 struct ModelCheck {
     let model: MirrorModel
     let configuration: String?

@@ -4,7 +4,7 @@ import Records
 
 /// How rows stand on the relay: record types, fields and values.
 ///
-/// SDK reference 2, "Mapping to records".
+/// See Sync.md, "Records of a mirror".
 struct RecordMapping: Sendable {
     /// Put before types and fields, so that records are interchangeable with those of Core Data.
     let prefix: String

@@ -1,6 +1,6 @@
 /// Why a model cannot be mirrored: one broken rule at one place.
 ///
-/// SDK reference 2.
+/// See StoresAndModels.md, "Rules for models".
 public enum Violation: Hashable, Sendable, CustomStringConvertible {
     /// R1: properties that must be unique together.
     case uniqueConstraint(entity: String, properties: [String])

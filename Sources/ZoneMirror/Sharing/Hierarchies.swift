@@ -7,7 +7,7 @@ import ZoneKit
 ///
 /// A model can say it by a link (`Relationship.isParent`). Where it does not, what is made in somebody else's hierarchy has
 /// to stand in it all the same, or the relay refuses it: below the first object of the hierarchy that it is linked to, else
-/// below the root. SDK reference 13 and 14.5.
+/// below the root. See Sharing.md, "Shares of one record".
 struct Hierarchies {
     private let db: Database
     private let file: StoreFile
@@ -90,7 +90,7 @@ struct Hierarchies {
 extension Array<Outgoing> {
     /// Parents before their children, where both are here; all else in its order.
     ///
-    /// SDK reference 4.3.
+    /// See Sync.md, "Sending".
     func parentsFirst() -> [Outgoing] {
         guard contains(where: { ($0.write.parent ?? nil) != nil }) else { return self }
         let positions = Dictionary(enumerated().map { ($0.element.write.recordName, $0.offset) }) { first, _ in first }

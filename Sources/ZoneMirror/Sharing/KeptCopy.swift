@@ -6,7 +6,7 @@ import ZoneKit
 /// A copy of everything in one zone of a shared store, in another store: made when the access to the zone ends.
 ///
 /// Copies have names of their own, derived from those of the originals, so that one that is interrupted and made again does
-/// not double anything. SDK reference 16, `keepCopy`.
+/// not double anything. See SharingRules.md, "The end of a share".
 struct KeptCopy {
     let file: StoreFile
     let target: StoreFile

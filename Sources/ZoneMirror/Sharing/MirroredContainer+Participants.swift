@@ -5,7 +5,7 @@ public import ZoneKit
 
 /// Joining shares, changing them, and their end.
 ///
-/// SDK reference 15 and 16.
+/// See SharingRules.md, "Public links and participants" and "The end of a share".
 extension MirroredContainer {
     /// People to invite, by e-mail address, telephone number or user record.
     ///

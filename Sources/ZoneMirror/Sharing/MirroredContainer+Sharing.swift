@@ -7,7 +7,7 @@ public import ZoneKit
 
 /// Sharing: each share has a zone of its own, and everything that hangs together goes along.
 ///
-/// SDK reference 13 to 17.
+/// See SharingRules.md, "What is shared".
 extension MirroredContainer {
     /// Shares objects of the private store, with all that they are linked to.
     ///

@@ -2,7 +2,7 @@ import GRDB
 
 /// Everything that hangs together with some objects: links followed both ways, to the end.
 ///
-/// SDK reference 14.2.
+/// See SharingRules.md, "What is shared".
 struct ShareClosure {
     let db: Database
     let file: StoreFile

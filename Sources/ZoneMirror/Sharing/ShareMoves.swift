@@ -9,7 +9,7 @@ import ZoneKit
 ///
 /// Identities stay; only the records' zones change. A relay that can moves them in one commit. Elsewhere the copies are sent
 /// first, and only when the relay has them the originals are deleted; so a crash at any point ends in "all moved" after the
-/// next start. SDK reference 14.3 and 16.
+/// next start. See SharingRules.md, "What is shared" and "The end of a share".
 enum ShareMoves {
     /// The objects now belong into another zone: they are sent as new records of it.
     static func rebind(_ db: Database, _ objects: [ObjectID], to zone: Int64, file: StoreFile) throws {

@@ -7,7 +7,8 @@ import ZoneKit
 ///
 /// A save puts what is linked to shared objects into their share. Of what was made on one of the owner's devices before it
 /// heard that another one had shared them, neither device could know that. So when a round has told of objects that have
-/// moved, what is left behind is looked for, and follows them with the next sending. SDK reference 14.5.
+/// moved, what is left behind is looked for, and follows them with the next sending. See SharingRules.md,
+/// "What is shared".
 struct Stragglers {
     let db: Database
     let file: StoreFile

@@ -6,7 +6,7 @@ import Records
 ///
 /// Each device's clock dates its own edits. The times stand in one field of the record, as JSON: properties' names with
 /// milliseconds since 1970. Records of programs that keep no such times count as edited when they were saved.
-/// SDK reference 8, `lastEditWins`.
+/// See MergePolicies.md, "Defaults and own rules".
 struct EditTimes: Equatable {
     /// The field's name, without a prefix.
     static let name = "editTimes"

@@ -177,7 +177,7 @@ struct OutboxRow {
 
 /// The changes that the relay refused for good.
 ///
-/// SDK reference 12.
+/// See Sync.md, "Refused writes".
 enum Refusals {
     struct Cause: Sendable {
         var code: Int

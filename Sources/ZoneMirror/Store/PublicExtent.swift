@@ -7,7 +7,7 @@ import ZoneKit
 ///     cloud.extents["Message"] = PublicExtent(NSPredicate(format: "board == %@", "news"), properties: ["text", "board"])
 ///
 /// An object that stops matching stays until `reconcile` drops it. Properties that are left out have their defaults here,
-/// and are never sent. SDK reference 7.8.
+/// and are never sent. See PublicData.md, "Less than all".
 public struct PublicExtent: Sendable {
     /// What keeps the condition from being sent.
     let problem: String?

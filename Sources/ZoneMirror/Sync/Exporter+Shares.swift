@@ -7,7 +7,8 @@ import ZoneKit
 /// Which share a change belongs into that no context has saved.
 ///
 /// A save puts what is linked to shared objects into their share. What SQL, GRDB, or a program that does not mirror the file
-/// has written shows when it is about to be sent, and not before. SDK reference 14.5.
+/// has written shows when it is about to be sent, and not before. See SharingRules.md,
+/// "What is shared".
 extension Exporter {
     enum Place {
         /// Where it is, or where new objects go.

@@ -5,7 +5,7 @@ import ZoneKit
 
 /// Values too large for a record: they stand in a file beside it, in the field's companion.
 ///
-/// SDK reference 2, "Mapping to records".
+/// See Sync.md, "Records of a mirror".
 extension MirrorLink {
     /// The content of an asset that a record names; `nil` when it is not to be had any more.
     func content(of asset: Asset, record: RecordID, field: String) async throws(CKError) -> [UInt8]? {

@@ -6,7 +6,7 @@ public import ZoneKit
 
 /// What the user may do in a public database by roles, kept in the store so that questions about it need no network.
 ///
-/// SDK reference 11.
+/// See Permissions.md, "Questions".
 enum GrantedRights {
     /// What was granted for a record type; `nil` where the relay has not said, or does not know the type.
     static func of(_ db: Database, type: String) throws -> Rights? {

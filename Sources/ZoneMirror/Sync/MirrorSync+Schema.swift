@@ -7,7 +7,7 @@ import ZoneKit
 
 /// Changes that the relay refused because of its schema: tried again by themselves when that is another one.
 ///
-/// SDK reference 12.
+/// See Sync.md, "Refused writes".
 extension MirrorSync {
     /// Looks at the relay's schema again later; what was refused for it waits for another one.
     func watchSchema() {

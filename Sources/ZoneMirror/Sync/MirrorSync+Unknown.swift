@@ -6,7 +6,7 @@ import ZoneKit
 
 /// What only a newer program knows, and this one has to send all the same.
 ///
-/// SDK reference 2, "Evolution".
+/// See Sync.md, "Unknown records".
 extension MirrorSync {
     /// Sends records anew that the model does not know: their zone has been made anew, since the key of it was lost.
     func sendUnknown(_ tally: inout SendTally) async throws {

@@ -3,7 +3,7 @@ import ZoneKit
 
 /// What to do about one change that the relay did not take.
 ///
-/// SDK reference 12 and 21.
+/// See Sync.md, "Refused writes".
 enum SendVerdict: Equatable, Sendable {
     /// It was fine, another of its batch was not: send again at once.
     case resend

@@ -5,7 +5,7 @@ import RelayStore
 
 /// `zonecast role`: who has the roles that a schema declares, in the public database.
 ///
-/// Errors reference 4.
+/// See Errors.md, "Database scopes".
 struct RoleCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "role",

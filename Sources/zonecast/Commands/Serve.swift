@@ -129,7 +129,9 @@ struct Serve: AsyncParsableCommand {
         throw CommandFailure(.usage, "\(openness) Remove dev, or public-url.")
     }
 
-    /// Nor is the test door for a relay that is set up for others to reach: reliability reference 6, item 9.
+    /// Nor is the test door for a relay that is set up for others to reach.
+    ///
+    /// See Reliability.md, "Testing".
     static func checkTestDoor(_ settings: ServeSettings) throws {
         guard settings.server.testDoor else { return }
         let isPublic = settings.signIn.publicURL?.hasPrefix("https:") == true

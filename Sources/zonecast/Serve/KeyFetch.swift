@@ -10,7 +10,7 @@ import Synchronization
 
 /// Gets the keys of issuers of identity tokens by https, or from files.
 ///
-/// Reliability reference 4, outgoing requests: https alone, no redirect followed anywhere, five seconds, 256 KiB. The
+/// See Reliability.md, "Outgoing requests": https alone, no redirect followed anywhere, five seconds, 256 KiB. The
 /// host is the operator's own choice, so one within a private network is fine.
 final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
     private static let timeout: TimeInterval = 5

@@ -4,7 +4,7 @@ import RelayStore
 
 /// What the command's exit code says.
 ///
-/// Experience reference 6.
+/// See CONTRIBUTING.md, "Commands and error texts".
 enum CommandExit: Int32, Sendable {
     case done = 0
     /// Refused, or a check that did not hold.

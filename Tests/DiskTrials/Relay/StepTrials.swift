@@ -4,7 +4,7 @@ import RelayStore
 /// Each write of the script on a disk that fails at one operation after the other, until it passes untouched.
 ///
 /// Afterwards what was acknowledged is there, nothing is torn, no feed has a gap, no number was given twice; the relay goes
-/// on, or has said that it wants to be started anew. Reliability reference 2 and 5.
+/// on, or has said that it wants to be started anew. See Reliability.md, "Faults".
 package struct StepTrials: Sendable {
     /// Which of the script's writes.
     package var step: Int

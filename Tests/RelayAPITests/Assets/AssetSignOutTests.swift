@@ -10,7 +10,7 @@ import Wire
 
 /// Addresses of assets end with the sign-in, or the server key, that they were given to.
 ///
-/// Reliability reference 2 j.
+/// See Reliability.md, "Invariants", j.
 @Suite struct AssetSignOutTests {
     private func ask(_ relay: Relay, _ world: SignInWorld, _ operation: String, _ body: String, _ token: String)
         async throws

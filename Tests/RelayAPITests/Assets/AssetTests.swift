@@ -9,7 +9,7 @@ import Wire
 
 /// Assets from the upload to the end.
 ///
-/// Wire reference 4.6 and 15.
+/// See Wire.md, "Assets" and "Asset operations".
 @Suite struct AssetTests {
     let world: RelayWorld
     let content = Array("an asset's content".utf8)

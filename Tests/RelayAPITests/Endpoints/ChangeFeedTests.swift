@@ -52,7 +52,9 @@ import Wire
         return Set(names)
     }
 
-    /// Reliability reference 3: what a page may weigh bounds it as well as how many records it may hold.
+    /// A page is bounded by its bytes as well as by its records.
+    ///
+    /// See Reliability.md, "Limits".
     @Test func aPageOfLargeRecordsEndsEarlier() async throws {
         var limits = Limits()
         limits.answerBytes = 8_000

@@ -7,7 +7,7 @@ import Testing
 
 /// Pages in browsers.
 ///
-/// Wire reference 1.1.
+/// See Wire.md, "Headers and bodies".
 @Suite struct CrossOriginTests {
     let world: SignInWorld
 

@@ -7,7 +7,7 @@ import Wire
 
 /// What the roles of a schema give in the public database.
 ///
-/// Errors reference 4.
+/// See Errors.md, "Database scopes".
 @Suite struct PublicRightsTests {
     let world: RelayWorld
 

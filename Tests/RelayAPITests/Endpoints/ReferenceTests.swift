@@ -5,7 +5,9 @@ import RelayStore
 import Testing
 import Wire
 
-/// References between records: VALIDATE, DELETE_SELF, the parent; wire reference 4.5.
+/// References between records: VALIDATE, DELETE_SELF, the parent.
+///
+/// See Wire.md, "References".
 @Suite(.timeLimit(.minutes(15))) struct ReferenceTests {
     /// One operation of a request; `to` and `in` make a reference.
     private func save(

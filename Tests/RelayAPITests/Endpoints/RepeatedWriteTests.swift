@@ -5,7 +5,7 @@ import Wire
 
 /// A write that its client sends again under the same name takes effect once.
 ///
-/// Reliability reference 2 i.
+/// See Reliability.md, "Invariants", i.
 @Suite struct RepeatedWriteTests {
     private func world() async throws -> RelayWorld {
         let world = try RelayWorld()

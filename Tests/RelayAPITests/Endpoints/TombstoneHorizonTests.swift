@@ -7,7 +7,7 @@ import Wire
 
 /// Deletions from before the horizon are forgotten, and nobody misses one: a token that is older is refused.
 ///
-/// Reliability reference 2 d.
+/// See Reliability.md, "Invariants", d.
 @Suite struct TombstoneHorizonTests {
     typealias Operation = RelayWorld.Operation
 

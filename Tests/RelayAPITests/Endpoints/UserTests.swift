@@ -8,7 +8,7 @@ import Wire
 
 /// Users as other users of the container see them.
 ///
-/// Wire reference 14.
+/// See Wire.md, "User operations".
 @Suite struct UserTests {
     let world: RelayWorld
 

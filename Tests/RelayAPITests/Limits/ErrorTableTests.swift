@@ -5,7 +5,9 @@ import RelayCore
 import Testing
 import Wire
 
-/// Every error that a request can meet, by status, code and reason: errors reference 1 and 2, reliability reference 4.
+/// Every error that a request can meet, by status, code and reason.
+///
+/// See Errors.md, "Error dictionary" and "Codes".
 @Suite(.timeLimit(.minutes(15))) struct ErrorTableTests {
     struct Row: Sendable, CustomTestStringConvertible {
         var testDescription: String

@@ -6,7 +6,9 @@ import RelayCore
 import Testing
 import Wire
 
-/// The bounds of requests, each from both sides: wire reference 16, reliability reference 3.
+/// The bounds of requests, each from both sides.
+///
+/// See Wire.md, "Limits", and Reliability.md, "Limits".
 ///
 /// What the transport bounds is tested beside it.
 @Suite(.timeLimit(.minutes(15))) struct RequestLimitTests {

@@ -8,7 +8,7 @@ import Wire
 
 /// The codes that no request earns by itself: too many of them, a store that cannot be used or is damaged.
 ///
-/// Errors reference 2.
+/// See Errors.md, "Codes".
 @Suite(.timeLimit(.minutes(15))) struct ServerTroubleTests {
     /// The whole table; what the relay has no use for, since it takes a second creation of a zone or a subscription for the
     /// first and answers `CONFLICT` for a record, still has its status.

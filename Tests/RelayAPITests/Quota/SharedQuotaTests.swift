@@ -7,7 +7,7 @@ import Wire
 
 /// What is put into a shared zone counts to its owner.
 ///
-/// Errors reference 4.
+/// See Errors.md, "Database scopes".
 @Suite struct SharedQuotaTests {
     private func world() async throws -> ShareWorld {
         var limits = Limits()

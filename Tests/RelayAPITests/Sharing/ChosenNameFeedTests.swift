@@ -5,7 +5,7 @@ import Wire
 /// Whoever follows a feed knows each record by the name that a full fetch gives, whatever names participants choose and
 /// wherever records move.
 ///
-/// Reliability reference 2 b and f.
+/// See Reliability.md, "Invariants", b and f.
 @Suite struct ChosenNameFeedTests {
     typealias World = ShareWorld
     static let dave = "dave@example.org"

@@ -6,7 +6,7 @@ import Wire
 /// Whoever follows the feed of shared hierarchies has what a full fetch gives, whatever happens in the zone, and hears of
 /// nothing that was never in their sight.
 ///
-/// Reliability reference 2 b and f.
+/// See Reliability.md, "Invariants", b and f.
 @Suite struct HierarchyFeedTests {
     typealias World = ShareWorld
 

@@ -5,7 +5,9 @@ import RelayAPI
 import Testing
 import Wire
 
-/// The seven known issues of CloudKit's mirrors, as far as a relay decides them: SDK reference 17.
+/// The seven known issues of CloudKit's mirrors, as far as a relay decides them.
+///
+/// See SharingRules.md, "Known issues of CloudKit mirrors".
 ///
 /// Each with an owner's two devices and two participants, once with all of them online and once with each away at the
 /// critical step. A device here is what it has fetched, by tokens, and nothing else.

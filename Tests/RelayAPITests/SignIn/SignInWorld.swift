@@ -58,7 +58,7 @@ final class SignInWorld {
         )
     }
 
-    /// A GET with these tokens in its query, the web token escaped as the wire reference says.
+    /// A GET with these tokens in its query, the web token escaped as in Wire.md, "Web auth tokens".
     func request(apiToken: String?, webToken: String? = nil, headers: HTTPFields = [:]) -> APIRequest {
         let parts = [apiToken.map { "ckAPIToken=\($0)" }, webToken.map { "ckWebAuthToken=\(Self.escaped($0))" }]
         return APIRequest(

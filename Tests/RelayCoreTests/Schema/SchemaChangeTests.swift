@@ -3,7 +3,7 @@ import RelayCore
 import Testing
 import Wire
 
-/// The table of schema reference 4, row by row.
+/// The table of SchemaLanguage.md, "Changing a schema", row by row.
 @Suite struct SchemaChangeTests {
     private static func schema(_ declarations: String) -> Schema {
         SchemaText(parsing: "DEFINE SCHEMA \(declarations)").schema

@@ -4,7 +4,9 @@ import Testing
 
 @testable import RelayStore
 
-/// What runs for too long is stopped: reliability reference, section 3.
+/// What runs for too long is stopped.
+///
+/// See Reliability.md, "Limits".
 @Suite struct RunTimeTests {
     private static let endless =
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"

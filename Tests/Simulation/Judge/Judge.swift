@@ -9,8 +9,8 @@ import ZoneTesting
 
 /// Watches everything that relay and devices say to each other, and holds it against the store itself.
 ///
-/// Invariants a to l of the reliability reference, each by what can be seen from outside; what only the devices can show is
-/// `Simulation`'s.
+/// Checks invariants a to l of Reliability.md, "Invariants", each by what can be seen from outside; what only the
+/// devices can show is `Simulation`'s.
 final class Judge: Witness {
     let clock: TestClock
     let state = Mutex(State())

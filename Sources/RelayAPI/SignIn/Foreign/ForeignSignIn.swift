@@ -3,7 +3,7 @@ package import RelayCore
 
 /// Exchanges identity tokens of issuers that a container trusts for web auth tokens of the relay's own.
 ///
-/// Design 6.
+/// See Wire.md, "Signing in".
 package struct ForeignSignIn: Sendable {
     private let directory: any Directory
     private let keys: IssuerKeys

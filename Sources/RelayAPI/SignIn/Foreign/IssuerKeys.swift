@@ -23,7 +23,7 @@ package struct NoKeySource: KeySource {
 package struct KeyLimits: Sendable {
     /// Of one answer or file.
     ///
-    /// Reliability reference 4, outgoing requests.
+    /// See Reliability.md, "Outgoing requests".
     package static let bytes = 256 * 1024
     /// How long fetched keys serve before they are fetched again.
     package var lifetime = Duration.seconds(3600)

@@ -2,7 +2,7 @@ import Records
 
 /// Where a browser goes after sign-in: an API token's callback address.
 ///
-/// Wire reference 3.3.
+/// See Wire.md, "Signing in".
 package enum Callback {
     /// Schemes that would run or show something instead of going somewhere.
     private static let refused: Set<String> = ["javascript", "data", "vbscript", "file", "blob", "about", "filesystem"]
@@ -25,7 +25,7 @@ package enum Callback {
 
     /// The three characters that the wire wants escaped.
     ///
-    /// Wire reference 3.2.
+    /// See Wire.md, "Web auth tokens".
     static func escaped(_ webToken: String) -> String {
         webToken.replacing("+", with: "%2B").replacing("/", with: "%2F").replacing("=", with: "%3D")
     }

@@ -4,7 +4,7 @@ import RelayCore
 
 /// Signing in to an application.
 ///
-/// Wire reference 3.3.
+/// See Wire.md, "Signing in".
 extension Pages {
     /// An application that may be signed in to: what its link leads to, looked up.
     private struct Application {

@@ -4,7 +4,7 @@ import Wire
 
 /// `zonecast schema`: what a container's records look like, in each of its environments.
 ///
-/// Schema reference; experience reference 6.
+/// See SchemaLanguage.md, "Commands".
 struct SchemaCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "schema",

@@ -4,7 +4,7 @@ import Records
 
 /// The verbs of Apple's `cktool`, with its options, for scripts that were written for it.
 ///
-/// Hidden, for `zonecast schema` is the place for people. Schema reference 7.
+/// Hidden, for `zonecast schema` is the place for people. See SchemaLanguage.md, "Commands".
 enum ToolVerbs {
     static let all: [any ParsableCommand.Type] = [
         ExportSchema.self, ImportSchema.self, ValidateSchema.self, ResetSchema.self, DeploySchema.self,

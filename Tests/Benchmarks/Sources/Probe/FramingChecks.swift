@@ -1,6 +1,8 @@
 import Sockets
 
-/// HTTP/1.1 messages whose beginning and end cannot be trusted: reliability reference 4, "HTTP".
+/// HTTP/1.1 messages whose beginning and end cannot be trusted.
+///
+/// See Reliability.md, "Malformed HTTP".
 enum FramingChecks {
     private static let post = "POST /database/1/iCloud.probe/development/private/zones/list HTTP/1.1\r\nHost: x\r\n"
     private static let get = "GET /healthz HTTP/1.1\r\n"

@@ -1,6 +1,8 @@
 import Sockets
 
-/// What opens a WebSocket and what must not: RFC 6455 4.2, reliability reference 4, notices reference 1.
+/// What opens a WebSocket and what must not.
+///
+/// See RFC 6455, 4.2; Reliability.md, "WebSocket rules"; Notices.md, "Connecting".
 enum HandshakeChecks {
     /// The fields of a handshake that must succeed, to be spoilt one at a time.
     private static let good = [

@@ -1,6 +1,8 @@
 import Sockets
 
-/// The rows of the limits table that one connection can try: reliability reference 3, and paths and JSON from 4.
+/// The limits that one connection can try.
+///
+/// See Reliability.md, "Limits", "Malformed JSON" and "Paths and asset addresses".
 enum LimitChecks {
     static let all: [Check] = sizes + paths + json + requests
 

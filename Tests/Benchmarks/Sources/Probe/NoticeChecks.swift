@@ -1,6 +1,8 @@
 import Sockets
 
-/// The notice socket's own rules: notices reference 2, 3 and 5, reliability reference 3.
+/// The notice socket's own rules.
+///
+/// See Notices.md, "Frames", "Order and merging" and "Close codes", and Reliability.md, "Limits".
 enum NoticeChecks {
     static func hello(device: String, web: String = "dev-probe") -> [UInt8] {
         let api = String(repeating: "0", count: 64)
