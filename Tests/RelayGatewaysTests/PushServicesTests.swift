@@ -173,9 +173,16 @@ import Testing
             eventLoopGroupProvider: .singleton,
             configuration: .outgoing(connect: .seconds(120), read: .seconds(120))
         )
-        let sender = AlertSender(.init(webhook: address, ntfy: address), client: client)
-        let message = AlertSender.Message(state: "test", rule: "r", title: "t", text: "x", relay: "r", at: "now")
-        let fault = await sender.send(message, to: .webhook)
+        let sender = AlertSender(.init(webhook: address), client: client)
+        let message = AlertSender.Message(
+            state: "test",
+            rule: "r",
+            title: "t",
+            text: "x",
+            relay: "r",
+            at: Date(timeIntervalSince1970: 0)
+        )
+        let fault = await sender.send(message)
         #expect(fault?.contains("the port of its address is not between 1 and 65535") == true)
         var settings = PushSettings()
         settings.sendsToNtfy = true

@@ -74,7 +74,7 @@ import Testing
         let reading = AlertReading(rule: Self.rule, limit: 2e9, value: 1.8e9)
         _ = watch.look(at: [reading], now: Self.start)
         let text = watch.look(at: [reading], now: Self.start + .seconds(60)).first?.text ?? ""
-        #expect(text.hasPrefix("Room on the disk: 1.8 GB, under 2.0 GB. "))
+        #expect(text.hasPrefix("Free disk space: 1.8 GB, under 2.0 GB. "))
         #expect(text.contains("zonecast storage copy"))
     }
 }

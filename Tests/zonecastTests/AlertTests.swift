@@ -36,48 +36,39 @@ import Testing
         let nobody = try alerts("test")
         #expect(nobody.status == 1 && nobody.complaint.contains("alerts.webhook"))
         let refusing = try FixedAnswer("HTTP/1.1 500 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope")
-        let topic = ["ZONECAST_ALERTS_NTFY": "http://127.0.0.1:\(refusing.port)/topic"]
-        let failed = try alerts("test", environment: topic)
-        #expect(failed.status == 3 && failed.complaint.contains("alerts.ntfy answers 500 nope"), "\(failed.complaint)")
+        let other = ["ZONECAST_ALERTS_WEBHOOK": "http://127.0.0.1:\(refusing.port)/hook"]
+        let failed = try alerts("test", environment: other)
+        #expect(
+            failed.status == 3 && failed.complaint.contains("alerts.webhook answers 500 nope"),
+            "\(failed.complaint)"
+        )
         for wrong in ["http://example.org/hook", "ftp://127.0.0.1/", "https://user:pw@example.org/", "hook"] {
             #expect(try alerts("test", environment: ["ZONECAST_ALERTS_WEBHOOK": wrong]).status == 2, "\(wrong)")
         }
     }
 
-    @Test func aMailServerOfThisMachineGetsIt() throws {
-        let drop = try MailDrop()
-        let settings = [
-            "ZONECAST_ALERTS_MAIL_TO": "ada@example.org, bob@example.org",
-            "ZONECAST_ALERTS_MAIL_SERVER": "127.0.0.1:\(drop.port)",
-        ]
-        let sent = try alerts("test", environment: settings)
-        #expect(sent.status == 0, "\(sent.complaint)")
-        #expect(sent.output == "sent to mail to ada@example.org, bob@example.org\n")
-        let lines = drop.lines
-        #expect(lines.contains("RCPT TO:<ada@example.org>") && lines.contains("RCPT TO:<bob@example.org>"))
-        #expect(lines.contains { $0.hasPrefix("Subject: ") && $0.contains("zonecast alerts test") })
-        let content = lines.drop { !$0.isEmpty }.dropFirst().prefix { $0 != "." }.joined()
-        let body = Data(base64Encoded: content).map { String(decoding: $0, as: UTF8.self) } ?? ""
-        #expect(body.hasPrefix("A test"), "\(lines)")
-
-        let full = try MailDrop(refusing: "DATA", with: "452 4.3.1 no room")
-        let other = settings.merging(["ZONECAST_ALERTS_MAIL_SERVER": "127.0.0.1:\(full.port)"]) { $1 }
-        let refused = try alerts("test", environment: other)
-        #expect(refused.status == 3 && refused.complaint.contains("alerts.mail-server answers 452 4.3.1 no room"))
-        // A mailbox that is gone keeps nothing from the others.
-        let gone = try MailDrop(refusing: "RCPT TO:<ada", with: "550 5.1.1 no such mailbox")
-        let half = settings.merging(["ZONECAST_ALERTS_MAIL_SERVER": "127.0.0.1:\(gone.port)"]) { $1 }
-        let told = try alerts("test", environment: half)
-        let reason = "alerts.mail-server answers 550 5.1.1 no such mailbox (for ada@example.org)"
-        #expect(told.status == 3 && told.complaint.contains(reason), "\(told.complaint)")
-        #expect(gone.lines.contains("RCPT TO:<bob@example.org>") && gone.lines.contains("."), "\(gone.lines)")
-        for (key, wrong) in [
-            ("TO", "ada"), ("TO", "a@b>\r\nRCPT TO:<c@d"), ("FROM", "x y@z"), ("SERVER", "mail.example.org:25"),
-            ("SERVER", "127.0.0.1"),
-        ] {
-            let run = try alerts("test", environment: settings.merging(["ZONECAST_ALERTS_MAIL_\(key)": wrong]) { $1 })
-            #expect(run.status == 2, "\(key) \(wrong): \(run.complaint)")
+    @Test("Alertmanager's list has the alert with labels and an end after the next reminder")
+    func alertmanagerFormat() throws {
+        struct Alert: Decodable {
+            var labels: [String: String], annotations: [String: String], startsAt: Date, endsAt: Date
         }
+        let collector = try Collector()
+        let sent = try alerts(
+            "test",
+            environment: [
+                "ZONECAST_ALERTS_WEBHOOK": "http://127.0.0.1:\(collector.port)/api/v2/alerts",
+                "ZONECAST_ALERTS_FORMAT": "alertmanager",
+            ]
+        )
+        #expect(sent.status == 0, "\(sent.complaint)")
+        let decoder = JSONDecoder()
+        decoder.dateDecodingStrategy = .iso8601
+        let body = try #require(collector.bodies.first)
+        let alert = try #require(try decoder.decode([Alert].self, from: body).first)
+        #expect(alert.labels["alertname"] == "Test" && alert.labels["rule"] == "test")
+        #expect(alert.annotations["description"]?.hasPrefix("A test") == true)
+        #expect(alert.endsAt.timeIntervalSince(alert.startsAt) > 86_400)
+        #expect(try alerts("test", environment: ["ZONECAST_ALERTS_FORMAT": "xml"]).status == 2)
     }
 
     @Test func aRelayTellsOnceOfWhatGoesOn() throws {
@@ -90,9 +81,9 @@ import Testing
             ]
         )
         // More than any disk has: the alert is there from now on.
-        #expect(try alerts("limit", "disk", "1e20", "--data", folder.path).output.hasPrefix("Room on the disk: "))
+        #expect(try alerts("limit", "disk", "1e20", "--data", folder.path).output.hasPrefix("Free disk space: "))
         let first = try firstMessage(collector, of: "disk")
-        #expect(first.state == "firing" && first.text.contains("Make room"))
+        #expect(first.state == "firing" && first.text.contains("Free space"))
         #expect(try alerts("mute", "disk", "--hours", "1", "--data", folder.path).output.contains("silent until"))
         struct Shown: Decodable {
             struct Row: Decodable { var id: String, isOwnLimit: Bool, mutedUntil: String? }

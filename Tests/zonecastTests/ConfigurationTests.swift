@@ -133,7 +133,7 @@ import Testing
         ("traces:\n  endpoint: http://127.0.0.1:99999/v1/traces\n", "line 2, traces.endpoint"),
         ("traces:\n  endpoint: http://127.0.0.1:0/v1/traces\n", "line 2, traces.endpoint"),
         ("alerts:\n  webhook: http://127.0.0.1:65536/\n", "line 2, alerts.webhook"),
-        ("alerts:\n  ntfy: https://[::1]:99999/t\n", "line 2, alerts.ntfy"),
+        ("alerts:\n  webhook: https://[::1]:99999/t\n", "line 2, alerts.webhook"),
         ("public-url: https://a.example:99999\n", "line 1, public-url"),
     ])
     func aMistakeIsNamedWithItsLine(text: String, complaint: String) async throws {

@@ -2,37 +2,34 @@ import Foundation
 package import Records
 import RelayStore
 
-/// How one rule stands.
+/// The current value of one rule.
 package struct AlertReading: Sendable {
     package var rule: AlertRule
-    /// The rule's own, or the operator's.
+    /// The operator's limit, or the rule's default.
     package var limit: Double
-    /// `nil` where nothing is known yet.
+    /// `nil` while unknown.
     package var value: Double?
-    /// Until when nobody wants to hear of it.
+    /// The end of a mute.
     package var mutedUntil: Timestamp?
-    /// The rule's value in each minute of the last hour, the oldest first; none for what has no history.
-    package var past: [Double?] = []
 
-    package init(rule: AlertRule, limit: Double, value: Double?, mutedUntil: Timestamp? = nil, past: [Double?] = []) {
+    package init(rule: AlertRule, limit: Double, value: Double?, mutedUntil: Timestamp? = nil) {
         self.rule = rule
         self.limit = limit
         self.value = value
         self.mutedUntil = mutedUntil
-        self.past = past
     }
 
     package var isFiring: Bool { value.map { rule.isAboveBad ? $0 > limit : $0 < limit } ?? false }
 
-    /// Judges every rule by what the relay knows of itself.
+    /// Evaluates every rule on the relay's own figures.
     ///
     /// - Parameters:
-    ///   - telemetry: Of the last hour.
-    ///   - metrics: What is looked at now.
-    ///   - data: The data folder, for its backups and the operators' own limits.
-    ///   - started: When the relay did; milliseconds since 1970-01-01 UTC.
-    ///   - now: This moment.
-    /// - Returns: One for each rule, in the rules' order.
+    ///   - telemetry: The figures of the last hour.
+    ///   - metrics: Current gauges.
+    ///   - data: The data folder: its backups and the operators' own limits.
+    ///   - started: Start of the relay, in milliseconds since 1970-01-01 UTC.
+    ///   - now: The current time.
+    /// - Returns: One reading per rule, in the order of `AlertRule.all`.
     package static func all(
         _ telemetry: Telemetry,
         _ metrics: RelayMetrics,
@@ -40,34 +37,29 @@ package struct AlertReading: Sendable {
         started: Int64,
         now: Timestamp
     ) -> [AlertReading] {
-        // One that cannot be used is told elsewhere; what is usual is watched meanwhile.
+        // `AlertBookCheck` reports a file that cannot be read; the default limits hold meanwhile.
         let book = (try? AlertBook.read(from: data)) ?? AlertBook()
         func reading(
             _ rule: AlertRule,
             _ value: Double?,
-            most: Double? = nil,
-            past: [Double?] = []
+            most: Double? = nil
         ) -> AlertReading {
             AlertReading(
                 rule: rule,
                 limit: book.limits[rule.id] ?? min(rule.limit, most ?? .infinity),
                 value: value,
                 mutedUntil: book.isMuted(rule.id, at: now)
-                    ? book.muted[rule.id].map(Timestamp.init(milliseconds:)) : nil,
-                past: past
+                    ? book.muted[rule.id].map(Timestamp.init(milliseconds:)) : nil
             )
         }
-        let minutes = minutes(telemetry.lastHour())
+        let recent = lastFiveMinutes(telemetry.lastHour())
         let gauges = metrics.gaugeValues()
-        return AlertRule.overTime.map { rule in
-            let past = minutes.map(rule.value)
-            return reading(rule, past.last ?? nil, past: past)
-        } + [
+        return AlertRule.overTime.map { rule in reading(rule, recent.flatMap(rule.value)) } + [
             reading(.disk, gauges["zonecast_disk_free_bytes"].map { Double($0) }),
             reading(
                 .descriptors,
                 gauges["zonecast_process_open_descriptors"].map { Double($0) },
-                // What the system allows may be less than what is alarming anywhere.
+                // The system's limit may be lower than the rule's.
                 most: gauges["zonecast_process_max_descriptors"].map { (Double($0) * 0.9).rounded(.down) }
             ),
             reading(.writerQueue, gauges["zonecast_writer_queue"].map { Double($0) }),
@@ -75,22 +67,19 @@ package struct AlertReading: Sendable {
         ]
     }
 
-    /// The five minutes that end with each minute of the hour.
-    private static func minutes(_ points: [Telemetry.Point]) -> [[Telemetry.Point]] {
-        guard let last = points.last else { return [] }
-        return (0..<60).reversed().compactMap { minute in
-            let end = last.at + .seconds(-60 * minute)
-            let own = points.filter { $0.at <= end && $0.at >= end + .seconds(-300) }
-            return own.count > 1 ? own : nil
-        }
+    /// The points of the five minutes that end with the newest; `nil` if there are fewer than two.
+    private static func lastFiveMinutes(_ points: [Telemetry.Point]) -> [Telemetry.Point]? {
+        guard let last = points.last else { return nil }
+        let recent = points.filter { $0.at >= last.at + .seconds(-300) }
+        return recent.count > 1 ? recent : nil
     }
 
-    /// In days.
+    /// Days since the latest backup.
     private static func backupAge(_ data: String, started: Int64, now: Timestamp) -> Double {
         let folder = BackupSchedule(of: data)?.folder ?? BackupSchedule.standardFolder(of: data)
         let latest =
             Backup.all(in: folder).last { $0.manifest.made <= now.milliseconds }?.manifest.made
-            // A clock that was ahead then has the relay started in the future.
+            // The relay may have started while the clock was ahead.
             ?? min(started, now.milliseconds)
         return Double(now.milliseconds - latest) / 86_400_000
     }

@@ -1,8 +1,8 @@
 import Foundation
 
-/// One thing that is watched: when somebody should be told, and what they can do about it.
+/// A condition that the relay checks: when it becomes an alert, and what an operator can do about it.
 package struct AlertRule: Sendable {
-    /// Stays the same over versions: limits and silences are kept under it.
+    /// Stable across versions: the operators' limits and mutes are stored under it.
     package var id: String
     package var name: String
     package var meaning: String
@@ -10,11 +10,9 @@ package struct AlertRule: Sendable {
     /// `percent`, `milliseconds`, `bytes`, `days`, or nothing.
     package var unit: String
     package var limit: Double
-    /// Alarming above the limit, or below it.
+    /// Whether values above the limit are the problem, or values below it.
     package var isAboveBad = true
-    /// Judged by five minutes, and not by this moment alone.
-    package var isOverTime = false
-    /// Of the readings of five minutes; `nil` where they say nothing.
+    /// Computes the value from five minutes of readings; `nil` if they do not determine it.
     var value: @Sendable ([Telemetry.Point]) -> Double? = { _ in nil }
 
     package static let all = overTime + [disk, descriptors, writerQueue, backup]
@@ -22,91 +20,86 @@ package struct AlertRule: Sendable {
     static let overTime = [
         AlertRule(
             id: "failures",
-            name: "Requests that fail",
-            meaning: "Share of requests that failed by no fault of their clients, over five minutes.",
-            action: "Logs has each with its identifier: zonecast's own log says why.",
+            name: "Failed requests",
+            meaning: "Share of requests that failed through the relay's own fault over five minutes.",
+            action: "The console's Logs page lists them by request ID; the relay's log says why each failed.",
             unit: "percent",
             limit: 2,
-            isOverTime: true,
             value: { share(of: ["INTERNAL_ERROR", "TRY_AGAIN_LATER"], in: $0) }
         ),
         AlertRule(
             id: "throttled",
-            name: "Requests over their rate",
-            meaning: "Share of requests that were throttled, over five minutes.",
-            action: "Which limits: zonecast config show --origin",
+            name: "Throttled requests",
+            meaning: "Share of throttled requests over five minutes.",
+            action: "To see the limits: zonecast config show --origin",
             unit: "percent",
             limit: 5,
-            isOverTime: true,
             value: { share(of: ["THROTTLED"], in: $0) }
         ),
         AlertRule(
             id: "slow-requests",
             name: "Slow requests",
-            meaning: "99 of 100 requests took no longer than this.",
-            action: "Telemetry says which operation; for queries look at Indexes.",
+            meaning: "p99 of request times over five minutes.",
+            action: "The console's Telemetry page shows the operation; for queries check the indexes.",
             unit: "milliseconds",
             limit: 2_000,
-            isOverTime: true,
             value: { TelemetryAnswer.sum($0).slowest }
         ),
         AlertRule(
             id: "slow-commits",
             name: "Slow commits",
-            meaning: "99 of 100 commits took no longer than this to be on the disk.",
-            action: "Is the disk shared, or failing? iostat -x 5",
+            meaning: "p99 of the time until a commit is on the disk.",
+            action: "Check whether the disk is shared or failing: iostat -x 5",
             unit: "milliseconds",
             limit: 500,
-            isOverTime: true,
             value: { quantile($0) { $0.commitTimes } }
         ),
         AlertRule(
             id: "slow-notices",
             name: "Slow notices",
-            meaning: "99 of 100 notices reached their socket within this time of their commit.",
-            action: "Is the machine short of CPU? Devices shows who is slow.",
+            meaning: "p99 of the time from a commit until its notice is on the socket.",
+            action: "Check the machine's CPU load; the console's Devices page shows slow receivers.",
             unit: "milliseconds",
             limit: 2_000,
-            isOverTime: true,
             value: { quantile($0) { $0.noticeTimes } }
         ),
     ]
 
     static let disk = AlertRule(
         id: "disk",
-        name: "Room on the disk",
-        meaning: "Free bytes on the data folder's disk; where there are none left writes are refused.",
-        action: "Make room, or move the data folder to a larger disk: zonecast storage copy --to DIR",
+        name: "Free disk space",
+        meaning: "Free bytes on the data folder's disk. The relay refuses writes when the disk is full.",
+        action: "Free space, or move the data folder to a larger disk: zonecast storage copy --to DIR",
         unit: "bytes",
         limit: 2_000_000_000,
         isAboveBad: false
     )
     static let descriptors = AlertRule(
         id: "descriptors",
-        name: "Open files and sockets",
-        meaning: "What the process holds open; alarming at nine tenths of what the system allows, if that is less.",
+        name: "Open file descriptors",
+        meaning: "Open file descriptors of the process. The limit is never above 90 % of what the system allows.",
         action: "Raise LimitNOFILE in the service, or lower limits.connections.",
         unit: "",
         limit: 50_000
     )
     static let writerQueue = AlertRule(
         id: "writes-waiting",
-        name: "Writes that wait",
-        meaning: "Writes in line for their commit at this moment.",
-        action: "The disk is the limit: zonecast bench writes says what it bears.",
+        name: "Waiting writes",
+        meaning: "Writes waiting for the next commit.",
+        action: "The disk is probably too slow: zonecast bench writes measures it.",
         unit: "",
         limit: 500
     )
     static let backup = AlertRule(
         id: "backup-age",
         name: "Age of the latest backup",
-        meaning: "Since the latest backup, or since the relay's start where there is none.",
-        action: "Backups: make one, and let the relay make them by itself.",
+        meaning: "Time since the latest backup, or since the relay's start if there is none.",
+        action: "Make one and schedule them: zonecast backup schedule daily",
         unit: "days",
         limit: 8
     )
 
-    /// A value as people read it.
+    /// Formats a value with its unit.
     package func shown(_ value: Double) -> String {
         switch unit {
         case "bytes": Self.decimal(value / 1_000_000_000) + " GB"

@@ -1,20 +1,20 @@
 package import Records
 
-/// What an operator is told, once.
+/// One message to the operator.
 package struct AlertMessage: Hashable, Sendable {
     package enum State: String, Sendable {
         case firing
-        /// Still firing a day later.
+        /// Still firing after a day.
         case reminder
         case resolved
-        /// Somebody wants to know whether messages arrive.
+        /// Sent by `zonecast alerts test`.
         case test
     }
 
     package var state: State
     package var rule: String
     package var name: String
-    /// All that has to be said, for a person.
+    /// The complete message for a person.
     package var text: String
     package var at: Timestamp
 
@@ -37,38 +37,38 @@ package struct AlertMessage: Hashable, Sendable {
     }
 }
 
-/// Turns looks at the rules into messages: one when a rule begins to fire, one a day while it goes on, one when all is
-/// well again.
+/// Turns readings of the rules into messages: one when a rule begins to fire, one a day while it goes on, and one when it
+/// ends.
 ///
-/// Has no clock of its own. A rule has to fire in two looks in a row to be told, and to be quiet for some minutes to be told
-/// as well again: what comes and goes is one message.
+/// A value without a clock. A rule must fire in two checks in a row before a message, and be quiet for five minutes before
+/// it counts as resolved, so that a value near its limit sends one message.
 package struct AlertWatch: Sendable {
-    private struct Trouble {
-        /// `nil` while it has been seen but once.
-        var told: Timestamp?
+    private struct Incident {
+        /// When the last message was sent; `nil` after the first check.
+        var reported: Timestamp?
         var lastSeen: Timestamp
 
-        /// Where the clock has been put back, nobody waits for it to come there again.
+        /// Moves times that lie in the future back to now: the clock was set back.
         mutating func clockShows(_ now: Timestamp) {
             lastSeen = min(lastSeen, now)
-            told = told.map { min($0, now) }
+            reported = reported.map { min($0, now) }
         }
     }
 
     private static let reminder = Duration.seconds(86_400)
     private static let quiet = Duration.seconds(300)
 
-    private var troubles: [String: Trouble] = [:]
+    private var incidents: [String: Incident] = [:]
 
     package init() {}
 
-    /// Takes one look at all rules; gives what is to be told now.
+    /// Takes one reading of all rules and returns the messages to send now.
     package mutating func look(at readings: [AlertReading], now: Timestamp) -> [AlertMessage] {
         readings.compactMap { reading in
             let id = reading.rule.id
-            troubles[id]?.clockShows(now)
+            incidents[id]?.clockShows(now)
             guard reading.mutedUntil == nil else {
-                troubles[id] = nil
+                incidents[id] = nil
                 return nil
             }
             return reading.isFiring ? fires(reading, now) : isWell(reading, now)
@@ -77,30 +77,30 @@ package struct AlertWatch: Sendable {
 
     private mutating func fires(_ reading: AlertReading, _ now: Timestamp) -> AlertMessage? {
         let id = reading.rule.id
-        guard var trouble = troubles[id] else {
-            troubles[id] = Trouble(told: nil, lastSeen: now)
+        guard var incident = incidents[id] else {
+            incidents[id] = Incident(reported: nil, lastSeen: now)
             return nil
         }
-        trouble.lastSeen = now
-        defer { troubles[id] = trouble }
-        guard let told = trouble.told else {
-            trouble.told = now
+        incident.lastSeen = now
+        defer { incidents[id] = incident }
+        guard let reported = incident.reported else {
+            incident.reported = now
             return message(.firing, reading, now)
         }
-        guard now >= told + Self.reminder else { return nil }
-        trouble.told = now
+        guard now >= reported + Self.reminder else { return nil }
+        incident.reported = now
         return message(.reminder, reading, now)
     }
 
     private mutating func isWell(_ reading: AlertReading, _ now: Timestamp) -> AlertMessage? {
-        // What nothing is known of is neither.
-        guard let trouble = troubles[reading.rule.id], reading.value != nil else { return nil }
-        guard trouble.told != nil else {
-            troubles[reading.rule.id] = nil
+        // An unknown value neither fires nor resolves.
+        guard let incident = incidents[reading.rule.id], reading.value != nil else { return nil }
+        guard incident.reported != nil else {
+            incidents[reading.rule.id] = nil
             return nil
         }
-        guard now >= trouble.lastSeen + Self.quiet else { return nil }
-        troubles[reading.rule.id] = nil
+        guard now >= incident.lastSeen + Self.quiet else { return nil }
+        incidents[reading.rule.id] = nil
         return message(.resolved, reading, now)
     }
 
@@ -110,7 +110,7 @@ package struct AlertWatch: Sendable {
         let limit = rule.shown(reading.limit)
         let text =
             state == .resolved
-            ? "\(rule.name): well again, \(value)."
+            ? "\(rule.name): back to normal, \(value)."
             : "\(rule.name): \(value), \(rule.isAboveBad ? "over" : "under") \(limit). \(rule.meaning) \(rule.action)"
         return AlertMessage(state: state, rule: rule.id, name: rule.name, text: text, at: now)
     }

@@ -8,7 +8,7 @@ import RelayStore
 enum ConsoleAPI {
     static let routes: [ConsoleRoute] =
         overview + wire + zones + changes + schema + people + keys + devices + pushes + sharing + assets + telemetry
-        + alerts + quotas + upkeep
+        + quotas + upkeep
 
     /// The public database in the words of the wire, as an operator: `wire/records/query` and its like.
     static let wire: [ConsoleRoute] = [

@@ -14,7 +14,6 @@ enum ConsoleFiles {
 
     private static let files: [String: File] = [
         "api.js": .script(apiScript),
-        "alerts.js": .script(alertsScript),
         "assets.js": .script(assetsScript),
         "audit.js": .script(auditScript),
         "backups.js": .script(backupsScript),

@@ -13,8 +13,6 @@ package struct ConsoleParts: Sendable {
     package var requests: RecentRequests
     package var facts: ConsoleFacts
     package var time: TimeSource
-    /// Sends a message to whoever is told of alerts and gives why it did not arrive; `nil` where nobody is.
-    package var sendAlert: (@Sendable (AlertMessage) async -> String?)?
     /// What `zonecast doctor` finds in the data folder; `nil` where nobody looks.
     package var look: (@Sendable () -> [Finding])?
     /// The way to push services; `nil` where none is set up.
@@ -48,7 +46,6 @@ package struct ConsoleParts: Sendable {
         requests: RecentRequests,
         facts: ConsoleFacts,
         time: TimeSource,
-        sendAlert: (@Sendable (AlertMessage) async -> String?)? = nil,
         push: (any PushGateway)? = nil,
         look: (@Sendable () -> [Finding])? = nil
     ) {
@@ -61,7 +58,6 @@ package struct ConsoleParts: Sendable {
         self.requests = requests
         self.facts = facts
         self.time = time
-        self.sendAlert = sendAlert
         self.push = push
         self.look = look
     }
@@ -127,8 +123,6 @@ package struct ConsoleFacts: Sendable {
     /// How old an asset is that no record uses before it may go: it may still be on its way into a record.
     package var unusedAssetLifetime: Duration
     package var settings: [Setting]
-    /// Who is told of alerts, in words: no address, which may be a secret.
-    package var alertReceiver: String?
     /// The push services that there are.
     package var pushServices: [PushServiceFact]
 
@@ -142,7 +136,6 @@ package struct ConsoleFacts: Sendable {
         limits: Limits,
         unusedAssetLifetime: Duration = AssetSettings().unusedLifetime,
         settings: [Setting],
-        alertReceiver: String? = nil,
         pushServices: [PushServiceFact] = []
     ) {
         self.version = version
@@ -154,7 +147,6 @@ package struct ConsoleFacts: Sendable {
         self.limits = limits
         self.unusedAssetLifetime = unusedAssetLifetime
         self.settings = settings
-        self.alertReceiver = alertReceiver
         self.pushServices = pushServices
     }
 }

@@ -9,10 +9,10 @@ import RelayStore
 struct AlertsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "alerts",
-        abstract: "Show what a running relay watches, set limits, be silent about one, send a test.",
+        abstract: "Show what a running relay checks, set limits, mute an alert, send a test.",
         discussion: """
-            A relay tells a webhook (alerts.webhook), an ntfy topic (alerts.ntfy), people by mail (alerts.mail-to), or all. It cannot tell that it is dead itself:
-            have something else ask GET /readyz, or Prometheus (Deploy/monitoring).
+            A relay sends alerts to one webhook (alerts.webhook): Slack, ntfy, Alertmanager or a program of yours. It cannot report that it is down itself:
+            let another program ask GET /readyz, or Prometheus (Deploy/monitoring).
             """,
         subcommands: [Show.self, Limit.self, Mute.self, Test.self],
         defaultSubcommand: Show.self
@@ -20,7 +20,7 @@ struct AlertsCommand: AsyncParsableCommand {
 
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "List the alerts with their limits. How they stand shows the console."
+            abstract: "List the alerts with their limits."
         )
 
         @OptionGroup var settings: SettingsOption
@@ -72,8 +72,8 @@ struct AlertsCommand: AsyncParsableCommand {
             )
             Terminal.tell("")
             Terminal.tell(
-                receiver.map { "told: \($0). Try it: zonecast alerts test" }
-                    ?? "Nobody is told. Set alerts.webhook, alerts.ntfy or alerts.mail-to: zonecast config reference"
+                receiver.map { "sent to: \($0). Try it: zonecast alerts test" }
+                    ?? "Alerts are not sent anywhere. Set alerts.webhook: zonecast config reference"
             )
         }
     }
@@ -127,25 +127,25 @@ struct AlertsCommand: AsyncParsableCommand {
     }
 
     struct Test: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Send a test message to whoever is told.")
+        static let configuration = CommandConfiguration(abstract: "Send a test message to the webhook.")
 
         @OptionGroup var settings: SettingsOption
         @Flag(help: "Answer with one line of JSON.")
         var json = false
 
         func run() async throws {
-            let choices = try await settings.read().alerts
-            guard let post = try AlertPost(choices, relay: "zonecast alerts test") else {
+            let settings = try await settings.read().alerts
+            guard let webhook = try AlertWebhook(settings, relay: "zonecast alerts test") else {
                 throw CommandFailure(
                     .failed,
-                    "Nobody is told: set alerts.webhook, alerts.ntfy or alerts.mail-to. See: zonecast config reference"
+                    "Alerts are not sent anywhere: set alerts.webhook. See: zonecast config reference"
                 )
             }
-            let fault = await post.send(.test(at: TimeSource.system.now()))
-            await post.end()
+            let fault = await webhook.send(.test(at: TimeSource.system.now()))
+            await webhook.shutDown()
             if let fault { throw CommandFailure(.unreachable, "The message did not arrive: \(fault)") }
             if json { return try Terminal.say(json: ["sent": true]) }
-            Terminal.tell("sent to \(choices.receiver ?? "")")
+            Terminal.tell("sent to \(settings.receiver ?? "")")
         }
     }
 

@@ -17,7 +17,7 @@ extension ServeSettings {
             { _ = try push.settings(relayKey: [UInt8](repeating: 1, count: 32)) },
             { _ = try push.trustRoots() },
             { if traces.endpoint != nil { _ = try traces.tokenFile.map { try Tracing.token(in: $0) } } },
-            { if alerts.receiver != nil { _ = try alerts.settings() } },
+            { _ = try alerts.sender() },
         ]
         let faults = checks.compactMap { check -> String? in
             do {

@@ -34,7 +34,7 @@ struct ServeSettings: Sendable {
     /// Where traces of requests go.
     var traces = TraceChoices()
     /// Who is told when the relay is not well.
-    var alerts = AlertChoices()
+    var alerts = AlertSettings()
     /// PEM files; both or neither.
     var tlsCertificates: String?
     var tlsKey: String?

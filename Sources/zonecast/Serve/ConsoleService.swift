@@ -47,7 +47,6 @@ extension ServeSettings {
             limits: limits,
             unusedAssetLifetime: assets.unusedLifetime,
             settings: rows,
-            alertReceiver: alerts.receiver,
             pushServices: push.services
         )
     }

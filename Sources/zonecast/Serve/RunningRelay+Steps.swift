@@ -113,7 +113,7 @@ extension RunningRelay {
     /// What is kept of requests, and who is told when they go wrong.
     struct Outlook {
         let telemetry: Telemetry
-        let alerts: AlertPost?
+        let alerts: AlertWebhook?
         let requests: RecentRequests
         let watch: RequestWatch
     }
@@ -124,7 +124,7 @@ extension RunningRelay {
         let metrics = ground.metrics
         return Outlook(
             telemetry: Telemetry(),
-            alerts: try AlertPost(settings.alerts, relay: settings.signIn.publicURL ?? settings.data),
+            alerts: try AlertWebhook(settings.alerts, relay: settings.signIn.publicURL ?? settings.data),
             requests: requests,
             watch: RequestWatch(
                 relay,
@@ -154,7 +154,6 @@ extension RunningRelay {
             requests: outlook.requests,
             facts: settings.consoleFacts(rows),
             time: .system,
-            sendAlert: outlook.alerts?.sending,
             push: push?.service.gateway,
             look: DoctorLook(settings).findings
         )
@@ -203,24 +202,24 @@ extension RunningRelay {
             TombstoneHousekeeping(stores: ground.stores, horizon: settings.tombstoneHorizon, logger: logger),
             TransferKeeping(relay: relay), UploadKeeping(relay: relay),
             ScheduledBackups(data: settings.data, logger: logger),
-            StoreLook(data: settings.data, damage: ground.damage), AlertBookLook(data: settings.data, logger: logger),
+            StoreLook(data: settings.data, damage: ground.damage), AlertBookCheck(data: settings.data, logger: logger),
         ]
     }
 
-    /// Those who keep count for the console and for alerts, where there is either.
+    /// Services that keep figures for the console and for alerts; none if neither is used.
     func watchers(on ground: Ground, _ outlook: Outlook) -> [any Service] {
         guard settings.servesConsole || outlook.alerts != nil else { return [] }
         let telemetry = TelemetryKeeping(telemetry: outlook.telemetry, metrics: ground.metrics, hub: ground.hub)
         guard let alerts = outlook.alerts else { return [telemetry] }
-        return [telemetry, keeping(alerts, outlook.telemetry, ground.metrics)]
+        return [telemetry, monitor(alerts, outlook.telemetry, ground.metrics)]
     }
 
-    private func keeping(_ alerts: AlertPost, _ telemetry: Telemetry, _ metrics: RelayMetrics) -> AlertKeeping {
+    private func monitor(_ webhook: AlertWebhook, _ telemetry: Telemetry, _ metrics: RelayMetrics) -> AlertMonitor {
         let started = TimeSource.system.now().milliseconds
-        return AlertKeeping(
-            post: alerts,
+        return AlertMonitor(
+            webhook: webhook,
             interval: settings.alerts.interval,
-            look: { [data = settings.data] in
+            read: { [data = settings.data] in
                 AlertReading.all(telemetry, metrics, data: data, started: started, now: TimeSource.system.now())
             },
             logger: logger

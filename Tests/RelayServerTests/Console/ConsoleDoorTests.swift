@@ -287,18 +287,4 @@ import Testing
         #expect(entries.allSatisfy { $0.actor == "ada" })
         #expect(!entries.contains { "\($0)".contains("correct horse") })
     }
-
-    @Test func limitsOfAlertsThatCannotBeReadAreToldAndNotWrittenOver() async throws {
-        struct Alerts: Decodable { var fault: String? }
-        let world = try ConsoleWorld()
-        try await world.enter()
-        #expect(try await world.ask(.get, "/console/api/alerts").json(Alerts.self).fault == nil)
-        let book = world.folder + "/alerts.json"
-        try Data("{".utf8).write(to: URL(fileURLWithPath: book))
-        let fault = try #require(try await world.ask(.get, "/console/api/alerts").json(Alerts.self).fault)
-        #expect(fault.hasPrefix("\(book) cannot be used"))
-        let refused = try await world.ask(.post, "/console/api/alerts/limit", body: #"{"rule":"disk","limit":1}"#)
-        #expect(refused.status == .conflict && refused.text.contains("cannot be used"), "\(refused.text)")
-        #expect(FileManager.default.contents(atPath: book) == Data("{".utf8))
-    }
 }

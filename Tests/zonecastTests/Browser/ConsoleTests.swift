@@ -13,7 +13,7 @@ struct ConsoleTests {
     private static let pages = [
         "overview", "records", "assets", "zones", "changes", "devices", "shares", "schema", "indexes", "roles",
         "promote",
-        "users", "tokens", "keys", "operators", "telemetry", "alerts", "logs", "quotas", "push", "backups",
+        "users", "tokens", "keys", "operators", "telemetry", "logs", "quotas", "push", "backups",
         "configuration",
         "explorer", "audit",
     ]
@@ -106,7 +106,7 @@ struct ConsoleTests {
     @Test func everyPageShowsItselfWithoutAFault() throws {
         let stage = try Stage()
         try stage.fill()
-        // That this machine or its disk is slow is no fault of a page: the relay would tell of it on the page of alerts.
+        // That this machine or its disk is slow is no fault of a page: the overview would show it.
         let limits = ["slow-requests": "1e9", "slow-commits": "1e9", "slow-notices": "1e9", "disk": "0"]
         for (rule, limit) in limits {
             let told = try Command.run(["alerts", "limit", rule, limit, "--data", stage.folder.path])

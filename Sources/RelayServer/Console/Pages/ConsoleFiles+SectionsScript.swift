@@ -3,7 +3,6 @@ extension ConsoleFiles {
     static let sectionsScript = #"""
         // The pages, in the order of the sections on the left.
 
-        import { alerts } from "./alerts.js";
         import { assets } from "./assets.js";
         import { audit, operators } from "./audit.js";
         import { backups } from "./backups.js";
@@ -39,7 +38,7 @@ extension ConsoleFiles {
           { title: "Data", pages: [records, assets, zones, changes, devices, shares] },
           { title: "Schema", pages: [schema, indexes, roles, promote] },
           { title: "People and access", pages: [users, tokens, keys, operators] },
-          { title: "Operation", pages: [telemetry, alerts, logs, quotas, push, backups, configuration, explorer, audit] },
+          { title: "Operation", pages: [telemetry, logs, quotas, push, backups, configuration, explorer, audit] },
         ];
 
         """#

@@ -1,0 +1,134 @@
+import AsyncHTTPClient
+import Foundation
+import Logging
+import NIOCore
+import NIOPosix
+import Records
+import RelayCore
+import RelayGateways
+import RelayServer
+import RelayStore
+import ServiceLifecycle
+
+/// The `alerts` keys of the configuration.
+struct AlertSettings: Sendable {
+    var webhook: String?
+    var format = AlertSender.Format.message
+    var tokenFile: String?
+    /// The time between two checks.
+    var interval = Duration.seconds(60)
+
+    /// Where messages go, in words and without the address, which may be secret; `nil` if no webhook is set.
+    var receiver: String? { webhook.map { "webhook at \(URLComponents(string: $0)?.host ?? "?")" } }
+
+    /// Settings for a sender, with the token read from its file; `nil` if no webhook is set.
+    func sender() throws -> AlertSender.Settings? {
+        guard let webhook else { return nil }
+        var settings = AlertSender.Settings(webhook: webhook, format: format)
+        guard let tokenFile else { return settings }
+        let text = FileManager.default.contents(atPath: tokenFile).map { String(decoding: $0, as: UTF8.self) }
+        guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), !token.isEmpty else {
+            throw CommandFailure(
+                .usage,
+                "alerts.token-file: \(tokenFile) holds no token. Put the receiver's token into it."
+            )
+        }
+        settings.token = token
+        return settings
+    }
+}
+
+/// The operator's webhook, with the HTTP client that calls it.
+struct AlertWebhook: Sendable {
+    private let sender: AlertSender
+    private let client: HTTPClient
+    /// The relay's name in messages.
+    private let relay: String
+
+    /// Returns `nil` if no webhook is set.
+    init?(_ settings: AlertSettings, relay: String) throws {
+        guard let sender = try settings.sender() else { return nil }
+        client = HTTPClient(
+            eventLoopGroupProvider: .singleton,
+            configuration: .outgoing(connect: .seconds(5), read: .seconds(5))
+        )
+        self.sender = AlertSender(sender, client: client)
+        self.relay = relay
+    }
+
+    /// Sends a message; returns why it did not arrive, or `nil` if it did.
+    func send(_ message: AlertMessage) async -> String? {
+        await sender.send(
+            AlertSender.Message(
+                state: message.state.rawValue,
+                rule: message.rule,
+                title: message.name,
+                text: message.text,
+                relay: relay,
+                at: Date(timeIntervalSince1970: Double(message.at.milliseconds) / 1000)
+            )
+        )
+    }
+
+    func shutDown() async { try? await client.shutdown() }
+}
+
+/// Checks the relay's own figures at an interval and sends what is wrong to the webhook.
+struct AlertMonitor: Service {
+    let webhook: AlertWebhook
+    let interval: Duration
+    let read: @Sendable () -> [AlertReading]
+    let logger: Logger
+
+    /// How many messages wait for a webhook that cannot be reached; all rules send fewer in a day.
+    private static let capacity = 64
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            var watch = AlertWatch()
+            var waiting: [AlertMessage] = []
+            var isFailing = false
+            while (try? await Task.sleep(for: interval)) != nil {
+                let news = watch.look(at: read(), now: TimeSource.system.now())
+                for message in news where message.state == .firing { logger.warning("Alert. \(message.text)") }
+                waiting = Array((waiting + news).suffix(Self.capacity))
+                while let message = waiting.first {
+                    if let fault = await webhook.send(message) {
+                        if !isFailing { logger.error("Alerts do not arrive; the relay tries again: \(fault)") }
+                        isFailing = true
+                        break
+                    }
+                    isFailing = false
+                    waiting.removeFirst()
+                }
+            }
+        }
+        await webhook.shutDown()
+    }
+}
+
+/// Logs when the operators' own limits and mutes cannot be read: at the start, and whenever the reason changes.
+struct AlertBookCheck: Service {
+    let data: String
+    let logger: Logger
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            var told: String?
+            repeat {
+                let fault = fault()
+                if let fault, fault != told { logger.error("\(fault)") }
+                told = fault
+            } while (try? await Task.sleep(for: .seconds(60))) != nil
+        }
+    }
+
+    private func fault() -> String? {
+        do throws(BackupFailure) {
+            _ = try AlertBook.read(from: data)
+            return nil
+        } catch {
+            return error.description
+        }
+    }
+}
