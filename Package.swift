@@ -76,7 +76,11 @@ var package = Package(
             ["CSQLiteSettings", "Records", "Wire", "RelayCore", grdb, grdbSQLite, crypto, cryptoExtras]
         ),
         .systemLibrary(name: "CSQLiteSettings"),
-        .ours("RelayAPI", ["Records", "Wire", "RelayCore", httpTypes, crypto, cryptoExtras, logging]),
+        .ours(
+            "RelayAPI",
+            ["Records", "Wire", "RelayCore", httpTypes, crypto, cryptoExtras, logging],
+            exclude: ["OpenAPI/openapi.json"]
+        ),
         .ours(
             "RelayServer",
             [

@@ -9,7 +9,7 @@ extension Relay {
         let isRead = request.method == .get || request.method == .head
         var response = APIResponse(
             status: isRead ? .ok : .methodNotAllowed,
-            body: isRead ? OpenAPIDescription.json : []
+            body: isRead ? OpenAPIDocument.json : []
         )
         response.headers.append(json)
         response.headers[.requestUUID] = id.text

@@ -143,7 +143,7 @@ package final class Relay: Sendable {
         if request.path == "*", request.method == .options {
             return Self.methods("GET, HEAD, POST, PUT, OPTIONS", id: id)
         }
-        if OpenAPIDescription.isAsked(by: request.path) { return Self.describe(request, id: id) }
+        if OpenAPIDocument.isRequested(by: request.path) { return Self.describe(request, id: id) }
         if let home = Couriers.home(ofPath: request.path) { return await poll(request, home, id: id) }
         var authentication: Authentication?
         var response: APIResponse
