@@ -1,55 +1,58 @@
 package import Records
 package import Wire
 
-/// Bounds on what one request and one user may have.
+/// The limits of one request and of one user.
 ///
 /// See Reliability.md, "Limits", and Wire.md, "Limits".
 package struct Limits: Hashable, Sendable {
-    /// Operations, records, zones or subscriptions in one request, and records in one answer.
+    /// Maximum number of operations, records, zones or subscriptions in one request, and of records in one response.
     package var itemsPerRequest = 200
-    /// Operations of one write of records that has an `operationID`, as native clients' writes have.
+    /// Maximum number of operations in a record write that has an `operationID`, as the writes of native clients have.
     ///
-    /// CloudKit takes 400 of them natively and 200 by the web protocol. A limit that was set lower holds for both.
+    /// CloudKit accepts 400 operations natively and 200 with CloudKit Web Services. A lower configured limit holds for
+    /// both.
     package var operationsPerMarkedWrite: Int { itemsPerRequest < 200 ? itemsPerRequest : max(itemsPerRequest, 400) }
-    /// Bytes of one answer: a page that has so many ends, with more to come.
+    /// Maximum bytes of one response; a page that reaches it ends, with more to come.
     package var answerBytes = 16 << 20
-    /// Bytes of records that one request for feeds may look at, answered or not, each counted with half a kilobyte more.
+    /// Maximum bytes of records that one change feed request may read, with 512 bytes added per record.
     ///
-    /// Types and fields that nobody asked for make short answers of long reads.
+    /// Records that are read but filtered out count too: a filter on types or fields can make a short response of a
+    /// long read.
     package var lookedAtBytes = 64 << 20
-    /// Records that one request may have counted, to hear how many follow its pages.
+    /// Maximum number of records that one request may count to report how many remain after its page.
     package var countedRecords = 200_000
-    /// Records that one `records/move` takes to another zone.
+    /// Maximum number of records that one `records/move` request moves.
     package var recordsPerMove = 10_000
-    /// Bytes of their `fields` objects together, and of those that stand under their names in the other zone.
+    /// Maximum bytes of the moved records' `fields` objects, plus those of the records that they replace.
     package var bytesPerMove = 256 << 20
-    /// References that one write may have to look at for what it deletes, to learn what goes along and what is in the way.
+    /// Maximum number of references that one write may examine to find which records its deletions cascade to or are
+    /// blocked by.
     package var bondsPerWrite = 200_000
-    /// Bytes of one record's `fields` object.
+    /// Maximum bytes of one record's `fields` object.
     package var recordBytes = 1_000_000
-    /// Bytes of one string, or of the content of one bytes field.
+    /// Maximum bytes of one string, or of the content of one bytes field.
     package var fieldBytes = 1_000_000
-    /// Custom zones of one user in one environment.
+    /// Maximum number of custom zones of one user in one environment.
     package var zonesPerUser = 1_000
-    /// Subscriptions of one user in one database.
+    /// Maximum number of subscriptions of one user in one database.
     package var subscriptionsPerDatabase = 1_000
-    /// Bytes of the query that a subscription watches.
+    /// Maximum bytes of a subscription's query.
     package var subscribedQueryBytes = 16_384
-    /// Bytes of a user's subscriptions in one database together: they are all held in memory.
+    /// Maximum bytes of a user's subscriptions in one database together; they are all held in memory.
     package var subscriptionBytesPerDatabase = 1 << 20
-    /// People in one share, its owner among them.
+    /// Maximum number of participants in one share, including its owner.
     ///
     /// See Errors.md, "Share rules".
     package var participants = 100
-    /// Record types up to which a schema grows by their being saved; what is imported may be more.
+    /// Maximum number of record types that a schema may reach by just-in-time growth; an import may exceed it.
     package var grownTypes = 1_000
-    /// The same for the fields of all of them together.
+    /// Maximum number of fields of all record types that a schema may reach by just-in-time growth.
     package var grownFields = 20_000
-    /// How long a long poll waits for a notice; below the 60 s after which proxies commonly cut.
+    /// How long a long poll waits for a notice; shorter than the 60 s after which proxies commonly close a connection.
     package var longestPoll = Duration.seconds(25)
     package var queryFilters = 16
     package var querySorts = 4
-    /// Of a request's body.
+    /// The limits of a request's JSON body.
     package var json = JSONLimits()
     package var quota = QuotaSettings()
 
@@ -57,11 +60,11 @@ package struct Limits: Hashable, Sendable {
 }
 
 extension RelayError {
-    /// An answer would be longer than `answerBytes`.
+    /// The error for a response that would exceed `answerBytes`.
     package static func tooMuch(for limits: Limits) -> RelayError {
         RelayError(
             .badRequest,
-            "These records are more than \(limits.answerBytes >> 20) MB together, more than an answer holds. Name fewer in one request.",
+            "These records are more than \(limits.answerBytes >> 20) MB together, too many for one response. Request fewer.",
             fineCode: .limitExceeded
         )
     }

@@ -1,7 +1,7 @@
 import Records
 
-// Where planted faults take hold in this module. Each is what the code would do anyway, and one mistake that the simulation
-// has to find; in a release only the first is left.
+// The places where planted faults change this module's behaviour. Each declaration is the correct behaviour plus one
+// deliberate mistake that the simulation has to detect. Release builds contain only the correct behaviour.
 
 extension Zone {
     /// Whether a deleted record stays in the zone's feed as a tombstone.
@@ -9,44 +9,44 @@ extension Zone {
 }
 
 extension ModifyRecords {
-    /// Whether nothing of a refused atomic batch is written.
+    /// Whether a rejected atomic batch writes nothing.
     static var refusesWhole: Bool { !PlantedFault.atomicBatchTorn.isPlanted }
 }
 
 extension ModifyRecords.Decision {
-    /// Whether a write holds only on the version that it names.
+    /// Whether a write is applied only if the record still has the change tag that the write names.
     static var comparesChangeTags: Bool { !PlantedFault.changeTagUnchecked.isPlanted }
 }
 
 extension WriteMark {
-    /// Whether what was done under this mark is looked for, so that it is not done again.
+    /// Whether a repeated write looks up its idempotency key, so that it is not applied twice.
     static var isHeeded: Bool { !PlantedFault.repeatAppliedTwice.isPlanted }
 }
 
 extension MoveRecords {
-    /// Those that leave the source: all that arrive at the destination.
+    /// Returns the records to remove from the source zone: all that arrived in the destination.
     static func leaving(_ arrived: [StoredRecord]) -> ArraySlice<StoredRecord> {
         PlantedFault.moveTorn.isPlanted ? arrived.dropLast() : arrived[...]
     }
 }
 
 extension ZoneChanges {
-    /// Where a page ends that more pages follow: at its last row.
+    /// Returns the position at which a page ends if more pages follow: that of its last record.
     static func end(ofPageAt last: UInt64) -> UInt64 { PlantedFault.tokenOneTooFar.isPlanted ? last + 1 : last }
 
-    /// Whether deletions were forgotten that whoever knows the zone up to there has not heard of.
+    /// Returns whether tombstones were removed that a client at position `known` has not received.
     static func misses(_ horizon: UInt64, from known: UInt64) -> Bool {
         known < horizon && !PlantedFault.horizonUnheeded.isPlanted
     }
 }
 
 extension DatabaseChanges {
-    /// The zone at which a page of so many ends, by its place among all that changed: the last one.
+    /// Returns the index of the last zone in a page of `count` zones.
     static func end(ofPageOf count: Int) -> Int { PlantedFault.databaseTokenTooFar.isPlanted ? count : count - 1 }
 }
 
 extension StoreReader {
-    /// What somebody hears of a zone that is not shared with them: nothing, whether or not it is there.
+    /// Returns the result for a zone that is not shared with the caller: `nil`, whether or not the zone exists.
     func unseenZone(_ id: ZoneID) throws(RelayError) -> Zone? {
         if PlantedFault.strangerToldApart.isPlanted, try zone(id) != nil { throw .accessDenied }
         return nil
@@ -54,7 +54,7 @@ extension StoreReader {
 }
 
 extension AcceptShare {
-    /// What is left of an invitation that was taken: nothing.
+    /// Removes an invitation that was accepted.
     func leaveOpen(_ invitation: Share.Participant, in share: inout Share) {
         guard PlantedFault.linkLetsInTwo.isPlanted, invitation.user == nil,
             let taken = share.participants.firstIndex(where: { $0.id == invitation.id })
@@ -65,6 +65,6 @@ extension AcceptShare {
 }
 
 extension Share.Permission {
-    /// What whoever has this may do: that.
+    /// The access that this permission grants.
     var granted: Share.Permission { PlantedFault.readerWrites.isPlanted && self == .readOnly ? .readWrite : self }
 }

@@ -1,21 +1,17 @@
 package import Records
 
-/// What lets an application call the relay at all, on behalf of nobody.
+/// A credential that lets an application call the relay without a user.
 ///
-/// See Wire.md, "API tokens".
-///
-/// The token itself (64 lower-case hex digits) is shown once and kept only as its SHA-256.
+/// The token itself (64 lower-case hex digits) is shown once; only its SHA-256 is stored. See Wire.md, "API tokens".
 package struct APIToken: Hashable, Sendable {
-    /// 16 hex digits naming the token in lists, logs and sign-in addresses; no secret.
+    /// 16 hex digits that identify the token in lists, logs and sign-in URLs; not secret.
     package var id: String
     package var home: ContainerEnvironment
     package var name: String
     package var notes: String
-    /// Where the browser goes after sign-in; any scheme, since native clients watch for one of their own.
+    /// The URL to which the browser is redirected after sign-in; any scheme, since native clients register their own.
     package var callbackURL: String?
-    /// Browser origins that may use it, as they stand in an `Origin` header.
-    ///
-    /// Empty: none.
+    /// Browser origins that may use the token, as in the `Origin` header; none if empty.
     package var allowedOrigins: [String]
     package var created: Timestamp
     package var revoked: Timestamp?
@@ -42,7 +38,7 @@ package struct APIToken: Hashable, Sendable {
 }
 
 extension APIToken {
-    /// Whether a text can be an `Origin`: scheme and host, and nothing behind them.
+    /// Returns whether a text can be an `Origin`: a scheme and a host, without a path.
     package static func isOrigin(_ text: String) -> Bool {
         let parts = text.split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
         return parts.count == 2 && !parts[0].isEmpty && !parts[1].isEmpty

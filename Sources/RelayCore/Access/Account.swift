@@ -1,28 +1,28 @@
 import Foundation
 package import Records
 
-/// One person as the relay knows them; each container knows them by another `UserID`.
+/// A person's account on the relay; each container knows the person by a different `UserID`.
 package struct Account: Hashable, Sendable {
     package struct ID: Hashable, Sendable {
         package let number: Int64
         package init(_ number: Int64) { self.number = number }
     }
 
-    /// How the person is recognised.
+    /// How the person signs in.
     package enum Login: Hashable, Sendable {
         /// Trimmed, lower-case.
         case email(String)
-        /// The NAME of a `dev-NAME` token; such an account has no password and no other way in.
+        /// The NAME of a `dev-NAME` token; such an account has no password and no other way to sign in.
         case dev(String)
-        /// Who a foreign issuer says it is; such an account has no password here.
+        /// The `iss` and `sub` claims of a foreign issuer's identity token; such an account has no password here.
         case foreign(issuer: String, subject: String)
     }
 
     package var id: ID
     package var login: Login
-    /// The address the person can be found by, in the form of `AccountRules.canonicalEmail`.
+    /// The address by which other users can find the person, in the form of `AccountRules.canonicalEmail`.
     ///
-    /// That of an `.email` login, else one that the issuer vouches for.
+    /// The address of an `.email` login, or one that the foreign issuer has verified.
     package var email: String?
     /// In the form of `AccountRules.canonicalPhone`.
     package var phone: String?
@@ -49,17 +49,15 @@ package struct Account: Hashable, Sendable {
     }
 }
 
-/// What an e-mail address, a password and a dev name must look like.
+/// The rules for e-mail addresses, passwords and dev names.
 package enum AccountRules {
-    /// In UTF-8 bytes.
-    ///
-    /// The upper end only bounds the work of hashing.
+    /// In UTF-8 bytes; the upper limit only bounds the cost of hashing.
     package static let passwordLength = 8...1024
 
-    /// The address as it is stored and compared: trimmed, lower-case, and with each letter in its one composed form, however
-    /// a keyboard or a file has written `ü`; `nil` if it cannot be one.
+    /// Returns the address as it is stored and compared: trimmed, lower-case and NFC-normalized; `nil` if it is
+    /// invalid.
     ///
-    /// Deliberately loose: one `@` with something before it and something with no blank after it, 254 bytes at most.
+    /// Deliberately lenient: exactly one `@`, text before and after it, no blanks, at most 254 bytes.
     package static func canonicalEmail(_ text: String) -> String? {
         let trimmed = text.utf8.drop { $0 <= 0x20 }.reversed().drop { $0 <= 0x20 }.reversed()
         guard (3...254).contains(trimmed.count), trimmed.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else { return nil }
@@ -68,10 +66,10 @@ package enum AccountRules {
         return String(decoding: trimmed, as: UTF8.self).lowercased().precomposedStringWithCanonicalMapping
     }
 
-    /// A telephone number as it is stored and compared: `+` and 7 to 15 digits; `nil` if it cannot be one.
+    /// Returns a phone number as it is stored and compared: `+` and 7 to 15 digits; `nil` if it is invalid.
     ///
-    /// Blanks, dots, dashes, slashes and brackets are left out, a leading `00` becomes `+`. A number without a country
-    /// is kept without the `+`, so it is found only as it was written.
+    /// Blanks, dots, dashes, slashes and parentheses are removed, and a leading `00` becomes `+`. A number without a
+    /// country code is kept without the `+`, so it matches only as it was written.
     package static func canonicalPhone(_ text: String) -> String? {
         var digits = text.utf8.filter { !" .-/()".utf8.contains($0) }
         let isInternational = digits.first == UInt8(ascii: "+") || digits.starts(with: "00".utf8)
@@ -80,7 +78,7 @@ package enum AccountRules {
         return (isInternational ? "+" : "") + String(decoding: digits, as: UTF8.self)
     }
 
-    /// 1 to 64 letters, digits, `.`, `_`, `-`, `@`, `+`.
+    /// Returns whether a name has 1 to 64 letters, digits, `.`, `_`, `-`, `@` or `+`.
     package static func isDevName(_ name: some StringProtocol) -> Bool {
         (1...64).contains(name.utf8.count)
             && name.utf8.allSatisfy { $0.isASCIIAlphanumeric || ".-_@+".utf8.contains($0) }

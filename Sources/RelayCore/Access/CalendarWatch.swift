@@ -1,19 +1,20 @@
 import Records
 import Synchronization
 
-/// Tells whether the calendar's clock may decide that something is old enough to be removed for good.
+/// Decides whether the wall clock is trustworthy enough to delete data for good because of its age.
 ///
-/// A clock that is put ahead by mistake makes all things old at once, and who puts it right a little later does not bring
-/// them back. So after a leap ahead nothing is removed for a day; what goes by refusals, such as a token's end, does not ask.
+/// A clock that is set ahead by mistake makes everything look old at once, and deleted data does not return when the
+/// clock is corrected. So after a forward jump nothing may be deleted for a day. Checks that only reject, such as the
+/// expiry of a token, do not use this.
 package final class CalendarWatch: Sendable {
     private struct Look {
         var now: Timestamp
         var uptime: Duration
-        /// When the clock last leapt ahead, by uptime.
+        /// The uptime at which the clock last jumped forward.
         var leap: Duration?
     }
 
-    /// Clocks that are put right by so much were right enough.
+    /// Clock corrections up to this size are ignored.
     private static let tolerance = Duration.seconds(3_600)
     private static let patience = Duration.seconds(86_400)
 
@@ -25,7 +26,9 @@ package final class CalendarWatch: Sendable {
         look = Mutex(Look(now: time.now(), uptime: time.uptime()))
     }
 
-    /// To be asked before each removal, and every few minutes or hours: a leap shows between two looks.
+    /// Returns whether data may be deleted because of its age.
+    ///
+    /// Call it before each deletion, and at least every few hours: a jump is detected between two calls.
     package func isSteady() -> Bool {
         let (now, uptime) = (time.now(), time.uptime())
         return look.withLock { look in

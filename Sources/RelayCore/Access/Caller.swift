@@ -1,6 +1,6 @@
 package import Records
 
-/// Who makes a request, once the credentials are checked.
+/// The authenticated sender of a request.
 package struct Caller: Hashable, Sendable {
     package enum Identity: Hashable, Sendable {
         /// An API token alone: the World role, public database only.
@@ -8,15 +8,15 @@ package struct Caller: Hashable, Sendable {
         case user(UserID)
         /// A server-to-server key, acting in the public database as a user of its own.
         case serverKey(UserID)
-        /// Somebody at the console: may do all in the public database, and nothing elsewhere.
+        /// An operator in the console: full access to the public database, none to other databases.
         case `operator`(UserID)
     }
 
     package var identity: Identity
-    /// Which device it is, so that its own changes are not noticed back to it: the request's `X-Zonecast-Device-ID`,
-    /// else one derived from the web auth token.
+    /// Identifies the calling device, so that the relay does not send it notices of its own changes.
     ///
-    /// See Notices.md, "Which notice".
+    /// The value of the request's `X-Zonecast-Device-ID`, or one derived from the web auth token. See Notices.md,
+    /// "Which notice".
     package var deviceID: String
 
     package init(_ identity: Identity, deviceID: String) {
@@ -24,7 +24,7 @@ package struct Caller: Hashable, Sendable {
         self.deviceID = deviceID
     }
 
-    /// The user that the caller acts as; `nil` for an anonymous one.
+    /// The user as whom the caller acts; `nil` for an anonymous caller.
     package var user: UserID? {
         switch identity {
         case .anonymous: nil

@@ -1,6 +1,6 @@
-/// Comparing secrets without telling, by the time it takes, how much of them was right.
+/// Comparison of secrets in constant time, so that timing does not reveal how much of a guess is right.
 package enum ConstantTime {
-    /// Takes the same time for any two contents of one length.
+    /// Returns whether two byte arrays are equal, in a time that depends only on their lengths.
     package static func areEqual(_ a: [UInt8], _ b: [UInt8]) -> Bool {
         guard a.count == b.count else { return false }
         var difference: UInt8 = 0

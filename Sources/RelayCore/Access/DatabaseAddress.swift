@@ -1,6 +1,6 @@
 package import Records
 
-/// Which database a request speaks of, and who asks: decides what zone a zone ID of theirs means.
+/// The database that a request addresses, as its caller sees it; resolves the caller's zone IDs.
 ///
 /// See Errors.md, "Database scopes".
 package struct DatabaseAddress: Hashable, Sendable {
@@ -12,9 +12,10 @@ package struct DatabaseAddress: Hashable, Sendable {
         self.caller = caller
     }
 
-    /// The zone's full address, its owner filled in.
+    /// Returns the zone's ID with its owner filled in.
     ///
-    /// Throws `zoneNotFound` for zones that the caller cannot have here, in the same words as for one that is not there.
+    /// Throws `zoneNotFound` for zones that the caller cannot access in this database, exactly as for a zone that does
+    /// not exist.
     package func zone(_ id: ZoneID) throws(RelayError) -> ZoneID {
         guard NameRules.isZoneName(id.zoneName) else {
             throw .badRequest("Zone names are 1 to 255 ASCII characters and do not start with an underscore.")
@@ -28,7 +29,7 @@ package struct DatabaseAddress: Hashable, Sendable {
             guard id.owner == .caller || id.owner == Zone.publicOwner || id.owner == user else { throw .zoneNotFound }
             return ZoneID(id.zoneName, owner: user)
         case .shared:
-            // Whose zone it is has to be said, and nobody shares with themselves.
+            // The owner must be named, and a user's own zones are not in their shared database.
             guard let user = caller.user, id.owner != .caller, id.owner != user, id.owner != Zone.publicOwner,
                 !id.isDefault
             else { throw .zoneNotFound }
@@ -36,13 +37,13 @@ package struct DatabaseAddress: Hashable, Sendable {
         }
     }
 
-    /// A zone ID as answers show it, whether or not there is such a zone: with the owner that it means.
+    /// Returns a zone ID with its owner filled in, for responses, whether or not the zone exists.
     package func full(_ id: ZoneID) -> ZoneID {
         guard id.owner == .caller, let owner = owner ?? caller.user else { return id }
         return ZoneID(id.zoneName, owner: owner)
     }
 
-    /// Whose zones make up this database; `nil` for the shared one, where they are of many.
+    /// The owner of all zones in this database; `nil` for the shared database, whose zones have many owners.
     package var owner: UserID? {
         switch scope {
         case .public: Zone.publicOwner
@@ -51,25 +52,25 @@ package struct DatabaseAddress: Hashable, Sendable {
         }
     }
 
-    /// The roles the caller has in the public database, apart from being some record's creator.
+    /// Returns the caller's roles in the public database, apart from being a record's creator.
     package func roles(in schema: Schema) -> [Role] {
         guard let user = caller.user else { return [.world] }
         guard !schema.members.isEmpty, let own = schema.members[user] else { return [.world, .authenticated] }
         return [.world, .authenticated] + own
     }
 
-    /// Whether whoever runs the relay asks.
+    /// Whether the caller is an operator.
     package var isOperators: Bool { if case .operator = caller.identity { true } else { false } }
 
-    /// What the caller may do in the public database with records of this type, apart from being their creator.
+    /// Returns the caller's rights to records of this type in the public database, apart from those of their creator.
     package func rights(toType type: RecordType, in schema: Schema) -> Rights {
         isOperators ? [.read, .create, .write] : type.rights(of: roles(in: schema))
     }
 
-    /// What the caller may do with this record.
+    /// Returns the caller's rights to this record.
     package func rights(to record: StoredRecord, in schema: Schema) -> Rights {
         guard scope == .public, !isOperators else { return [.read, .create, .write] }
-        // A type that was taken out of the schema grants nobody anything.
+        // A type that was removed from the schema grants no rights.
         guard let type = schema.types[record.type] else { return [] }
         let isCreator = caller.user.map { $0 == record.created.by } ?? false
         let roles = roles(in: schema)

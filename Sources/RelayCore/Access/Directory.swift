@@ -1,104 +1,97 @@
 package import Records
 
-/// Why the directory could not do what it was asked.
+/// An error of the directory.
 package enum DirectoryError: Error, Hashable, Sendable {
-    /// Something of that name is there already.
+    /// An entry with this name exists already.
     case exists(String)
-    /// Nothing of that name is there.
+    /// No entry has this name.
     case missing(String)
-    /// Asked for what its own rules forbid; the text says which.
+    /// The request violates a rule of the directory; the text names it.
     case invalid(String)
-    /// The disk or the file refuses; the text is for the log, not for a client.
+    /// The disk or the file cannot be accessed; the text is for the log, not for clients.
     case unavailable(String)
-    /// A file is not as it was written; the text names it, for the log as well.
+    /// A file is corrupt; the text names it and is for the log, not for clients.
     case damaged(String)
 }
 
-/// Who is who: what the running relay asks, and the little it adds.
+/// The accounts, credentials and containers of the relay.
 ///
-/// Every call blocks its thread, for microseconds when it reads and for a disk flush when it writes; callers that are
-/// asked often keep what they learnt until `generation` changes. Safe from any thread.
+/// Every call blocks its thread, for microseconds when it reads and for a disk flush when it writes. Frequent callers
+/// cache results until `generation` changes. Safe to call from any thread.
 package protocol Directory: Sendable {
-    /// A number that is another one once something that was there has been taken away or altered, by this process or a
-    /// different one.
+    /// Returns a number that changes when an existing entry is removed or modified, by this or another process.
     ///
-    /// What is only added leaves it: nobody can have kept a wrong answer about that.
+    /// Adding an entry does not change it; callers must therefore not cache that an entry is absent.
     func generation() throws(DirectoryError) -> UInt64
-    /// Drawn once for this data folder; web auth tokens are sealed with it.
-    ///
-    /// 32 bytes.
+    /// Returns the 32-byte key of this data folder that seals web auth tokens; random, drawn once.
     func relayKey() throws(DirectoryError) -> [UInt8]
 
     func hasContainer(_ container: ContainerID) throws(DirectoryError) -> Bool
-    /// Does nothing if it is there already.
+    /// Adds the container if it does not exist.
     func ensureContainer(_ container: ContainerID) throws(DirectoryError)
 
-    /// By the SHA-256 of the token's text.
-    ///
-    /// Finds revoked ones too.
+    /// Finds an API token, revoked or not, by the SHA-256 of its text.
     func apiToken(hash: [UInt8]) throws(DirectoryError) -> APIToken?
-    /// By its public identifier.
-    ///
-    /// Finds revoked ones too.
+    /// Finds an API token, revoked or not, by its public identifier.
     func apiToken(id: String) throws(DirectoryError) -> APIToken?
-    /// All of them, revoked ones too.
+    /// Returns all API tokens, including revoked ones.
     func apiTokens() throws(DirectoryError) -> [APIToken]
-    /// Finds revoked ones too.
+    /// Finds a session, revoked or not.
     func session(_ id: Session.ID) throws(DirectoryError) -> Session?
-    /// Finds revoked ones too.
+    /// Finds a server-to-server key, revoked or not.
     func serverKey(_ id: String) throws(DirectoryError) -> ServerKey?
 
     func account(_ id: Account.ID) throws(DirectoryError) -> Account?
     func account(email: String) throws(DirectoryError) -> Account?
-    /// The account of a `dev-NAME` token, made on first use.
+    /// Returns the account of a `dev-NAME` token, creating it on first use.
     func devAccount(named name: String) throws(DirectoryError) -> Account
-    /// The account if the password is its own and it is not disabled; takes as long for an address nobody has.
+    /// Returns the account if the password is correct and the account is not disabled.
+    ///
+    /// Takes equally long if no account has the address.
     func account(email: String, password: String) throws(DirectoryError) -> Account?
-    /// Another one for each password that the account is given, telling nothing of it; empty without a password.
+    /// Returns a value that changes with each new password and reveals nothing about it; empty without a password.
     func passwordMark(of account: Account.ID) throws(DirectoryError) -> [UInt8]
 
-    /// The name this container knows the account by, drawn on first use.
+    /// Returns the account's user ID in this container, drawn on first use.
     func user(of account: Account.ID, in home: ContainerEnvironment) throws(DirectoryError) -> UserID
-    /// The accounts behind `users`; those that are nobody's in this container are left out.
+    /// Returns the accounts of these users; users unknown in this container are left out.
     func accounts(of users: [UserID], in home: ContainerEnvironment) throws(DirectoryError) -> [UserID: Account]
 
-    /// What `user` is in this container; `nil` for nobody, and for a server key's user.
+    /// Returns the profile of a user in this container; `nil` for an unknown user and for a server key's user.
     func profile(of user: UserID, in home: ContainerEnvironment) throws(DirectoryError) -> UserProfile?
-    /// Users of this container by what they are looked for by, discoverable or not.
+    /// Finds users of this container, discoverable or not.
     ///
-    /// Where several people have one address: a discoverable one before others, an account of the relay's own before
-    /// foreign ones, then the oldest. `dev-` users are found by address only if `includesDev`.
+    /// If several people have one address, a discoverable one comes first, then accounts of the relay before foreign
+    /// ones, then the oldest. `dev-` users are found by address only if `includesDev` is set.
     func profiles(
         matching lookups: [UserLookup],
         in home: ContainerEnvironment,
         includesDev: Bool
     ) throws(DirectoryError) -> [UserLookup: UserProfile]
-    /// Writes down whether the user may be found by others; does nothing if there is no such user.
+    /// Sets whether other users can find the user; does nothing if the user does not exist.
     func setDiscoverable(_ isDiscoverable: Bool, user: UserID, in home: ContainerEnvironment) throws(DirectoryError)
-    /// The containers that know the account, with the name each knows it by.
+    /// Returns the containers that know the account, with the account's profile in each.
     func profiles(of account: Account.ID) throws(DirectoryError) -> [(home: ContainerEnvironment, profile: UserProfile)]
     func setName(_ name: PersonName, of account: Account.ID) throws(DirectoryError)
-    /// Also ends every sign-in of the account: whoever knew the old password is out.
+    /// Sets the password and revokes every session of the account, so that knowing the old password is of no more use.
     func setPassword(_ password: String, of account: Account.ID) throws(DirectoryError)
-    /// The account of a person that an issuer vouches for, made or brought up to date.
+    /// Returns the account of a person whom a foreign issuer vouches for, created or updated.
     func account(for person: ForeignPerson) throws(DirectoryError) -> Account
-    /// The issuers a container trusts.
+    /// Returns the issuers that a container trusts.
     func issuers(of container: ContainerID) throws(DirectoryError) -> [ForeignIssuer]
 
-    /// Sign-ins that were not ended by anybody, the newest first; some of their tokens may have run out.
+    /// Returns the sessions that are not revoked, newest first; their tokens may have expired.
     func sessions(of account: Account.ID) throws(DirectoryError) -> [Session]
-    /// Writes down that they were used at `now`, in one transaction.
+    /// Records that these sessions were used at `now`, in one transaction.
     func noteUse(of sessions: [Session.ID], at now: Timestamp) throws(DirectoryError)
-    /// Forgets the sign-ins of one kind that were last used, or ended, longer ago than `age`: before `now`, and before
-    /// the last use of any.
+    /// Deletes the sessions of one kind that were last used or revoked more than `age` ago.
     ///
-    /// So a clock that jumps ahead ends nothing by itself.
+    /// The age is measured from `now` or from the latest use of any session, whichever is earlier, so that a clock that
+    /// jumps ahead ends no session.
     func removeSessions(_ kind: Session.Kind, unusedFor age: Duration, at now: Timestamp) throws(DirectoryError)
-    /// Ends all sign-ins of the account, or those to one container.
+    /// Revokes all sessions of the account, or only those in one container.
     func revokeSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(DirectoryError)
     func addSession(_ session: Session) throws(DirectoryError)
-    /// Ends one sign-in; its tokens are refused from then on.
-    ///
-    /// Does nothing if it is not there.
+    /// Revokes a session, whose tokens are rejected from then on; does nothing if it does not exist.
     func revokeSession(_ id: Session.ID) throws(DirectoryError)
 }

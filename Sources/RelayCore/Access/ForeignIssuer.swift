@@ -1,12 +1,10 @@
 package import Records
 
-/// Somebody else whose word about who a person is a container takes: an issuer of identity tokens (JWT).
+/// A foreign issuer of identity tokens (JWT) that a container trusts.
 ///
 /// See Reliability.md, "Tokens".
 package struct ForeignIssuer: Hashable, Sendable {
-    /// The ways of signing that may be allowed.
-    ///
-    /// RFC 7518 and 8037.
+    /// The signature algorithms that can be allowed (RFC 7518 and RFC 8037).
     package enum Algorithm: String, Hashable, Sendable, CaseIterable {
         case hs256 = "HS256"
         case rs256 = "RS256"
@@ -14,16 +12,17 @@ package struct ForeignIssuer: Hashable, Sendable {
         case edDSA = "EdDSA"
     }
 
-    /// Where the keys are that its tokens are checked with.
+    /// The source of the issuer's public keys.
     package enum KeyPlace: Hashable, Sendable {
-        /// An `https` address of a JWK set.
+        /// The `https` URL of a JWK set.
         case url(String)
-        /// A file with a JWK set, one JWK, a PEM public key, or for HS256 the secret itself; read anew when needed, so
-        /// that no secret is copied into the data folder.
+        /// The path of a file with a JWK set, one JWK, a PEM public key, or for HS256 the secret itself.
+        ///
+        /// Read again when needed, so that no secret is copied into the data folder.
         case file(String)
     }
 
-    /// A claim that becomes something of the account.
+    /// An account property that is read from a claim.
     package enum Field: String, Hashable, Sendable, CaseIterable {
         case email, phone, name
         case givenName = "given-name"
@@ -31,7 +30,7 @@ package struct ForeignIssuer: Hashable, Sendable {
         case middleName = "middle-name"
         case nickname
 
-        /// The claim of OpenID Connect Core, section 5.1.
+        /// The name of the claim in OpenID Connect Core, section 5.1.
         package var standardClaim: String {
             switch self {
             case .email: "email"
@@ -46,16 +45,16 @@ package struct ForeignIssuer: Hashable, Sendable {
     }
 
     package var container: ContainerID
-    /// What the `iss` claim must be, to the letter.
+    /// The exact value of the `iss` claim.
     package var issuer: String
-    /// One of these must be in the `aud` claim.
+    /// Values of which the `aud` claim must contain at least one.
     package var audiences: [String]
-    /// What a token may be signed with: decided here, never by the token.
+    /// The algorithms that tokens may be signed with; a token cannot choose any other.
     package var algorithms: Set<Algorithm>
     package var keys: KeyPlace
-    /// Claims that have other names than the usual ones.
+    /// Claim names that differ from the standard ones.
     package var claims: [Field: String]
-    /// Take an e-mail address or a telephone number even where no claim says that the issuer checked it.
+    /// Whether to accept e-mail addresses and phone numbers that no claim marks as verified.
     package var trustsContacts: Bool
     package var created: Timestamp
 
@@ -82,7 +81,7 @@ package struct ForeignIssuer: Hashable, Sendable {
     package func claim(for field: Field) -> String { claims[field] ?? field.standardClaim }
 }
 
-/// What a checked identity token says of a person.
+/// The claims of a verified identity token.
 package struct ForeignPerson: Hashable, Sendable {
     package var issuer: String
     package var subject: String

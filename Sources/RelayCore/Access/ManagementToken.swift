@@ -1,18 +1,19 @@
 package import Records
 
-/// What lets a program change a container's schema from elsewhere, as CloudKit's management tokens let `cktool`.
+/// A credential that lets a program change a container's schema remotely, as CloudKit's management tokens do for
+/// `cktool`.
 ///
-/// It reads and writes no record and no account.
+/// It gives no access to records or accounts.
 package struct ManagementToken: Hashable, Sendable {
-    /// 16 hex digits naming the token in lists and the audit log; no secret.
+    /// 16 hex digits that identify the token in lists and the audit log; not secret.
     package var id: String
     package var container: ContainerID
     package var name: String
     package var created: Timestamp
-    /// `nil`: never.
+    /// `nil` if it never expires.
     package var expires: Timestamp?
     package var revoked: Timestamp?
-    /// To the minute.
+    /// The time of the last use, rounded to minutes.
     package var used: Timestamp?
 
     package init(

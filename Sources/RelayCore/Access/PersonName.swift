@@ -1,4 +1,4 @@
-/// A person's name in the parts that the wire knows.
+/// A person's name in the components of the wire format.
 ///
 /// See Wire.md, "Users".
 package struct PersonName: Hashable, Sendable {
@@ -16,10 +16,11 @@ package struct PersonName: Hashable, Sendable {
 
     package var isEmpty: Bool { self == PersonName() }
 
-    /// The longest a part may be, in UTF-8 bytes.
+    /// The maximum length of a component, in UTF-8 bytes.
     package static let longestPart = 128
 
-    /// A part as it is stored: trimmed, without control characters, cut at `longestPart`; `nil` if nothing is left.
+    /// Returns a component as it is stored: trimmed, without control characters, truncated to `longestPart`; `nil` if
+    /// empty.
     package static func part(_ text: String) -> String? {
         var kept = String.UnicodeScalarView()
         var bytes = 0

@@ -1,12 +1,12 @@
 package import Records
 
-/// Which rate somebody ran into.
+/// A rate limit.
 package enum RateName: String, CaseIterable, Hashable, Sendable {
-    /// Requests of one user, or of one address that nobody has signed in at.
+    /// Requests of one user, or of one address without a signed-in user.
     case requests
-    /// Requests to one container's public database, beyond what its users have of their own.
+    /// Requests to one container's public database that exceed the share of its users.
     case publicRequests
-    /// Requests with credentials that are none, from one address.
+    /// Requests with invalid credentials from one address.
     case failedCredentials
     /// Wrong passwords from one address.
     case failedSignIns
@@ -14,23 +14,23 @@ package enum RateName: String, CaseIterable, Hashable, Sendable {
     case failedSignInsOfAccount
 }
 
-/// Who ran into a rate, as far as the relay may remember it.
+/// The user, address or account that exceeded a rate limit.
 package enum RateSubject: Hashable, Sendable {
     case user(UserID)
-    /// An address, or an IPv6 network: text that tells one from another, to be shown under a pseudonym only.
+    /// An address or an IPv6 network; shown only as a pseudonym.
     case address(String)
-    /// The account that passwords were tried for, likewise.
+    /// The account for which passwords were tried; shown only as a pseudonym.
     case account(String)
-    /// Callers of a container that nobody knows.
+    /// The anonymous callers of a container.
     case anyone(ContainerID)
 }
 
-/// Refusals of one kind to one subject.
+/// The number of rejections by one rate limit for one subject.
 package struct RateHit: Hashable, Sendable {
     package var rate: RateName
     package var subject: RateSubject
     package var count: Int
-    /// When the last one was, by uptime.
+    /// The uptime of the last rejection.
     package var last: Duration
 
     package init(rate: RateName, subject: RateSubject, count: Int, last: Duration) {
@@ -41,10 +41,10 @@ package struct RateHit: Hashable, Sendable {
     }
 }
 
-/// Who ran into rates in the last day, for the operator: in memory, and bounded.
+/// The rate limit rejections of the last day, for the operator; in memory and bounded.
 ///
-/// Costs nothing but when something is refused: then one look-up. When it is full, whoever was refused least goes, so
-/// that a flood of strangers who come once does not hide the few who come all the time.
+/// Costs one dictionary lookup per rejection and nothing otherwise. When it is full, the subjects with the fewest
+/// rejections are removed, so that a flood of one-time strangers does not hide the few persistent ones.
 package struct RateHits: Sendable {
     private struct Key: Hashable {
         var rate: RateName
@@ -56,9 +56,9 @@ package struct RateHits: Sendable {
         var last: Duration
     }
 
-    /// How many are remembered at the most.
+    /// The maximum number of entries.
     package let capacity: Int
-    /// How long one is remembered.
+    /// How long an entry is kept after its last rejection.
     package static let lifetime = Duration.seconds(86_400)
     private var values: [Key: Value] = [:]
 
@@ -75,14 +75,14 @@ package struct RateHits: Sendable {
         values[key] = Value(count: 1, last: now)
     }
 
-    /// Those of the last day, the ones refused most first.
+    /// Returns the entries of the last day, most rejections first.
     package func hits(at now: Duration) -> [RateHit] {
         values.filter { now - $0.value.last <= Self.lifetime }
             .map { RateHit(rate: $0.key.rate, subject: $0.key.subject, count: $0.value.count, last: $0.value.last) }
             .sorted { ($0.count, $0.last) > ($1.count, $1.last) }
     }
 
-    /// Half of them go, so that the next are cheap again.
+    /// Removes half of the entries, so that the cost is spread over many calls.
     private mutating func makeRoom(at now: Duration) {
         let kept = hits(at: now).prefix(capacity / 2)
         values.removeAll(keepingCapacity: true)

@@ -10,24 +10,24 @@ package struct Session: Hashable, Sendable {
         package init(_ number: UInt128) { self.number = number }
     }
 
-    /// How long each of its tokens lives after issue, and whom it holds for.
+    /// The lifetime of the session's tokens after issue, and whether the session outlives disabling the account.
     package enum Kind: Int, Hashable, Sendable, CaseIterable {
-        /// 30 minutes unless set otherwise.
+        /// 30 minutes by default.
         case brief = 0
-        /// Two weeks unless set otherwise: "keep me signed in".
+        /// Two weeks by default: "keep me signed in".
         case kept = 1
-        /// As brief, and for a disabled user too: an operator's command acts for them, and ends it.
+        /// As `brief`, but also valid for a disabled user: an operator's command acts as the user and then revokes it.
         case visit = 2
     }
 
     package var id: ID
-    /// SHA-256 of the session's secret; the secret itself travels only inside tokens.
+    /// SHA-256 of the session's secret; the secret itself is only in tokens.
     package var secretHash: [UInt8]
     package var account: Account.ID
     package var home: ContainerEnvironment
     package var kind: Kind
     package var created: Timestamp
-    /// When it was last used, to within some minutes; `nil`: not since it was made.
+    /// The time of the last use, to within some minutes; `nil` if never used.
     package var used: Timestamp?
     package var revoked: Timestamp?
 
@@ -51,23 +51,23 @@ package struct Session: Hashable, Sendable {
         self.revoked = revoked
     }
 
-    /// Whether it holds, as far as its account has a say.
+    /// Returns whether the session is valid for the state of its account.
     package func holds(for account: Account?) -> Bool {
         account.map { kind == .visit || !$0.isDisabled } ?? false
     }
 }
 
-/// The public half of a key whose holder signs requests.
+/// The public key of a server that signs requests.
 ///
 /// See Wire.md, "Server-to-server keys".
 package struct ServerKey: Hashable, Sendable {
-    /// 64 lower-case hex digits, shown to the holder.
+    /// 64 lower-case hex digits, shown to the key's owner.
     package var id: String
     package var home: ContainerEnvironment
     package var name: String
     /// P-256, `-----BEGIN PUBLIC KEY-----` (SPKI).
     package var publicKeyPEM: String
-    /// The user that records written with this key belong to; the key's own.
+    /// The key's own user, to whom the records written with it belong.
     package var user: UserID
     package var created: Timestamp
     package var revoked: Timestamp?

@@ -1,14 +1,14 @@
 package import Records
 
-/// What is kept of a write's server-to-server signature, so that whoever has recorded the request cannot send it again.
+/// A record of a write's server-to-server signature, stored to prevent replay of the request.
 ///
 /// See Reliability.md, "Tokens".
 package struct SignatureMark: Hashable, Sendable {
-    /// Tells the signing from all others of its date.
+    /// Identifies the signature among all those with the same date.
     package var fingerprint: UInt128
-    /// The date that is signed with the rest.
+    /// The date that is part of the signed message.
     package var signed: Timestamp
-    /// What was signed before is refused for its age, and need not be kept.
+    /// Signatures older than this date are rejected as expired and need not be stored.
     package var oldest: Timestamp
 
     package init(fingerprint: UInt128, signed: Timestamp, oldest: Timestamp) {

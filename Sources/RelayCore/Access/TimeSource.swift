@@ -1,14 +1,10 @@
 package import Records
 
-/// The two clocks the relay reads, passed in so that tests can turn them.
+/// The two clocks of the relay, passed in so that tests can control them.
 package struct TimeSource: Sendable {
-    /// The calendar's clock.
-    ///
-    /// It may jump, so it serves only for what is shown or ends at a date.
+    /// The wall clock, which may jump; used only for values that are shown and for expiry dates.
     package let now: @Sendable () -> Timestamp
-    /// Time since some fixed moment.
-    ///
-    /// It never goes back; rates and intervals are counted by it.
+    /// The monotonic clock, measured from a fixed moment; used for rates and intervals.
     package let uptime: @Sendable () -> Duration
 
     package init(now: @escaping @Sendable () -> Timestamp, uptime: @escaping @Sendable () -> Duration) {
@@ -17,18 +13,18 @@ package struct TimeSource: Sendable {
     }
 }
 
-/// Where unguessable bytes come from, passed in so that tests can repeat a run.
+/// The source of secure random bytes, passed in so that tests can repeat a run.
 package struct RandomSource: Sendable {
-    /// That many bytes, fit for secrets.
+    /// Returns `count` random bytes suitable for secrets.
     package let bytes: @Sendable (_ count: Int) -> [UInt8]
 
     package init(bytes: @escaping @Sendable (_ count: Int) -> [UInt8]) { self.bytes = bytes }
 
-    /// Lower-case hex digits of `byteCount` random bytes.
+    /// Returns `byteCount` random bytes as lower-case hex digits.
     package func hex(byteCount: Int) -> String { Hex.encode(bytes(byteCount)) }
 }
 
-/// Lower-case hexadecimal digits, as tokens, key identifiers and user record names are written.
+/// Lower-case hexadecimal encoding, used for tokens, key identifiers and user record names.
 package enum Hex {
     private static let digits = Array("0123456789abcdef".utf8)
 
@@ -41,7 +37,7 @@ package enum Hex {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Whether `text` is exactly `count` lower-case hex digits.
+    /// Returns whether `text` is exactly `count` lower-case hex digits.
     package static func isDigits(_ text: String, count: Int) -> Bool {
         text.utf8.count == count && text.utf8.allSatisfy { $0.isASCIIDigit || (0x61...0x66).contains($0) }
     }

@@ -1,6 +1,6 @@
 import Records
 
-/// How often something may happen: so many in a second on average, so many at once.
+/// A rate limit: a sustained rate and a maximum burst.
 package struct RateLimit: Hashable, Sendable {
     package var perSecond: Double
     package var burst: Double
@@ -11,20 +11,20 @@ package struct RateLimit: Hashable, Sendable {
     }
 }
 
-/// What is left of a rate limit for one user or address.
+/// The token bucket of one user or address.
 package struct TokenBucket: Hashable, Sendable {
     private var level: Double
     private var at: Duration
 
-    /// A full one.
+    /// Creates a full bucket.
     package init(_ limit: RateLimit, at now: Duration) {
         level = limit.burst
         at = now
     }
 
-    /// Takes one if there is one.
+    /// Takes one token.
     ///
-    /// Otherwise says how long until there is.
+    /// Returns `nil` on success, or the time until a token is available.
     package mutating func take(_ limit: RateLimit, at now: Duration) -> Duration? {
         refill(limit, at: now)
         guard level < 1 else {
@@ -40,7 +40,7 @@ package struct TokenBucket: Hashable, Sendable {
         level = min(limit.burst, level + 1)
     }
 
-    /// Whether nothing is missing, so that forgetting this bucket changes nothing.
+    /// Returns whether the bucket is full, so that it can be removed without effect.
     package func isFull(_ limit: RateLimit, at now: Duration) -> Bool {
         var copy = self
         copy.refill(limit, at: now)
@@ -48,18 +48,19 @@ package struct TokenBucket: Hashable, Sendable {
     }
 
     private mutating func refill(_ limit: RateLimit, at now: Duration) {
-        // A clock that went back gives nothing, and takes nothing away.
+        // A clock that went back neither adds nor removes tokens.
         if now > at { level = min(limit.burst, level + (now - at).inSeconds * limit.perSecond) }
         at = now
     }
 }
 
-/// One bucket for each of many users or addresses, in bounded memory.
+/// One token bucket per key, in bounded memory.
 package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
     package let limit: RateLimit
-    /// How many buckets are kept.
+    /// The maximum number of buckets.
     ///
-    /// Past it the full ones go; if that frees less than half, all do, which errs on the mild side.
+    /// When it is reached, full buckets are removed. If less than half is freed, all buckets are removed, which errs on
+    /// the lenient side.
     package let capacity: Int
     private var buckets: [Key: TokenBucket] = [:]
 
@@ -70,15 +71,15 @@ package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
 
     package var count: Int { buckets.count }
 
-    /// Takes one for `key`.
+    /// Takes one token for `key`.
     ///
-    /// `nil` if it may go ahead, else how long it must wait.
+    /// Returns `nil` on success, or the time to wait.
     package mutating func take(_ key: Key, at now: Duration) -> Duration? {
         if buckets.count >= capacity, buckets[key] == nil { makeRoom(at: now) }
         return buckets[key, default: TokenBucket(limit, at: now)].take(limit, at: now)
     }
 
-    /// Undoes one `take`: what was counted turned out not to count.
+    /// Undoes one `take` that should not have counted.
     package mutating func giveBack(_ key: Key, at now: Duration) {
         buckets[key]?.giveBack(limit, at: now)
     }

@@ -1,10 +1,10 @@
 package import Records
 
-/// One person as a user of one container, and what they let others know of them.
+/// A person as a user of one container, and what they have made visible to other users.
 package struct UserProfile: Hashable, Sendable {
     package var user: UserID
     package var account: Account
-    /// Whether other users of the container may find the person and see their name: their own choice, at first no.
+    /// Whether other users of the container can find the person and see their name; off until the person turns it on.
     ///
     /// See Wire.md, "User operations", and CloudKit's `userDiscoverability` permission.
     package var isDiscoverable: Bool
@@ -15,11 +15,11 @@ package struct UserProfile: Hashable, Sendable {
         self.isDiscoverable = isDiscoverable
     }
 
-    /// The name as others may see it: none unless the person chose so.
+    /// The name that other users see; empty unless the person is discoverable.
     package var shownName: PersonName { isDiscoverable ? account.name : PersonName() }
 }
 
-/// By what one looks for a user of a container.
+/// A key for finding a user of a container.
 package enum UserLookup: Hashable, Sendable {
     /// As in `AccountRules.canonicalEmail`.
     case email(String)
@@ -28,12 +28,12 @@ package enum UserLookup: Hashable, Sendable {
     case user(UserID)
 }
 
-/// Who of those looked for may be told about.
+/// Filters the result of user lookups by discoverability.
 ///
-/// Somebody who is not there and somebody who does not want to be found are the same: left out; but everybody finds
-/// themselves. See Wire.md, "User operations".
+/// A user who does not exist and one who is not discoverable are both left out, so that they cannot be told apart.
+/// Callers always find themselves. See Wire.md, "User operations".
 package enum Discovery {
-    /// The people behind `lookups`, in their order, each once for each place it stands at.
+    /// Returns the profiles found, in the order of `lookups`, with the index of the lookup.
     package static func find(
         _ lookups: [UserLookup?],
         among profiles: [UserLookup: UserProfile],

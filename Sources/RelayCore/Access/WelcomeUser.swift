@@ -1,8 +1,9 @@
 package import Records
 import Wire
 
-/// Gives a user what every user has from the first request on: a default zone and a `Users` record in the public
-/// database that only they may write.
+/// Creates what every user has from the first request on.
+///
+/// That is a default zone, and in the public database a `Users` record that only the user may write.
 ///
 /// See Wire.md, "Users".
 package struct WelcomeUser: Sendable {
@@ -11,9 +12,9 @@ package struct WelcomeUser: Sendable {
     private let invitations: BindInvitations
 
     /// - Parameters:
-    ///   - user: The one who has come.
-    ///   - contacts: Addresses known to be theirs: invitations that went there before are bound to them.
-    ///   - now: When.
+    ///   - user: The user who has sent a request.
+    ///   - contacts: The user's verified addresses; pending invitations to them are assigned to the user.
+    ///   - now: The time of the request.
     package init(_ user: UserID, contacts: [Share.Contact] = [], now: Timestamp) {
         self.user = user
         self.now = now
@@ -23,7 +24,7 @@ package struct WelcomeUser: Sendable {
     private var defaultZone: ZoneID { ZoneID(ZoneID.defaultName, owner: user) }
     private static let publicZone = ZoneID(ZoneID.defaultName, owner: Zone.publicOwner)
 
-    /// Whether there is nothing left to do.
+    /// Returns whether nothing is left to do.
     package func isDone(in reader: any StoreReader) throws(RelayError) -> Bool {
         guard try reader.zone(defaultZone) != nil, let zone = try reader.zone(Self.publicZone) else { return false }
         guard try reader.records(named: [user.recordName], in: zone)[user.recordName] != nil else { return false }

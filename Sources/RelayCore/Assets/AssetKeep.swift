@@ -1,14 +1,14 @@
 package import Records
 
-/// An asset's content by its hash: the first 20 bytes of its SHA-256.
+/// The hash that identifies an asset's content: the first 20 bytes of its SHA-256.
 ///
-/// A client's `fileChecksum` is 21 bytes, `0x01` in front. See Wire.md, "Assets".
+/// A client's `fileChecksum` has 21 bytes: `0x01` and the hash. See Wire.md, "Assets".
 package struct AssetHash: Hashable, Sendable {
     package static let byteCount = 20
 
     package let bytes: [UInt8]
 
-    /// - Parameter bytes: The first `byteCount` of them count; `nil` if there are fewer.
+    /// - Parameter bytes: The first `byteCount` bytes are used; the result is `nil` if there are fewer.
     package init?(_ bytes: some Sequence<UInt8>) {
         self.bytes = Array(bytes.prefix(Self.byteCount))
         guard self.bytes.count == Self.byteCount else { return nil }
@@ -21,11 +21,11 @@ package struct AssetHash: Hashable, Sendable {
 
     package var checksum: String { Base64.encode([1] + bytes) }
 
-    /// Names the file: no text of a client ever does.
+    /// The file name of the asset; text from clients is never used as a file name.
     package var hex: String { Hex.encode(bytes) }
 }
 
-/// A kept asset as a file that may be read while it is wanted, even if it is removed meanwhile.
+/// A stored asset's file, which can be read even if the asset is removed in the meantime.
 package struct AssetFile: Hashable, Sendable {
     package var path: String
     package var size: Int64
@@ -36,46 +36,47 @@ package struct AssetFile: Hashable, Sendable {
     }
 }
 
-/// Where a container keeps its assets in one environment.
+/// The assets of one container in one environment.
 ///
-/// Blocking, for microseconds but where it says otherwise; safe from any thread.
+/// Calls block their thread, for microseconds unless stated otherwise. Safe to call from any thread.
 package protocol AssetKeep: Sendable {
-    /// Begins to take in one asset.
+    /// Starts the upload of an asset.
     func begin() throws(RelayError) -> any AssetIntake
-    /// `nil` if it is not there.
+    /// Returns the asset's file; `nil` if it is not stored.
     func file(of hash: AssetHash) -> AssetFile?
-    /// Whether a file holds what its name says. Reads it whole the first time, without blocking the caller's thread.
+    /// Returns whether a file's content matches its hash.
     ///
-    /// Throws `tryAgainLater` where it cannot be read.
+    /// Reads the whole file the first time, without blocking the caller's thread. Throws `tryAgainLater` if the file
+    /// cannot be read.
     func isSound(_ file: AssetFile, of hash: AssetHash) async throws(RelayError) -> Bool
-    /// Makes it as new, so that it stays while a receipt that is given now may be used.
+    /// Resets the asset's age, so that it is kept for as long as a receipt issued now is valid.
     func renew(_ hash: AssetHash)
 }
 
-/// One asset on its way in; used by one thread at a time.
+/// An asset upload in progress; used by one thread at a time.
 ///
-/// Dropped unfinished it leaves nothing behind.
+/// Leaves nothing behind if it is released before `finish`.
 package protocol AssetIntake: AnyObject {
-    /// Gives back what it holds of the process until the next piece comes, which may be long.
+    /// Releases file descriptors and buffers until the next piece arrives, which may take long.
     func rest()
-    /// Writes some of its content, in its order.
+    /// Appends a piece of the content.
     func take(_ piece: [UInt8]) throws(RelayError)
-    /// Keeps it under its hash; returns when it is on the disk, which may take long.
+    /// Stores the asset under its hash; returns when it is durable, which may take long.
     func finish() throws(RelayError) -> (hash: AssetHash, size: Int64)
 }
 
-/// What may be said of an asset value that a client wants to save.
+/// The result of checking an asset value that a client wants to save.
 package enum AssetVerdict: Hashable, Sendable {
-    /// It has a receipt of ours: this content, of this size.
+    /// It has a valid receipt for this content and size.
     case fresh(AssetHash, size: Int64)
-    /// It has none, so it must be what the field holds already.
+    /// It has no receipt, so it is valid only if the field already contains it.
     case unproven
-    /// Its receipt is not ours, or has ended.
+    /// Its receipt is invalid or has expired.
     case refused
 }
 
 extension Schema {
-    /// The record types whose records may hold assets: those that have a field for them, and shares, whose own fields stand
+    /// The record types whose records can contain assets: those with an asset field, and shares, whose own fields are
     /// in no schema.
     package var assetTypes: Set<String> {
         Set(types.filter { $0.value.fields.values.contains { $0.type.isAsset } }.keys).union([Share.recordType])

@@ -2,10 +2,8 @@ package import Records
 
 /// One page of a database's change feed: the zones that changed after a token.
 ///
-/// See Wire.md, "changes/database".
-///
-/// The same idea as a zone's feed, one level up: a zone stands in it once, at the place of its latest change, and as
-/// deleted after it has ended.
+/// Works like a zone's feed, one level up: a zone appears once, at the position of its latest change, and as deleted
+/// after its deletion. See Wire.md, "changes/database".
 package struct DatabaseChanges: Sendable {
     package var database: DatabaseAddress
     package var token: String?
@@ -23,7 +21,7 @@ package struct DatabaseChanges: Sendable {
         package var moreComing: Bool
     }
 
-    /// Throws `badRequest` in the public database and `changeTokenExpired` for a token of elsewhere.
+    /// Throws `badRequest` in the public database and `changeTokenExpired` for a token of another feed.
     package func read(from reader: any StoreReader, epochs: Epochs) throws(RelayError) -> Page {
         guard database.scope != .public else {
             throw .badRequest("The public database keeps no change feed; query it by ___modTime.")
@@ -33,8 +31,9 @@ package struct DatabaseChanges: Sendable {
         guard start ?? 0 <= latest else { throw .changeTokenExpired }
         var changed = zones.filter { $0.tracksChanges && $0.lastChange > start ?? 0 }
         if changed.contains(where: \.isDeleted) {
-            // Of zones that had one name after the other the last is told: in one page with another's end, who reads could
-            // not know which came first. A token of an old one is refused, and leads to a listing of the new one.
+            // If several zones had the same name one after the other, only the last is reported: in one page with the
+            // deletion of an earlier one, a client could not tell which came first. A token of a deleted zone is
+            // rejected, which makes the client list the new zone from the start.
             var seen: Set<ZoneID> = []
             changed = changed.reversed().filter { seen.insert($0.id).inserted }.reversed()
         }
@@ -50,7 +49,7 @@ package struct DatabaseChanges: Sendable {
         )
     }
 
-    /// The token of this database at a position.
+    /// Returns the change token of this database at a position.
     package static func token(of database: DatabaseAddress, epoch: UInt64, position: UInt64) -> ChangeToken {
         var log = Fingerprint(of: database.scope.pathName)
         log.add(UInt8(ascii: "/"))

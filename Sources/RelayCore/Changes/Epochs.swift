@@ -1,15 +1,14 @@
 import Records
 
-/// Which change tokens are of a store's own past: those of the epoch that runs, and those of earlier ones up to where each
-/// ended.
+/// The epochs of a store, which decide whether a change token belongs to the store's own past.
 ///
-/// Every life of a relay in which something is written begins an epoch. A store that was put back to an earlier state, by
-/// whatever means, therefore knows the tokens of the future that it has lost: of an epoch that it never had, or from
-/// beyond the end of one that it had.
+/// An epoch begins with the first write of each process that runs the relay. A store that was rolled back to an earlier
+/// state, by whatever means, therefore recognizes tokens of the future it has lost: they have an epoch that the store
+/// does not know, or a position after the end of one that it knows.
 package struct Epochs: Hashable, Sendable {
-    /// What tokens are made with.
+    /// The epoch of new tokens.
     package let current: UInt64
-    /// The last change number of each that has ended.
+    /// The last change number of each earlier epoch.
     private let ends: [UInt64: UInt64]
 
     package init(current: UInt64, ends: [UInt64: UInt64] = [:]) {
@@ -17,14 +16,14 @@ package struct Epochs: Hashable, Sendable {
         self.ends = ends
     }
 
-    /// The same, with a new one from the number after `last` on.
+    /// Returns these epochs followed by a new one that begins after change number `last`.
     package func followed(by next: UInt64, after last: UInt64) -> Epochs {
         var ends = ends
         ends[current] = last
         return Epochs(current: next, ends: ends)
     }
 
-    /// Whether this store gave out such a token, as far as the epoch can tell.
+    /// Returns whether this store can have issued the token, judging by its epoch.
     func admit(_ token: ChangeToken) -> Bool {
         token.epoch == current || ends[token.epoch].map { max(token.position, token.floor, token.top) <= $0 } ?? false
     }

@@ -2,23 +2,22 @@ package import Records
 
 /// One page of a zone's change feed: the records whose latest change came after a token.
 ///
-/// See Wire.md, "Change feeds" and "changes/zone".
-///
-/// A record stands in the feed once, in its newest state, at the place of its latest change. So whoever applies a page
-/// and keeps its token misses nothing, however long they were away.
+/// A record appears in the feed once, in its newest state, at the position of its latest change. A client that applies
+/// each page and stores its token misses nothing, however long it was offline. See Wire.md, "Change feeds" and
+/// "changes/zone".
 package struct ZoneChanges: Sendable {
     package var database: DatabaseAddress
     package var zone: ZoneID
-    /// As the client sent it; `nil` starts from nothing and then gets live records only.
+    /// The client's token; `nil` starts from the beginning and then returns live records only.
     package var token: String?
     package var limit: Int
-    /// Newest first.
+    /// Whether the page starts with the newest records.
     package var isReversed: Bool
-    /// `nil`: all of them.
+    /// The record types to return; `nil` returns all.
     package var recordTypes: Set<String>?
-    /// How many records may be looked at to say how much there is after the page; `nil` where nobody asks.
+    /// The maximum number of records to count for `Page.remaining`; `nil` if the client did not request the count.
     package var countsRest: Int?
-    /// How many bytes of records may be looked at: a page that has so many ends, with more to come.
+    /// The maximum bytes of records to read; a page that reaches it ends, with more to come.
     package var mostBytes: Int
 
     package init(
@@ -41,27 +40,27 @@ package struct ZoneChanges: Sendable {
         self.mostBytes = mostBytes
     }
 
-    /// What a page says of itself beside its records.
+    /// A page's metadata.
     package struct Page: Hashable, Sendable {
         package var zone: Zone
         package var token: ChangeToken
         package var moreComing: Bool
-        /// How many live records follow; `nil` where nobody asked, or it cannot be told.
+        /// The number of live records after the page; `nil` if not requested or not known.
         package var remaining: Int?
-        /// How many records were looked at for that.
+        /// The number of records that were read to compute `remaining`.
         package var counted = 0
-        /// Bytes of records that were looked at for the page.
+        /// The bytes of records that were read for the page.
         package var bytes = 0
     }
 
-    /// Hands the page's records to `visit` in their order; where `wholeTypes` is given, those of other types as they
-    /// lie in the store, if they can.
+    /// Passes the page's records to `visit` in their order.
     ///
-    /// The page ends with the record for which `visit` says that there is no room for another, and has none where there was no
-    /// room from the start.
+    /// If `wholeTypes` is given, records of other types are passed as rows if possible; see `StoreReader.visitRecords`.
+    /// The page ends with the record for which `visit` returns `false`, because the response has no room for more.
+    /// Without `hasRoom`, the page is empty.
     ///
-    /// Throws `zoneNotFound`, `badRequest` for a default zone, and `changeTokenExpired` for a token of another zone or another
-    /// past of the store, for one of the future, and for one that is older than the tombstone horizon.
+    /// Throws `zoneNotFound`, `badRequest` for a default zone, and `changeTokenExpired` for a token of another zone, of
+    /// a history that the store has lost, of the future, or from before the tombstone horizon.
     package func read(
         from reader: any StoreReader,
         epochs: Epochs,
@@ -77,7 +76,7 @@ package struct ZoneChanges: Sendable {
         {
             throw .changeTokenExpired
         }
-        // Read backwards, what is written meanwhile comes after the page that was the first.
+        // When reading backwards, records written in the meantime come after what was the first page.
         let top = start.top ?? zone.lastChange
         var end = ChangeToken(kind: .zone, log: zone.identity, epoch: epochs.current, position: top)
         guard let range = start.range(upTo: zone.lastChange) else {
@@ -88,10 +87,10 @@ package struct ZoneChanges: Sendable {
             return Page(zone: zone, token: token.flatMap { ChangeToken(encoded: $0) } ?? end, moreComing: true)
         }
 
-        // To whom the zone was given, nothing is told of what was gone by then, whatever token they have made up.
+        // A participant receives no tombstones from before the zone was shared with them, whatever token they send.
         let listed = max(start.listsUpTo(zone.lastChange), zone.view?.since ?? 0)
         var scan = Scan(range, after: start.position, listed: listed)
-        // A listing passes over tombstones without an answer for every page of them.
+        // The initial listing skips pages of tombstones within one response.
         for _ in 0..<(isReversed ? 1 : Self.maxPasses) where scan.moreComing && !scan.isFull && scan.live < limit {
             try pass(&scan, in: zone, from: reader, lendingAllBut: wholeTypes, visit: visit)
         }
@@ -110,7 +109,7 @@ package struct ZoneChanges: Sendable {
         return page
     }
 
-    /// Goes through what is left of the feed, as far as the page has room, or to the end of a listing.
+    /// Reads the rest of the feed until the page is full, or to the end of the initial listing.
     private func pass(
         _ scan: inout Scan,
         in zone: Zone,
@@ -147,7 +146,7 @@ package struct ZoneChanges: Sendable {
         scan.endPass(over: part, isCut: count == wanted || scan.isFull, isReversed)
     }
 
-    /// The same, with every record whole.
+    /// Reads a page with every record as a `StoredRecord`.
     package func read(
         from reader: any StoreReader,
         epochs: Epochs,
@@ -159,7 +158,8 @@ package struct ZoneChanges: Sendable {
         }
     }
 
-    /// Whoever comes with a token of an earlier zone of this name holds what was in that one, and is told how it ended.
+    /// Returns the error for a rejected token; for a token of an earlier zone of this name, it says how that zone
+    /// ended.
     private func refusal(in zone: Zone, _ reader: any StoreReader) throws(RelayError) -> RelayError {
         var error = RelayError.changeTokenExpired
         if zone.view == nil, let token = token.flatMap({ ChangeToken(encoded: $0) }), token.kind != .database {
@@ -168,21 +168,21 @@ package struct ZoneChanges: Sendable {
         return error
     }
 
-    /// How many pages of tombstones one answer may pass over.
+    /// The maximum number of passes over tombstones in one response.
     private static let maxPasses = 50
 
-    /// How far a page has come.
+    /// The progress of a page through the feed.
     private struct Scan {
         let range: ClosedRange<UInt64>
-        /// Tombstones up to here are nothing to whoever asks.
+        /// Tombstones up to this position are not sent to this client.
         let listed: UInt64
-        /// What no pass has gone through.
+        /// The part of the feed that no pass has read yet.
         var left: ClosedRange<UInt64>
-        /// Where the last record stood that was met, or what nobody has to look for ends.
+        /// The position of the last record visited, or the end of the range that needs no visit.
         var last: UInt64
         var moreComing = true
         var isFull = false
-        /// Records that the page's limit counts.
+        /// The number of records counted against the page's limit.
         var live = 0
         var bytes = 0
 
@@ -196,7 +196,7 @@ package struct ZoneChanges: Sendable {
             isFull = bytes >= mostBytes
         }
 
-        /// What a listing ends with is followed by what has changed since it began.
+        /// Ends a pass; after the initial listing, the page continues with the changes made since the listing began.
         mutating func endPass(over part: ClosedRange<UInt64>, isCut: Bool, _ isReversed: Bool) {
             if !isCut, part.upperBound < left.upperBound {
                 last = part.upperBound
@@ -207,17 +207,17 @@ package struct ZoneChanges: Sendable {
         }
     }
 
-    /// Where a token says to go on.
+    /// The position at which a token continues.
     private struct Start {
         var position: UInt64 = 0
-        /// Going backwards: below this one.
+        /// When reading backwards: the position below which to continue.
         var ceiling: UInt64?
-        /// Likewise: where the log ended at first.
+        /// When reading backwards: the end of the log at the first page.
         var top: UInt64?
-        /// In the middle of a listing from nothing: where it ends.
+        /// In the middle of an initial listing: the position at which the listing ends.
         private var listingEnd: UInt64 = 0
 
-        /// `nil` for a token that leads nowhere in this zone.
+        /// Returns `nil` if the token is not valid in this zone.
         init?(_ text: String?, of zone: Zone, _ epochs: Epochs) {
             guard let text else { return }
             guard let token = ChangeToken(encoded: text), token.kind != .database, token.log == zone.identity,
@@ -228,16 +228,17 @@ package struct ZoneChanges: Sendable {
             if token.kind == .zone { listingEnd = token.floor }
         }
 
-        /// Tombstones up to here are nothing to whoever comes with the token; `nil`: none is, to whoever comes with nothing.
+        /// The position up to which the client has received all tombstones that concern it; `nil` for a client without
+        /// data.
         var knownEnd: UInt64? {
             if position == 0, listingEnd == 0 { return top }
             return max(position, listingEnd)
         }
 
-        /// Tombstones up to here mean nothing to whoever began with nothing.
+        /// Returns the position up to which tombstones mean nothing to a client that started without data.
         func listsUpTo(_ lastChange: UInt64) -> UInt64 { position == 0 ? lastChange : listingEnd }
 
-        /// `nil` when nothing can have come since.
+        /// Returns the positions to read; `nil` if nothing can have changed since.
         func range(upTo lastChange: UInt64) -> ClosedRange<UInt64>? {
             let upper = ceiling.map { $0 &- 1 } ?? lastChange
             return position < upper ? position + 1...upper : nil

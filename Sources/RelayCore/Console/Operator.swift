@@ -1,12 +1,12 @@
 import Foundation
 package import Records
 
-/// Somebody who runs the relay and signs in to its console: no user of any container.
+/// A person who operates the relay and signs in to its console; not a user of any container.
 package struct Operator: Hashable, Sendable {
     package var id: Int64
-    /// What they sign in with: an e-mail address or any other name.
+    /// The sign-in name: an e-mail address or any other name.
     package var name: String
-    /// Whom a public database says their changes are by.
+    /// The user to whom changes in public databases are attributed.
     package var user: UserID
     package var created: Timestamp
 
@@ -17,22 +17,23 @@ package struct Operator: Hashable, Sendable {
         self.created = created
     }
 
-    /// A name as it is kept and compared: trimmed, lower-case, each letter in its one composed form, 1 to 128 bytes without
-    /// control characters; `nil` if it cannot be one.
+    /// Returns a name as it is stored and compared: trimmed, lower-case and NFC-normalized; `nil` if it is invalid.
+    ///
+    /// A name has 1 to 128 bytes and no control characters.
     package static func canonicalName(_ text: String) -> String? {
         guard let name = PersonName.part(text)?.lowercased(), !name.isEmpty else { return nil }
         return name.precomposedStringWithCanonicalMapping
     }
 }
 
-/// One-time links to the console: `K7Q2-9M4D-XW3P`, 60 random bits in letters that nobody mixes up.
+/// One-time sign-in codes for the console: `K7Q2-9M4D-XW3P`, 60 random bits in an unambiguous alphabet.
 package enum OperatorLink {
-    /// How long one can be used.
+    /// How long a code is valid.
     package static let lifetime = Duration.seconds(15 * 60)
 
     private static let alphabet = Array("23456789ABCDEFGHJKLMNPQRSTVWXYZ0".utf8)
 
-    /// Of 12 random bytes.
+    /// Encodes 12 random bytes as a code.
     package static func code(_ bytes: [UInt8]) -> String {
         let letters = bytes.map { alphabet[Int($0 & 31)] }
         return stride(from: 0, to: letters.count, by: 4)
@@ -40,7 +41,7 @@ package enum OperatorLink {
             .joined(separator: "-")
     }
 
-    /// As it was made, whatever a person typed between the letters.
+    /// Returns a code in its canonical form, whatever separators a person typed.
     package static func canonical(_ text: String) -> String {
         let letters = text.uppercased().utf8.filter { $0.isASCIIAlphanumeric }.prefix(12)
         return stride(from: 0, to: letters.count, by: 4)
@@ -49,34 +50,34 @@ package enum OperatorLink {
     }
 }
 
-/// How long somebody stays signed in to the console.
+/// The lifetime of console sessions.
 package struct OperatorSessionRules: Hashable, Sendable {
-    /// After the last use.
+    /// Maximum time since the last use.
     package var idle = Duration.seconds(2 * 3600)
-    /// After the sign-in, used or not.
+    /// Maximum time since the sign-in.
     package var longest = Duration.seconds(12 * 3600)
 
     package init() {}
 
-    /// Whether a session of then is still good.
+    /// Returns whether a session is still valid.
     package func isGood(created: Timestamp, used: Timestamp, at now: Timestamp) -> Bool {
         now < used + idle && now < created + longest
     }
 }
 
-/// Something that was done to the relay by whoever runs it.
+/// An administrative action, as recorded in the audit log.
 package struct AuditEntry: Hashable, Sendable {
-    /// Grows; 0 before it is written.
+    /// Increases with each entry; 0 before the entry is stored.
     package var number: Int64 = 0
     package var at: Timestamp
-    /// An operator's name.
+    /// The operator's name.
     package var actor: String
-    /// `zone.delete`, `schema.promote`: noun and verb.
+    /// A noun and a verb, such as `zone.delete` or `schema.promote`.
     package var action: String
     package var home: ContainerEnvironment?
-    /// What it was done to.
+    /// The object of the action.
     package var subject: String
-    /// What else there is to know; never the contents of a record, and no secret.
+    /// Further details; never record contents or secrets.
     package var detail: String
 
     package init(

@@ -1,34 +1,34 @@
 package import Records
 
-/// Where a push service finds a device.
+/// A device's address at a push service.
 package enum PushTarget: Hashable, Sendable {
-    /// Apple's: the device token in hex digits, and the bundle identifier of the app that got it.
+    /// APNs: the device token in hex digits, and the bundle identifier of the app that received it.
     case apns(token: String, topic: String, isSandbox: Bool)
-    /// A browser's subscription, or UnifiedPush's: an address, and what only the receiver can decrypt with.
+    /// Web Push or UnifiedPush: the endpoint, and the keys for encryption to the receiver (RFC 8291).
     ///
-    /// RFC 8291: an uncompressed P-256 point (65 bytes) and 16 random bytes.
+    /// The key is an uncompressed P-256 point (65 bytes), the secret 16 random bytes.
     case webPush(endpoint: String, key: [UInt8], secret: [UInt8])
-    /// The address of an ntfy topic, which is told in plain text.
+    /// The URL of an ntfy topic, which receives plain text.
     case ntfy(topicURL: String)
-    /// Firebase Cloud Messaging's registration token of one app on one device.
+    /// The Firebase Cloud Messaging registration token of one app on one device.
     case fcm(token: String)
 }
 
-/// A device that wants to be woken when it has no socket open.
+/// A device registered for pushes while it has no socket open.
 package struct PushDevice: Hashable, Sendable {
-    /// Drawn by the relay: names the registration.
+    /// Random; identifies the registration.
     package var id: String
     package var home: ContainerEnvironment
     package var user: UserID
-    /// As its requests and its socket name it: one registration for each.
+    /// The device ID of its requests and its socket; a device has at most one registration.
     package var deviceID: String
-    /// The sign-in that it stands and falls with; `nil` where that cannot be revoked.
+    /// The session whose revocation ends the registration; `nil` if the credential is not a session.
     package var session: Session.ID?
-    /// SHA-256 of the API token that it came by; empty: none, on a `--dev` relay.
+    /// SHA-256 of the API token used to register; empty on a `--dev` relay without one.
     package var apiTokenHash: [UInt8]
     package var target: PushTarget
     package var registered: Timestamp
-    /// What a push service last said against it, for people; `nil` after a push that was taken.
+    /// The latest error of the push service, for people; `nil` after a successful push.
     package var lastFault: String?
 
     package init(
@@ -54,30 +54,29 @@ package struct PushDevice: Hashable, Sendable {
     }
 }
 
-/// Where registrations are kept.
+/// Storage for push registrations.
 ///
-/// Calls block their thread as those of `Directory` do. Safe from any thread.
+/// Calls block their thread like those of `Directory`. Safe to call from any thread.
 package protocol PushRegister: Sendable {
-    /// Enters a device, in the place of an older registration of the same device of the user.
+    /// Adds a registration, replacing an earlier one of the same user and device.
     ///
-    /// Gives the identifiers of those that had to go: that one, and the oldest of the user's past `limit`.
+    /// Returns the identifiers of the removed registrations: the replaced one, and the user's oldest beyond `limit`.
     func addPushDevice(_ device: PushDevice, limit: Int) throws(DirectoryError) -> [String]
-    /// All at once; passes over those that are not there.
+    /// Removes registrations in one transaction; ignores those that do not exist.
     func removePushDevices(_ ids: [String]) throws(DirectoryError)
-    /// Does nothing if it is not there.
+    /// Stores the latest push error; does nothing if the registration does not exist.
     func notePushFault(_ fault: String?, of id: String) throws(DirectoryError)
-    /// All of them, the oldest first.
+    /// Returns all registrations, oldest first.
     func pushDevices() throws(DirectoryError) -> [PushDevice]
 }
 
-/// One push.
+/// A push notification.
 package struct Push: Hashable, Sendable {
-    /// CloudKit's payload as JSON.
+    /// The payload in CloudKit's JSON format.
     package var payload: [UInt8]
-    /// What it is about, as text of no meaning to others: a service that still holds an older push about the same may
-    /// replace it.
+    /// An opaque key for collapsing: a service may replace an undelivered push with a newer one of the same topic.
     package var topic: String
-    /// The text to show; `nil`: nothing is shown.
+    /// The text to show; `nil` for a silent push.
     package var alert: String?
 
     package init(payload: [UInt8], topic: String, alert: String? = nil) {
@@ -87,29 +86,30 @@ package struct Push: Hashable, Sendable {
     }
 }
 
-/// What became of a push.
+/// The result of sending a push.
 package enum PushOutcome: Hashable, Sendable {
     case taken
-    /// The device is no longer there: nothing is to be sent to it again.
+    /// The device is no longer registered with the service; send it nothing more.
     case gone
-    /// The service cannot now, or cannot be reached; it may say for how long.
+    /// The service is busy or unreachable; it may say when to retry.
     case later(Duration?, String)
-    /// The service refuses this push or this relay; the text says why.
+    /// The service rejects this push or this relay; the text says why.
     case refused(String)
 }
 
-/// The way to the push services.
+/// The connection to the push services.
 package protocol PushGateway: Sendable {
-    /// Why a device of that kind cannot be registered here; `nil` if it can.
+    /// Returns why a device of this kind cannot be registered; `nil` if it can.
     func objection(to target: PushTarget) -> String?
-    /// Sends one push; comes back when the service has answered, within half a minute.
+    /// Sends one push; returns when the service has answered, within 30 seconds.
     func send(_ push: Push, to target: PushTarget) async -> PushOutcome
-    /// What browsers need to subscribe: the relay's public key, an uncompressed P-256 point; `nil` without Web Push.
+    /// The relay's Web Push public key, an uncompressed P-256 point that browsers need to subscribe; `nil` without Web
+    /// Push.
     var webPushKey: [UInt8]? { get }
 }
 
 extension PushTarget {
-    /// Which service is asked.
+    /// A push service.
     package enum Service: Hashable, Sendable {
         case apns, fcm, webPush, ntfy
     }
@@ -125,7 +125,7 @@ extension PushTarget {
 }
 
 extension Push {
-    /// A push that names no zone: the device asks for changes and finds none.
+    /// Returns a push that names no zone: the device fetches changes and finds none.
     package static func test(for device: PushDevice) -> Push {
         Push(
             payload: Array(
@@ -137,7 +137,7 @@ extension Push {
 }
 
 extension PushOutcome {
-    /// What became of a test, for whoever asked for it.
+    /// The result of a test push as a sentence for the user.
     package var sentence: String {
         switch self {
         case .taken: "The push service took it."

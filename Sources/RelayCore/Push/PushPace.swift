@@ -1,42 +1,42 @@
-/// When a sleeping device is told, and when again: decisions alone, on the relay's uptime.
+/// Decides when to send a push to a device without a socket, based on the relay's uptime.
 ///
-/// A burst of commits is one push, a device is not woken again at once, and a service that cannot take pushes is asked
-/// at growing intervals. Pushes are hints: what a service has not taken in a day is dropped, since the device asks for
+/// A burst of commits causes one push, pushes to one device keep a minimum distance, and a failing service is retried
+/// with exponential back-off. Pushes are hints: one that was not sent within a day is dropped, since the device fetches
 /// all changes when it wakes.
 package struct PushPace: Hashable, Sendable {
-    /// What is to be done when the time has come.
+    /// The next action.
     package enum Step: Hashable, Sendable {
         case wait(until: Duration)
         case send
-        /// Nothing is left to do.
+        /// Nothing is pending.
         case rest
     }
 
-    /// Between the first notice and the push, so that a burst is one.
+    /// Delay from the first notice to the push, so that a burst causes one push.
     package static let gathering = Duration.seconds(1)
-    /// Between two pushes that show nothing, to one device.
+    /// Minimum time between two silent pushes to one device.
     package static let pause = Duration.seconds(5)
-    /// For which a notice to a device with a socket is kept: by then a socket whose peer is gone is closed.
+    /// How long a notice is kept for a device with an open socket, in case the socket's peer is gone.
     ///
-    /// Three pings: see Notices.md, "Keeping alive".
+    /// Three ping intervals, after which a dead socket is closed; see Notices.md, "Keeping alive".
     package static let socketDoubt = Duration.seconds(100)
-    /// Between two tries: from and to.
+    /// Bounds of the retry delay.
     static let firstRetry = Duration.seconds(5)
     static let longestRetry = Duration.seconds(3_600)
-    /// After which a push is not worth sending any more.
+    /// The age at which a push is dropped.
     static let life = Duration.seconds(86_400)
 
-    /// The oldest notice that waits; `nil` when none does.
+    /// The time of the oldest pending notice; `nil` if none is pending.
     package private(set) var waitingSince: Duration?
     private var notBefore = Duration.zero
     private var failures = 0
     private var isUrgent = false
-    /// Since when its socket has been open with the last notice waiting here.
+    /// The time since which the device has had a socket open while the latest notice was pending.
     private var doubtedSince: Duration?
 
     package init() {}
 
-    /// A notice has come; whether nobody was waiting yet.
+    /// Records a notice; returns whether it is the only pending one.
     package mutating func noticed(isUrgent: Bool, at now: Duration) -> Bool {
         let isFirst = waitingSince == nil
         if isFirst { waitingSince = now }
@@ -45,7 +45,7 @@ package struct PushPace: Hashable, Sendable {
         return isFirst
     }
 
-    /// What to do now, for a device that listens by itself or does not.
+    /// Returns the next action, depending on whether the device has a socket.
     package mutating func step(hasSocket: Bool, at now: Duration) -> Step {
         guard let waitingSince, now - waitingSince < Self.life else {
             rest()
@@ -57,7 +57,7 @@ package struct PushPace: Hashable, Sendable {
         return now < due ? .wait(until: due) : .send
     }
 
-    /// What waited has been handed to a service, which said this.
+    /// Records the result of sending a push.
     package mutating func sent(_ outcome: PushOutcome, at now: Duration) {
         switch outcome {
         case .later(let wait, _):
@@ -71,7 +71,7 @@ package struct PushPace: Hashable, Sendable {
         }
     }
 
-    /// A socket that is open had the notice, unless its peer is gone and the relay has yet to find out.
+    /// Waits until the open socket has proven alive: the notice may have been lost if its peer is gone.
     private mutating func doubt(at now: Duration) -> Step {
         let since = doubtedSince ?? now
         doubtedSince = since

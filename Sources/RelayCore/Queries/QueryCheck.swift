@@ -1,14 +1,13 @@
 package import Records
 
-/// Whether a query may be asked: its fields exist, its comparators apply to them, and the schema has declared the indexes
-/// that they need.
+/// Validates a query: its fields exist, its comparators fit their types, and the schema has the required indexes.
 ///
 /// See Wire.md, "Comparators", and SchemaLanguage.md, "Indexes".
 package struct QueryCheck {
     private let query: Query
     private let type: RecordType
 
-    /// Words that one search may look for.
+    /// The maximum number of words in one search.
     package static let tokenLimit = 100
 
     package init(_ query: Query, of type: RecordType) {
@@ -16,15 +15,15 @@ package struct QueryCheck {
         self.type = type
     }
 
-    /// Throws `badRequest` with the first thing that is wrong.
+    /// Throws `badRequest` with the first problem found.
     package func check() throws(RelayError) {
         try checkFilters()
-        // Everything of a type is found by its records' names.
+        // Listing all records of a type requires an index on the record name.
         if query.filters.isEmpty { try demand(.queryable, of: .system(.recordName), called: "recordName") }
         for sort in query.sorts { try check(sort) }
     }
 
-    /// As `check`, for a subscription: it lists nothing, so that no filter at all needs no index.
+    /// Validates the query of a subscription, which lists nothing and therefore may have no filters without an index.
     package func checkFilters() throws(RelayError) {
         for filter in query.filters { try check(filter) }
     }
@@ -55,7 +54,7 @@ package struct QueryCheck {
         if filter.comparator.looksForTokens {
             try demand(.searchable, of: filter.field)
         } else if !(filter.comparator.isRange && type.indexes(of: filter.field).contains(.sortable)) {
-            // A sorted index serves ranges as well.
+            // A sortable index also serves range comparisons.
             try demand(.queryable, of: filter.field)
         }
     }
@@ -91,11 +90,11 @@ package struct QueryCheck {
                 throw .badRequest(
                     sort.relativeLocation == nil
                         ? "Sorting by field '\(name)', a LOCATION, needs a relativeLocation"
-                        : "Field '\(name)' is no LOCATION: relativeLocation does not apply to it"
+                        : "Field '\(name)' is not a LOCATION: relativeLocation does not apply to it"
                 )
             }
         } else if sort.relativeLocation != nil {
-            throw .badRequest("Field '\(name)' is no LOCATION: relativeLocation does not apply to it")
+            throw .badRequest("Field '\(name)' is not a LOCATION: relativeLocation does not apply to it")
         }
         if let center = sort.relativeLocation { try check(center, sort.field) }
         try demand(.sortable, of: sort.field)
@@ -134,7 +133,7 @@ package struct QueryCheck {
 }
 
 extension RelayError {
-    /// CloudKit's words, which programs look for, and where the index is to be had.
+    /// CloudKit's wording, which programs match, followed by where to create the index.
     fileprivate static func unmarked(_ field: String, _ index: String) -> RelayError {
         .badRequest(
             "Field '\(field)' is not marked \(index). "
@@ -144,7 +143,7 @@ extension RelayError {
 }
 
 extension RecordType {
-    /// The fields whose words can be searched, in binary order.
+    /// The fields with searchable words, in binary order.
     package var searchableFields: [String] {
         fields.filter { $0.value.indexes.contains(.searchable) && !$0.value.isEncrypted }.keys.sorted()
     }

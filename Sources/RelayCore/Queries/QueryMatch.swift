@@ -1,22 +1,22 @@
 package import Records
 
-/// Whether records match a query's filters: the meaning of every comparator, in one place.
+/// Evaluates a query's filters; the only place that defines what each comparator means.
 ///
-/// What is not there equals nothing, is in no list and contains nothing; so the negative comparators, each the exact
-/// opposite of its positive, hold for it. Text compares byte for byte; only words (`CONTAINS_…_TOKENS`) are without case and
-/// diacritics. See Wire.md, "Comparators".
+/// An absent value equals nothing, is in no list and contains nothing; a negated comparator is the exact negation of
+/// its positive form, so it matches an absent value. Strings compare byte for byte; only words (`CONTAINS_…_TOKENS`)
+/// ignore case and diacritics. See Wire.md, "Comparators".
 package struct QueryMatch: Sendable {
     private let conditions: [Condition]
-    /// The type's own fields that the filters look at.
+    /// The record type's fields that the filters read.
     package let fieldNames: Set<String>
 
-    /// The filters must be such as `QueryCheck` lets pass for `type`.
+    /// The filters must have passed `QueryCheck` for `type`.
     package init(_ filters: some Sequence<Query.Filter>, type: RecordType) {
         conditions = filters.map { Condition($0, type: type) }
         fieldNames = conditions.reduce(into: []) { $0.formUnion($1.fieldNames) }
     }
 
-    /// Whether there are no filters, so that everything matches.
+    /// Whether there are no filters, so that every record matches.
     package var isEmpty: Bool { conditions.isEmpty }
 
     package func holds(for values: QueryValues) -> Bool {
@@ -24,13 +24,13 @@ package struct QueryMatch: Sendable {
     }
 }
 
-/// One filter with its values made ready to be compared with.
+/// A filter with precomputed comparison keys.
 private struct Condition: Sendable {
     let filter: Query.Filter
     let comparator: Query.Comparator
     let isNegative: Bool
     let keys: [QueryKey]
-    /// Which of the filter's values have a key: a list of thousands may be compared with hundreds.
+    /// The indexes of the filter's values by key, so that comparing long lists is fast.
     let places: [QueryKey: [Int]]
     let tokens: Set<String>
     let fieldNames: Set<String>
@@ -93,10 +93,10 @@ private struct Condition: Sendable {
         }
     }
 
-    /// Which of the filter's values equal one.
+    /// Returns the indexes of the filter's values that equal a value.
     private func equal(_ value: FieldValue, key: QueryKey) -> [Int] {
         let found = places[key] ?? []
-        // A location's key is only its cell.
+        // A location's key identifies only its cell.
         guard case .location(let place) = value else { return found }
         return found.filter {
             guard case .location(let other) = filter.values[$0] else { return true }

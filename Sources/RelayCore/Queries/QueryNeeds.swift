@@ -1,9 +1,8 @@
 package import Records
 
-/// The index marks that a query asks of its record type's schema, as `QueryCheck` demands them: what advice about indexes is
-/// counted by.
+/// The indexes that a query requires, as `QueryCheck` enforces them; used to recommend indexes.
 package enum QueryNeeds {
-    /// One mark on one field.
+    /// An index on one field.
     package struct Mark: Hashable, Sendable {
         package var field: String
         package var index: Indexes
@@ -14,7 +13,7 @@ package enum QueryNeeds {
         }
     }
 
-    /// What this query needs of a type, whether or not the type has it.
+    /// Returns the indexes that this query requires, whether or not the type has them.
     package static func marks(of query: Query, type: RecordType) -> Set<Mark> {
         var marks: Set<Mark> = []
         for filter in query.filters where filter.field != .anySearchable {
@@ -33,7 +32,7 @@ package enum QueryNeeds {
         return marks
     }
 
-    /// Whether the type has what a mark asks for.
+    /// Returns whether the type has an index.
     package static func has(_ mark: Mark, _ type: RecordType) -> Bool {
         if let system = Query.SystemField(rawValue: mark.field) {
             return type.indexes(of: .system(system)).contains(mark.index)
@@ -41,7 +40,7 @@ package enum QueryNeeds {
         return type.indexes(of: .own(mark.field)).contains(mark.index)
     }
 
-    /// As the schema language writes it.
+    /// The field's name in the schema language.
     private static func name(of field: Query.Field) -> String {
         if case .system(let system) = field { system.rawValue } else { field.name }
     }

@@ -1,18 +1,18 @@
 package import Records
 
-/// The order of a query's results: total, so that a page can start just after any record, whatever was written meanwhile.
+/// The order of a query's results: a total order, so that a page can start after any record despite concurrent writes.
 ///
-/// Records that the sorts hold equal follow their names and then their zones, in the direction of the last sort. A query
-/// without sorts has no promised order; it gets the one that costs least: zone after zone, and inside one by the field of
-/// its first range or prefix filter, else by name. A record without a value comes before those with one, and after them where the
-/// sort descends; from a place it is farthest away.
+/// Records that are equal by the sort descriptors are ordered by name and then by zone, in the direction of the last
+/// sort descriptor. A query without sort descriptors has no guaranteed order and uses the cheapest: zone by zone, and
+/// within a zone by the field of the first range or prefix filter, else by name. A record without a value sorts before
+/// all others, or last in descending order; when sorting by distance, it is the farthest away.
 package struct QueryOrder: Sendable {
     package let sorts: [Query.Sort]
-    /// Whether the order of names goes up.
+    /// Whether record names sort in ascending order.
     package let namesAscend: Bool
-    /// Whether all results of one zone come before those of the next.
+    /// Whether all results of one zone precede those of the next.
     package let isZoneByZone: Bool
-    /// The type's own fields that the sorts look at.
+    /// The record type's fields that the sort descriptors read.
     package let fieldNames: Set<String>
 
     package init(_ query: Query) {
@@ -21,7 +21,7 @@ package struct QueryOrder: Sendable {
         if sorts.isEmpty, let range = query.filters.first(where: \.isRangeOfOrder) {
             sorts = [Query.Sort(range.field)]
         }
-        // Names are different: what follows them decides nothing.
+        // Record names are unique, so later sort descriptors have no effect.
         if let names = sorts.firstIndex(where: { $0.field == .system(.recordName) }) {
             namesAscend = sorts[names].isAscending
             sorts.removeSubrange(names...)
@@ -32,7 +32,7 @@ package struct QueryOrder: Sendable {
         fieldNames = Set(sorts.compactMap { if case .own(let name) = $0.field { name } else { nil } })
     }
 
-    /// What a record is sorted by, one key for each sort.
+    /// Returns a record's sort keys, one per sort descriptor.
     package func keys(of values: QueryValues) -> [QueryKey] {
         sorts.map { sort in
             guard let center = sort.relativeLocation else { return values.key(of: sort.field) }
@@ -41,7 +41,7 @@ package struct QueryOrder: Sendable {
         }
     }
 
-    /// Whether `a` comes before `b`.
+    /// Returns whether `a` precedes `b`.
     package func areInOrder(_ a: Query.Position, _ b: Query.Position) -> Bool {
         if isZoneByZone, a.zone != b.zone { return Self.isBefore(a.zone, b.zone) }
         for ((x, y), sort) in zip(zip(a.keys, b.keys), sorts) where x != y { return (x < y) == sort.isAscending }
@@ -49,13 +49,13 @@ package struct QueryOrder: Sendable {
         return a.zone != b.zone && Self.isBefore(a.zone, b.zone) == namesAscend
     }
 
-    /// Owners and names of zones in binary order; both are ASCII.
+    /// Compares zones by owner and name in binary order; both are ASCII.
     package static func isBefore(_ a: ZoneID, _ b: ZoneID) -> Bool {
         (a.owner.recordName, a.zoneName) < (b.owner.recordName, b.zoneName)
     }
 }
 
 extension Query.Filter {
-    /// Whether its matches are neighbours in the field's order.
+    /// Whether the matches are contiguous in the field's order.
     fileprivate var isRangeOfOrder: Bool { comparator.isRange || comparator == .beginsWith }
 }

@@ -1,11 +1,11 @@
 package import Records
 
-/// One page of a query.
+/// Reads one page of a query's results.
 ///
 /// See Wire.md, "Queries".
 package struct QueryRecords: Sendable {
     package var database: DatabaseAddress
-    /// `nil`: every zone of the database.
+    /// The zone to query; `nil` for every zone of the database.
     package var zone: ZoneID?
     package var query: Query
     package var limit: Int
@@ -31,12 +31,12 @@ package struct QueryRecords: Sendable {
         self.position = position
     }
 
-    /// Throws where the query may not be asked, and as `StoreReader.page` does.
+    /// Throws if the query is not allowed, and as `StoreReader.page` does.
     package func read(from reader: any StoreReader) throws(RelayError) -> QueryPage {
         let schema = try reader.schema
         guard let type = schema.queryable(query.recordType) else {
             var error = RelayError.unknownType(query.recordType, types)
-            // Programs look for these words.
+            // Programs match this wording.
             error.reason = "Did not find record type: \(query.recordType.prefix(64)). \(error.reason)"
             throw error
         }
@@ -65,7 +65,7 @@ package struct QueryRecords: Sendable {
         return try reader.livingZones(in: database)
     }
 
-    /// The query as this caller may ask it; `nil` where no record of the type can be theirs to read.
+    /// Returns the query restricted to what the caller may read; `nil` if the caller can read no record of the type.
     private func restrictedQuery(of type: RecordType, _ schema: Schema) -> Query? {
         let query = query.meant(in: database)
         guard database.scope == .public, !database.rights(toType: type, in: schema).contains(.read) else {

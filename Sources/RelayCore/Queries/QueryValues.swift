@@ -1,13 +1,12 @@
 package import Records
 import Wire
 
-/// What queries look at in one record: its own fields among `names`, taken out of the stored bytes once, and its system
-/// fields.
+/// The values of one record that queries read: the named fields, decoded once, and its system fields.
 package struct QueryValues {
     private let record: StoredRecord
     private let own: [String: FieldValue]
 
-    /// Throws `internalError` where the stored bytes are not what was stored.
+    /// Throws `internalError` if the stored bytes are corrupt.
     package init(_ record: StoredRecord, fields names: Set<String>) throws(RelayError) {
         self.record = record
         guard !names.isEmpty else {
@@ -21,7 +20,7 @@ package struct QueryValues {
         }
     }
 
-    /// The field's value; `nil` where the record has none.
+    /// Returns the field's value; `nil` if the record has none.
     func value(of field: Query.Field) -> FieldValue? {
         switch field {
         case .own(let name): own[name]
@@ -30,7 +29,7 @@ package struct QueryValues {
         }
     }
 
-    /// What the field is compared and sorted by: `absent` without a value, and for lists.
+    /// Returns the key for comparing and sorting by the field: `absent` for a missing value and for lists.
     package func key(of field: Query.Field) -> QueryKey {
         switch field {
         case .system(let system): record.key(of: system)
@@ -39,13 +38,13 @@ package struct QueryValues {
         }
     }
 
-    /// The keys of a list's different members.
+    /// Returns the distinct keys of a list's members.
     package func memberKeys(of name: String) -> Set<QueryKey> {
         guard case .list(_, let members)? = own[name] else { return [] }
         return Set(members.compactMap { QueryKey($0) })
     }
 
-    /// The different words in these fields together.
+    /// Returns the distinct words in these fields together.
     package func tokens(of names: some Sequence<String>) -> Set<String> {
         var tokens: Set<String> = []
         for name in names {
@@ -68,9 +67,9 @@ extension RelayError {
 }
 
 extension StoredRecord {
-    /// One of its own fields, taken out of the stored bytes alone; `nil` where there is none.
+    /// Returns one field, decoded without the others; `nil` if the record does not have it.
     ///
-    /// Throws `internalError` where the stored bytes are not what was stored.
+    /// Throws `internalError` if the stored bytes are corrupt.
     func value(ofField name: String) throws(RelayError) -> FieldValue? {
         do {
             return try FieldsJSON.value(of: name, in: fields)
@@ -79,7 +78,7 @@ extension StoredRecord {
         }
     }
 
-    /// A system field as a query sees it: a moment, or text.
+    /// Returns a system field's value as queries see it: a timestamp or text.
     package func value(of field: Query.SystemField) -> FieldValue {
         switch field {
         case .recordName: .string(name)
@@ -91,7 +90,7 @@ extension StoredRecord {
         }
     }
 
-    /// What a system field is compared and sorted by.
+    /// Returns the key for comparing and sorting by a system field.
     package func key(of field: Query.SystemField) -> QueryKey {
         switch field {
         case .changeTag: .number(Int64(clamping: change))
@@ -101,18 +100,18 @@ extension StoredRecord {
 }
 
 extension Query.Filter {
-    /// The keys of its values.
+    /// The comparison keys of the filter's values.
     package var keys: [QueryKey] {
         values.map { value in
             if field == .system(.changeTag), case .string(let tag) = value {
-                // No record has a negative change number: what is no tag equals none.
+                // Change numbers are not negative, so an invalid tag equals nothing.
                 return .number(UInt64(tag, radix: 36).flatMap { Int64(exactly: $0) } ?? -1)
             }
             return QueryKey(value) ?? .absent
         }
     }
 
-    /// The words of its text.
+    /// The words of the filter's text.
     package var tokens: Set<String> {
         guard case .string(let text)? = values.first else { return [] }
         return SearchTokens.of(text)

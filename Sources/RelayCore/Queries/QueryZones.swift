@@ -1,26 +1,26 @@
 package import Records
 
-/// Which zone a query's references lead into.
+/// Resolution of the zones in a query's references.
 ///
-/// References do not leave their zone, so one to a record of another zone than the one asked is equal to nothing there.
-/// See Wire.md, "References".
+/// A reference cannot cross zones, so a reference to a record of another zone equals nothing in the queried zone. See
+/// Wire.md, "References".
 extension Query {
-    /// With the owners of the zones that its references name filled in, as this caller means them.
+    /// Returns the query with the owners of the zones in its references filled in, from the caller's point of view.
     func meant(in database: DatabaseAddress) -> Query {
         mappingReferences { reference in
             guard let named = reference.zone else { return reference }
             var reference = reference
-            // One that cannot be had here is no zone that is asked.
+            // A zone that the caller cannot access is not queried, so it can stay as it is.
             reference.zone = (try? database.zone(named)) ?? named
             return reference
         }
     }
 
-    /// As one zone is to be asked: by names alone.
+    /// Returns the query for one zone, with references reduced to record names.
     package func asked(of zone: ZoneID) -> Query {
         guard namesZones else { return self }
         var query = mappingReferences { reference in
-            // No record has an empty name.
+            // No record has an empty name, so it matches nothing.
             Reference(recordName: reference.zone ?? zone == zone ? reference.recordName : "", action: reference.action)
         }
         for index in query.filters.indices where query.filters[index].field == .system(.recordName) {
@@ -31,7 +31,7 @@ extension Query {
         return query
     }
 
-    /// Whether some of its references hold in one zone alone.
+    /// Whether some of the query's references name a zone.
     var namesZones: Bool {
         filters.contains { $0.values.contains { $0.references.contains { $0.zone != nil } } }
     }

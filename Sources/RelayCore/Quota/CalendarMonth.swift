@@ -1,8 +1,8 @@
 package import Records
 
-/// A month of the calendar, UTC: how long transfers are counted together.
+/// A calendar month (UTC), the period over which transfers are counted.
 package struct CalendarMonth: Hashable, Sendable {
-    /// Years times twelve and months; January 1970 is 23,640.
+    /// Years times twelve plus months; January 1970 is 23,640.
     package var number: Int
 
     package init(number: Int) { self.number = number }
@@ -20,7 +20,7 @@ package struct CalendarMonth: Hashable, Sendable {
 
     package var next: CalendarMonth { CalendarMonth(number: number + 1) }
 
-    /// Its first moment.
+    /// The month's first millisecond.
     package var start: Timestamp {
         let fromMarch = number - 2
         let (year, month) = (fromMarch.floorDivided(by: 12), fromMarch - fromMarch.floorDivided(by: 12) * 12)

@@ -1,14 +1,14 @@
 package import Records
 
-/// What one environment of a container may hold and send, where that is not what the configuration says.
+/// The storage and transfer limits of one environment of a container, where they differ from the configuration.
 ///
-/// `nil`: as configured; `Int64.max`: any number. These do not grow with the container's users.
+/// `nil` means the configured limit, `Int64.max` no limit. These limits do not grow with the number of users.
 package struct ContainerQuota: Hashable, Sendable {
-    /// Each user's private database there; who has a bound of their own keeps it.
+    /// The limit of each private database in the container; a user's own limit takes precedence.
     package var privateBytes: Int64?
     package var publicRecords: Int64?
     package var publicAssets: Int64?
-    /// A calendar month.
+    /// Per calendar month.
     package var publicTransfer: Int64?
 
     package init(
@@ -26,9 +26,9 @@ package struct ContainerQuota: Hashable, Sendable {
     package var isEmpty: Bool { self == ContainerQuota() }
 }
 
-/// All bounds that operators have set for single users and containers.
+/// All limits that operators have set for individual users and containers.
 package struct OwnQuotas: Hashable, Sendable {
-    /// Of private databases, by the names that containers know their users by.
+    /// Limits of private databases, by the user IDs in each container.
     package var users: [ContainerEnvironment: [UserID: Int64]]
     package var containers: [ContainerEnvironment: ContainerQuota]
 
@@ -44,7 +44,7 @@ package struct OwnQuotas: Hashable, Sendable {
 }
 
 extension QuotaSettings {
-    /// These bounds where a container has some of its own.
+    /// Returns these settings with a container's own limits applied.
     package func replaced(by own: ContainerQuota?) -> QuotaSettings {
         guard let own else { return self }
         var settings = self
@@ -62,7 +62,7 @@ extension QuotaSettings {
 }
 
 extension ContainerQuota {
-    /// For logs and people: `private 1 GB, public assets any number`.
+    /// A description for logs and people, such as `private 1 GB, public assets any number`.
     package var words: String {
         let parts = [
             ("private", privateBytes), ("public records", publicRecords), ("public assets", publicAssets),

@@ -1,41 +1,41 @@
 import Records
 import Wire
 
-/// What one request's writes add to and take from a quota, operation after operation.
+/// Tracks how the operations of one request change a quota.
 ///
-/// Only a record with new assets, or one that would not fit otherwise, has its assets looked up: for all others this is a
-/// few additions.
+/// The assets of a record are looked up only if the record brings new assets or would not fit otherwise; all other
+/// records cost a few additions.
 struct QuotaLedger: ~Copyable {
-    /// `nil`: nothing is limited, and nothing is counted.
+    /// The remaining quota; `nil` if nothing is limited and therefore nothing is counted.
     private var room: QuotaRoom?
     private let zone: Zone
     private let writer: any StoreWriter
-    /// Records that go, whose assets have not been counted as free yet.
+    /// Deleted records whose assets have not been counted as free yet.
     private var leaving: [StoredRecord] = []
-    /// The operations, by their places, that are counted as making room.
+    /// Indexes of the operations that are counted as freeing quota.
     private(set) var givers: Set<Int> = []
-    /// Those that are known not to.
+    /// Indexes of the operations that must not be counted as freeing quota.
     var nonGivers: Set<Int> = []
-    /// Assets that records have come to use in this request, and those whose room was given back in it.
+    /// Assets that records of this request have started to use, and assets whose quota was freed in this request.
     private var taken: Set<AssetHash> = []
     private var freed: Set<AssetHash> = []
 
     /// - Parameters:
-    ///   - room: What is left before the request; `nil` where nothing is limited.
-    ///   - zone: That the records are of.
-    ///   - writer: Knows the uses of assets.
+    ///   - room: The quota that is left before the request; `nil` if nothing is limited.
+    ///   - zone: The zone of the records.
+    ///   - writer: Used to count the uses of assets.
     init(_ room: QuotaRoom?, of zone: Zone, in writer: any StoreWriter) {
         self.room = room
         self.zone = zone
         self.writer = writer
     }
 
-    /// How many of the zone's records use an asset; more than two count as two.
+    /// Returns how many of the zone's records use an asset, counting up to 2.
     private func assetUses(_ hash: AssetHash) throws(RelayError) -> Int { try writer.assetUses(hash, in: zone) }
 
     /// Counts a record that operation `place` saves in place of `current`, or throws `quotaExceeded`.
     ///
-    /// `bringsAssets` says whether assets were given with it.
+    /// `bringsAssets` says whether the request contains assets for the record.
     mutating func save(
         _ record: StoredRecord,
         over current: StoredRecord?,
@@ -73,9 +73,9 @@ struct QuotaLedger: ~Copyable {
 
     private func allows(_ growth: StorageUse) -> Bool { room?.allows(growth) ?? true }
 
-    /// What a record's assets change in the zone.
+    /// The effect of a record's assets on the zone.
     private struct Exchange {
-        /// Bytes of assets that the zone has not yet, less those that only this record uses and gives up.
+        /// Bytes of assets that are new to the zone, minus those that only this record uses and no longer references.
         var growth: Int64 = 0
         var comes: Set<AssetHash> = []
         var goes: Set<AssetHash> = []
@@ -96,13 +96,13 @@ struct QuotaLedger: ~Copyable {
         return exchange
     }
 
-    /// Whether an asset takes room in the zone that it did not take before.
+    /// Returns whether an asset uses storage in the zone that it did not use before.
     private func isNew(_ hash: AssetHash) throws(RelayError) -> Bool {
         if freed.contains(hash) || taken.contains(hash) { return freed.contains(hash) }
         return try assetUses(hash) == 0
     }
 
-    /// Whether an asset leaves the zone with the record that gives it up.
+    /// Returns whether the zone no longer needs an asset once this record stops using it.
     private func isLastUse(_ hash: AssetHash) throws(RelayError) -> Bool {
         if freed.contains(hash) || taken.contains(hash) { return false }
         return try assetUses(hash) == 1
@@ -118,7 +118,7 @@ struct QuotaLedger: ~Copyable {
         leaving = []
     }
 
-    /// Nothing for a record that cannot be read: saving over it is how it can be mended.
+    /// Returns no assets for an unreadable record, so that saving over it can repair it.
     private static func assets(of record: StoredRecord) -> [AssetHash: Int64] {
         var found: [AssetHash: Int64] = [:]
         for asset in (try? FieldsJSON.assets(in: record.fields)) ?? [] {

@@ -1,11 +1,11 @@
 package import Records
 
-/// What somebody may still store, record after record.
+/// The remaining storage of a quota.
 ///
-/// A write that does not grow always goes through, also of somebody who has too much already: limits come down, and
-/// people must be able to put things right.
+/// A write that does not increase the use is always allowed, even if the use exceeds the limit: limits can be lowered,
+/// and users must still be able to delete and repair data.
 package struct QuotaRoom: Hashable, Sendable {
-    /// Whose quota it is, seen from the caller.
+    /// The quota's owner, relative to the caller.
     package enum Whose: Hashable, Sendable {
         case caller, zoneOwner, container
     }
@@ -17,11 +17,11 @@ package struct QuotaRoom: Hashable, Sendable {
     private let whose: Whose
 
     /// - Parameters:
-    ///   - use: What is stored now.
-    ///   - records: Bytes that records may take; `nil`: any number.
-    ///   - assets: Likewise.
-    ///   - total: Bytes of both together.
-    ///   - whose: For the words of a refusal.
+    ///   - use: The storage in use now.
+    ///   - records: The limit for records in bytes; `nil` means unlimited.
+    ///   - assets: The limit for assets in bytes; `nil` means unlimited.
+    ///   - total: The limit for records and assets together in bytes; `nil` means unlimited.
+    ///   - whose: The quota's owner, for the text of errors.
     package init(
         use: StorageUse,
         records: Int64? = nil,
@@ -36,7 +36,7 @@ package struct QuotaRoom: Hashable, Sendable {
         self.whose = whose
     }
 
-    /// Counts what a write adds, or throws `quotaExceeded`.
+    /// Adds what a write needs, or throws `quotaExceeded`.
     package mutating func take(_ growth: StorageUse) throws(RelayError) {
         if let limit = exceeded(by: growth) { throw refusal(limit, growth) }
         use = use + growth
@@ -44,17 +44,17 @@ package struct QuotaRoom: Hashable, Sendable {
 
     package func allows(_ growth: StorageUse) -> Bool { exceeded(by: growth) == nil }
 
-    /// Counts what a write gives back.
+    /// Subtracts what a write frees.
     package mutating func give(_ freed: StorageUse) { use = use - freed }
 
-    /// Bytes that a new asset may have; `nil`: any number.
+    /// The maximum size of a new asset in bytes; `nil` means unlimited.
     package var assetBytesLeft: Int64? {
         let own = assets.map { $0 - use.assets }
         let shared = total.map { $0 - use.total }
         return [own, shared].compactMap(\.self).min().map { max($0, 0) }
     }
 
-    /// An asset does not even fit as an upload.
+    /// The error for an asset that is too large to upload.
     package var assetRefusal: RelayError {
         refusal(assets.map { (.assets, $0) } ?? (.everything, total ?? 0), StorageUse())
     }
@@ -89,7 +89,7 @@ package struct QuotaRoom: Hashable, Sendable {
     }
 }
 
-/// Bytes as a person reads them: `5 GB`, `1.5 MB`; powers of ten, as disks are sold.
+/// Formats a number of bytes for people, in powers of ten: `5 GB`, `1.5 MB`.
 package enum ByteText {
     package static func of(_ bytes: Int64) -> String {
         var (value, unit) = (Double(bytes), "bytes")

@@ -1,11 +1,11 @@
 package import Records
 
-/// How many bytes users and containers may have; `nil`: any number.
+/// The storage and transfer limits of users and containers in bytes; `nil` means unlimited.
 ///
-/// The public ones are CloudKit's published defaults: so much to begin with, and more with each user the container has.
-/// Each environment of a container counts for itself.
+/// The defaults of the public limits are those that CloudKit has published: a base, plus an amount for each user of the
+/// container. Each environment of a container is counted separately.
 package struct QuotaSettings: Hashable, Sendable {
-    /// A bound that grows with the users of a container.
+    /// A limit that grows with the number of a container's users.
     package struct Growing: Hashable, Sendable {
         package var base: Int64
         package var perUser: Int64
@@ -21,15 +21,16 @@ package struct QuotaSettings: Hashable, Sendable {
         }
     }
 
-    /// One user's private database, records and assets together.
+    /// The limit of one user's private database, records and assets together.
     package var privateBytes: Int64? = 5_000_000_000
-    /// The same for users whose bound is another one; `Int64.max`: any number.
+    /// The limits of users who have one of their own; `Int64.max` means unlimited.
     package var ownPrivateBytes: [UserID: Int64] = [:]
-    /// The records of a container's public database.
+    /// The limit for records in a container's public database.
     package var publicRecords: Growing? = Growing(base: 100_000_000, perUser: 3_000_000)
-    /// The assets of a container's public database.
+    /// The limit for assets in a container's public database.
     package var publicAssets: Growing? = Growing(base: 10_000_000_000, perUser: 250_000_000)
-    /// What a container's public database may send in a calendar month (UTC): answers to reads, and assets.
+    /// The limit for the bytes that a container's public database sends in a calendar month (UTC): responses to reads,
+    /// and assets.
     package var publicTransfer: Growing? = Growing(base: 2_000_000_000, perUser: 50_000_000)
 
     package init() {}
@@ -43,9 +44,10 @@ package struct QuotaSettings: Hashable, Sendable {
         return settings
     }()
 
-    /// What is left for the owner of `zone`; `nil` where nothing is limited, and then nothing is looked up.
+    /// Returns the remaining quota of the owner of `zone`; `nil`, without reading anything, if nothing is limited.
     ///
-    /// `scope` is how the caller came to the zone: a participant is told less.
+    /// `scope` is the database through which the caller reaches the zone: errors for a participant contain fewer
+    /// details.
     package func room(
         in zone: ZoneID,
         by scope: DatabaseScope,

@@ -1,7 +1,7 @@
-/// Bytes that somebody's data takes, as quotas count them.
+/// The storage that a user's or container's data uses, in bytes, as quotas count it.
 ///
-/// A record counts with its name, its fields and `recordOverhead`; a tombstone with nothing, so that whoever deletes gets
-/// all of it back. An asset counts once for each zone that uses it, however many of the zone's records do.
+/// A record counts as its name, its fields and `recordOverhead`. A tombstone counts as nothing, so that a deletion
+/// frees all of the record's bytes. An asset counts once per zone, however many of the zone's records use it.
 package struct StorageUse: Hashable, Sendable {
     package var records: Int64
     package var assets: Int64
@@ -11,7 +11,7 @@ package struct StorageUse: Hashable, Sendable {
         self.assets = assets
     }
 
-    /// What a live record takes of its own; a tombstone or none takes nothing.
+    /// The bytes of one record without its assets; 0 for a tombstone and for `nil`.
     package init(of record: StoredRecord?) {
         assets = 0
         records = 0
@@ -19,7 +19,7 @@ package struct StorageUse: Hashable, Sendable {
         records = Self.recordOverhead + Int64(record.name.utf8.count + record.fields.count)
     }
 
-    /// Bytes of a record's system values and its places in indexes, about.
+    /// Approximate bytes of a record's system values and index entries.
     package static let recordOverhead: Int64 = 100
 
     package var total: Int64 { records + assets }

@@ -1,9 +1,9 @@
 package import Records
 
-/// What one commit did, for whoever sends notices.
+/// The effects of one commit, as input for change notices.
 package struct Commit: Sendable {
     package var zones: [CommittedChange]
-    /// The changed records of those types that query subscriptions watch; of others nothing is kept.
+    /// The changed records of the types that query subscriptions watch; changes to other types are left out.
     package var records: [CommittedRecord]
     package var subscriptions: [CommittedSubscription]
     /// The schema after the commit.
@@ -27,21 +27,21 @@ package struct Commit: Sendable {
 /// A commit's effect on one zone.
 package struct CommittedChange: Hashable, Sendable {
     package var zone: ZoneID
-    /// The zone's token right after; `nil` for a deleted zone and where none are kept.
+    /// The zone's change token right after the commit; `nil` for a deleted zone and for a zone without a change feed.
     package var token: ChangeToken?
-    /// The device that made it; `nil` when several did.
+    /// The device that made the changes; `nil` if several devices did.
     package var device: String?
-    /// Whose device that is; `nil`: the zone's owner's.
+    /// The user of `device`; `nil` means the zone's owner.
     package var author: UserID?
-    /// Those whom what has changed is, or was, shared with.
+    /// The participants with whom the changed data is, or was, shared.
     package var audience: [Participant]
 
-    /// Somebody besides the owner whom a change concerns.
+    /// A user other than the owner who is affected by a change.
     package struct Participant: Hashable, Sendable {
         package var user: UserID
-        /// Of the zone in their view; `nil` where they see it no more, or not yet.
+        /// The change token of the zone as this user sees it; `nil` if they no longer, or do not yet, see it.
         package var token: ChangeToken?
-        /// Whether they may be told which zone it is.
+        /// Whether the notice may name the zone.
         package var knowsZone: Bool
 
         package init(user: UserID, token: ChangeToken?, knowsZone: Bool = true) {
@@ -69,23 +69,23 @@ package struct CommittedChange: Hashable, Sendable {
 /// A commit's effect on one record.
 package struct CommittedRecord: Hashable, Sendable {
     package var zone: ZoneID
-    /// What it was before; `nil` or a tombstone where it was not there.
+    /// The record before the commit; `nil` or a tombstone if it did not exist.
     package var before: StoredRecord?
-    /// What it is now; a tombstone when it was deleted.
+    /// The record after the commit; a tombstone if it was deleted.
     package var after: StoredRecord
     /// The device that made the change.
     package var device: String
-    /// Those besides the owner who see it, or saw it.
+    /// The users other than the owner who see the record, or saw it before the commit.
     package var viewers: [Viewer] = []
-    /// Whether nothing has changed but who sees it: the owner has no news of it then.
+    /// Whether only the set of viewers changed, so that the owner needs no notification.
     package var isOnlyMoved = false
 
-    /// Somebody with whom the record is shared, or was.
+    /// A user with whom the record is, or was, shared.
     package struct Viewer: Hashable, Sendable {
         package var user: UserID
         package var sawIt: Bool
         package var seesIt: Bool
-        /// Under which names they know the zone's records.
+        /// The names under which this user knows the zone's records.
         package var aliases: RecordAliases
 
         package init(user: UserID, sawIt: Bool, seesIt: Bool, aliases: RecordAliases = RecordAliases()) {
@@ -104,12 +104,12 @@ package struct CommittedRecord: Hashable, Sendable {
     }
 }
 
-/// A subscription of some user that was made, replaced or ended.
+/// A user's subscription that was created, replaced or deleted.
 package struct CommittedSubscription: Hashable, Sendable {
     package var user: UserID
     package var scope: DatabaseScope
     package var id: String
-    /// `nil`: it is gone.
+    /// `nil` if it was deleted.
     package var subscription: Subscription?
 
     package init(user: UserID, scope: DatabaseScope, id: String, subscription: Subscription?) {

@@ -1,22 +1,23 @@
 package import Records
 
-/// A live record as it lies in the store's row, lent for the length of one visit: its name and fields are not copied.
+/// A live record read in place from the store's row, valid only during one visit.
 ///
-/// A page of a feed is hundreds of these, and to make a `StoredRecord` of each costs more than to find it. Only records of
-/// the usual kind come like this: no tombstone, no share nor the root of one.
+/// The record's name and fields are not copied: a page of a change feed holds hundreds of records, and building a
+/// `StoredRecord` costs more than finding the row. Only plain records are visited this way: no tombstones, no shares
+/// and no share roots.
 package struct RecordRow {
-    /// UTF-8; gone when the visit ends, like `fields`.
+    /// UTF-8; invalid after the visit ends, like `fields`.
     package var name: UnsafeBufferPointer<UInt8>
     package var fields: UnsafeBufferPointer<UInt8>
     package var type: String
     package var change: UInt64
     package var created: Timestamp
     package var modified: Timestamp
-    /// The same object as the neighbour's where they are the same, so that nobody need compare names.
+    /// The same object as in the previous row if the values are equal, so that callers can compare by identity.
     package var authors: Authors
     package var parent: UnsafeBufferPointer<UInt8>?
 
-    /// Who created a record and who modified it last, and on which devices.
+    /// The creator and last modifier of a record, with their devices.
     package final class Authors: Sendable {
         package let creator: UserID
         package let creatingDevice: DeviceMark
@@ -57,7 +58,7 @@ package struct RecordRow {
     }
 }
 
-/// A record on a visit.
+/// A record passed to the visitor of `StoreReader.visitRecords`.
 package enum VisitedRecord {
     case whole(StoredRecord)
     case lent(RecordRow)
@@ -69,7 +70,7 @@ package enum VisitedRecord {
         }
     }
 
-    /// The number of its latest change.
+    /// The number of the record's latest change.
     package var change: UInt64 {
         switch self {
         case .whole(let record): record.change
@@ -77,7 +78,7 @@ package enum VisitedRecord {
         }
     }
 
-    /// About what it costs to look at it.
+    /// Approximate cost of reading the record, in bytes.
     var bytes: Int {
         switch self {
         case .whole(let record): record.fields.count + 512

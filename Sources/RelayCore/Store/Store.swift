@@ -1,39 +1,46 @@
 package import Records
 
-/// Where a container keeps its records in one environment: what the relay's decisions need of it, and no more.
+/// Persistent storage for one container in one environment.
 ///
-/// Reads see one committed state each. Writes are carried out one after the other, many to a commit. Calls take
-/// batches, so that a store across a network would serve as well.
+/// Each read sees one committed state. Writes run one at a time, and several share a commit. Calls take batches so that
+/// a store on another machine needs few round trips.
 package protocol Store: Sendable {
-    /// One is drawn when the store is made, when it is restored, and for every life of it in which something is written; part
-    /// of every token.
+    /// The epochs of this store, past and current.
+    ///
+    /// A new epoch begins when the store is created, when it is restored, and at the first write after the process
+    /// starts. Every change token contains the epoch in which it was issued.
     var epochs: Epochs { get }
 
-    /// The schema as of the latest commit, mostly without a look at the disk: for what is prepared ahead of a write, and for
-    /// reading requests.
+    /// The schema as of the latest commit, usually answered from memory.
+    ///
+    /// For preparing writes and for decoding requests.
     var currentSchema: Schema { get }
 
-    /// Runs `body` on one committed state, on the caller's thread. Throws what `body` throws, and `RelayError` with
-    /// `tryAgainLater` where the store cannot be read.
+    /// Runs `body` on one committed state, on the caller's thread.
+    ///
+    /// Throws what `body` throws, and `RelayError` with `tryAgainLater` if the store cannot be read.
     func read<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) throws(RelayError) -> Result
 
-    /// Like `read`, for a body that asks for pages of queries: makes the indexes that they lack, which may take seconds the
-    /// first time, and runs `body` again.
+    /// Runs a body that pages through query results.
+    ///
+    /// Builds the indexes that the query needs if they are missing, then runs `body` again. The first call for a large
+    /// record type can take seconds.
     func query<Result>(_ body: (any StoreReader) throws(RelayError) -> Result) async throws(RelayError) -> Result
 
-    /// Carries `write` out in the next commit.
+    /// Runs `write` as part of the next commit.
     func write(_ write: any StoreWrite)
 }
 
-/// Every container's store in each environment, opened when somebody asks for it.
+/// The stores of all containers and environments, opened on demand.
 package protocol StoreCatalog: Sendable {
-    /// The store, made where there was none; the caller has seen that the container exists.
+    /// Returns the store, creating it if necessary; the caller has checked that the container exists.
     func store(of home: ContainerEnvironment) throws(RelayError) -> any Store
 
-    /// Whether somebody has used the environment.
+    /// Returns whether the environment has a store, that is, has been used.
     func isThere(_ home: ContainerEnvironment) -> Bool
 
-    /// The container's assets; likewise.
+    /// Returns the container's assets, creating the folder if necessary; the caller has checked that the container
+    /// exists.
     func assets(of home: ContainerEnvironment) throws(RelayError) -> any AssetKeep
 }
 
@@ -42,60 +49,64 @@ package protocol StoreReader {
     /// The schema as of this state.
     var schema: Schema { get throws(RelayError) }
 
-    /// The live zone of this address; the public database's zones have `Zone.publicOwner`.
+    /// Returns the live zone with this ID; zones of the public database have the owner `Zone.publicOwner`.
     func zone(_ id: ZoneID) throws(RelayError) -> Zone?
 
-    /// The owner's zones that have not ended, in the order of their latest changes; costs nothing for those that have.
+    /// Returns the owner's live zones in the order of their latest changes; O(live zones), deleted zones are not
+    /// scanned.
     func livingZones(of owner: UserID) throws(RelayError) -> [Zone]
 
-    /// Those that have ended after a change, in the order of their ends.
+    /// Returns the zones that were deleted after a change, in the order of their deletion.
     func endedZones(of owner: UserID, after change: UInt64) throws(RelayError) -> [Zone]
 
-    /// How the zone of this identity ended; `nil` where there was none of this address, or it is there.
+    /// Returns how a zone was deleted; `nil` if no zone had this ID and identity, or if it still exists.
     func loss(of id: ZoneID, identity: UInt64) throws(RelayError) -> ZoneLoss?
 
-    /// The change with which the last of them ended; 0 where none has.
+    /// Returns the change number of the owner's latest zone deletion; 0 if there was none.
     func lastEnd(ofZonesOf owner: UserID) throws(RelayError) -> UInt64
 
-    /// How many zones a user has, without the ended ones; costs nothing for those.
+    /// Returns the number of a user's live zones; deleted zones are not scanned.
     func zoneCount(of owner: UserID) throws(RelayError) -> Int
 
-    /// The records of these names, tombstones included; absent ones are left out.
+    /// Returns the records with these names, tombstones included; records that do not exist are left out.
     ///
-    /// Without fields, they have none but what a share is made of: a megabyte each need not be read.
+    /// Without `withFields`, the result has only the fields that a share needs, so that large field values are not
+    /// read.
     func records(named names: [String], in zone: Zone, withFields: Bool) throws(RelayError) -> [String: StoredRecord]
 
-    /// Hands over what binds the record of this name, DELETE_SELF first, until `visit` says false.
+    /// Visits the references that point to a record, `DELETE_SELF` references first.
+    ///
+    /// Stops when `visit` returns `false`.
     func visitReferences(
         to target: String,
         in zone: Zone,
         _ visit: (StoredReference) -> Bool
     ) throws(RelayError)
 
-    /// How many references with DELETE_SELF lead to the record, counted up to `limit`.
+    /// Counts the references with `DELETE_SELF` that point to the record, up to `limit`.
     func countDeleteSelf(to target: String, in zone: Zone, atMost limit: Int) throws(RelayError) -> Int
 
-    /// How many live records have their latest change after `change`; `nil` where only part of the zone may be seen, and
-    /// where there are more than `limit`.
+    /// Counts the live records whose latest change is after `change`.
     ///
-    /// Looks at each of them: for the start of a long walk, not for every page.
+    /// Returns `nil` if the caller sees only part of the zone, and if the count exceeds `limit`. O(counted records):
+    /// call it at the start of a long series of pages, not for every page.
     func countLive(in zone: Zone, after change: UInt64, atMost limit: Int) throws(RelayError) -> Int?
 
-    /// The latest change of a tombstone that the zone's feed has forgotten; 0 where it has all of them.
+    /// Returns the change number of the newest tombstone removed from the zone's feed; 0 if the feed is complete.
     ///
-    /// Of a zone in the view of a participant, that of what the view shows.
+    /// For a participant's view of a zone, only tombstones of records in the view count.
     func horizon(of zone: Zone) throws(RelayError) -> UInt64
 
-    /// Hands over each record whose latest change is in `range`, tombstones included, `limit` of them at most, in the
-    /// order of the changes or backwards; with its place in the feed, which is the number of that change.
+    /// Visits the records whose latest change is in `range`, tombstones included, `limit` of them at most.
     ///
-    /// Where only the living are wanted, tombstones may be left out, and cost nothing then.
+    /// Visits them in the order of their changes, or backwards. The position passed to `visit` is the number of that
+    /// change. With `FeedStates.living`, tombstones may be left out; they then cost nothing.
     ///
-    /// Of a zone in the view of a participant, what the view shows; there a record that has come into sight has a place of
-    /// its own, and one that has gone out of it is a tombstone.
+    /// For a participant's view of a zone, visits what the view shows. A record that became visible has a position of
+    /// its own, and one that became invisible is visited as a tombstone.
     ///
-    /// Where `wholeTypes` is given, plain records of all other types come as they lie in their rows, if the store has such.
-    /// Once `visit` says false, no more come.
+    /// If `wholeTypes` is given, plain records of all other types are passed as rows (`VisitedRecord.lent`), if the
+    /// store supports that. Stops when `visit` returns `false`.
     func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
@@ -106,10 +117,10 @@ package protocol StoreReader {
         _ visit: (VisitedRecord, _ position: UInt64) -> Bool
     ) throws(RelayError)
 
-    /// The live records of `zones` together that match, in the order of `QueryOrder`, from just after `position` on.
+    /// Returns the live records of all `zones` that match, in the order of `QueryOrder`, starting after `position`.
     ///
-    /// As many as `limit`, or as fit into `bytes`, and one at least where there is one. Throws `tryAgainLater` where it would
-    /// have to look at too much.
+    /// Returns at most `limit` records and stops after about `bytes`, but returns at least one record if any matches.
+    /// Throws `tryAgainLater` if the query would have to read too much.
     func page(
         of query: Query,
         in zones: [Zone],
@@ -120,38 +131,42 @@ package protocol StoreReader {
 
     func subscriptions(of user: UserID, in scope: DatabaseScope) throws(RelayError) -> [Subscription]
 
-    /// Those in all databases, with the scope of each.
+    /// Returns the user's subscriptions in all databases, with the scope of each.
     func subscriptions(of user: UserID) throws(RelayError) -> [(scope: DatabaseScope, subscription: Subscription)]
 
-    /// How many of the zone's records use this asset; more than two count as two.
+    /// Returns how many of the zone's records use this asset, counting up to 2.
     func assetUses(_ hash: AssetHash, in zone: Zone) throws(RelayError) -> Int
 
-    /// Bytes in all live zones of this owner.
+    /// Returns the bytes stored in all live zones of this owner.
     func storageUse(of owner: UserID) throws(RelayError) -> StorageUse
 
-    /// How many users have come here themselves; whoever owns the public database is none, nor is who was only named.
+    /// The number of users who have sent a request to this container.
+    ///
+    /// Neither the public database's owner nor a user who was only mentioned, for example invited, counts.
     var userCount: Int { get throws(RelayError) }
 
-    /// Bytes that the public database has sent in this month, as far as they were added.
+    /// Returns the bytes that the public database has sent in this month, as far as `addTransfer` has recorded them.
     func transfer(in month: CalendarMonth) throws(RelayError) -> Int64
 
-    /// The zone as this user sees it, something in it being shared with them; `nil` where nothing is.
+    /// Returns the zone as this user sees it; `nil` if nothing in it is shared with them.
     func zone(_ id: ZoneID, sharedWith user: UserID) throws(RelayError) -> Zone?
 
-    /// All that is shared with the user, and as deleted all that was, in the order of their latest changes.
+    /// Returns the zones with data shared with the user, in the order of their latest changes.
+    ///
+    /// Zones that are no longer shared are included, marked as deleted.
     func zones(sharedWith user: UserID) throws(RelayError) -> [Zone]
 
-    /// Which share covers each of these records, by the store's numbers; those in none are left out.
+    /// Returns the store's number of the share that covers each of these records; records outside shares are left out.
     func shares(covering names: [String], in zone: Zone) throws(RelayError) -> [String: Int64]
 
-    /// The share that this link leads to.
+    /// Returns the share with this link.
     func share(ofLink shortGUID: String) throws(RelayError) -> SharePlace?
 
-    /// The shares to which an invitation waits for one of these addresses.
+    /// Returns the shares that have a pending invitation for one of these addresses.
     func shares(inviting contacts: [Share.Contact]) throws(RelayError) -> [SharePlace]
 }
 
-/// Which states of records a feed is to show.
+/// The record states that a feed shows.
 package enum FeedStates: Sendable {
     case all
     /// No tombstones.
@@ -159,12 +174,12 @@ package enum FeedStates: Sendable {
 }
 
 extension Store {
-    /// The epoch that runs.
+    /// The current epoch.
     package var epoch: UInt64 { epochs.current }
 }
 
 extension StoreReader {
-    /// The same, with every record whole.
+    /// Visits records as the requirement of this name does, with every record as a `StoredRecord`.
     package func visitRecords(
         in zone: Zone,
         changes range: ClosedRange<UInt64>,
@@ -186,9 +201,9 @@ extension StoreReader {
     }
 }
 
-/// Where a share's record is.
+/// The location of a share's record.
 package struct SharePlace: Hashable, Sendable {
-    /// As its owner sees it.
+    /// The zone as its owner sees it.
     package var zone: Zone
     package var record: String
 
@@ -198,79 +213,86 @@ package struct SharePlace: Hashable, Sendable {
     }
 }
 
-/// The state that the next commit will make, while it is being made.
+/// The state that the next commit will have, while it is being written.
 package protocol StoreWriter: StoreReader {
-    /// Whether an asset of this content is there to be used.
+    /// Returns whether an asset with this content is stored.
     func hasAsset(_ hash: AssetHash) -> Bool
 
-    /// Adds to what `transfer` tells.
+    /// Adds to the bytes that `transfer(in:)` returns.
     func addTransfer(_ bytes: Int64, in month: CalendarMonth) throws(RelayError)
 
-    /// What this user's write of that name has done; `nil` for one that was never kept, or is forgotten.
+    /// Returns the outcome of the user's write with this idempotency key; `nil` if none was kept or it was evicted.
     func doneWrite(_ id: String, by user: UserID) throws(RelayError) -> DoneWrite?
 
-    /// Keeps what a write has done, in place of what was kept under that name; the oldest are forgotten for it in time.
+    /// Stores the outcome of a write under its idempotency key, replacing an earlier outcome.
+    ///
+    /// The oldest outcomes are evicted.
     func keep(_ done: DoneWrite, as id: String, by user: UserID) throws(RelayError)
 
-    /// Keeps the signature for as long as it is good; `false` where a write of it has been kept before.
+    /// Stores a request signature for as long as it is valid; returns `false` if it was stored before.
     func keep(_ signature: SignatureMark) throws(RelayError) -> Bool
 
-    /// The next change number: greater than all before it, and never given twice.
+    /// Returns the next change number, greater than all earlier ones and never reused.
     func takeChangeNumber() -> UInt64
 
-    /// Adds a zone under a new change number. The caller has seen that there is none of that name.
+    /// Creates a zone under a new change number; the caller has checked that no zone has this name.
     func makeZone(_ id: ZoneID, by device: String) throws(RelayError) -> Zone
 
-    /// Ends a zone under a new change number: its records are gone, its own tombstone stays, with the zone's `loss`.
+    /// Deletes a zone and its records under a new change number, leaving a tombstone with the zone's `loss`.
     func deleteZone(_ zone: Zone, by device: String) throws(RelayError)
 
-    /// Puts records in place of those of the same names, and stamps the zone with the greatest of their numbers.
+    /// Writes records in place of those with the same names, and sets the zone's latest change to their greatest
+    /// number.
     ///
-    /// `replaced` are those it read before, `device` the one that needs no notice on it, being of the user who is the last
-    /// record's modifier. What share records say of access holds from then on.
+    /// `replaced` are the current states, as the caller has read them. `device` needs no notice of this change; it belongs to
+    /// the last record's modifier. Changes to share records take effect at once.
     func put(_ records: [StoredRecord], replacing replaced: [String: StoredRecord], in zone: Zone, by device: String)
         throws(RelayError)
 
-    /// Replaces the definitions of these types and makes this the schema's next version.
+    /// Replaces the definitions of these types and increments the schema's version.
     func define(_ types: [String: RecordType]) throws(RelayError)
 
-    /// Whether some record below this one, through `parent`, is the root of a share.
+    /// Returns whether a descendant of this record, through `parent`, is the root of a share.
     func hasShareRoot(below name: String, in zone: Zone) throws(RelayError) -> Bool
 
-    /// From now on shows all who see this share the record kept as `kept` under the name `shown`, and whatever is kept
-    /// as `shown` under the name `kept`.
+    /// Swaps two record names for everyone who sees this share.
+    ///
+    /// They see the record stored as `kept` under the name `shown`, and a record stored as `shown` under the name
+    /// `kept`.
     func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError)
 
-    /// Makes a user the one meant by invitations to these addresses that are nobody's yet, but for those to the user's own
-    /// zones; nobody is told of it.
+    /// Assigns the pending invitations to these addresses to a user, except those in the user's own zones.
+    ///
+    /// Creates no notices.
     func giveInvitations(to contacts: [Share.Contact], to user: UserID) throws(RelayError)
 
     func put(_ subscriptions: [Subscription], of user: UserID, in scope: DatabaseScope) throws(RelayError)
     func deleteSubscriptions(ids: [String], of user: UserID, in scope: DatabaseScope) throws(RelayError)
 }
 
-/// A zone and how far its change log has come.
+/// A zone and the position of its change log.
 package struct Zone: Hashable, Sendable {
-    /// The store's own number for it; never used again.
+    /// The store's internal number for the zone; never reused.
     package var number: Int64
     package var id: ZoneID
-    /// Drawn when the zone was made: part of its tokens, so that a later zone of the same name refuses them.
+    /// Random, drawn at creation; part of the zone's tokens, so that a later zone of the same name rejects them.
     package var identity: UInt64
-    /// The number of its latest change.
+    /// The number of the zone's latest change.
     package var lastChange: UInt64
     package var isDeleted: Bool
-    /// The latest time that a record of the public database's zone was stamped with, deleted ones included; of other zones it
-    /// is not kept.
+    /// The latest modification time of any record in the public database's zone, deleted ones included.
+    ///
+    /// Not maintained for other zones.
     package var lastModified = Timestamp(milliseconds: 0)
-    /// Why it is gone, or is about to go.
+    /// Why the zone was deleted, or is about to be.
     package var loss = ZoneLoss.deleted
-    /// What its records and their assets take.
+    /// The storage that its records and their assets use.
     package var use = StorageUse()
     package var sharing: Sharing
-    /// What a participant sees of it; `nil`: all, being its owner's.
+    /// The part of the zone that a participant sees; `nil` in the owner's view, which shows everything.
     package var view: ZoneView?
 
-    /// What of a zone is shared; the raw values are those of its row.
+    /// How much of a zone is shared; the raw values are stored in the database.
     package enum Sharing: Int64, Hashable, Sendable {
         case nothing = 0
         case everything = 1
@@ -295,33 +317,33 @@ package struct Zone: Hashable, Sendable {
         self.isDeleted = isDeleted
     }
 
-    /// Owns the public database's one zone.
+    /// The owner of the public database's only zone.
     ///
     /// No user can have this name.
     package static let publicOwner = UserID("_defaultOwner")
 
-    /// Whether it keeps a change log that clients may follow.
+    /// Whether the zone keeps a change log that clients can follow.
     ///
     /// See Errors.md, "Database scopes".
     package var tracksChanges: Bool { !id.isDefault }
 
     package var isPublic: Bool { id.owner == Self.publicOwner }
 
-    /// When a change that is made now is to have been made.
+    /// Returns the modification time for a change made at `now`.
     ///
-    /// The public database is followed by times of modification and nothing else: there none is before an earlier one's, also
-    /// where the clock was ahead and has been set right. Each is then a millisecond after the last, until the clock is there.
+    /// Clients can follow the public database by modification time only, so its times never decrease, even if the clock
+    /// was ahead and has been corrected. Until the clock has caught up, each time is 1 ms after the last.
     package func stamp(at now: Timestamp) -> Timestamp {
         guard isPublic, now < lastModified else { return now }
         return Timestamp(milliseconds: lastModified.milliseconds + 1)
     }
 }
 
-/// Some of a query's results.
+/// One page of a query's results.
 package struct QueryPage: Sendable {
-    /// Each with the zone it is from.
+    /// The records, each with its zone.
     package var records: [(zone: ZoneID, record: StoredRecord)]
-    /// Where the next page starts; `nil` when this was the last.
+    /// The position after which the next page starts; `nil` on the last page.
     package var next: Query.Position?
 
     package init(records: [(zone: ZoneID, record: StoredRecord)], next: Query.Position?) {

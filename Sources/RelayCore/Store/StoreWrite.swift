@@ -1,25 +1,29 @@
 package import Records
 
-/// A write with what waits for it: one object on its way from the request to the disk and back.
+/// A write and its completion, in one object that travels from the request to the store and back.
 ///
-/// A store touches it from one thread at a time.
+/// A store accesses it from one thread at a time.
 package protocol StoreWrite: AnyObject, Sendable {
-    /// Who asks for it; `nil`: the relay itself. Where one's writes are large, those of others come first.
+    /// The user who makes the request; `nil` for the relay itself.
+    ///
+    /// Stores use it for fairness: a user's large writes yield to those of other users.
     var user: UserID? { get }
 
     /// Decides and writes, and keeps the outcome until it is durable.
     ///
-    /// Decides first and writes last: what is refused must not have written. May be run again, when the commit that it
-    /// shared failed for another's sake.
+    /// Must decide before it writes anything: a refused write must leave no trace. May run again if the shared commit
+    /// failed because of another write.
     func run(in writer: any StoreWriter)
 
-    /// Hands out the outcome once that is on disk, or `failure` where the commit did not come about; on a thread that must
-    /// not be held up.
+    /// Delivers the outcome once it is durable, or `failure` if the commit failed.
+    ///
+    /// Must not block the calling thread.
     func finish(_ failure: RelayError?)
 }
 
 extension Store {
-    /// Runs `body` in the next commit and hands its outcome to `then` once that is on disk; both as in `StoreWrite`.
+    /// Runs `body` in the next commit and passes its outcome to `then` once it is durable; see `StoreWrite` for the
+    /// rules.
     package func write<Value: Sendable>(
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value,
         then: @escaping @Sendable (Result<Value, RelayError>) -> Void
@@ -27,7 +31,7 @@ extension Store {
         write(ClosureWrite(for: nil, body, then))
     }
 
-    /// Runs `body`, which `user` asks for, in the next commit and returns once that is on disk; `body` as above.
+    /// Runs `body` for `user` in the next commit and returns once that is durable; see `StoreWrite` for the rules.
     package func write<Value: Sendable>(
         for user: UserID? = nil,
         _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Value
@@ -39,8 +43,8 @@ extension Store {
     }
 }
 
-/// What to do and whom to tell.
-// Unchecked for the outcome: once it is handed over, only whoever carries out the store's writes touches it, one thread at a time.
+/// A `StoreWrite` made of two closures.
+// Unchecked because of `outcome`: once enqueued, only the store touches it, from one thread at a time.
 private final class ClosureWrite<Value: Sendable>: StoreWrite, @unchecked Sendable {
     let user: UserID?
     private var outcome: Result<Value, RelayError>?
@@ -71,7 +75,7 @@ private final class ClosureWrite<Value: Sendable>: StoreWrite, @unchecked Sendab
 }
 
 extension RelayError {
-    /// For a write that nobody has run, and that nobody says why of.
+    /// The error of a write that was never run, for an unknown reason.
     package static let notCarriedOut = RelayError(
         .tryAgainLater,
         "The store cannot write now.",

@@ -1,9 +1,9 @@
 package import Records
 import Wire
 
-/// A record as the relay keeps it: system values apart, its fields still the bytes that go on the wire.
+/// A record as the relay stores it: decoded system values, and fields as the bytes that are sent on the wire.
 package struct StoredRecord: Hashable, Sendable {
-    /// Who wrote, when, on which device; the device only as `DeviceMark`, since every reader of the record sees it.
+    /// The user, time and device of a write; the device as a `DeviceMark` because every reader of the record sees it.
     package struct Stamp: Hashable, Sendable {
         package var at: Timestamp
         package var by: UserID
@@ -15,21 +15,22 @@ package struct StoredRecord: Hashable, Sendable {
             self.device = device
         }
 
-        /// The same, but after a record's last change: whoever keeps the newer of two versions goes by their times, and the
-        /// clock may stand still or go back.
+        /// Returns a stamp that is later than the record's last modification.
+        ///
+        /// Clients that keep the newer of two versions compare these times, and the clock may stand still or go back.
         package func later(than record: StoredRecord?) -> Stamp {
             guard let last = record?.modified.at, at <= last else { return self }
             return Stamp(at: Timestamp(milliseconds: last.milliseconds + 1), by: by, device: device)
         }
     }
 
-    /// The number of its latest change; its change tag is another way to write it.
+    /// The number of the record's latest change, of which the change tag is another representation.
     ///
-    /// Beside all else, since a new record learns it last.
+    /// Kept outside `content` because a new record is assigned its number last.
     package var change: UInt64
     @usableFromInline var content: Content
 
-    /// All that a record is but its number, behind one reference: requests and pages hand records on and on.
+    /// All values except the change number, behind one reference because requests and pages pass records along often.
     @usableFromInline final class Content: Sendable {
         @usableFromInline let values: Values
 
@@ -42,16 +43,18 @@ package struct StoredRecord: Hashable, Sendable {
         package var created: Stamp
         package var modified: Stamp
         package var parent: String?
-        /// As `ShareMark` writes it.
+        /// In the form that `ShareMark` writes.
         package var share: String?
-        /// The `fields` object; of a tombstone `{}`, or where the record went.
+        /// The JSON object `fields`; in a tombstone `{}` or the zone to which the record was moved.
         package var fields: [UInt8]
-        /// A tombstone: kept so that devices which were away hear of the deletion.
+        /// Whether this is a tombstone, kept so that devices that were offline learn about the deletion.
         package var isDeleted: Bool
-        /// In a box, since nearly all records are none.
+        /// Boxed because almost no record is a share.
         fileprivate var boxedShare: ShareBox?
 
-        /// What is shared, of a live share record; the store keeps it apart from the fields and gives it with the record.
+        /// The participants and permissions of a live share record.
+        ///
+        /// The store keeps them apart from the fields and returns them with the record.
         package var sharing: Share? {
             get { boxedShare?.share }
             set { boxedShare = newValue.map { ShareBox($0) } }
@@ -84,7 +87,7 @@ package struct StoredRecord: Hashable, Sendable {
         )
     }
 
-    /// Changes several values at once: each change makes all of them anew.
+    /// Changes several values at once, with a single copy of the record's content.
     package mutating func update(_ change: (inout Values) -> Void) {
         var values = content.values
         change(&values)
@@ -141,7 +144,7 @@ package struct StoredRecord: Hashable, Sendable {
 
     package var isShare: Bool { type == Share.recordType }
 
-    /// Of a tombstone: the zone of the same owner to which the record was moved; `nil` where it was deleted.
+    /// In a tombstone, the name of the same owner's zone to which the record was moved; `nil` if it was deleted.
     package var movedTo: String? {
         guard isDeleted, fields != FieldsJSON.empty,
             let entry = (try? FieldsJSON.decode(fields))?.first(where: { $0.name == Self.movedToKey })
@@ -149,14 +152,14 @@ package struct StoredRecord: Hashable, Sendable {
         return if case .string(let zone) = entry.value { zone } else { nil }
     }
 
-    /// The fields of the tombstone that a move leaves behind.
+    /// Returns the fields of the tombstone that a move leaves behind.
     static func fields(movedTo zone: ZoneID) -> [UInt8] {
         FieldsJSON.encode([.init(name: movedToKey, value: .string(zone.zoneName))])
     }
 
     private static let movedToKey = "movedTo"
 
-    /// The share that it is the root or the record of.
+    /// The share of which the record is the root or the share record.
     package var shareMark: ShareMark? {
         get { ShareMark(share) }
         set { share = newValue?.text }
@@ -172,24 +175,24 @@ private final class ShareBox: Hashable, Sendable {
     func hash(into hasher: inout Hasher) { hasher.combine(share) }
 }
 
-/// A change number as clients see it on a record: short, opaque, lower-case base 36.
+/// The change tag of a record: its change number as a short, opaque, lower-case base-36 string.
 ///
 /// See Wire.md, "Records".
 package enum ChangeTag {
     package static func text(of change: UInt64) -> String { String(change, radix: 36) }
 }
 
-/// 48 bits that tell a user's devices apart without telling anybody their identifiers.
+/// A 48-bit value that distinguishes a user's devices without revealing their identifiers.
 package struct DeviceMark: Hashable, Sendable {
     package let bits: UInt64
 
     package init(bits: UInt64) { self.bits = bits & 0xFFFF_FFFF_FFFF }
 
-    /// Of the identifier's fingerprint.
+    /// Derives the mark from the identifier's fingerprint.
     package init(deviceID: String) {
         self.init(bits: Fingerprint(of: deviceID).sum >> 16)
     }
 
-    /// Its form in `created` and `modified`.
+    /// The mark as it appears in `created` and `modified`.
     package var text: String { String(bits, radix: 16) }
 }

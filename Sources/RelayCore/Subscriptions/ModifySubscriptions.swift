@@ -1,13 +1,13 @@
 package import Records
 
-/// Makes, replaces and ends a user's subscriptions in one database.
+/// Creates, replaces and deletes a user's subscriptions in one database.
 ///
 /// See Wire.md, "Subscriptions".
 package struct ModifySubscriptions: Sendable {
     package enum Operation: Hashable, Sendable {
-        /// Makes one, or replaces that of the same name.
+        /// Creates a subscription, or replaces the one with the same ID.
         case save(Subscription)
-        /// Replaces one that is there.
+        /// Replaces an existing subscription.
         case update(Subscription)
         case delete(id: String)
 
@@ -31,9 +31,9 @@ package struct ModifySubscriptions: Sendable {
         self.limits = limits
     }
 
-    /// Attempts all, in order; each stands for itself.
+    /// Runs all operations in order; each succeeds or fails on its own.
     ///
-    /// Saving one again and deleting one that is gone are successes; updating one that is not there is none.
+    /// Saving an unchanged subscription and deleting an absent one succeed; updating an absent one fails.
     package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         guard let user = database.caller.user else { return [] }
         var known: [String: Int] = [:]

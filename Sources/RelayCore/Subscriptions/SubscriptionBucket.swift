@@ -1,16 +1,16 @@
 import Records
 import Wire
 
-/// One query subscription with its query made ready.
+/// A query subscription with its parsed query.
 struct SubscriptionEntry {
     let key: SubscriptionIndex.Key
     let subscription: Subscription
     let query: SubscribedQuery
-    /// `nil` while the schema does not have what the query asks for: then nothing matches it.
+    /// The parsed filters; `nil` while the schema lacks a type or field that the query uses, so that nothing matches.
     private(set) var match: QueryMatch?
-    /// The query and its type, where it means other records in one zone than in another.
+    /// The query and its type, if the query's meaning depends on the zone.
     private var zoned: (query: Query, type: RecordType)?
-    /// One field and the values it must have one of; `nil` where the query asks for no equality.
+    /// A field and the values of which it must have one; `nil` if the query has no equality filter.
     private(set) var anchor: (field: Query.Field, keys: [QueryKey])?
 
     init(_ key: SubscriptionIndex.Key, _ subscription: Subscription, _ query: SubscribedQuery, _ schema: Schema) {
@@ -20,7 +20,7 @@ struct SubscriptionEntry {
         read(schema)
     }
 
-    /// Reads the query as the names and types that the schema has now.
+    /// Parses the query against the schema's current names and types.
     mutating func read(_ schema: Schema) {
         match = nil
         anchor = nil
@@ -40,13 +40,13 @@ struct SubscriptionEntry {
             .map { ($0.field, $0.keys) }
     }
 
-    /// Whether the subscriber may see this record of the public database.
+    /// Returns whether the subscriber may read this record of the public database.
     func mayRead(_ record: StoredRecord, _ schema: Schema) -> Bool {
         let subscriber = Caller(.user(key.user), deviceID: "")
         return DatabaseAddress(scope: .public, caller: subscriber).rights(to: record, in: schema).contains(.read)
     }
 
-    /// Whether a record of this zone matches.
+    /// Returns whether a record of this zone matches.
     func holds(for values: QueryValues, in zone: ZoneID) -> Bool {
         guard let zoned else { return match?.holds(for: values) ?? false }
         return QueryMatch(zoned.query.asked(of: zone).filters, type: zoned.type).holds(for: values)
@@ -57,12 +57,12 @@ struct SubscriptionEntry {
     }
 }
 
-/// The subscriptions to one type in one user's database, or in the public one.
+/// The subscriptions for one record type in one user's database, or in the public database.
 struct SubscriptionBucket {
     private var entries: [SubscriptionIndex.Key: SubscriptionEntry] = [:]
     private var anchored: [Query.Field: [QueryKey: Set<SubscriptionIndex.Key>]] = [:]
     private var unanchored: Set<SubscriptionIndex.Key> = []
-    /// All fields that some query here looks at; those of subscriptions since ended may stay in it.
+    /// The fields that the queries read; may include fields of subscriptions that have ended.
     private var fieldNames: Set<String> = []
 
     var isEmpty: Bool { entries.isEmpty }
@@ -97,12 +97,12 @@ struct SubscriptionBucket {
         }
     }
 
-    /// Those that fire on such an event in this zone, whatever they ask of the record.
+    /// Returns the subscriptions that fire on an event in this zone, without evaluating their filters.
     func entries(watching event: RecordEvents, in zone: ZoneID) -> [SubscriptionEntry] {
         entries.values.filter { $0.query.firesOn.contains(event) && ($0.query.zone ?? zone) == zone }
     }
 
-    /// Those whom this event of this record concerns.
+    /// Returns the subscriptions that match this event of this record.
     func entries(
         for record: StoredRecord,
         _ event: RecordEvents,
@@ -119,15 +119,16 @@ struct SubscriptionBucket {
         }
     }
 
-    /// Whether any of them could match the record, going by the values that they want to be equal to something.
+    /// Returns whether any subscription could match the record, judging by equality filters only.
     func mayMatch(_ record: StoredRecord) -> Bool {
         guard unanchored.isEmpty, let candidates = try? candidates(for: record) else { return true }
         return !candidates.isEmpty
     }
 
-    /// Those who ask for a value that the record has, and those who ask for none.
+    /// Returns the subscriptions whose equality filter matches the record, and those without an equality filter.
     ///
-    /// Most records concern nobody: so only the fields asked for are read here, one by one, and nothing is made of them.
+    /// Most records match no subscription, so only the fields with equality filters are read, without decoding the
+    /// record.
     private func candidates(for record: StoredRecord) throws(RelayError) -> Set<SubscriptionIndex.Key> {
         var candidates = unanchored
         for (field, byValue) in anchored {
@@ -148,7 +149,7 @@ struct SubscriptionBucket {
 }
 
 extension Set {
-    /// Without a copy where one of both is empty.
+    /// Avoids a copy if either set is empty.
     fileprivate mutating func add(_ others: Set?) {
         guard let others else { return }
         if isEmpty { self = others } else { formUnion(others) }

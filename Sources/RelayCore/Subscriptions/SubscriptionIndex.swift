@@ -1,12 +1,12 @@
 package import Records
 
-/// The query subscriptions of one container's environment, found by what a changed record is.
+/// An index of one environment's query subscriptions, which finds the subscriptions that a changed record matches.
 ///
-/// By record type first, then by whose database it is in, then by the value of one field that each subscription wants to be
-/// equal to something. So a change costs time in the subscriptions that ask for its values, and in those that ask for no
-/// equality at all; of other types, databases and values there may be any number.
+/// Indexed by record type, then by database, then by the value of one field that the subscription's query compares for
+/// equality. A change therefore costs time proportional to the subscriptions with a matching value and those without an
+/// equality filter, not to the total number.
 package struct SubscriptionIndex: Sendable {
-    /// Where a subscription looks.
+    /// The database that a subscription watches.
     enum Place: Hashable {
         case everybodys
         case privateZones(of: UserID)
@@ -28,7 +28,7 @@ package struct SubscriptionIndex: Sendable {
     }
 
     private struct TypeEntry {
-        /// As which the subscriptions' queries were read.
+        /// The definition of the type against which the queries were parsed.
         var type: RecordType?
         var version: Int
         var buckets: [Place: SubscriptionBucket] = [:]
@@ -41,9 +41,9 @@ package struct SubscriptionIndex: Sendable {
 
     package var count: Int { kept.count }
 
-    // MARK: Keeping it
+    // MARK: Updates
 
-    /// Takes in what a commit did to a subscription; one that is no query's is forgotten.
+    /// Applies a commit's change of a subscription; a subscription without a query is removed from the index.
     package mutating func apply(_ change: CommittedSubscription, schema: Schema) {
         let key = Key(user: change.user, scope: change.scope, id: change.id)
         remove(key)
@@ -63,7 +63,7 @@ package struct SubscriptionIndex: Sendable {
         if types[old.recordType]?.buckets.isEmpty == true { types[old.recordType] = nil }
     }
 
-    /// Reads a type's queries anew where its definition has changed.
+    /// Parses a type's queries again if the type's definition has changed.
     private mutating func refresh(_ name: String, _ schema: Schema) {
         guard let entry = types[name], entry.version != schema.version else { return }
         types[name]?.version = schema.version
@@ -72,38 +72,38 @@ package struct SubscriptionIndex: Sendable {
         for place in entry.buckets.keys { types[name]?.buckets[place]?.readAnew(schema) }
     }
 
-    // MARK: Asking it
+    // MARK: Lookup
 
-    /// A subscription that a change concerns.
+    /// A subscription that matches a change.
     package struct Match: Sendable {
         package var user: UserID
         package var scope: DatabaseScope
         package var subscription: Subscription
         package var event: RecordEvents
-        /// What the subscriber is told of: the new state, of a deleted record the last one.
+        /// The record in its new state, or its last state if it was deleted.
         package var record: StoredRecord
     }
 
-    /// Whether a change must be looked at more closely: where not, `matches` finds nobody.
+    /// Returns whether a change may match a subscription; if not, `matches` returns nothing.
     package func mayConcernSomebody(_ change: CommittedRecord, schema: Schema) -> Bool {
         guard let entry = types[change.after.type] else { return false }
-        // A deleted record is judged by what it was, and by a new schema all are.
+        // A deleted record is matched by its last state; after a schema change every query must be parsed again.
         guard !change.after.isDeleted, entry.version == schema.version else { return true }
         let bucket = entry.buckets[Self.place(of: change.zone)]
         if !change.viewers.isEmpty, entry.buckets.count > (bucket == nil ? 0 : 1) { return true }
         return bucket?.mayMatch(change.after) ?? false
     }
 
-    /// Where those look who may look into all of a zone.
+    /// The database of users who see the whole zone.
     private static func place(of zone: ZoneID) -> Place {
         zone.owner == Zone.publicOwner ? .everybodys : .privateZones(of: zone.owner)
     }
 
-    /// Whom a change concerns: those whose query the record matches and who may read it.
+    /// Returns the subscriptions whose query matches the changed record and whose user may read it.
     ///
-    /// A created and an updated record is judged by what it is now, a deleted one by what it was. For somebody with whom it is
-    /// shared a record is created when it comes into their sight, and deleted when it goes. In the order of users and names, so
-    /// that equal runs tell equal things.
+    /// A created or updated record is matched in its new state, a deleted one in its last. For a participant, a record
+    /// counts as created when it becomes visible and as deleted when it becomes invisible. The result is sorted by user
+    /// and subscription, so that it is deterministic.
     package mutating func matches(_ change: CommittedRecord, schema: Schema) throws(RelayError) -> [Match] {
         let type = change.after.type
         guard let version = types[type]?.version else { return [] }
@@ -120,7 +120,7 @@ package struct SubscriptionIndex: Sendable {
                 matches.append(entry.match(event, record))
             }
         }
-        // Mostly only the owner watches.
+        // In most cases only the owner has subscriptions.
         guard buckets.count > (buckets[place] == nil ? 0 : 1) else { return Self.inOrder(matches) }
         for viewer in change.viewers {
             guard let bucket = buckets[.sharedZones(with: viewer.user)],
@@ -134,9 +134,10 @@ package struct SubscriptionIndex: Sendable {
         return Self.inOrder(matches)
     }
 
-    /// As `matches`, for a record of which only the present state is known, and that somebody owns or, where `participant` is
-    /// given, is shared with: one that is gone may have matched anything, and one that `mayBeNew` may have been created and
-    /// updated.
+    /// Returns the subscriptions that may have matched a record of which only the current state is known.
+    ///
+    /// Used for the zone's owner, or for `participant` if given. A deleted record may have matched any query, and a
+    /// record that `mayBeNew` may have been both created and updated.
     package mutating func possibleMatches(
         _ record: StoredRecord,
         mayBeNew: Bool,
@@ -172,7 +173,7 @@ package struct SubscriptionIndex: Sendable {
 }
 
 extension CommittedRecord {
-    /// What has happened for somebody who saw the record, or sees it, if it is there; `nil`: nothing.
+    /// Returns the event for a user who saw the record before, or sees it now; `nil` if nothing changed for them.
     fileprivate func news(sawIt: Bool, seesIt: Bool) -> (event: RecordEvents, record: StoredRecord)? {
         let wasThere = sawIt && before.map { !$0.isDeleted } ?? false
         let isThere = seesIt && !after.isDeleted

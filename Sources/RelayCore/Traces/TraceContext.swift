@@ -1,4 +1,4 @@
-/// A request's place in a trace, which may have begun in another program: what the header `traceparent` says.
+/// A request's position in a distributed trace, as sent in the header `traceparent`.
 ///
 /// W3C Trace Context, level 1: `00-{32 hex digits}-{16}-{2}`.
 package struct TraceContext: Hashable, Sendable {
@@ -16,9 +16,9 @@ package struct TraceContext: Hashable, Sendable {
     }
 
     package var trace: TraceID
-    /// The span that this one belongs under.
+    /// The parent span.
     package var span: UInt64
-    /// Whether whoever began the trace keeps it.
+    /// Whether the trace's initiator records the trace.
     package var isSampled: Bool
 
     package init(trace: TraceID, span: UInt64, isSampled: Bool) {
@@ -27,10 +27,10 @@ package struct TraceContext: Hashable, Sendable {
         self.isSampled = isSampled
     }
 
-    /// Reads the header; `nil` for what is none, which begins a trace anew.
+    /// Parses the header; returns `nil` if it is invalid, in which case a new trace starts.
     package init?(traceparent: String) {
         let bytes = Array(traceparent.utf8)
-        // Later versions may have more behind another dash.
+        // Later versions may append fields after another dash.
         guard bytes.count == 55 || (bytes.count > 55 && bytes[55] == Self.dash), bytes[2] == Self.dash,
             bytes[35] == Self.dash, bytes[52] == Self.dash, let version = Self.number(bytes[0..<2]), version != 255,
             version != 0 || bytes.count == 55, let high = Self.number(bytes[3..<19]),
@@ -40,7 +40,7 @@ package struct TraceContext: Hashable, Sendable {
         self.init(trace: TraceID(high: high, low: low), span: span, isSampled: flags & 1 == 1)
     }
 
-    /// 16 hex digits, as identifiers of spans are written.
+    /// Formats a number as 16 hex digits, as in span identifiers.
     package static func digits(_ number: UInt64) -> String {
         let text = String(number, radix: 16)
         return String(repeating: "0", count: 16 - text.count) + text
@@ -48,7 +48,7 @@ package struct TraceContext: Hashable, Sendable {
 
     private static let dash = UInt8(ascii: "-")
 
-    /// Lower-case hex digits alone, as the standard has it.
+    /// Accepts only lower-case hex digits, as the standard requires.
     private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
         var number: UInt64 = 0
         for digit in digits {

@@ -1,6 +1,6 @@
-/// Something that took time on the way of one request.
+/// A timed step in the processing of one request.
 package struct TraceSpan: Hashable, Sendable {
-    /// As OpenTelemetry numbers them.
+    /// The values of OpenTelemetry.
     package enum Kind: Int, Sendable {
         case `internal` = 1
         case server = 2
@@ -24,16 +24,16 @@ package struct TraceSpan: Hashable, Sendable {
 
     package var trace: TraceContext.TraceID
     package var id: UInt64
-    /// `nil`: the trace begins here.
+    /// `nil` for a root span.
     package var parent: UInt64?
     package var name: String
     package var kind: Kind
     /// Nanoseconds since 1970.
     package var start: Int64
     package var end: Int64
-    /// Never anything private: no name of a record, zone or person, no token, no address.
+    /// Contains nothing private: no names of records, zones or people, no tokens and no addresses.
     package var attributes: [Attribute]
-    /// Failed by no fault of the client's.
+    /// Whether the step failed for a reason other than the client's request.
     package var isFailure: Bool
 
     package init(
@@ -59,8 +59,8 @@ package struct TraceSpan: Hashable, Sendable {
     }
 }
 
-/// Where finished spans go.
+/// The destination of finished spans.
 package protocol TraceSink: Sendable {
-    /// Takes them or drops them, and returns at once: called on the threads that answer requests.
+    /// Accepts or drops the spans. Must not block: called on the threads that answer requests.
     func take(_ spans: [TraceSpan])
 }

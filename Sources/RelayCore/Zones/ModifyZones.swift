@@ -1,13 +1,13 @@
 package import Records
 
-/// Makes and ends zones of a private database, and leaves those of the shared one.
+/// Creates and deletes zones of a private database, and leaves zones of the shared database.
 ///
 /// See Wire.md, "Zone operations", and Errors.md, "Database scopes".
 package struct ModifyZones: Sendable {
     package enum Operation: Hashable, Sendable {
         case create(ZoneID)
         case delete(ZoneID, ZoneLoss = .deleted)
-        /// Ours: gives up all that is shared with the caller in a zone.
+        /// An extension of CloudKit's operations: gives up everything that is shared with the caller in a zone.
         case leave(ZoneID)
 
         package var zone: ZoneID {
@@ -35,9 +35,9 @@ package struct ModifyZones: Sendable {
     package var database: DatabaseAddress
     package var limits: Limits
     package var now: Timestamp
-    /// What the client calls this write; `nil`: one that comes again is judged by what it finds.
+    /// The request's idempotency key; `nil`: a repeated request is judged by the current state.
     package var mark: WriteMark?
-    /// Whether an operator asks in the user's name, who may end the user: then the zone may go that every user has.
+    /// Whether an operator acts in the user's name to delete the user, which permits deleting the default zone.
     package var isVisit = false
 
     package init(_ operations: [Operation], of database: DatabaseAddress, limits: Limits, now: Timestamp) {
@@ -47,7 +47,7 @@ package struct ModifyZones: Sendable {
         self.now = now
     }
 
-    /// Refuses databases whose zones nobody may change; in the shared one they can only be left.
+    /// Throws if zones cannot be changed in this database; zones of the shared database can only be left.
     package func check() throws(RelayError) {
         switch database.scope {
         case .public: throw .badRequest("zones cannot be modified in the public database")
@@ -55,15 +55,16 @@ package struct ModifyZones: Sendable {
             guard database.caller.user != nil, operations.allSatisfy(\.isLeaving) else { throw .accessDenied }
         case .private:
             guard !operations.contains(where: \.isLeaving) else {
-                throw .badRequest("A zone of the private database is deleted; only those of others can be left.")
+                throw .badRequest("Delete a zone of the private database; only zones of other users can be left.")
             }
         }
     }
 
-    /// Attempts all, in order; each stands for itself.
+    /// Runs all operations in order; each succeeds or fails on its own.
     ///
-    /// What an earlier request of the same mark has done is not done again: a zone that was made anew since it was deleted
-    /// stays.
+    /// Operations that an earlier request with the same idempotency key has completed are not repeated, so a zone that
+    /// was created again after that request deleted it stays. 80~: A failure of the store fails the whole commit, which
+    /// can be retried.
     package func run(in writer: any StoreWriter) throws(RelayError) -> [Outcome] {
         try check()
         let earlier = try mark?.earlier(in: writer)
@@ -72,7 +73,7 @@ package struct ModifyZones: Sendable {
         for (place, operation) in operations.enumerated() {
             do throws(RelayError) {
                 guard seen.insert(try database.zone(operation.zone)).inserted else {
-                    throw .badRequest("A request may hold one operation for each zone.")
+                    throw .badRequest("A request may contain only one operation for each zone.")
                 }
                 let isRepeated = earlier?.contains(place) ?? false
                 outcomes.append(try isRepeated ? repeated(operation, in: writer) : run(operation, in: writer))
@@ -90,7 +91,7 @@ package struct ModifyZones: Sendable {
         return outcomes
     }
 
-    /// The outcome of an operation that took effect when it came first.
+    /// Returns the outcome of an operation that an earlier request has completed.
     private func repeated(_ operation: Operation, in writer: any StoreWriter) throws(RelayError) -> Outcome {
         let id = try database.zone(operation.zone)
         switch operation {

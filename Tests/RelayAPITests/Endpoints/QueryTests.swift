@@ -303,7 +303,7 @@ import Wire
         try await saveNotes()
         for (sort, reason) in [
             (#"{"fieldName":"tags"}"#, "is a list"), (#"{"fieldName":"spot"}"#, "needs a relativeLocation"),
-            (#"{"fieldName":"count","relativeLocation":{"latitude":1,"longitude":2}}"#, "is no LOCATION"),
+            (#"{"fieldName":"count","relativeLocation":{"latitude":1,"longitude":2}}"#, "is not a LOCATION"),
             (#"{"fieldName":"nothing"}"#, "Unknown field 'nothing'"),
         ] {
             let answer = try await ask(#"{"recordType":"Note","sortBy":[\#(sort)]}"#)

@@ -19,7 +19,7 @@ extension ErrorTableTests {
             #"{"operations":[{"operationType":"leave","zone":{"zoneID":{"zoneName":"A"}}}]}"#,
             is: 400,
             "BAD_REQUEST",
-            "A zone of the private database is deleted; only those of others can be left."
+            "Delete a zone of the private database; only zones of other users can be left."
         ),
         Row(
             "shared zones deleted",
