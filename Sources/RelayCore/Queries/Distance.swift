@@ -1,14 +1,14 @@
 import Foundation
 package import Records
 
-/// Places on the globe, taken as a sphere of the Earth's mean radius: within half a percent of the ellipsoid.
+/// Distances on a sphere of the Earth's mean radius, which are within 0.5 % of those on the ellipsoid.
 package enum Distance {
-    /// Metres.
+    /// In metres.
     static let earthRadius = 6_371_008.8
-    /// Metres between a place and the opposite one.
+    /// The distance between antipodes, in metres.
     package static let longest = earthRadius * .pi
 
-    /// Metres along the great circle.
+    /// Returns the great-circle distance in metres.
     package static func between(_ a: Location, _ b: Location) -> Double {
         let (latitudeA, latitudeB) = (radians(a.latitude), radians(b.latitude))
         let north = sin((latitudeB - latitudeA) / 2)
@@ -17,18 +17,18 @@ package enum Distance {
         return 2 * earthRadius * asin(min(1, chord.squareRoot()))
     }
 
-    /// How far rounding, above all near the opposite place, may take a distance from the truth, in metres.
+    /// The maximum rounding error of a distance in metres, largest near the antipode.
     package static let slack = 10.0
 
-    /// Metres to the nearest point of a square; zero inside.
+    /// Returns the distance to the nearest point of a square in metres; 0 inside.
     package static func least(from place: Location, to square: GeoSquare) -> Double {
         let (south, north, west, east) = square.edges
         if place.longitude >= west, place.longitude <= east {
             let nearest = min(max(place.latitude, south), north)
             return earthRadius * radians(abs(place.latitude - nearest))
         }
-        // Then it is on one of the two meridians: where a great circle from the place meets it at a right angle, or, since
-        // from there on distance only grows either way, at an end.
+        // The nearest point is on one of the two meridians: where a great circle from the place meets it at a right
+        // angle, or at an end, since the distance grows in both directions from that point.
         let latitude = radians(place.latitude)
         var least = longest
         for meridian in [west, east] {
@@ -41,12 +41,12 @@ package enum Distance {
         return least
     }
 
-    /// Metres to the farthest point of a square.
+    /// Returns the distance to the farthest point of a square in metres.
     package static func most(from place: Location, to square: GeoSquare) -> Double {
         longest - least(from: opposite(place), to: square)
     }
 
-    /// The other end of the Earth.
+    /// Returns the antipode of a place.
     package static func opposite(_ place: Location) -> Location {
         Location(
             latitude: -place.latitude,
@@ -54,15 +54,15 @@ package enum Distance {
         )
     }
 
-    /// Ranges of grid cells that hold every place within `radius` metres of `center`.
+    /// Returns ranges of grid cells that contain every place within `radius` metres of `center`.
     package static func cells(within radius: Double, of center: Location) -> [ClosedRange<UInt64>] {
-        // A little more than asked, so that rounding loses nobody.
+        // Slightly enlarged, so that rounding excludes no place.
         let angle = radius / earthRadius * 1.000_001 + 1e-9
         guard angle < .pi else { return GeoGrid.ranges(south: -90, north: 90, west: -180, east: 180) }
         let reach = angle * 180 / .pi
         let (south, north) = (center.latitude - reach, center.latitude + reach)
         guard south > -90, north < 90 else {
-            // A pole is inside: then every longitude is.
+            // If a pole is inside, so is every longitude.
             return GeoGrid.ranges(south: max(-90, south), north: min(90, north), west: -180, east: 180)
         }
         let sideways = asin(min(1, sin(angle) / cos(radians(center.latitude)))) * 180 / .pi

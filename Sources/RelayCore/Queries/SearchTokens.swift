@@ -1,27 +1,27 @@
 import Foundation
 
-/// The words of a text as tokenised search sees them: without case and diacritics.
+/// Splits text into the words of tokenized search, ignoring case and diacritics.
 ///
-/// A token is a run of letters, digits and marks; each Chinese or Japanese character is one by itself, since those scripts
-/// have no spaces between words.
+/// A token is a run of letters, digits and marks; each Chinese or Japanese character is a token of its own, since those
+/// scripts have no spaces between words.
 package enum SearchTokens {
-    /// Different tokens that count in one field.
+    /// The maximum number of distinct tokens of a field.
     package static let limit = 5_000
-    /// Bytes of a token that count; what follows is cut off.
+    /// The maximum bytes of a token; longer tokens are truncated.
     static let longest = 64
 
-    /// The different tokens of a text.
+    /// Returns the distinct tokens of a text.
     package static func of(_ text: String) -> Set<String> {
         var tokens: Set<String> = []
         insert(text, into: &tokens)
         return tokens
     }
 
-    /// Adds the tokens of a text until there are `limit`.
+    /// Adds the tokens of a text until `tokens` has `limit` elements.
     package static func insert(_ text: String, into tokens: inout Set<String>) {
         var word: [UInt8] = []
         for byte in text.utf8 {
-            // Most texts are ASCII, where all this is simple.
+            // Most texts are ASCII, for which no Unicode tables are needed.
             guard byte < 0x80 else { return insertUnicode(text, into: &tokens) }
             if let folded = folded(byte) {
                 if word.count < longest { word.append(folded) }
@@ -65,7 +65,7 @@ package enum SearchTokens {
         end()
     }
 
-    /// Han, Hiragana, Katakana.
+    /// Returns whether a character is Han, Hiragana or Katakana.
     private static func isIdeograph(_ scalar: Unicode.Scalar) -> Bool {
         scalar.properties.isIdeographic || (0x3041...0x30FF).contains(scalar.value)
     }

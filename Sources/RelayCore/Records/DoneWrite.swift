@@ -1,14 +1,14 @@
 package import Records
 
-/// What a client calls one of its writes, so that a repeat of it takes effect once.
+/// The idempotency key of a client's write, which makes a repeated request take effect only once.
 ///
-/// The answer to a write may be lost, and then the client has to send it again. See Wire.md, "Idempotency".
+/// A client must repeat a write whose response was lost. See Wire.md, "Idempotency".
 package struct WriteMark: Hashable, Sendable {
-    /// The caller's own; `nil` never stands for one, since an anonymous caller's writes have none.
+    /// The caller; the writes of anonymous callers have no idempotency key.
     package var user: UserID
-    /// 1 to 255 printable ASCII characters, the caller's own choice.
+    /// Chosen by the client: 1 to 255 printable ASCII characters.
     package var id: String
-    /// Of all that the write asks for: another write under the same name is refused.
+    /// A fingerprint of the whole request; another request with the same key is rejected.
     package var print: UInt64
 
     package init(user: UserID, id: String, print: UInt64) {
@@ -18,12 +18,12 @@ package struct WriteMark: Hashable, Sendable {
     }
 }
 
-/// What is kept of a write that had a mark.
+/// The stored outcome of a write with an idempotency key.
 package struct DoneWrite: Hashable, Sendable {
     package var print: UInt64
-    /// Which of its operations took effect, a bit each, the first in the lowest bit of the first byte.
+    /// A bit per operation that has succeeded, the first in the lowest bit of the first byte.
     ///
-    /// Those that failed are tried anew by a repeat.
+    /// A repeated request runs the failed operations again.
     package var places: [UInt8]
 
     package init(print: UInt64, places: [UInt8] = []) {
@@ -42,24 +42,25 @@ package struct DoneWrite: Hashable, Sendable {
 }
 
 extension WriteMark {
-    /// What an earlier request of this mark has done; `nil` where there was none.
+    /// Returns the outcome of an earlier request with this key; `nil` if there was none.
     func earlier(in writer: any StoreWriter) throws(RelayError) -> DoneWrite? {
         guard Self.isHeeded, let done = try writer.doneWrite(id, by: user) else { return nil }
         guard done.print == print else {
-            throw .badRequest("This operationID belongs to another write. Give each write one of its own.")
+            throw .badRequest("This operationID was used for a different write. Use a new operationID for each write.")
         }
         return done
     }
 }
 
 extension ModifyRecords {
-    /// What an earlier request of this mark has done; `nil` where there was none, or this one has no mark.
+    /// Returns the outcome of an earlier request with the same key; `nil` if there was none or the request has no key.
     func earlier(in writer: any StoreWriter) throws(RelayError) -> DoneWrite? { try mark?.earlier(in: writer) }
 
-    /// Remembers, in the same transaction, which operations have taken effect.
+    /// Stores, in the same transaction, which operations have succeeded.
     ///
-    /// What an earlier request has done stays done, also where its record is gone since and the repeat is told so; and so
-    /// does what found nothing to do, such as a deletion: what comes afterwards is not its.
+    /// Operations that an earlier request completed stay completed, even if their record is gone and the repeated
+    /// request reports that. So do operations that had nothing to do, such as deleting an absent record: a record
+    /// created later must not be deleted by the repeated request.
     func keep(_ outcomes: [Outcome], after earlier: DoneWrite?, in writer: any StoreWriter) throws(RelayError) {
         guard let mark else { return }
         var done = earlier ?? DoneWrite(print: mark.print)
@@ -70,7 +71,7 @@ extension ModifyRecords {
 }
 
 extension ModifyRecords.Decision {
-    /// The outcome of an operation that took effect when it came first: what has become of its record since then.
+    /// Appends the outcome of an operation that an earlier request has completed: the current state of its record.
     mutating func repeated(_ operation: ModifyRecords.Operation, _ current: StoredRecord?) {
         seen.insert(operation.name)
         if operation.kind.isDelete {

@@ -7,7 +7,7 @@ package struct LookupRecords: Sendable {
     package var database: DatabaseAddress
     package var zone: ZoneID
     package var names: [String]
-    /// Whether somebody wants to see fields of any of them.
+    /// Whether the response contains any fields.
     package var wantsFields: Bool
 
     package init(_ names: [String], in zone: ZoneID, of database: DatabaseAddress, wantsFields: Bool = true) {
@@ -17,12 +17,12 @@ package struct LookupRecords: Sendable {
         self.database = database
     }
 
-    /// Records that are in memory at once: each may have a megabyte.
+    /// Maximum number of records in memory at once; each may have 1 MB.
     private static let atOnce = 16
 
-    /// Gives `body` the outcome of each name, by its place, in their order.
+    /// Passes the outcome of each name to `body`, with the name's index, in order.
     ///
-    /// A record that the caller may not read is as absent as one that is not there.
+    /// A record that the caller may not read is reported like one that does not exist.
     package func visit(
         from reader: any StoreReader,
         _ body: (Int, Result<StoredRecord, RelayError>) throws(RelayError) -> Void

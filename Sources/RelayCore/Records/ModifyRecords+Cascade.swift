@@ -1,25 +1,26 @@
 import Records
 import Wire
 
-/// What goes with a write's deletions, and what stands in their way.
+/// The cascading deletions of a write, and the references that block them.
 extension ModifyRecords.Decision {
-    /// All that this write deletes: by its own operations, and by DELETE_SELF.
+    /// All records that this write deletes, by its own operations and through DELETE_SELF.
     ///
-    /// Names and no contents: what goes along may be more than there is memory for.
+    /// Contains names only, because the cascade may exceed the available memory.
     struct Cascade {
-        /// Which operation is to answer for the deletion of each record.
+        /// The index of the operation that causes each deletion.
         var roots: [String: Int] = [:]
-        /// The records that go by DELETE_SELF alone, near ones first.
+        /// The records that are deleted only through DELETE_SELF, nearest first.
         var followers: [String] = []
-        /// Those of them that are a share's root or its record, without their fields.
+        /// Those followers that are share roots or share records, without their fields.
         var sharedFollowers: [String: StoredRecord] = [:]
-        /// What binds some of these records to others of them, by the record that says it.
+        /// References between these records, by source.
         var bonds: [String: [StoredReference]] = [:]
-        /// What goes on referring to some of these from outside; one for each is enough for somebody who sees everything.
+        /// References from other records that block deletions; for a caller who sees everything, one per target is
+        /// enough.
         var holders: [StoredReference] = []
     }
 
-    /// A record that goes by DELETE_SELF, or from the caller's sight with one that does.
+    /// A record that is deleted through DELETE_SELF; with `isKept`, only in the caller's view.
     struct Follower {
         var name: String
         var isKept: Bool
@@ -58,13 +59,14 @@ extension ModifyRecords.Decision {
         return cascade
     }
 
-    /// Whether a save of this write ends the reference; said anew, it is the save that answers for it.
+    /// Returns whether a save of this write removes the reference; if the save sets it again, the save is responsible
+    /// for it.
     func isGivenUp(_ reference: StoredReference, _ sources: [String: Source]) -> Bool {
         guard let source = sources[reference.source], isLive(source.outcome) else { return false }
         return !source.keeps(reference)
     }
 
-    /// Looks for what refers to a record that is to go, and would stop that unless it goes too.
+    /// Finds references that block the deletion of a record unless their sources are deleted too.
     private func findHolders(
         of target: String,
         _ sources: [String: Source],
@@ -72,7 +74,7 @@ extension ModifyRecords.Decision {
         in writer: any StoreWriter,
         _ zone: Zone
     ) throws(RelayError) {
-        // To end a share is its owner's to do, whatever others have let refer to its record.
+        // The owner can always end a share, even if other records reference the share's record.
         if (before[target] ?? cascade.sharedFollowers[target])?.isShare == true { return }
         let seesAll = hides == nil && isUnreadable == nil
         var count = 0
@@ -88,10 +90,11 @@ extension ModifyRecords.Decision {
         }
     }
 
-    /// Of the public database's, where mostly the first can be read: others' records are not to keep one busy for long.
+    /// Bounds the work in the public database, where usually the first source is readable.
     private static var holdersLookedAt: Int { 64 }
 
-    /// Refuses a participant's deletion with which a share's root or record would go: to end a share is its owner's to do.
+    /// Rejects a participant's deletions that would cascade to a share's root or record: only the owner may end a
+    /// share.
     mutating func refuseOthersShares(_ cascade: Cascade) {
         guard sharing?.zone.view != nil else { return }
         for name in cascade.sharedFollowers.keys {
@@ -99,7 +102,7 @@ extension ModifyRecords.Decision {
         }
     }
 
-    /// Refuses the deletion of a record that another one goes on referring to, where the caller sees both.
+    /// Rejects the deletion of records that are still referenced, if the caller sees both ends of the reference.
     mutating func refuseHeldTargets(_ cascade: Cascade) throws(RelayError) {
         var staying: [(name: String, error: RelayError)] = []
         var seen: Set<String> = []
@@ -108,7 +111,8 @@ extension ModifyRecords.Decision {
             seen.insert(holder.target)
             staying.append((holder.target, .held(holder)))
         }
-        // What is held holds in its turn what it refers to, and keeps what it would have gone with.
+        // A record that stays also blocks the deletion of what it references, and of what it would have been deleted
+        // with.
         while let (name, error) = staying.popLast() {
             if let root = cascade.roots[name] { refuse(root, error) }
             for bond in cascade.bonds[name] ?? [] where !seen.contains(bond.target) {
@@ -119,7 +123,7 @@ extension ModifyRecords.Decision {
         }
     }
 
-    /// Whether the caller sees both ends of it.
+    /// Returns whether the caller sees both ends of the reference.
     private func isInSight(_ reference: StoredReference) throws(RelayError) -> Bool {
         guard let hides else {
             guard let isUnreadable else { return true }
@@ -129,9 +133,9 @@ extension ModifyRecords.Decision {
         return try !hides(reference.target)
     }
 
-    /// Deletes what goes along, some of it at a time: all together may be more than there is memory for.
+    /// Writes the cascading deletions in parts, because all of them together may exceed the available memory.
     ///
-    /// Far ones first, as somebody would who deletes one after the other.
+    /// Deletes the records farthest from the cascade's start first, as a caller who deletes them one by one would.
     func writeFollowers(to writer: any StoreWriter, _ zone: Zone) throws(RelayError) {
         var rest = followers[...]
         while !rest.isEmpty {
@@ -150,10 +154,10 @@ extension ModifyRecords.Decision {
 }
 
 extension ModifyRecords.Decision.Cascade {
-    /// Records that are held together with their fields.
+    /// The number of records that are loaded together.
     fileprivate static let part = 32
 
-    /// Adds those of `found` that can go, each with the operation that is to answer for it, and gives them.
+    /// Adds the records of `found` that can be deleted, each with its causing operation, and returns them.
     fileprivate mutating func add(
         _ found: [String: Int],
         from writer: any StoreWriter,
@@ -181,14 +185,14 @@ extension ModifyRecords.Decision.Cascade {
     }
 }
 
-/// How many bonds a write has looked at, however often it had to judge itself anew.
+/// Counts the references that a write has examined, over all attempts to decide it.
 final class BondCount {
     private var count = 0
     private let limit: Int
 
     init(limit: Int) { self.limit = limit }
 
-    /// Hands over what binds a record, as the store does, and counts it; throws where that is too much for one write.
+    /// Visits the references to a record like the store does, counts them, and throws if the write exceeds its limit.
     func visit(
         _ target: String,
         in zone: Zone,
@@ -203,7 +207,7 @@ final class BondCount {
         try check()
     }
 
-    /// Counts a step from a record to the one above it.
+    /// Counts a step from a record to its parent.
     func step() throws(RelayError) {
         count += 1
         try check()

@@ -2,49 +2,49 @@ import Records
 import Wire
 
 extension ModifyRecords {
-    /// The state while operations are decided one after the other; nothing is written before all are.
+    /// The state while the operations of a write are decided one by one; nothing is written until all are decided.
     ///
-    /// There is one of it: what is held in some twenty parts is not to be copied by the way.
+    /// Noncopyable: it holds about twenty collections, so an accidental copy would be expensive.
     struct Decision: ~Copyable {
         var schema: Schema
         var before: [String: StoredRecord]
         var request: ModifyRecords
         private let writer: any StoreWriter
-        /// Who writes, and when.
+        /// The user, time and device of the write.
         let stamp: StoredRecord.Stamp
-        /// What the zone's owner may still store.
+        /// The remaining storage of the zone's owner.
         var quota: QuotaLedger
         var grown: [String: RecordType] = [:]
         var outcomes: [Outcome] = []
-        /// The records to put, by their places among the outcomes; those that nobody asked for have none.
+        /// The records to write, each with the index of its outcome; `nil` for records that no operation names.
         var writes: [(outcome: Int?, record: StoredRecord)] = []
-        /// What saved records say with this write that binds others, by their places among the outcomes.
+        /// The references of saved records that affect other records, by the index of the outcome.
         var bonds: [Int: [StoredReference]] = [:]
         var seen: Set<String> = []
-        /// Whether there is but one operation, which cannot be of the same record as another.
+        /// Whether there is only one operation, so that no record can occur twice.
         private let isAlone: Bool
-        /// `nil` where nothing is shared, and nothing is about to be.
+        /// `nil` if sharing is not involved.
         var sharing: SharingState?
-        /// Shares that this write makes, by their places among the outcomes.
+        /// The shares that this write creates, by the index of the outcome.
         var newShares: [Int: Share] = [:]
-        /// Deletions, by their places, that take effect in the caller's sight alone.
+        /// Indexes of the deletions that take effect only in the caller's view.
         var keptDeletions: Set<Int> = []
-        /// What goes with the deletions, read and written when it goes.
+        /// The cascading deletions; their records are read and written in parts.
         var followers: [Follower] = []
-        /// Those of them that are a share's root or its record, without their fields.
+        /// Those followers that are share roots or share records, without their fields.
         var sharedFollowers: [String: StoredRecord] = [:]
         let bondCount: BondCount
-        /// What has been done already, where this request repeats one.
+        /// The operations that are already completed, if this request is a repeat.
         var earlier: DoneWrite?
-        /// Whether a record of the zone is there and out of the caller's sight; `nil` where nothing is.
+        /// Returns whether a record exists outside the caller's view; `nil` if the caller sees the whole zone.
         var hides: ((String) throws(RelayError) -> Bool)?
-        /// By which names the caller knows records; empty but in views of some hierarchies.
+        /// The names by which the caller knows records; empty except in some views of hierarchies.
         var aliases = RecordAliases()
-        /// Those that this write brings.
+        /// The aliases that this write adds.
         var newAliases: [NewAlias] = []
-        /// How many references with DELETE_SELF were looked at for somebody who sees but a hierarchy.
+        /// The number of DELETE_SELF references examined for a participant who sees only a hierarchy.
         var settledReferences = 0
-        /// Whether a record is there and the caller may not read it; `nil` outside of the public database.
+        /// Returns whether a record exists that the caller may not read; `nil` except in the public database.
         var isUnreadable: ((String) throws(RelayError) -> Bool)?
 
         init(
@@ -76,7 +76,8 @@ extension ModifyRecords {
 
         var hasFailed: Bool { outcomes.contains(where: \.hasFailed) }
 
-        /// The operations that were counted as making room for others, and make none after all.
+        /// The operations that were counted as freeing quota but free none, because they failed or the owner keeps the
+        /// records.
         var falseGivers: Set<Int> {
             guard !quota.givers.isEmpty else { return [] }
             return quota.givers.filter { outcomes[$0].hasFailed || keptDeletions.contains($0) }
@@ -101,16 +102,16 @@ extension ModifyRecords {
             }
         }
 
-        /// Whether the caller must not learn that the record is there.
+        /// Returns whether the caller must not learn that the record exists.
         ///
-        /// Only what would make one in its place tells it, whatever is answered.
+        /// A caller who tries to create a record of this name learns it anyway.
         private func isHidden(_ record: StoredRecord) -> Bool {
             if sharing?.permission(record.name) == Share.Permission.none { return true }
             guard request.database.scope == .public else { return false }
             return request.database.rights(to: record, in: schema).isDisjoint(with: [.read, .write])
         }
 
-        /// Everything that does not depend on the fields: name, zone, existence, change tag, rights.
+        /// Checks everything that does not depend on the fields: name, zone, existence, change tag and rights.
         private mutating func check(_ operation: Operation, against current: StoredRecord?) throws(RelayError) {
             let kind = operation.kind
             if let fault = operation.record.fault { throw .badRequest(fault) }
@@ -118,7 +119,7 @@ extension ModifyRecords {
                 throw .badRequest("Record names are 1 to 255 ASCII characters.")
             }
             guard isAlone || seen.insert(operation.name).inserted else {
-                throw .badRequest("A request may hold one operation for each record.")
+                throw .badRequest("A request may contain only one operation for each record.")
             }
             if let zone = operation.record.zone, try request.database.zone(zone) != request.zone {
                 throw .anotherZone
@@ -145,7 +146,7 @@ extension ModifyRecords {
             }
             let rights = sharedRights(to: current, by: operation) ?? request.database.rights(to: current, in: schema)
             guard rights.contains(.write) else {
-                // Who may make records of the type is told that this one is there, whoever made it.
+                // A caller with the right to create records of the type learns that a record of this name exists.
                 if kind == .create, mayCreate(current.type) { throw .recordExists }
                 throw .accessDenied
             }
@@ -252,7 +253,7 @@ extension ModifyRecords {
             bonds[outcomes.count] = said
         }
 
-        /// An asset must be there, and one without a receipt must be the field's own.
+        /// Checks that each asset is stored, and that an asset without a receipt is already in the field.
         private func checkAssets(
             _ prepared: FieldPreparation,
             over current: StoredRecord?
@@ -275,7 +276,7 @@ extension ModifyRecords {
             }
         }
 
-        /// What was prepared ahead, where that still holds.
+        /// Returns the fields as prepared in advance if the schema has not changed, otherwise prepares them again.
         func preparation(of operation: Operation, type: String) throws(RelayError) -> PreparedFields {
             if let prepared = operation.prepared, prepared.fields.growth == nil, grown.isEmpty,
                 request.schemaVersion == schema.version
@@ -304,7 +305,7 @@ extension ModifyRecords {
             }
         }
 
-        /// The answer when one failure takes all down: the guilty keep their own errors.
+        /// Returns the outcomes of a failed atomic request: failed operations keep their own errors.
         func outcomesOfRefusal() -> [Outcome] {
             zip(request.operations, outcomes).map { operation, outcome in
                 guard outcome.error == nil else { return outcome }
@@ -313,9 +314,9 @@ extension ModifyRecords {
             }
         }
 
-        /// Numbers the records and puts them; from then on the outcomes have the numbers too.
+        /// Assigns change numbers to the records and writes them; saved outcomes then contain the numbers.
         ///
-        /// Every refusal was met before, so nothing of a refused request is written.
+        /// All checks have passed before, so nothing of a rejected request is written.
         mutating func write(to writer: any StoreWriter, zone: Zone) throws(RelayError) {
             guard !writes.isEmpty else { return }
             if !grown.isEmpty { try writer.define(grown) }
@@ -343,7 +344,8 @@ extension RelayError {
 }
 
 extension Schema {
-    /// What is learnt from saving has an end: all of it is held in memory, and any program may make up names.
+    /// Throws if just-in-time growth would exceed the limits: schemas are held in memory, and programs can invent any
+    /// name.
     fileprivate func checkGrowth(_ type: RecordType, of name: String, _ limits: Limits) throws(RelayError) {
         let others = types.reduce(0) { $0 + ($1.key == name ? 0 : $1.value.fields.count) }
         let isNew = types[name] == nil

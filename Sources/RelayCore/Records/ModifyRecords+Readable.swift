@@ -2,9 +2,10 @@ import Records
 import Wire
 
 extension ModifyRecords.Decision {
-    /// The outcomes as the caller may read them: of a record that they may write and not read, only what they sent.
+    /// Returns the outcomes as the caller may read them; of a record they may write but not read, only the fields they
+    /// sent.
     ///
-    /// To write and not to read is granted in the public database alone.
+    /// Write rights without read rights exist only in the public database.
     func readable(_ outcomes: [ModifyRecords.Outcome]) -> [ModifyRecords.Outcome] {
         guard request.database.scope == .public else { return outcomes }
         return zip(request.operations, outcomes).map { operation, outcome in
@@ -26,7 +27,7 @@ extension ModifyRecords.Decision {
 }
 
 extension ModifyRecords {
-    /// Whether a record is there and the caller may not read it; each is read once, as it may hold many others.
+    /// Returns a function that tells whether a record exists and is unreadable; it reads each record once.
     func unreadableRecords(
         of zone: Zone,
         _ schema: Schema,

@@ -1,25 +1,24 @@
 package import Records
 import Wire
 
-/// What references between the records of the zone ask of a write, once its operations are decided each for itself.
+/// The rules of references that apply after the operations of a write have been decided individually.
 ///
-/// All is judged by the state after the write, so the order of its operations does not matter: a target may be saved, and
-/// a record that refers to a deleted one may be deleted, anywhere in the request. See Wire.md, "References"; that a
-/// parent binds as VALIDATE does is what the live service is known for.
+/// References are checked against the state after the write, so the order of operations does not matter: a target may
+/// be saved, and a record that references a deleted one may be deleted, anywhere in the request. A parent blocks its
+/// deletion like a VALIDATE reference, as in the live service. See Wire.md, "References".
 extension ModifyRecords.Decision {
-    /// One saved record's end of it.
+    /// The references of a saved record.
     struct Source {
         var outcome: Int
-        /// What it says with this write.
+        /// The references that the record has after this write.
         var references: [StoredReference] = []
-        /// The fields whose references hold no longer unless said again; `nil` for all.
+        /// The fields whose stored references this write replaces; `nil` for all.
         var replaced: Set<String>?
 
         func keeps(_ reference: StoredReference) -> Bool { replaced.map { !$0.contains(reference.field) } ?? false }
     }
 
-    /// Refuses operations that would break a reference or put a record into two shares, and adds the deletions that
-    /// DELETE_SELF asks for.
+    /// Rejects operations that would break a reference or put a record into two shares, and adds cascading deletions.
     mutating func keepBonds(in writer: any StoreWriter, _ seen: Zone) throws(RelayError) {
         guard writes.contains(where: { $0.record.isDeleted }) || !bonds.isEmpty else {
             return try refuseOffences(in: writer, beside: Cascade())
@@ -31,7 +30,7 @@ extension ModifyRecords.Decision {
                 targets.insert(reference.target)
             }
         }
-        // References hold beyond what a participant sees; one to what they cannot see leads to nothing.
+        // References also apply to records that a participant cannot see, but the participant cannot reference those.
         let zone = seen.whole
         let stored = try writer.outlines(named: targets.sorted(), in: seen)
         var cascade = Cascade()
@@ -40,13 +39,13 @@ extension ModifyRecords.Decision {
             cascade = try deletions(with: sources, in: writer, zone)
             refuseOthersShares(cascade)
             try refuseHeldTargets(cascade)
-            // Each refusal takes away what others may have leant on; one of a deletion leaves its target to those who refer
-            // to it.
+            // Another operation may have relied on a rejected one, so check again. After a rejected deletion, the
+            // target remains for those that reference it.
             if failureCount > failures, !request.isAtomic { continue }
             refuseDanglingSources(sources, cascade, stored)
             try refuseCrowdingSources(sources, cascade, in: writer, zone)
             if failureCount > failures, !request.isAtomic { continue }
-            // A save that its share refuses goes on saying what it said.
+            // A rejected save leaves the record's old references in place.
             try refuseOffences(in: writer, beside: cascade)
             if failureCount == failures || request.isAtomic { break }
         }
@@ -82,7 +81,7 @@ extension ModifyRecords.Decision {
 
     // MARK: Saves
 
-    /// Refuses to save a reference to nothing where it must lead somewhere, and what leant on those that are refused.
+    /// Rejects saves with a reference to a missing record that must exist, and saves that relied on rejected ones.
     private mutating func refuseDanglingSources(
         _ sources: [String: Source],
         _ cascade: Cascade,
@@ -106,7 +105,7 @@ extension ModifyRecords.Decision {
         } while failureCount > failures && !request.isAtomic
     }
 
-    /// Refuses to save a reference that is one DELETE_SELF too many.
+    /// Rejects saves that would exceed the maximum number of DELETE_SELF references to a record.
     private mutating func refuseCrowdingSources(
         _ sources: [String: Source],
         _ cascade: Cascade,
@@ -131,9 +130,9 @@ extension ModifyRecords.Decision {
         }
     }
 
-    /// How many references with DELETE_SELF lead to the record apart from those that this write says, at most `said`.
+    /// Returns the number of DELETE_SELF references to the record that this write does not set itself.
     ///
-    /// Counted exactly only near the limit.
+    /// The write sets `said` references itself. The result is exact only near the limit.
     private func otherReferences(
         to target: String,
         beside said: Int,
@@ -152,7 +151,7 @@ extension ModifyRecords.Decision {
             return true
         }
         guard let hides else { return others.count }
-        // The count is of what the caller sees, lest it tell of the rest.
+        // Counts only what the caller sees, so that the limit does not disclose the rest.
         var count = 0
         for source in others {
             if try !hides(source) { count += 1 }
@@ -160,13 +159,13 @@ extension ModifyRecords.Decision {
         return count
     }
 
-    /// Whether a record that will be there is that of a share.
+    /// Returns whether a record that exists after the write is a share.
     private func isShare(_ name: String, _ stored: [String: StoredRecord]) -> Bool {
         let isNew = newShares.keys.contains { request.operations[$0].name == name && isLive($0) }
         return isNew || (before[name] ?? stored[name])?.isShare == true
     }
 
-    /// Whether the record will be there after the write, for this caller.
+    /// Returns whether the record exists after the write and is visible to this caller.
     private func isThere(
         _ name: String,
         _ sources: [String: Source],
@@ -175,7 +174,7 @@ extension ModifyRecords.Decision {
     ) -> Bool {
         if cascade.roots[name] != nil { return false }
         if let source = sources[name], isLive(source.outcome) { return true }
-        // What was looked for through the view is in sight; of those that the request names the view has to say.
+        // `stored` was read through the view; for records named in the request, the view's permissions decide.
         if let known = before[name], sharing?.permission(known.name) == Share.Permission.none { return false }
         guard let record = before[name] ?? stored[name], !record.isDeleted else { return false }
         return request.database.rights(to: record, in: schema).contains(.read)
@@ -183,7 +182,7 @@ extension ModifyRecords.Decision {
 }
 
 extension StoreReader {
-    /// Records without their fields, a few read at a time: one request may name thousands, and each may have a megabyte.
+    /// Returns records without their fields, reading 16 at a time: a request may name thousands, each with up to 1 MB.
     package func outlines(named names: [String], in zone: Zone) throws(RelayError) -> [String: StoredRecord] {
         var found: [String: StoredRecord] = [:]
         for start in stride(from: 0, to: names.count, by: 16) {
@@ -202,7 +201,7 @@ extension RelayError {
         let holder = reference.kind == .parent ? "The parent" : "The reference in field '\(reference.field)'"
         return RelayError(
             .validatingReferenceError,
-            "\(holder) leads to the record '\(reference.target)', which is not there. Save it first, or in the same request."
+            "\(holder) refers to the record '\(reference.target)', which does not exist. Save it first, or in the same request."
         )
     }
 

@@ -1,19 +1,18 @@
 package import Records
 package import Wire
 
-/// One write of a client: some operations on records of one zone, together or each for itself.
+/// A client's write: operations on records of one zone, applied atomically or individually.
 ///
-/// See Wire.md, "Saving records". A class, as its operations are: from the request to the disk and back it goes through
-/// many hands.
+/// A class because it is passed through many functions unchanged. See Wire.md, "Saving records".
 package final class ModifyRecords: Sendable {
-    /// A class, since it goes through many hands and never changes.
+    /// A class because it is passed through many functions unchanged.
     package final class Operation: Sendable {
         package let kind: OperationType
         package let record: RecordInput
-        /// The record's name, or the one made for it.
+        /// The record's name, generated if the client gave none.
         package let name: String
-        /// Its fields against the schema of `schemaVersion`; `nil` where that could not be done yet.
-        // Set by `prepare`, on the thread that makes the request, before it is any other's.
+        /// The fields, prepared with the schema of `schemaVersion`; `nil` if they could not be prepared.
+        // Set by `prepare` on the thread that creates the request, before any other thread has access.
         nonisolated(unsafe) private(set) var prepared: PreparedFields?
 
         package convenience init(_ kind: OperationType, _ record: consuming RecordInput, name: String) {
@@ -45,19 +44,19 @@ package final class ModifyRecords: Sendable {
         }
     }
 
-    /// What became of one operation.
+    /// The result of one operation.
     package enum Outcome: Hashable, Sendable {
         case saved(StoredRecord)
         case deleted(name: String, type: String?)
-        /// With the record now on the server, when it was that which stood in the way.
-        // Elsewhere, since all outcomes would be as large as this one otherwise.
+        /// `server` is the record's current state if it caused the failure.
+        // Indirect, because it would make every outcome as large as this case.
         indirect case failed(name: String, RelayError, server: StoredRecord?)
 
         package var error: RelayError? {
             if case .failed(_, let error, _) = self { error } else { nil }
         }
 
-        /// The record that the client is told of.
+        /// The record that the response contains.
         fileprivate var record: StoredRecord? {
             switch self {
             case .saved(let record): record
@@ -73,37 +72,37 @@ package final class ModifyRecords: Sendable {
 
     package struct Result: Sendable {
         package var zone: Zone
-        /// One for each operation, in their order.
+        /// One per operation, in the order of the operations.
         package var outcomes: [Outcome]
-        /// Was nothing applied because one failed? Then the innocent ones failed with `atomicError`.
+        /// Whether nothing was applied because an operation failed; the other operations then fail with `atomicError`.
         package var isAtomicFailure: Bool
-        /// Of the schema by which it was decided; -1 where that is not how it is now.
+        /// The version of the schema that was used; -1 if the schema has changed since.
         package var schemaVersion: Int
     }
 
     package let database: DatabaseAddress
-    /// Full, as `DatabaseAddress.zone` gives it.
+    /// With its owner filled in, as by `DatabaseAddress.zone`.
     package let zone: ZoneID
     package let isAtomic: Bool
     package let rules: SchemaRules
     package let now: Timestamp
-    /// Makes and changes shares; `nil`: the caller makes none.
+    /// Creates and changes shares; `nil` if the caller cannot.
     package let shareEdit: ShareEdit?
-    /// Makes record names that nobody can guess.
+    /// Returns an unguessable record name.
     package let newName: @Sendable () -> String
-    /// How many bytes of records the answer has room for; `nil`: any number.
+    /// The maximum bytes of records in the response; `nil` means unlimited.
     package let answerRoom: Int?
-    /// Whether the answer is to have fields of the records whose operations do not say so themselves.
+    /// Whether the response contains the fields of records for operations without `desiredKeys`.
     package let wantsFields: Bool
-    /// What the client calls this write; `nil`: it may not be repeated.
+    /// The request's idempotency key; `nil` if the request may not be repeated.
     package let mark: WriteMark?
     package let operations: [Operation]
-    /// Of the schema that it was prepared with.
+    /// The version of the schema with which the fields were prepared.
     package let schemaVersion: Int
 
-    /// Does ahead of the writer what can be done with the schema as it is now: the writer's time is everybody's.
+    /// Prepares the operations' fields with the current schema, which saves time on the single writer.
     ///
-    /// The operations are to be nobody else's. `knownType` may keep what it makes for as long as the version stays.
+    /// The operations must not be shared with another request. `knownType` may cache its results per schema version.
     package init(
         _ operations: [Operation],
         in zone: ZoneID,
@@ -154,7 +153,7 @@ package final class ModifyRecords: Sendable {
         schemaVersion = request.schemaVersion
     }
 
-    /// The same under the name that the client gave it.
+    /// Returns this request with the client's idempotency key.
     package func marked(_ mark: WriteMark?) -> ModifyRecords {
         ModifyRecords(self, operations, mark: mark)
     }
@@ -163,7 +162,7 @@ package final class ModifyRecords: Sendable {
         ModifyRecords(self, operations, mark: mark)
     }
 
-    /// The same with other names for its records, and for those below them the parents that they mean.
+    /// Returns this request with its records, and the parents they name, renamed.
     func renamed(_ name: (String) -> String) -> ModifyRecords {
         with(
             operations.map { operation in
@@ -174,7 +173,7 @@ package final class ModifyRecords: Sendable {
         )
     }
 
-    /// Decides all operations on the state before the commit, then writes what was decided.
+    /// Decides all operations on the state before the commit, then writes the result.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         guard let order = orderWithSharesLast else { return try carryOut(in: writer) }
         let result = try with(order.map { operations[$0] }).carryOut(in: writer)
@@ -194,7 +193,7 @@ package final class ModifyRecords: Sendable {
         let before = try writer.records(named: request.operations.map(\.name), in: zone.whole)
         let bondCount = BondCount(limit: rules.limits.bondsPerWrite)
         var decision = try request.decided(over: before, in: zone, by: writer, bondCount: bondCount)
-        // Room that turns out not to be made is no room for the rest of the request either.
+        // An operation that was counted as freeing quota and then failed must not free any; decide again without it.
         var nonGivers: Set<Int> = []
         while !decision.falseGivers.isSubset(of: nonGivers), !(isAtomic && decision.hasFailed) {
             nonGivers.formUnion(decision.falseGivers)
@@ -202,7 +201,7 @@ package final class ModifyRecords: Sendable {
         }
         try checkRoom(for: decision.outcomes)
 
-        // A repeat has been carried out as a whole when it came first, whatever has become of its records.
+        // A repeated atomic request has been applied as a whole before, whatever has happened to its records since.
         if isAtomic, decision.earlier == nil, decision.hasFailed {
             if !Self.refusesWhole { try decision.write(to: writer, zone: zone) }
             let outcomes = decision.viewed(decision.outcomesOfRefusal(), of: self)
@@ -219,8 +218,9 @@ package final class ModifyRecords: Sendable {
         )
     }
 
-    /// A short request may be about long records, which its answer repeats as they are then; those that stand in the way of
-    /// one come whole.
+    /// Throws if the response would be too large: a short request can return long records.
+    ///
+    /// Records that caused a failure are returned with all fields.
     private func checkRoom(for outcomes: [Outcome]) throws(RelayError) {
         guard var room = answerRoom else { return }
         for (outcome, operation) in zip(outcomes, operations) where outcome.hasFailed || wantsFields(of: operation) {
@@ -233,7 +233,7 @@ package final class ModifyRecords: Sendable {
         operation.record.desiredKeys.map { !$0.isEmpty } ?? wantsFields
     }
 
-    /// The outcomes without the fields that nobody wants back: they are held until the answer is made, and many may wait.
+    /// Drops fields that the response does not contain, because outcomes are kept until the response is encoded.
     private func light(_ outcomes: [Outcome]) -> [Outcome] {
         zip(outcomes, operations).map { outcome, operation in
             guard case .saved(var record) = outcome, !wantsFields(of: operation) else { return outcome }
@@ -242,9 +242,9 @@ package final class ModifyRecords: Sendable {
         }
     }
 
-    /// What becomes of each operation; nothing is written yet.
+    /// Decides each operation without writing anything.
     ///
-    /// `nonGivers` are those, by their places, whose deletions and shrinking make no room.
+    /// `nonGivers` are indexes of operations that must not be counted as freeing quota.
     private func decided(
         over before: [String: StoredRecord],
         in zone: Zone,
@@ -281,7 +281,7 @@ package final class ModifyRecords: Sendable {
 }
 
 extension RelayError {
-    package static let anotherZone = RelayError(.badRequest, "The record's zoneID is not that of the request.")
+    package static let anotherZone = RelayError(.badRequest, "The record's zoneID differs from that of the request.")
     static let parentElsewhere = RelayError.badRequest(
         "A record's parent, and the root of a share, have to be in the zone of the request."
     )

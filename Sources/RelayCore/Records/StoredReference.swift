@@ -1,22 +1,22 @@
 package import Records
 
-/// A reference that binds the record it leads to, as the store finds it from that end.
+/// A reference that affects the deletion of its target, indexed by target.
 ///
-/// References with the action NONE bind nothing and are not kept.
+/// References with the action `NONE` have no effect and are not stored.
 package struct StoredReference: Hashable, Sendable {
     package enum Kind: Int, Hashable, Sendable {
-        /// The source goes when the target goes.
+        /// Deletes the source with the target.
         case deleteSelf = 1
-        /// The target stays while the source refers to it.
+        /// Blocks the deletion of the target.
         case validate = 2
-        /// The same, by the source's `parent`.
+        /// Blocks the deletion of the target; given by the source's `parent`.
         case parent = 3
     }
 
     package var kind: Kind
-    /// The record it leads to.
+    /// The name of the referenced record.
     package var target: String
-    /// The record that holds it, and in which field; the parent has no field.
+    /// The name of the referencing record, and the field with the reference; empty for the parent.
     package var source: String
     package var field: String
 
@@ -27,7 +27,7 @@ package struct StoredReference: Hashable, Sendable {
         self.field = field
     }
 
-    /// What the reference binds; `nil` when that is nothing.
+    /// Returns `nil` for a reference without effect.
     package init?(_ reference: Reference, from source: String, field: String) {
         switch reference.action {
         case .none: return nil
@@ -40,7 +40,7 @@ package struct StoredReference: Hashable, Sendable {
         StoredReference(.parent, to: target, from: source, field: "")
     }
 
-    /// How many references with DELETE_SELF may lead to one record.
+    /// The maximum number of DELETE_SELF references to one record.
     ///
     /// See Wire.md, "Limits".
     package static let mostDeleteSelf = 750

@@ -1,33 +1,33 @@
 package import Records
 package import Wire
 
-/// Prepared fields as they go from hand to hand: one reference, where the fields themselves are half a dozen.
+/// Prepared fields behind one reference, which makes them cheap to pass on.
 package final class PreparedFields: Sendable {
     package let fields: FieldPreparation
 
     package init(_ fields: consuming FieldPreparation) { self.fields = fields }
 }
 
-/// A record's fields as a client sent them, held against the schema: what they are, and what the schema must learn first.
+/// A record's fields as sent by a client, checked against the schema, with the additions that the schema needs.
 ///
-/// Made outside of the writer with the schema of that moment; the writer makes it anew where the schema has moved on or
-/// must grow.
+/// Created outside the writer with the current schema; the writer creates it again if the schema has changed or must
+/// grow.
 package struct FieldPreparation: Sendable {
-    /// The fields that are set, as they are kept.
+    /// The fields to set, encoded for storage.
     package var text: FieldsText
     package var cleared: Set<String>
-    /// Fields with assets or references, in their order.
+    /// Fields with assets or references, in order.
     package var links: [FieldsText.Known] = []
-    /// Assets with a good receipt: their content must be there when they are saved.
+    /// Assets with a valid receipt, which must be stored when the record is saved.
     package var freshAssets: [AssetHash] = []
-    /// Fields with assets that have no receipt: they must be what the fields hold already.
+    /// Fields with assets without a receipt; the stored record must already contain them.
     package var unprovenAssets: [(field: String, asset: Asset)] = []
-    /// References of which the relay keeps the other end: all but those with the action NONE.
+    /// References that affect other records: all except those with the action `NONE`.
     package var references: [(field: String, reference: Reference)] = []
-    /// The type's definition with the new fields, where it has to change.
+    /// The type's definition with the added fields; `nil` if it does not change.
     package var growth: RecordType?
 
-    /// Throws the record's own error: a type or field that is unknown and may not be added, or a value that does not fit.
+    /// Throws the record's error: a type or field that is unknown and may not be added, or an invalid value.
     package init(
         _ record: borrowing RecordInput,
         ofType known: KnownType,
@@ -80,7 +80,7 @@ package struct FieldPreparation: Sendable {
                 else: "Record type '\(name.prefix(64))' does not exist in this environment; " + SchemaRules.whyNotGrown
             )
         }
-        // What no schema can grow by is as unknown as it is where the schema does not grow; a limit is a limit.
+        // A name that no schema can contain is reported like an unknown type, but a violated length limit as such.
         guard NameRules.isIdentifier(name) else {
             let isOfGoodLength = (1...255).contains(name.utf8.count)
             throw RelayError(
@@ -90,7 +90,7 @@ package struct FieldPreparation: Sendable {
         }
     }
 
-    /// Changes references, each with the field that holds it.
+    /// Changes the references, passing each with its field.
     mutating func mapReferences(_ change: (String, Reference) -> Reference) {
         for index in links.indices {
             let name = links[index].entry.name
@@ -100,7 +100,7 @@ package struct FieldPreparation: Sendable {
         text = text.replacing(links)
     }
 
-    /// Takes assets for what their receipts prove them to be, and leaves out what is not stored.
+    /// Replaces assets by what their receipts prove, and drops values that are not stored.
     private mutating func judge(
         _ value: FieldValue,
         of field: String,
@@ -120,7 +120,7 @@ package struct FieldPreparation: Sendable {
         }
     }
 
-    /// Gives references that name a zone its full address; it has to be the record's own.
+    /// Fills in the owner of references that name a zone, which must be the record's own.
     private mutating func settle(
         _ value: FieldValue,
         of field: String,
@@ -144,13 +144,13 @@ package struct FieldPreparation: Sendable {
         }
     }
 
-    /// Whether it may be of the type that it says it is of, and as encrypted as it is.
+    /// Checks the declared type and encryption of a field.
     private static func check(
         _ field: FieldInput,
         of record: borrowing RecordInput,
         against declared: RecordType.Field
     ) throws(RelayError) {
-        // As nearly all are: the name is wanted for a refusal alone.
+        // The usual case; the name is needed only for errors.
         if field.tag == declared.type, !field.isEncrypted, !declared.isEncrypted { return }
         let name = record.name(of: field)
         if declared.isEncrypted {
@@ -215,7 +215,7 @@ extension RelayError {
 }
 
 extension FieldValue {
-    /// Bytes of the largest string or bytes value in it.
+    /// The size in bytes of the largest string or bytes value.
     fileprivate var contentBytes: Int {
         switch self {
         case .string(let text): text.utf8.count

@@ -9,26 +9,26 @@ import Wire
     import Darwin
 #endif
 
-/// A record type of one version of a schema, made ready for fields to be held against it: those come by the million.
+/// A record type of one schema version, precomputed so that checking fields against it is fast.
 package final class KnownType: Sendable {
     struct Field: Sendable {
         let declared: RecordType.Field
         /// The name in UTF-8.
         let name: [UInt8]
-        /// All that stands before its value.
+        /// The encoded JSON that precedes the field's value.
         let key: [UInt8]
     }
 
     package let name: String
-    /// `nil`: the schema has no such type.
+    /// `nil` if the schema does not have the type.
     package let definition: RecordType?
-    /// What its fields were that have been taken out.
+    /// The former definitions of removed fields.
     let retired: [String: RecordType.Field]
     let fields: [Field]
 
     package init(_ name: String, in schema: Schema) {
         self.name = name
-        // Shares may have fields of the program's own everywhere; no schema speaks of them.
+        // Shares can have custom fields, which are in no schema.
         let definition = name == Share.recordType ? .share : schema.types[name]
         self.definition = definition
         retired = schema.retired[name] ?? [:]
@@ -37,10 +37,11 @@ package final class KnownType: Sendable {
         }
     }
 
-    /// Where the field of this name stands among `fields`; `nil` where there is none, or where there are so many that to look
-    /// through them is slower than to ask `definition`.
+    /// Returns the index of a field in `fields`; `nil` if it does not exist, or if a linear search would be slower than
+    /// a lookup in `definition`.
     ///
-    /// Looks first at `place`, which then is the one after it: records of a type mostly have their fields in one order.
+    /// Starts at `place` and sets it to the following index: records of a type usually have their fields in the same
+    /// order.
     func index(of name: UnsafeBufferPointer<UInt8>, from place: inout Int) -> Int? {
         guard fields.count <= 64 else { return nil }
         for step in 0..<fields.count {
@@ -52,7 +53,7 @@ package final class KnownType: Sendable {
         return nil
     }
 
-    /// Of two that are equally long.
+    /// Compares two buffers of equal length.
     private static func isSame(_ a: [UInt8], _ b: UnsafeBufferPointer<UInt8>) -> Bool {
         a.withUnsafeBytes { a in
             guard let first = a.baseAddress, let second = b.baseAddress else { return true }
@@ -61,21 +62,21 @@ package final class KnownType: Sendable {
     }
 }
 
-/// A record type that learns fields by their being saved.
+/// A record type that gains fields through just-in-time growth.
 struct GrowingType {
     private let known: KnownType
-    /// With what was learnt; `nil` where nobody has asked yet.
+    /// The definition with the added fields; `nil` if no field was looked up.
     private var definition: RecordType?
 
     init(_ known: KnownType) { self.known = known }
 
-    /// The definition with the new fields, where it has to change: all that a save can do to a type is to add some.
+    /// The definition with the added fields if it has changed; saving can only add fields.
     var growth: RecordType? {
         guard let definition else { return known.definition == nil ? RecordType() : nil }
         return definition.fields.count == known.definition?.fields.count ? nil : definition
     }
 
-    /// How a field is declared, declaring it on the way where it is new and that is allowed.
+    /// Returns the definition of a field, adding it if it is new and growth is allowed.
     mutating func declare(
         _ field: FieldInput,
         of record: borrowing RecordInput,
@@ -95,7 +96,7 @@ struct GrowingType {
             )
         }
         guard let fieldType = field.tag ?? record.value(of: field).flatMap(FieldCodec.inferredType) else {
-            throw .badRequest("The value of field '\(name)' is of no type that a field can have.")
+            throw .badRequest("The value of field '\(name)' has no type that a field can have.")
         }
         guard !field.isEncrypted || fieldType.isEncryptable else {
             throw .badRequest("Field '\(name)' is a \(fieldType.tag): references and assets cannot be encrypted.")
@@ -107,7 +108,7 @@ struct GrowingType {
                     + "of the schema, and records may still hold that. It can be another only after 'zonecast schema reset'."
             )
         }
-        // In its place: a record may bring thousands of fields.
+        // Added in place, because a record may bring thousands of fields.
         if definition == nil { definition = known.definition ?? RecordType() }
         definition?.fields[name] = declared
         return declared

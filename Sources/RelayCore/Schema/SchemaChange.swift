@@ -1,30 +1,30 @@
 package import Records
 import Wire
 
-/// A schema that is to take the place of an environment's: what it comes to, and all that forbids it.
+/// A proposed replacement of an environment's schema: the result, and the reasons why it is not allowed.
 ///
-/// It is taken as a whole or not at all. See SchemaLanguage.md, "Changing a schema".
+/// The schema is replaced as a whole or not at all. See SchemaLanguage.md, "Changing a schema".
 package struct SchemaChange: Sendable {
-    /// Why one element may not become what it would.
+    /// A reason why an element may not change.
     package struct Offence: Hashable, Sendable {
         package var element: SchemaElement
-        /// A sentence without its full stop.
+        /// A sentence without its final period.
         package var reason: String
     }
 
-    /// The environment's schema afterwards; its version and members are those it has.
+    /// The environment's schema after the change, with the current version and members.
     package let result: Schema
     package private(set) var offences: [Offence] = []
     package let difference: SchemaDifference
 
     package var isAllowed: Bool { offences.isEmpty }
 
-    /// A text in place of development's schema, compared with it and with production's.
+    /// Replaces the development schema by a parsed text, checked against both environments' schemas.
     package init(importing text: Schema, over development: Schema, production: Schema) {
         let new = text.keepingUsers(of: development)
         result = new.inPlace(of: development)
         difference = SchemaDifference(from: development, to: result)
-        // Where nobody has signed in to development yet, only production has the users' type.
+        // Before the first sign-in to development, only production has the `Users` type.
         protect(production, from: new.keepingUsers(of: production), "is in production and cannot be removed")
         forbidRetyping(
             of: production,
@@ -46,7 +46,7 @@ package struct SchemaChange: Sendable {
         offences.sort { $0.element < $1.element }
     }
 
-    /// Development's schema in place of production's.
+    /// Replaces the production schema by the development schema.
     package init(promoting development: Schema, over production: Schema) {
         let new = development.keepingUsers(of: production)
         result = new.inPlace(of: production)
@@ -74,14 +74,14 @@ package struct SchemaChange: Sendable {
             for (field, before) in type.fields {
                 guard let after = new.types[name]?.fields[field], !before.mayBecome(after) else { continue }
                 let element = SchemaElement.field(type: name, field)
-                // Once for each: what is in production is in development as well.
+                // Reports each element once: what is in production is in development too.
                 guard !offences.contains(where: { $0.element == element }) else { continue }
                 add(element, "cannot become \(FieldForm(after).text): it is \(FieldForm(before).text) \(reason)")
             }
         }
     }
 
-    /// A role that somebody has cannot go.
+    /// Rejects the removal of a role that users have.
     private mutating func protectRoles(of old: Schema, _ environment: String, from new: Schema) {
         for role in old.roles.subtracting(new.roles) {
             let holders = old.members.values.count { $0.contains(role) }
@@ -100,7 +100,7 @@ package struct SchemaChange: Sendable {
 }
 
 extension RecordType.Field {
-    /// Whether stored values stay what they are: only an open NUMBER may be settled.
+    /// Returns whether stored values keep their type: only an open NUMBER may be settled.
     fileprivate func mayBecome(_ new: RecordType.Field) -> Bool {
         if isEncrypted == new.isEncrypted, type == new.type { return new.number != .open || number == .open }
         guard number == .open, new.number == .settled, !new.isEncrypted else { return false }
@@ -110,7 +110,7 @@ extension RecordType.Field {
 }
 
 extension Schema {
-    /// The users' type is always there: a text that leaves it out, or a field that it came with, leaves it as it is.
+    /// Returns the schema with the `Users` type and its built-in fields, even if a text omits them.
     fileprivate func keepingUsers(of current: Schema) -> Schema {
         guard let users = current.types[RecordType.usersName] else { return self }
         var kept = self
@@ -120,7 +120,7 @@ extension Schema {
         return kept
     }
 
-    /// These definitions under the version and the members of another.
+    /// Returns these definitions with the version, members and retired fields of another schema.
     fileprivate func inPlace(of old: Schema) -> Schema {
         var result = self
         result.version = old.version

@@ -1,15 +1,15 @@
 package import Records
 import Wire
 
-/// What has to happen to one schema so that it becomes another.
+/// The changes that turn one schema into another.
 ///
-/// Versions and the users who have roles are left out: they are no part of a schema's text.
+/// Versions and role members are ignored: they are not part of a schema's text.
 package struct SchemaDifference: Hashable, Sendable {
     package enum Kind: String, Hashable, Sendable {
         case addRole, removeRole, addType, removeType, addField, removeField, changeField
         case addIndex, removeIndex, addRight, removeRight
 
-        /// `+`, `-` or `~`, as differences are shown.
+        /// The sign in displayed differences: `+`, `-` or `~`.
         package var sign: String {
             switch self {
             case .addRole, .addType, .addField, .addIndex, .addRight: "+"
@@ -22,7 +22,7 @@ package struct SchemaDifference: Hashable, Sendable {
     package struct Change: Hashable, Sendable {
         package var kind: Kind
         package var element: SchemaElement
-        /// The schema language's words for what is added, taken away, or there before.
+        /// The previous and the new form in the schema language; empty if there is none.
         package var before: String
         package var after: String
 
@@ -34,7 +34,7 @@ package struct SchemaDifference: Hashable, Sendable {
         }
     }
 
-    /// In the order of the elements.
+    /// Sorted by element.
     package private(set) var changes: [Change] = []
     package var isEmpty: Bool { changes.isEmpty }
 

@@ -1,19 +1,19 @@
 package import Records
 
-/// Under which rules records are held against the schema.
+/// The rules for checking records against the schema.
 ///
-/// A class, since a write goes through many hands with its rules, which never change.
+/// A class because it is passed with a write through many functions unchanged.
 package final class SchemaRules: Sendable {
-    /// Do unknown types and fields become known by being saved? Only in development, and not for a server key.
+    /// Whether saving adds unknown types and fields to the schema; only in development, and not for a server key.
     package let mayGrow: Bool
-    /// What to do where it may not.
+    /// The end of the error text if the schema may not grow.
     static let whyNotGrown =
         "saving makes it only in development and for users, not for a server key: 'zonecast schema' imports and promotes."
-    /// Encrypted fields do not exist in the public database.
+    /// The database; encrypted fields are not supported in the public database.
     package let scope: DatabaseScope
     package let limits: Limits
     package let assets: any AssetJudge
-    /// Tells more of types that are not there, where anybody can.
+    /// Explains missing types, if the other environment's schema is available.
     let types: (any TypeWitness)?
 
     package init(
@@ -31,14 +31,14 @@ package final class SchemaRules: Sendable {
     }
 }
 
-/// Knows the container's other schema; asked only where a type is missing.
+/// Access to the other environment's schema; used only if a type is missing.
 package protocol TypeWitness: Sendable {
-    /// Whether the request is for production and only development has a type of this name: its author forgot to promote it.
+    /// Returns whether the request is for production and only development has this type, so that it was not promoted.
     func isOnlyInDevelopment(_ type: String) -> Bool
 }
 
 extension RelayError {
-    /// Of a type that the schema does not have; `else` is what there is to say where no other schema has it either.
+    /// The error for a type that the schema does not have; `advice` is used unless development has the type.
     ///
     /// See CONTRIBUTING.md, "Commands and error texts".
     package static func unknownType(
@@ -53,12 +53,12 @@ extension RelayError {
     }
 }
 
-/// Tells what the receipts of assets prove.
+/// Verifies the receipts of assets.
 package protocol AssetJudge: Sendable {
     func verdict(_ asset: Asset) -> AssetVerdict
 }
 
-/// For where no receipt proves anything.
+/// An `AssetJudge` that accepts no receipts.
 package struct NoReceipts: AssetJudge {
     package init() {}
 

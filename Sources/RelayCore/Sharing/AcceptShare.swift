@@ -1,12 +1,12 @@
 package import Records
 import Wire
 
-/// Somebody who opens the link of a share.
+/// A user who opens a share's link.
 package struct ShareVisitor: Hashable, Sendable {
     package var caller: Caller
-    /// The addresses that are known to be theirs.
+    /// The user's verified addresses.
     package var contacts: [Share.Contact]
-    /// Proves by a link that went to one participant only that they are the one meant.
+    /// The participant whose private link the user opened, which proves that the invitation is theirs.
     package var provenParticipant: String?
 
     package init(caller: Caller, contacts: [Share.Contact] = [], provenParticipant: String? = nil) {
@@ -16,13 +16,13 @@ package struct ShareVisitor: Hashable, Sendable {
     }
 }
 
-/// What a visitor is to a share.
+/// A visitor's relation to a share.
 package enum ShareStanding: Hashable, Sendable {
     case owner
     case participant(Share.Participant)
-    /// May join by the public link.
+    /// May join through the public link.
     case welcome(Share.Permission)
-    /// Is none of those invited, as far as one can tell.
+    /// As far as the relay can tell, not invited.
     case stranger
 
     package init(_ visitor: ShareVisitor, to share: Share, of owner: UserID) {
@@ -47,12 +47,12 @@ package enum ShareStanding: Hashable, Sendable {
 }
 
 extension ShareVisitor {
-    /// Whether they came by the link that went to this one alone.
+    /// Whether the visitor opened the link that was sent only to this participant.
     fileprivate func isProven(by participant: Share.Participant) -> Bool {
         !participant.hasAccepted && participant.id == provenParticipant
     }
 
-    /// Whether an invitation to an address is theirs.
+    /// Whether an invitation to an address is for this visitor.
     fileprivate func isMeant(by participant: Share.Participant) -> Bool {
         guard !participant.hasAccepted, let contact = participant.contact else { return false }
         if let user = participant.user { return user == caller.user }
@@ -60,13 +60,13 @@ extension ShareVisitor {
     }
 }
 
-/// A share as somebody with its link finds it.
+/// A share as its link's visitor sees it.
 package struct FoundShare: Sendable {
-    /// As the owner sees it.
+    /// The zone as its owner sees it.
     package var zone: Zone
     package var record: StoredRecord
     package var share: Share
-    /// The root of a hierarchy.
+    /// The root record of a shared hierarchy; `nil` for a zone-wide share.
     package var root: StoredRecord?
     package var standing: ShareStanding
 
@@ -80,23 +80,26 @@ package struct FoundShare: Sendable {
 }
 
 extension Share.Participant {
-    /// Whether the owner knows which user it is: by naming them so, or since they have joined.
+    /// Whether the owner may see which user the participant is: because they named the user, or because the user has
+    /// joined.
     var isNamed: Bool { user != nil && (hasAccepted || contact == nil) }
 }
 
 extension Share {
-    /// Those who were invited by an address and have not joined: whether there is an account behind it, nobody is told.
+    /// The participants who were invited by address and have not joined.
+    ///
+    /// Whether an address belongs to an account is not disclosed.
     package var openInvitations: [Participant] { participants.filter { !$0.hasAccepted && $0.contact != nil } }
 }
 
-/// Looks at a share, or joins it, by its link.
+/// Reads or accepts a share through its link.
 ///
 /// See Wire.md, "Accepting shares".
 package struct AcceptShare: Sendable {
     package var shortGUID: String
     package var visitor: ShareVisitor
     package var now: Timestamp
-    /// People in one share, its owner among them.
+    /// The maximum number of participants in one share, including its owner.
     package var participantLimit: Int
     package var newID: @Sendable () -> String
 
@@ -114,9 +117,9 @@ package struct AcceptShare: Sendable {
         self.newID = newID
     }
 
-    /// The share behind the link, be the visitor invited or not.
+    /// Returns the share behind the link, whether or not the visitor is invited.
     ///
-    /// Throws `notFound` for a link that never was and for one that has ended.
+    /// Throws `notFound` for a link that never existed and for one that is no longer valid.
     package func look(in reader: any StoreReader) throws(RelayError) -> FoundShare {
         guard let place = try reader.share(ofLink: shortGUID) else { throw .shareNotFound }
         let zone = place.zone
@@ -130,7 +133,10 @@ package struct AcceptShare: Sendable {
         return FoundShare(zone: zone, record: record, share: share, root: root, standing: standing)
     }
 
-    /// Joins; to join again, to be the owner and to be a stranger changes nothing, as the standing then tells.
+    /// Accepts the share.
+    ///
+    /// Changes nothing if the visitor has already joined, is the owner or is not invited; the result's `standing` tells
+    /// which.
     package func run(in writer: any StoreWriter) throws(RelayError) -> FoundShare {
         var found = try look(in: writer)
         guard let user = visitor.caller.user else { throw .accessDenied }
@@ -169,16 +175,16 @@ package struct AcceptShare: Sendable {
     }
 }
 
-/// Asks the owner of a share to be let in.
+/// Requests access to a share from its owner.
 ///
-/// Ours, for the requests of CloudKit's newer clients. Whether there is such a share is said only where one may ask, and to
-/// nobody whom its people have blocked.
+/// An extension of CloudKit's wire format for the access requests of newer CloudKit clients. Throws `shareNotFound`
+/// unless the share allows requests and the user is not blocked, so that its existence is not disclosed.
 package struct RequestAccess: Sendable {
     package var opening: AcceptShare
 
     package init(_ opening: AcceptShare) { self.opening = opening }
 
-    /// To ask again, and to ask for what one has, changes nothing.
+    /// Does nothing if the user has already requested access or has it.
     package func run(in writer: any StoreWriter) throws(RelayError) {
         let found = try opening.look(in: writer)
         guard let user = opening.visitor.caller.user else { throw .accessDenied }
@@ -198,7 +204,7 @@ package struct RequestAccess: Sendable {
         guard share.requesters.count < Share.requesterLimit else {
             throw RelayError(
                 .tryAgainLater,
-                "Too many people wait for an answer of the owner.",
+                "Too many people are waiting for the owner's answer.",
                 retryAfter: .seconds(3600)
             )
         }
@@ -207,10 +213,10 @@ package struct RequestAccess: Sendable {
     }
 }
 
-/// Gives the invitations that went to somebody's addresses to the account that has them now.
+/// Assigns pending invitations to an address to the account that owns it now.
 ///
-/// People with no account yet are bound when they sign in with that address. The share records stay as they
-/// are: who has invited somebody hears of them when they join, and not when they merely come.
+/// Runs when a user with a verified address signs in, because they may have had no account when they were invited. The
+/// share records do not change: the owner sees the user only after the user has joined.
 package struct BindInvitations: Sendable {
     package var user: UserID
     package var contacts: [Share.Contact]
@@ -232,7 +238,7 @@ package struct BindInvitations: Sendable {
 }
 
 extension StoreWriter {
-    /// Puts a share record that says something new.
+    /// Saves a share record with a changed share.
     func save(
         _ share: Share,
         in record: StoredRecord,
@@ -254,9 +260,9 @@ extension StoreWriter {
 }
 
 extension RelayError {
-    package static let shareNotFound = RelayError(.notFound, "The link leads to no share, or to one that has ended.")
+    package static let shareNotFound = RelayError(.notFound, "The link belongs to no share, or its share has ended.")
 
-    /// For somebody who is not among those invited, as far as one can tell.
+    /// The error for a user who, as far as the relay can tell, is not invited.
     package static func notInvited(_ share: Share) -> RelayError {
         let mayBeMeant = !share.openInvitations.isEmpty
         return RelayError(

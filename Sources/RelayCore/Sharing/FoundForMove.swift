@@ -1,14 +1,14 @@
 import Records
 import Wire
 
-/// What one move has found, before anything is written.
+/// The records that a move concerns, read before anything is written.
 struct FoundForMove {
     let request: MoveRecords
     let source: Zone?
     let destination: Zone?
-    /// The live records that are to go.
+    /// The live records to move.
     var moving: [String: StoredRecord] = [:]
-    /// What stands under the same names in the destination, tombstones included.
+    /// The records with the same names in the destination, tombstones included.
     var before: [String: StoredRecord] = [:]
 
     mutating func load(_ items: [MoveRecords.Item], from writer: any StoreWriter) throws(RelayError) {
@@ -51,7 +51,10 @@ struct FoundForMove {
         return .moved(record)
     }
 
-    /// Why a record cannot go, when something that binds it or that it binds stays behind.
+    /// Returns an error if a record cannot move because a record that it references, or that references it, stays
+    /// behind.
+    ///
+    /// Only references that bind count: parents, `VALIDATE` and `DELETE_SELF`.
     func tornReference(of name: String, in writer: any StoreWriter) throws(RelayError) -> RelayError? {
         guard let record = moving[name], let source else { return nil }
         var targets = [record.parent].compactMap { $0 }

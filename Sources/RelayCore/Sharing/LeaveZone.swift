@@ -1,21 +1,21 @@
 import Records
 
-/// A participant gives up all that is shared with them in a zone.
+/// Removes a participant from all shares in a zone.
 ///
-/// It is what programs mean that delete a zone of the shared database; CloudKit's wire has no word for it. See
+/// This is the meaning of deleting a zone of the shared database; CloudKit's wire format has no operation for it. See
 /// Wire.md, "Zone operations".
 struct LeaveZone {
     let zone: ZoneID
     let caller: Caller
     let now: Timestamp
 
-    /// Throws `zoneNotFound` where nothing of the zone is shared with the caller.
+    /// Throws `zoneNotFound` if nothing in the zone is shared with the caller.
     func run(in writer: any StoreWriter) throws(RelayError) {
         guard let user = caller.user, let view = try writer.zone(zone, sharedWith: user)?.view else {
             throw .zoneNotFound
         }
         for access in view.shares {
-            // The zone moves on by each.
+            // Each save changes the zone, so it is read again.
             guard let whole = try writer.zone(zone), let name = try shareName(of: access, in: whole, writer),
                 let record = try writer.records(named: [name], in: whole)[name], var share = record.sharing
             else { continue }

@@ -1,8 +1,8 @@
 import Records
 
-/// What the shares of a zone ask of a write, once its operations are decided each for itself.
+/// The rules of shared hierarchies that apply after the operations of a write have been decided individually.
 extension ModifyRecords.Decision {
-    /// Refuses what would put a record into two shares or out of a participant's reach.
+    /// Rejects operations that would put a record into two shares or out of a participant's reach.
     mutating func refuseOffences(in writer: any StoreWriter, beside cascade: Cascade) throws(RelayError) {
         guard let state = sharing else { return }
         let places = places
@@ -24,7 +24,7 @@ extension ModifyRecords.Decision {
         }
     }
 
-    /// Ends shares whose roots go; marks and unmarks roots.
+    /// Ends the shares of deleted roots; marks and unmarks share roots.
     mutating func keepShares(in writer: any StoreWriter) throws(RelayError) {
         guard let state = sharing, !(request.isAtomic && hasFailed) else { return }
         if !newAliases.isEmpty {
@@ -37,19 +37,19 @@ extension ModifyRecords.Decision {
         markRoots(state)
     }
 
-    // MARK: Which share covers what
+    // MARK: Covering shares
 
     /// The share that covers a record after this write.
     private enum Cover: Hashable {
         case none
         case stored(Int64)
-        /// One that this write makes, by its root.
+        /// A share that this write creates, identified by its root.
         case new(root: String)
     }
 
-    /// What is known of covers while nothing more is refused.
+    /// The covers found so far; valid until another operation is rejected.
     private struct Covers {
-        /// Of the writes, by the names of their records.
+        /// Indexes into `writes` by record name.
         let places: [String: Int]
         let newRoots: Set<String>
         var known: [String: Cover] = [:]
@@ -66,7 +66,7 @@ extension ModifyRecords.Decision {
         while covers.known[next] == nil {
             way.append(next)
             let stored = state.covers[next].map { Cover.stored($0) } ?? Cover.none
-            // Where parents go round in a circle none of them is below a root.
+            // In a cycle of parents, no record is below a root.
             covers.known[next] = Cover.none
             if covers.newRoots.contains(next) {
                 covers.known[next] = .new(root: next)
@@ -91,8 +91,9 @@ extension ModifyRecords.Decision {
         return found
     }
 
-    /// Whether a record that stays as it is stands below one of those that this write moves below it: what is known of its
-    /// share is no longer so.
+    /// Returns whether an unchanged record is a descendant of a record that this write moves below it.
+    ///
+    /// If so, the stored cover of the record is no longer valid.
     private func closesCircle(
         from name: String,
         to moved: some Collection<String>,
@@ -118,7 +119,7 @@ extension ModifyRecords.Decision {
         return false
     }
 
-    /// Where in `writes` each record is.
+    /// Indexes into `writes` by record name.
     private var places: [String: Int] {
         var places: [String: Int] = [:]
         for (place, write) in writes.enumerated() { places[write.record.name] = place }
@@ -129,7 +130,7 @@ extension ModifyRecords.Decision {
         write.outcome.map { outcomes[$0].error == nil } ?? true
     }
 
-    /// Of the shares that this write makes.
+    /// The roots of the shares that this write creates.
     private var newRoots: Set<String> { Set(newShares.filter { isLive($0.key) }.compactMap(\.value.root)) }
 
     private func offence(
@@ -140,7 +141,7 @@ extension ModifyRecords.Decision {
         in writer: any StoreWriter
     ) throws(RelayError) -> RelayError? {
         if let view = state.zone.view {
-            // Whoever manages a share need not be somebody who may write; who does was looked at before.
+            // An administrator of a share may lack write permission; their rights were checked before.
             if record.isShare { return nil }
             if !view.isPartial { return view.permission(in: nil) == .readWrite ? nil : .accessDenied }
             guard record.shareMark?.record == nil else { return nil }
@@ -177,7 +178,7 @@ extension ModifyRecords.Decision {
 
     // MARK: Roots and their shares
 
-    /// A share goes with its root; a root without its share is one no more, and its link is dead.
+    /// Deletes the shares of deleted roots, and unmarks roots whose shares are deleted, which ends their links.
     private mutating func endShares(_ state: SharingState, in writer: any StoreWriter) throws(RelayError) {
         let named = writes.filter { $0.record.isDeleted && isLive($0) }.map(\.record.name)
         let gone = Set(named + followers.filter { !$0.isKept }.map(\.name))
@@ -201,7 +202,7 @@ extension ModifyRecords.Decision {
         }
     }
 
-    /// Changes a record that this write saves, or adds it to those that it saves.
+    /// Changes a record that this write saves, or adds an unchanged record to the write.
     private mutating func change(_ name: String, _ state: SharingState, _ body: (inout StoredRecord) -> Void) {
         if let index = writes.lastIndex(where: { $0.record.name == name && isLive($0) }) {
             body(&writes[index].record)

@@ -1,19 +1,19 @@
 import Records
 import Wire
 
-/// Deletions by somebody who sees but a hierarchy of the zone, of records that something out of their sight holds.
+/// Deletions by a participant who sees one hierarchy, of records that are referenced from outside it.
 ///
-/// To refuse them would tell of what is hidden, and to carry them out would break what the owner relies on. So the caller,
-/// and whoever else sees the hierarchy, finds the records deleted, and the owner keeps them, beside the hierarchy. Ours:
-/// Apple's page knows VALIDATE references but not who sees them.
+/// An error would disclose the hidden references, and deleting the records would break what the owner relies on. So the
+/// records disappear from the hierarchy, for the caller and everyone else who sees it, while the owner keeps them
+/// outside of it. Apple's documentation covers VALIDATE references but not who can see them.
 extension ModifyRecords.Decision {
-    /// The operations, by their places, whose deletions take effect in the caller's sight alone.
+    /// Returns the indexes of the operations whose deletions take effect only in the caller's view.
     func deletionsForTheCaller(_ cascade: Cascade) throws(RelayError) -> Set<Int> {
         guard hides != nil else { return [] }
         var kept: Set<Int> = []
         var waiting = cascade.holders.compactMap { cascade.roots[$0.target] }
         if waiting.isEmpty { return [] }
-        // What stays holds in turn.
+        // A record that stays also blocks the deletion of the records that it references.
         let names = Dictionary(grouping: cascade.roots.keys) { cascade.roots[$0] }
         while let root = waiting.popLast() {
             guard isLive(root), kept.insert(root).inserted else { continue }
@@ -25,13 +25,13 @@ extension ModifyRecords.Decision {
         return kept
     }
 
-    /// Whether a record that stays goes on saying so: those in sight lose their parents.
+    /// Whether a record that stays keeps the reference: visible records lose their parents.
     private func binds(_ reference: StoredReference) throws(RelayError) -> Bool {
         guard reference.kind == .parent, let hides else { return true }
         return try hides(reference.source)
     }
 
-    /// Notes what goes along, and takes out of the hierarchy what is kept.
+    /// Collects the cascading deletions, and takes the records that the owner keeps out of the hierarchy.
     mutating func carryOut(_ cascade: Cascade, keeping kept: Set<Int>) throws(RelayError) {
         for name in cascade.followers {
             let isKept = cascade.roots[name].map(kept.contains) ?? false

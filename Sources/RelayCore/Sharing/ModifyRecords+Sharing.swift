@@ -2,14 +2,15 @@ import Records
 import Wire
 
 extension ModifyRecords {
-    /// The order in which operations are decided where one saves a share, whose root may stand behind it; `nil`: their own.
+    /// An order of operations in which shares follow the records that may be their roots; `nil` if no operation saves a
+    /// share.
     var orderWithSharesLast: [Int]? {
         guard operations.contains(where: { $0.record.recordType == Share.recordType }) else { return nil }
         let shares = operations.indices.filter { operations[$0].record.recordType == Share.recordType }
         return operations.indices.filter { operations[$0].record.recordType != Share.recordType } + shares
     }
 
-    /// What sharing has to say in this write; `nil` where that is nothing, as in all zones without shares.
+    /// Returns what the write needs to know about sharing; `nil` if sharing is not involved.
     func sharingState(
         of zone: Zone,
         before: [String: StoredRecord],
@@ -34,22 +35,22 @@ extension ModifyRecords.Operation {
     fileprivate var concernsSharing: Bool { record.createsShortGUID || record.recordType == Share.recordType }
 }
 
-/// What a write must know of sharing in its zone, as it stood before.
+/// The state of sharing in a zone before a write.
 struct SharingState {
     let zone: Zone
-    /// Records besides those that the request names: roots of shares.
+    /// Roots of shares that the request does not name.
     let others: [String: StoredRecord]
-    /// Which hierarchy each record concerned stands in, parents included.
+    /// The share that covers each record involved, including parents.
     let covers: [String: Int64]
 
-    /// What the caller may do with a record that is there; of one that they cannot see nothing.
+    /// Returns the caller's permission for an existing record; `.none` for a record that they cannot see.
     func permission(_ name: String) -> Share.Permission {
         zone.view.map { $0.permission(in: covers[name]) } ?? .readWrite
     }
 }
 
 extension Zone {
-    /// The zone without the view: where the records are that a participant cannot see.
+    /// The zone without its view, for reading records that a participant cannot see.
     var whole: Zone {
         var zone = self
         zone.view = nil
@@ -60,7 +61,7 @@ extension Zone {
 // MARK: Rights
 
 extension ModifyRecords.Decision {
-    /// Refuses to share here at all.
+    /// Throws if records cannot be shared in this database or zone.
     ///
     /// See Errors.md, "Database scopes".
     func checkSharing() throws(RelayError) {
@@ -74,24 +75,24 @@ extension ModifyRecords.Decision {
         }
     }
 
-    /// What a participant may do with a record; `nil` in other databases.
+    /// Returns a participant's rights to a record; `nil` in other databases.
     ///
-    /// Anybody may delete the share's own record there: that is how one leaves.
+    /// Every participant may delete the share's record: that is how a participant leaves a share.
     func sharedRights(to record: StoredRecord, by operation: ModifyRecords.Operation) -> Rights? {
         guard sharing?.zone.view != nil else { return nil }
         if record.isShare { return operation.kind.isDelete || isAdministrator(of: record) ? [.read, .write] : .read }
-        // To delete the root is to end the share, which is the owner's to do.
+        // Deleting the root would end the share, which only the owner may do.
         if operation.kind.isDelete, record.shareMark?.record != nil { return .read }
         return sharing?.permission(record.name) == .readWrite ? [.read, .create, .write] : .read
     }
 
-    /// Whether the caller is one of those whom the owner lets manage the others.
+    /// Whether the caller is an administrator of the share.
     private func isAdministrator(of record: StoredRecord) -> Bool {
         guard let user = request.database.caller.user, let own = record.sharing?.participant(user) else { return false }
         return own.role == .administrator && own.hasAccepted
     }
 
-    /// A participant does not see what is above the root, and cannot move it.
+    /// Returns whether the record's parent stays unchanged: a participant cannot see or move what is above the root.
     func keepsParent(_ record: StoredRecord?) -> Bool {
         sharing?.zone.view != nil && record?.shareMark?.record != nil
     }

@@ -1,18 +1,17 @@
 package import Records
 import Wire
 
-/// Moves records from one zone of an owner to another, all or none: in one commit they are gone from the one feed and there
-/// in the other.
+/// Moves records from one zone of an owner to another: all of them or none, in one commit that changes both feeds.
 ///
-/// Ours, no call of CloudKit's: sharing what is there already, and taking it back when the sharing ends, rest on it. Names,
-/// fields, assets, the references among the records and who made and changed them when stay; change tags do not, as those
-/// belong to a zone. To move again what has been moved is a success, so that a request whose answer was lost can be
-/// repeated. The tombstone that stays behind says to its owner where the record went: a device that meets the one zone's
-/// feed before the other's would take it for a deletion. See Wire.md, "Moving records".
+/// An extension of CloudKit, used to share existing records and to take them back when sharing ends. Names, fields,
+/// assets, references among the records, and creation and modification stamps are kept; change tags are not, since they
+/// belong to a zone. Moving a moved record again succeeds, so that a request can be repeated if its response was lost.
+/// For the zone's owner, the tombstone left behind names the destination: otherwise a device that fetches the source's
+/// changes first would treat the move as a deletion. See Wire.md, "Moving records".
 package struct MoveRecords: Sendable {
     package struct Item: Hashable, Sendable {
         package var name: String
-        /// What the record's tag must be; `nil`: any.
+        /// The required change tag; `nil` accepts any.
         package var changeTag: String?
 
         package init(name: String, changeTag: String?) {
@@ -22,9 +21,9 @@ package struct MoveRecords: Sendable {
     }
 
     package enum Outcome: Hashable, Sendable {
-        /// It stands in the destination now, and may have stood there before.
+        /// The record is in the destination now; it may have been there before the request.
         case moved(StoredRecord)
-        /// A repeat's: it was moved, and is not there any more.
+        /// In a repeated request: the record was moved and has left the destination since.
         case leftSince(name: String)
         case failed(name: String, RelayError, server: StoredRecord?)
 
@@ -34,25 +33,25 @@ package struct MoveRecords: Sendable {
     }
 
     package struct Result: Sendable {
-        /// `nil`: it was deleted with the move.
+        /// The source zone; `nil` if it was deleted with the move.
         package var source: Zone?
         package var destination: Zone?
-        /// In the order asked for; of all records, in that of their changes.
+        /// In the order of the request; if all records are moved, in the order of their changes.
         package var outcomes: [Outcome]
     }
 
     package var database: DatabaseAddress
     package var source: ZoneID
     package var destination: ZoneID
-    /// `nil`: all but the shares' own records.
+    /// The records to move; `nil` moves all records except those of shares.
     package var items: [Item]?
-    /// Whether to make the destination where there is none.
+    /// Whether to create the destination if it does not exist.
     package var makesDestination: Bool
     /// Whether to delete the source afterwards, which ends its shares.
     package var deletesSource: Bool
     package var limits: Limits
     package var now: Timestamp
-    /// What the client calls this move; `nil`: one that comes again is judged by what it finds.
+    /// The request's idempotency key; `nil`: a repeated request is judged by the current state.
     package var mark: WriteMark?
 
     package init(
@@ -75,7 +74,7 @@ package struct MoveRecords: Sendable {
         self.now = now
     }
 
-    /// Refuses databases between whose zones nothing can be moved.
+    /// Throws if records cannot be moved in this database.
     package static func check(_ scope: DatabaseScope) throws(RelayError) {
         switch scope {
         case .public: throw .badRequest("The public database has one zone; nothing can be moved there.")
@@ -84,7 +83,7 @@ package struct MoveRecords: Sendable {
         }
     }
 
-    /// Refuses what cannot be meant.
+    /// Throws if the request is invalid in itself.
     package func check() throws(RelayError) {
         try Self.check(database.scope)
         guard source != destination else { throw .badRequest("The records are in that zone already.") }
@@ -95,12 +94,12 @@ package struct MoveRecords: Sendable {
         }
     }
 
-    /// Decides all, then writes.
+    /// Decides everything, then writes.
     package func run(in writer: any StoreWriter) throws(RelayError) -> Result {
         try check()
         if try mark?.earlier(in: writer) != nil { return try repeated(in: writer) }
         let from = try writer.zone(source)
-        // The source may be gone because this very request has deleted it before.
+        // An earlier attempt of this request may have deleted the source.
         guard from != nil || deletesSource else { throw .zoneNotFound }
         let to = try writer.zone(destination)
         if to == nil { try checkNewZone(in: writer) }
@@ -125,14 +124,14 @@ package struct MoveRecords: Sendable {
         return result
     }
 
-    /// The answer to a move that was made when it came first: where its records are now, and nothing is moved.
+    /// Returns the current location of the records of a repeated request, without moving anything.
     private func repeated(in writer: any StoreWriter) throws(RelayError) -> Result {
         let to = try writer.zone(destination)
         let names = items?.map(\.name) ?? []
         var there: [String: StoredRecord] = [:]
         for part in Self.parts(of: names) {
             guard let to else { break }
-            // Of their contents nothing is said.
+            // Responses to moves have no fields.
             for (name, var record) in try writer.records(named: part, in: to) where !record.isDeleted {
                 record.fields = FieldsJSON.empty
                 there[name] = record
@@ -157,7 +156,7 @@ package struct MoveRecords: Sendable {
             arrived[name] = try arrival(of: record, number: writer.takeChangeNumber())
         }
         let sorted = arrived.values.sorted { $0.change < $1.change }
-        // Who changed the last of them may be somebody else, whose device of this name is another one.
+        // If the last record's modifier is another user, `device` is not one of that user's devices.
         let isOwn = sorted.last?.modified.by == source.owner
         try writer.put(sorted, replacing: move.before, in: to, by: isOwn ? device : "")
         if let from = move.source {
@@ -173,7 +172,7 @@ package struct MoveRecords: Sendable {
             destination: try writer.zone(destination),
             outcomes: outcomes.map { outcome in
                 guard case .moved(let record) = outcome else { return outcome }
-                // Of their contents nothing is said, and the outcomes are held until the answer is made.
+                // Responses to moves have no fields, and outcomes are kept until the response is encoded.
                 var moved = arrived[record.name] ?? record
                 moved.fields = FieldsJSON.empty
                 return .moved(moved)
@@ -181,7 +180,7 @@ package struct MoveRecords: Sendable {
         )
     }
 
-    /// Records that stand in the way come with the answer.
+    /// Conflicting records are part of the response.
     private func checkRoom(for outcomes: [Outcome]) throws(RelayError) {
         let bytes = outcomes.reduce(0) { sum, outcome in
             if case .failed(_, _, let server?) = outcome { sum + server.fields.count } else { sum }
@@ -191,7 +190,7 @@ package struct MoveRecords: Sendable {
 
     // MARK: Records
 
-    /// Names of records that are loaded together, before it is known how large they are.
+    /// Splits names into parts that are loaded together, because record sizes are not known beforehand.
     static func parts(of names: [String]) -> [[String]] {
         stride(from: 0, to: names.count, by: 200).map { Array(names[$0..<min($0 + 200, names.count)]) }
     }
@@ -228,7 +227,7 @@ package struct MoveRecords: Sendable {
         return try live(in: zone, writer).map { Item(name: $0.name, changeTag: nil) }
     }
 
-    /// Names alone; the shares' own records are not among them.
+    /// Returns names and change numbers only; records of shares are left out.
     private func live(in zone: Zone, _ writer: any StoreWriter) throws(RelayError) -> [(name: String, change: UInt64)] {
         var found: [(name: String, change: UInt64)] = []
         var start: UInt64 = 1

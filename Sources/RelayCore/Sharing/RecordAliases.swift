@@ -1,44 +1,44 @@
 package import Records
 import Wire
 
-/// Names by which the participants of shared hierarchies know records that the zone keeps under other ones.
+/// Record names that participants of shared hierarchies see instead of the stored names.
 ///
-/// A participant may choose the name of a new record, and the zone may have one of that name where they cannot see it. To
-/// refuse the name would tell them so. Instead the new record is kept under a name of the relay's, and whoever sees the
-/// hierarchy finds it under the chosen one, unless they see the record that has the name: to them it goes on leading there,
-/// and the new one is shown as it is kept. So nobody can make a name that others know lead to a record of his own, and no
-/// two records of a view ever have the same.
+/// A participant chooses the name of a new record, but the zone may have a record of that name which they cannot see.
+/// Rejecting the name would disclose that record. Instead, the relay stores the new record under a generated name, and
+/// everyone who sees the hierarchy sees it under the chosen name. The exception are viewers who see the other record:
+/// for them the chosen name keeps denoting that one, and the new record has its stored name. So a participant cannot
+/// make a name that others know denote another record, and the names in a view are unique.
 package struct RecordAliases: Hashable, Sendable {
     private var kept: [String: String] = [:]
     private var shown: [String: String] = [:]
 
     package init() {}
 
-    /// As nearly always: nobody has ever chosen a name that was taken.
+    /// Nearly always true: aliases exist only after a participant chose a name that was taken.
     package var isEmpty: Bool { kept.isEmpty }
 
-    /// Shows the record that is kept as `kept` as `shown`.
+    /// Shows the record stored as `kept` under the name `shown`.
     package mutating func add(_ shown: String, for kept: String) {
-        // One that had the name before, and has left, has it no more.
+        // A record that had the alias before has left the view and loses it.
         if let former = self.kept[shown] { self.shown[former] = nil }
         self.kept[shown] = kept
         self.shown[kept] = shown
     }
 
-    /// The name kept for one that is shown, and the name shown for one that is kept.
+    /// Returns the stored name for a shown name, and the shown name for a stored name.
     package func exchanged(_ name: String) -> String { kept[name] ?? shown[name] ?? name }
 
-    /// The name that is kept for a record that references lead to.
+    /// Returns the stored name of the record to which a reference points.
     package func target(_ shown: String) -> String { kept[shown] ?? shown }
 
-    /// A record as its viewers know it.
+    /// Returns a record as its viewers see it.
     package func viewed(_ record: StoredRecord) -> StoredRecord {
         guard !isEmpty else { return record }
         var record = record
         record.name = exchanged(record.name)
         record.parent = record.parent.map(exchanged)
         if let root = record.sharing?.root { record.sharing?.root = exchanged(root) }
-        // Damaged bytes are met by whoever writes them out.
+        // Corrupt fields are reported when they are encoded.
         let fields = try? FieldsJSON.mappingReferences(in: record.fields) { reference in
             var reference = reference
             reference.recordName = shown[reference.recordName] ?? reference.recordName
@@ -48,14 +48,14 @@ package struct RecordAliases: Hashable, Sendable {
         return record
     }
 
-    /// A sentence about records, as those who see them under other names are to read it.
+    /// Returns an error with the stored names in its text replaced by the names that viewers see.
     func viewed(_ error: RelayError) -> RelayError {
         var error = error
         for (kept, shown) in shown { error.reason = error.reason.replacing("'\(kept)'", with: "'\(shown)'") }
         return error
     }
 
-    /// A query by the names that are shown, as the zone is to be asked.
+    /// Returns a query with shown names replaced by stored names.
     package func asked(_ query: Query) -> Query {
         guard !isEmpty else { return query }
         var query = query
@@ -75,12 +75,12 @@ package struct RecordAliases: Hashable, Sendable {
 }
 
 extension Zone {
-    /// Under which names this view of the zone shows records.
+    /// The names under which this view of the zone shows records.
     package var aliases: RecordAliases { view?.aliases ?? RecordAliases() }
 }
 
 extension StoreReader {
-    /// Whether there is a record of this name in the zone that its view does not show.
+    /// Returns whether the zone has a live record of this name outside its view.
     func hides(_ name: String, from zone: Zone) throws(RelayError) -> Bool {
         guard let view = zone.view, let record = try records(named: [name], in: zone.whole)[name], !record.isDeleted
         else { return false }
@@ -89,23 +89,23 @@ extension StoreReader {
 }
 
 extension ModifyRecords {
-    /// The request by the names that the zone keeps.
+    /// Returns the request with shown names replaced by stored names.
     func byKeptNames(_ aliases: RecordAliases) -> ModifyRecords {
         aliases.isEmpty ? self : renamed { aliases.exchanged($0) }
     }
 }
 
 extension ModifyRecords.Decision {
-    /// A name that a participant chose and the zone had, with the operation that is to decide whether it counts.
+    /// An alias that this write creates if its operation succeeds.
     struct NewAlias {
         var shown: String
         var kept: String
         var outcome: Int
-        /// The share that covers the record of the operation; `nil` until that is known.
+        /// The share that covers the operation's record; `nil` until it is determined.
         var share: Int64?
     }
 
-    /// Gives new records whose names are taken out of the caller's sight others to be kept under.
+    /// Assigns generated names to new records whose names are taken by records that the caller cannot see.
     mutating func avoidTakenNames() {
         var renamed: [String: String] = [:]
         for (place, operation) in request.operations.enumerated() {
@@ -116,7 +116,7 @@ extension ModifyRecords.Decision {
         request = request.renamed { renamed[$0] ?? $0 }
     }
 
-    /// Whether the zone has a record of this name that the caller cannot see; of those that the request names.
+    /// Returns whether the zone has a record of this name, among those in the request, that the caller cannot see.
     private func isHidden(_ name: String) -> Bool {
         guard let record = before[name], !record.isDeleted else { return false }
         return sharing?.permission(name) == Share.Permission.none
@@ -129,10 +129,11 @@ extension ModifyRecords.Decision {
         return kept
     }
 
-    /// Leads what the caller refers to by name to the records they mean.
+    /// Resolves names in the caller's references to the records that they denote in the caller's view.
     ///
-    /// What a field held before it goes on holding. A DELETE_SELF reference to a record out of sight would tell of it by the
-    /// count of those, and by going when it goes: it leads to a name of its own instead, as if there were none.
+    /// References that a field already contains are not changed. A DELETE_SELF reference to an invisible record would
+    /// disclose it, through the limit on such references and by being deleted with it. Such a reference gets a
+    /// generated name, as if there were no record.
     mutating func settleNames(
         of prepared: inout FieldPreparation,
         over current: StoredRecord?
@@ -158,12 +159,13 @@ extension ModifyRecords.Decision {
         }
     }
 
-    /// References with DELETE_SELF in one request, each of which may take another name in the time that is everybody's.
+    /// Maximum number of DELETE_SELF references in a participant's request; each may need a lookup while the writer is
+    /// held.
     private static var mostSettledReferences: Int { 2_000 }
 
     // MARK: Outcomes
 
-    /// The new names with the shares in which they count, once it is known what covers their records.
+    /// Returns the aliases with the shares in which they apply, once the covers of their records are known.
     func placed(
         _ aliases: [NewAlias],
         _ share: (String) throws(RelayError) -> Int64?
@@ -175,9 +177,9 @@ extension ModifyRecords.Decision {
         }
     }
 
-    /// The outcomes by the names that the caller gave.
+    /// Returns the outcomes with the names that the caller used.
     func viewed(_ outcomes: [ModifyRecords.Outcome], of given: ModifyRecords) -> [ModifyRecords.Outcome] {
-        // Other names are those of shared zones, where whoever writes may read.
+        // Aliases exist only in shared zones, where write permission includes read permission.
         guard !aliases.isEmpty else { return readable(outcomes) }
         return zip(given.operations, outcomes).map { operation, outcome in
             switch outcome {
@@ -193,7 +195,7 @@ extension ModifyRecords.Decision {
 extension RelayError {
     fileprivate static let tooManyToSettle = RelayError(
         .badRequest,
-        "A participant's request may have 2000 references with DELETE_SELF. Save fewer at once.",
+        "A participant's request may have at most 2000 references with DELETE_SELF. Save fewer at once.",
         fineCode: .limitExceeded
     )
 }

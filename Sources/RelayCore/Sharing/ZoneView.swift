@@ -1,15 +1,15 @@
 package import Records
 
-/// What one participant sees of a zone, and may do there.
+/// The part of a zone that a participant sees, and the participant's permissions in it.
 ///
-/// A zone in a view has another identity than for its owner, drawn whenever what the participant sees changes as a whole,
-/// so that tokens of before are refused: nobody goes on from a token with a right that has ended.
+/// A zone in a view has a different identity than for its owner. A new identity is drawn whenever the view changes as a
+/// whole, so that older tokens are rejected: a client cannot continue with a token from before its permission changed.
 package struct ZoneView: Hashable, Sendable {
-    /// One share that reaches into the view.
+    /// A share that gives access to part of the zone.
     package struct Access: Hashable, Sendable {
-        /// The store's own number.
+        /// The store's internal number of the share.
         package var share: Int64
-        /// `nil`: the whole zone.
+        /// The root of the shared hierarchy; `nil` for the whole zone.
         package var root: String?
         package var permission: Share.Permission
 
@@ -20,12 +20,12 @@ package struct ZoneView: Hashable, Sendable {
         }
     }
 
-    /// Whose view it is.
+    /// The participant.
     package var user: UserID
     package var shares: [Access]
-    /// The change by which it was given: what was gone by then was never seen in it.
+    /// The number of the change that gave access; records deleted before were never visible in the view.
     package var since: UInt64 = 0
-    /// Under which other names it shows records.
+    /// The different names under which the view shows records.
     package var aliases = RecordAliases()
 
     package init(user: UserID, shares: [Access]) {
@@ -33,10 +33,10 @@ package struct ZoneView: Hashable, Sendable {
         self.shares = shares
     }
 
-    /// Whether there is more in the zone than is shown.
+    /// Whether the view shows only part of the zone.
     package var isPartial: Bool { !shares.contains { $0.root == nil } }
 
-    /// What may be done with records that this share covers; in a view of the whole zone there is but one.
+    /// Returns the permission for records that this share covers; a view of the whole zone has only one share.
     package func permission(in share: Int64?) -> Share.Permission {
         guard isPartial else { return shares.first?.permission.granted ?? .none }
         return shares.first { $0.share == share }?.permission.granted ?? .none
@@ -44,7 +44,7 @@ package struct ZoneView: Hashable, Sendable {
 }
 
 extension StoreReader {
-    /// The zone as this database shows it; `id` is full, as `DatabaseAddress.zone` gives it.
+    /// Returns the zone as this database shows it; `id` has its owner filled in, as by `DatabaseAddress.zone`.
     package func zone(_ id: ZoneID, in database: DatabaseAddress) throws(RelayError) -> Zone? {
         guard database.scope == .shared else { return try zone(id) }
         guard let user = database.caller.user else { return nil }
@@ -52,15 +52,16 @@ extension StoreReader {
         return try unseenZone(id)
     }
 
-    /// The database's zones, in the order of their latest changes.
+    /// Returns the database's live zones, in the order of their latest changes.
     package func livingZones(in database: DatabaseAddress) throws(RelayError) -> [Zone] {
         if database.scope == .shared { return try allShared(in: database).filter { !$0.isDeleted } }
         return try database.owner.map(livingZones(of:)) ?? []
     }
 
-    /// The same with those that have ended after a change, and the latest change of all, those ended before included.
+    /// Returns the database's live zones and those deleted after a change, in the order of their latest changes.
     ///
-    /// Without a change there is nobody who could know of any that has ended.
+    /// `latest` is the latest change of all zones, earlier deletions included. Without a change, no deleted zones are
+    /// returned: the client knows none of them.
     func zones(
         in database: DatabaseAddress,
         endedAfter change: UInt64?
