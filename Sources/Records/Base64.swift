@@ -1,4 +1,4 @@
-/// The standard alphabet with padding: bytes fields, tokens and signatures travel in it.
+/// Base64 with the standard alphabet and padding, used for bytes fields, tokens and signatures.
 ///
 /// See Wire.md, "Field values".
 package enum Base64 {
@@ -11,10 +11,10 @@ package enum Base64 {
         return table
     }()
 
-    /// How long the encoding of so many bytes is.
+    /// Returns the length of the encoding of `count` bytes.
     package static func length(of count: Int) -> Int { (count + 2) / 3 * 4 }
 
-    /// Writes the encoding of `bytes` to `output`, where there must be room for it.
+    /// Writes the encoding of `bytes` to `output`, which must have enough space.
     package static func write(_ bytes: UnsafeBufferPointer<UInt8>, to output: UnsafeMutablePointer<UInt8>) {
         let alphabet = alphabet.utf8Start
         var output = output
@@ -45,16 +45,16 @@ package enum Base64 {
         }
     }
 
-    /// Strict: whole groups of four, padding only at the end, unused bits zero; `nil` otherwise.
+    /// Decodes strictly: complete groups of four, padding only at the end, unused bits zero; `nil` otherwise.
     package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
-        // Two steps: a failure in there is also `nil`.
+        // In two steps, because the closure's result is also `nil` on failure.
         if let decoded = text.withContiguousStorageIfAvailable(decode) { return decoded }
         return Array(text).withUnsafeBufferPointer(decode)
     }
 
     private static func decode(_ text: UnsafeBufferPointer<UInt8>) -> [UInt8]? {
         guard text.count % 4 == 0 else { return nil }
-        // An array of no capacity is the one empty array of all threads, and its count would be written.
+        // An array without capacity is a global singleton whose count must not be written.
         if text.isEmpty { return [] }
         let padding = text.suffix(2).count { $0 == UInt8(ascii: "=") }
         var isGood = true

@@ -1,6 +1,4 @@
-/// Base64 as tokens and addresses have it: `-` and `_`, no padding.
-///
-/// RFC 7515, appendix C.
+/// Base64url without padding, used in tokens and URLs (RFC 7515, appendix C).
 package enum Base64URL {
     package static func encode(_ bytes: some Collection<UInt8>) -> String {
         var text = Base64.encode(bytes).utf8.map { byte -> UInt8 in
@@ -14,7 +12,7 @@ package enum Base64URL {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// `nil` for text that is not base64url to the letter, padding included.
+    /// Decodes strictly; `nil` for invalid text, including text with padding.
     package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         guard text.count % 4 != 1, !text.contains(where: { "+/=".utf8.contains($0) }) else { return nil }
         var padded: [UInt8] = text.map {

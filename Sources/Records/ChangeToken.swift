@@ -1,9 +1,9 @@
-/// A place in a change log: opaque to clients, who keep it and hand it back to get what came after.
+/// A position in a change log, opaque to clients, which store it and send it back to get later changes.
 ///
-/// A token speaks of one log (a zone's, or a user's database one level up) in one epoch. Another log's token, that of an
-/// epoch which the store never had, or one from beyond the log's end means "start over". On the wire it is base64 of 33
-/// bytes: kind, then log identity, epoch, position and floor, each 8 bytes big-endian; going backwards 41, with the top.
-/// See Wire.md, "Change tokens".
+/// A token belongs to one log (of a zone, or of a user's database) in one epoch. A token of another log, of an unknown
+/// epoch, or from beyond the end of the log means "start over". On the wire it is base64 of 33 bytes: kind, then log
+/// identity, epoch, position and floor, 8 bytes each, big-endian; when reading backwards 41 bytes, with the top. See
+/// Wire.md, "Change tokens".
 package struct ChangeToken: Hashable, Sendable {
     package enum Kind: UInt8, Hashable, Sendable {
         case zone = 1
@@ -11,25 +11,25 @@ package struct ChangeToken: Hashable, Sendable {
         /// In the middle of reading a zone's log backwards.
         case reverse = 3
 
-        /// In bytes.
+        /// The encoded size in bytes.
         fileprivate var length: Int { self == .reverse ? 41 : 33 }
     }
 
     package var kind: Kind
-    /// Drawn when the zone is made, so that a zone of the same name made later has another.
+    /// Random, drawn when the zone is created, so that a later zone of the same name has a different one.
     package var log: UInt64
-    /// Drawn when the store is made or restored from a backup, and for every life of a relay that writes to it.
+    /// Random, drawn when the store is created or restored, and at the first write after each start of the relay.
     package var epoch: UInt64
-    /// The number of the last change that the holder has seen.
+    /// The number of the last change that the client has received.
     package var position: UInt64
-    /// Going backwards: where to stop, the position that the reading began from.
+    /// When reading backwards: the position at which to stop, where the reading began from.
     ///
-    /// In the middle of a listing from nothing: where the log ended when it began, since tombstones up to there mean
-    /// nothing to its reader. Otherwise 0.
+    /// In the middle of an initial listing: the end of the log when the listing began, since tombstones up to there
+    /// mean nothing to the client. Otherwise 0.
     package var floor: UInt64
-    /// Going backwards: where the log ended when the reading began.
+    /// When reading backwards: the end of the log when the reading began.
     ///
-    /// What came since follows once it is done. Otherwise 0.
+    /// Later changes follow once it is done. Otherwise 0.
     package var top: UInt64
 
     package init(kind: Kind, log: UInt64, epoch: UInt64, position: UInt64, floor: UInt64 = 0, top: UInt64 = 0) {
@@ -41,12 +41,12 @@ package struct ChangeToken: Hashable, Sendable {
         self.top = top
     }
 
-    /// To go on backwards from just below `position` down to just above `floor`, having begun here.
+    /// Returns a token for reading backwards from below `position` to above `floor`, beginning here.
     package func reversed(below position: UInt64, above floor: UInt64) -> ChangeToken {
         ChangeToken(kind: .reverse, log: log, epoch: epoch, position: position, floor: floor, top: self.position)
     }
 
-    /// `nil` for anything that no relay ever wrote.
+    /// Decodes a token; `nil` if the text is not a valid token.
     package init?(encoded: String) {
         guard let bytes = Base64.decode(encoded), let first = bytes.first, let kind = Kind(rawValue: first),
             bytes.count == kind.length
@@ -62,7 +62,7 @@ package struct ChangeToken: Hashable, Sendable {
         return text
     }
 
-    /// Lends the bytes that go on the wire in base64.
+    /// Passes the token's bytes, which are base64-encoded on the wire, to `body`.
     package func withBytes(_ body: (UnsafeBufferPointer<UInt8>) -> Void) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: kind.length) { bytes in
             bytes[0] = kind.rawValue

@@ -1,4 +1,4 @@
-/// The wire's closed set of server error codes.
+/// The server error codes of the wire format.
 ///
 /// See Errors.md, "Codes".
 package enum ErrorCode: String, Hashable, Sendable, CaseIterable {
@@ -18,7 +18,7 @@ package enum ErrorCode: String, Hashable, Sendable, CaseIterable {
     case validatingReferenceError = "VALIDATING_REFERENCE_ERROR"
     case zoneNotFound = "ZONE_NOT_FOUND"
 
-    /// The HTTP status when the whole request fails with this code.
+    /// The HTTP status if the whole request fails with this code.
     package var status: Int {
         switch self {
         case .atomicError, .badRequest: 400
@@ -36,7 +36,7 @@ package enum ErrorCode: String, Hashable, Sendable, CaseIterable {
     }
 }
 
-/// Our finer codes, beside the wire's, for clients that know them.
+/// More specific codes, sent in addition to the wire format's codes for clients that know them.
 ///
 /// See Errors.md, "Error dictionary".
 package enum FineErrorCode: String, Hashable, Sendable, CaseIterable {
@@ -48,6 +48,6 @@ package enum FineErrorCode: String, Hashable, Sendable, CaseIterable {
     case tooManyParticipants = "TOO_MANY_PARTICIPANTS"
     case participantMayNeedVerification = "PARTICIPANT_MAY_NEED_VERIFICATION"
     case participantAlreadyInvited = "PARTICIPANT_ALREADY_INVITED"
-    /// The relay itself does not know whether it has carried out a write: its disk has failed at it.
+    /// The relay does not know whether a write was committed, because its disk failed.
     case serverResponseLost = "SERVER_RESPONSE_LOST"
 }

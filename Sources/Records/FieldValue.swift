@@ -1,4 +1,4 @@
-/// What one field holds: a scalar, or a list of scalars of one type.
+/// The value of a field: a scalar, or a list of scalars of one type.
 ///
 /// See Wire.md, "Field values".
 package enum FieldValue: Hashable, Sendable {
@@ -7,11 +7,11 @@ package enum FieldValue: Hashable, Sendable {
     case double(Double)
     case timestamp(Timestamp)
     case bytes([UInt8])
-    // The large ones stand elsewhere: most fields are none of these, and all would be as large.
+    // The large cases are indirect, because they are rare and would make every value as large.
     indirect case reference(Reference)
     indirect case location(Location)
     indirect case asset(Asset)
-    /// The type stays with an empty list.
+    /// An empty list keeps its element type.
     case list(FieldType.Scalar, [FieldValue])
 
     package var type: FieldType {
@@ -29,7 +29,7 @@ package enum FieldValue: Hashable, Sendable {
     }
 }
 
-/// A field's type, as the schema declares it and the wire tags it.
+/// The type of a field, as declared in the schema and tagged on the wire.
 package enum FieldType: Hashable, Sendable {
     package enum Scalar: String, Hashable, Sendable, CaseIterable {
         case string = "STRING"
@@ -45,18 +45,18 @@ package enum FieldType: Hashable, Sendable {
     case scalar(Scalar)
     case list(Scalar)
 
-    /// Whether values of it are files beside the record.
+    /// Whether the values are files stored beside the record.
     package var isAsset: Bool { self == .scalar(.asset) || self == .list(.asset) }
 
-    /// Whether values of it lead to other records.
+    /// Whether the values refer to other records.
     package var isReference: Bool { self == .scalar(.reference) || self == .list(.reference) }
 
-    /// Whether a field of it can be `ENCRYPTED`.
+    /// Whether a field of this type can be `ENCRYPTED`.
     ///
     /// See SchemaLanguage.md, "Grammar".
     package var isEncryptable: Bool { !isAsset && !isReference }
 
-    /// The wire's word for it: `STRING`, `STRING_LIST`, and `ASSETID` for assets.
+    /// The word on the wire: `STRING`, `STRING_LIST`, and `ASSETID` for assets.
     package var tag: String {
         switch self {
         case .scalar(let scalar): scalar.rawValue
@@ -64,7 +64,7 @@ package enum FieldType: Hashable, Sendable {
         }
     }
 
-    /// Reads a tag, also by the other names that clients and CloudKit itself have for some.
+    /// Parses a tag, including the other names that clients and CloudKit use for some types.
     package init?(tag: String) {
         let isList = tag.hasSuffix("_LIST")
         let word = isList ? String(tag.dropLast(5)) : tag
@@ -72,7 +72,7 @@ package enum FieldType: Hashable, Sendable {
         self = isList ? .list(scalar) : .scalar(scalar)
     }
 
-    /// What CloudKit answers, and clients therefore send, for fields of types older than its schemas.
+    /// The names that CloudKit returns, and clients therefore send, for fields of types older than its schemas.
     ///
     /// See Wire.md, "Field values".
     private static let otherNames: [String: Scalar] = [
@@ -80,7 +80,7 @@ package enum FieldType: Hashable, Sendable {
     ]
 }
 
-/// A link from one record to another of the same zone.
+/// A reference from one record to another in the same zone.
 ///
 /// See Wire.md, "References".
 package struct Reference: Hashable, Sendable {
@@ -92,7 +92,7 @@ package struct Reference: Hashable, Sendable {
 
     package var recordName: String
     package var action: Action
-    /// `nil`: the zone of the record that holds it.
+    /// `nil` for the zone of the referencing record.
     package var zone: ZoneID?
 
     package init(recordName: String, action: Action = .none, zone: ZoneID? = nil) {
@@ -102,7 +102,7 @@ package struct Reference: Hashable, Sendable {
     }
 }
 
-/// A place on Earth: degrees, metres, metres a second.
+/// A place on Earth, in degrees, metres and metres per second.
 ///
 /// See Wire.md, "Locations".
 package struct Location: Hashable, Sendable {
@@ -121,7 +121,7 @@ package struct Location: Hashable, Sendable {
     }
 }
 
-/// A file kept beside the record.
+/// A file stored beside the record.
 ///
 /// See Wire.md, "Assets".
 package struct Asset: Hashable, Sendable {
@@ -139,7 +139,7 @@ package struct Asset: Hashable, Sendable {
 }
 
 extension FieldValue {
-    /// The asset, or those in a list.
+    /// The asset, or the assets in a list.
     package var assets: [Asset] {
         switch self {
         case .asset(let asset): [asset]
@@ -148,7 +148,7 @@ extension FieldValue {
         }
     }
 
-    /// The value with each asset in it changed.
+    /// Returns the value with each of its assets transformed.
     package func mappingAssets<Failure: Error>(
         _ change: (Asset) throws(Failure) -> Asset
     ) throws(Failure) -> FieldValue {
@@ -164,7 +164,7 @@ extension FieldValue {
 }
 
 extension FieldValue {
-    /// The reference, or those in a list.
+    /// The reference, or the references in a list.
     package var references: [Reference] {
         switch self {
         case .reference(let reference): [reference]
@@ -173,7 +173,7 @@ extension FieldValue {
         }
     }
 
-    /// The value with each reference in it changed.
+    /// Returns the value with each of its references transformed.
     package func mappingReferences<Failure: Error>(
         _ change: (Reference) throws(Failure) -> Reference
     ) throws(Failure) -> FieldValue {

@@ -1,6 +1,6 @@
-/// FNV-1a with 64 bits: the same for the same bytes in every process and every version, since it stands in files and tokens.
+/// A 64-bit FNV-1a hash; stable across processes and versions, because it is stored in files and tokens.
 ///
-/// Against mistakes, not malice: whoever wants two texts with one sum can make them.
+/// Detects accidental differences only: collisions are easy to construct.
 package struct Fingerprint: Sendable {
     package var sum: UInt64
 
@@ -27,7 +27,7 @@ package struct Fingerprint: Sendable {
         text.withUTF8 { add($0) }
     }
 
-    /// 128 bits in two independent runs, for names that stand for longer ones.
+    /// Returns 128 bits of two independent hashes, for shortening long names.
     package static func pair(of bytes: some Sequence<UInt8>) -> (UInt64, UInt64) {
         var (first, second) = (Fingerprint(), Fingerprint())
         second.sum = 0x6C62_272E_07BB_0142

@@ -1,10 +1,10 @@
-/// One application's data: `iCloud.` and a reverse domain name, compared case-sensitively.
+/// The identifier of an application's data: `iCloud.` and a reverse domain name, case-sensitive.
 ///
 /// See Wire.md, "URLs".
 package struct ContainerID: Hashable, Sendable, CustomStringConvertible {
     package let name: String
 
-    /// Accepts letters, digits, `.`, `-` and `_`, 1 to 255 of them, not starting with a dot; `nil` otherwise.
+    /// Accepts 1 to 255 letters, digits, `.`, `-` and `_`, not starting with a dot; returns `nil` otherwise.
     package init?(_ name: String) {
         guard (1...255).contains(name.utf8.count), name.utf8.first != UInt8(ascii: "."),
             name.utf8.allSatisfy({ $0.isASCIIAlphanumeric || $0 == 0x2E || $0 == 0x2D || $0 == 0x5F })
@@ -14,21 +14,19 @@ package struct ContainerID: Hashable, Sendable, CustomStringConvertible {
 
     package var description: String { name }
 
-    /// What to say of a text that is no container's name.
+    /// Returns the error text for an invalid container name.
     package static func rule(brokenBy text: String) -> String {
         "'\(text.prefix(64))' cannot be a container: a name has 1 to 255 letters, digits, '.', '-' and '_', no '.' first, "
             + "such as iCloud.org.example.notes."
     }
 }
 
-/// The two lives of a container.
-///
-/// They share no data.
+/// The two environments of a container, which share no data.
 package enum Environment: String, Hashable, Sendable, CaseIterable {
     case development, production
 }
 
-/// A container in one environment: what has one store, one schema and one set of users.
+/// A container in one environment, with its own store, schema and users.
 package struct ContainerEnvironment: Hashable, Sendable, CustomStringConvertible {
     package var container: ContainerID
     package var environment: Environment
@@ -41,7 +39,7 @@ package struct ContainerEnvironment: Hashable, Sendable, CustomStringConvertible
     package var description: String { "\(container.name)/\(environment.rawValue)" }
 }
 
-/// Whose data a request speaks of.
+/// The database of a request: public, private or shared.
 ///
 /// The raw value is `dbs` in a notice. See Wire.md, "Notification payload".
 package enum DatabaseScope: Int, Hashable, Sendable, CaseIterable {
@@ -49,7 +47,7 @@ package enum DatabaseScope: Int, Hashable, Sendable, CaseIterable {
     case `private` = 2
     case shared = 3
 
-    /// The scope's word in a URL: `public`, `private` or `shared`.
+    /// The word in URLs: `public`, `private` or `shared`.
     package var pathName: String {
         switch self {
         case .public: "public"
@@ -64,19 +62,19 @@ package enum DatabaseScope: Int, Hashable, Sendable, CaseIterable {
     }
 }
 
-/// A user as one container sees them: the record name of their `Users` record, `_` and 32 hex digits.
+/// A user of one container: the record name of their `Users` record, `_` and 32 hex digits.
 package struct UserID: Hashable, Sendable, CustomStringConvertible {
     package let recordName: String
 
     package init(_ recordName: String) { self.recordName = recordName }
 
-    /// Stands for "the caller" where a client leaves the owner out; CloudKit's own `CKCurrentUserDefaultName`.
+    /// The caller, if a client omits the owner; CloudKit's `CKCurrentUserDefaultName`.
     package static let caller = UserID("__defaultOwner__")
 
     package var description: String { recordName }
 }
 
-/// A zone's address: its name and whose it is.
+/// The identifier of a zone: its name and its owner.
 package struct ZoneID: Hashable, Sendable, CustomStringConvertible {
     package var zoneName: String
     package var owner: UserID
@@ -86,14 +84,14 @@ package struct ZoneID: Hashable, Sendable, CustomStringConvertible {
         self.owner = owner
     }
 
-    /// The zone every public and private database has.
+    /// The name of the zone that every public and private database has.
     package static let defaultName = "_defaultZone"
 
     package var isDefault: Bool { zoneName == Self.defaultName }
     package var description: String { "\(owner)/\(zoneName)" }
 }
 
-/// A record's address.
+/// The identifier of a record.
 package struct RecordID: Hashable, Sendable, CustomStringConvertible {
     package var recordName: String
     package var zone: ZoneID
@@ -106,29 +104,30 @@ package struct RecordID: Hashable, Sendable, CustomStringConvertible {
     package var description: String { "\(zone)/\(recordName)" }
 }
 
-/// The rules names must obey.
+/// The rules for names.
 ///
 /// See Wire.md, "Zone IDs" and "Limits".
 package enum NameRules {
-    /// 1 to 255 printable ASCII characters.
+    /// Returns whether a name has 1 to 255 printable ASCII characters.
     package static func isRecordName(_ name: String) -> Bool {
         guard (1...255).contains(name.utf8.count) else { return false }
         var name = name
-        // A plain loop: each record of each request comes by.
+        // A plain loop, because this runs for every record of every request.
         return name.withUTF8 { bytes in
-            // Without a way out: so the compiler looks at many together.
+            // Without an early exit, so that the compiler vectorizes the loop.
             var bad: UInt8 = 0
             for byte in bytes { bad |= byte &- 0x20 > 0x5E ? 1 : 0 }
             return bad == 0
         }
     }
 
-    /// A record name without a leading underscore; the default zone's own name is the one exception.
+    /// Returns whether a name is a record name without a leading underscore, or that of the default zone.
     package static func isZoneName(_ name: String) -> Bool {
         name == ZoneID.defaultName || (isRecordName(name) && name.utf8.first != UInt8(ascii: "_"))
     }
 
-    /// A record type or field: a letter, then letters, digits and underscores; 255 at most.
+    /// Returns whether a name is valid for a record type or field: a letter, then letters, digits and underscores, at
+    /// most 255.
     package static func isIdentifier(_ name: String) -> Bool {
         guard let first = name.utf8.first, first.isASCIILetter, name.utf8.count <= 255 else { return false }
         return name.utf8.allSatisfy { $0.isASCIIAlphanumeric || $0 == UInt8(ascii: "_") }

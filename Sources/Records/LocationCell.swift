@@ -1,19 +1,19 @@
-/// Places as cells of a grid over the globe, numbered so that near places mostly have near numbers.
+/// A grid over the globe whose cells are numbered so that near places usually have near numbers.
 ///
-/// Latitude and longitude are cut into 2^26 steps each (0.6 m at most) and their bits interleaved (Morton order): every
-/// square whose side is a power of two steps is one range of numbers.
+/// Latitude and longitude are divided into 2^26 steps each (at most 0.6 m) and their bits interleaved (Morton order),
+/// so that every aligned square with a power-of-two side is one range of numbers.
 package enum GeoGrid {
-    /// Bits of each axis.
+    /// The number of bits per axis.
     static let bits = 26
     static let steps = UInt64(1) << UInt64(bits)
 
-    /// The step of `degrees` between `-half` and `half`; what lies outside counts to the edge.
+    /// Returns the step of `degrees` between `-half` and `half`; values outside are clamped.
     static func step(_ degrees: Double, half: Double) -> UInt64 {
         let scaled = ((degrees + half) / (2 * half) * Double(steps)).rounded(.down)
         return UInt64(max(0, min(scaled, Double(steps - 1))))
     }
 
-    /// Interleaves: latitude in the odd bits, longitude in the even ones.
+    /// Interleaves the bits: latitude in the odd bits, longitude in the even ones.
     static func number(latitude: UInt64, longitude: UInt64) -> UInt64 { spread(latitude) << 1 | spread(longitude) }
 
     private static func spread(_ value: UInt64) -> UInt64 {
@@ -25,7 +25,7 @@ package enum GeoGrid {
         return (bits | bits << 1) & 0x5555_5555_5555_5555
     }
 
-    /// The latitude's step and the longitude's of a cell.
+    /// Returns the steps of a cell's latitude and longitude.
     static func steps(of number: UInt64) -> (latitude: UInt64, longitude: UInt64) {
         (gather(number >> 1), gather(number))
     }
@@ -39,9 +39,9 @@ package enum GeoGrid {
         return (bits | bits >> 16) & 0xFFFF_FFFF
     }
 
-    /// Ranges of cell numbers that together hold every place between these edges, and some more; 18 at most.
+    /// Returns at most 18 ranges of cell numbers that cover every place between these edges, and some others.
     ///
-    /// With `west` greater than `east` the box goes over the date line.
+    /// If `west` is greater than `east`, the box crosses the antimeridian.
     package static func ranges(
         south: Double,
         north: Double,
@@ -57,7 +57,7 @@ package enum GeoGrid {
         let rows = step(south, half: 90)...step(north, half: 90)
         let columns = step(west, half: 180)...step(east, half: 180)
         let widest = max(rows.upperBound - rows.lowerBound, columns.upperBound - columns.lowerBound)
-        // Squares of at least half the width of the box: three on each side cover it.
+        // Squares of at least half the width of the box: three per side cover it.
         let level = UInt64(max(0, UInt64.bitWidth - widest.leadingZeroBitCount - 1))
         var found: [ClosedRange<UInt64>] = []
         for row in rows.lowerBound >> level...rows.upperBound >> level {
@@ -80,23 +80,23 @@ package enum GeoGrid {
     }
 }
 
-/// A square of the grid, a power of two cells wide: one range of cell numbers.
+/// An aligned square of the grid with a power-of-two side: one range of cell numbers.
 package struct GeoSquare: Hashable, Sendable {
     private let first: UInt64
-    /// Its side is two to this power, in steps.
+    /// The side is 2^level steps.
     private let level: Int
 
     package static let globe = GeoSquare(first: 0, level: GeoGrid.bits)
 
     package var cells: ClosedRange<UInt64> { first...first + (UInt64(1) << UInt64(2 * level)) - 1 }
 
-    /// The four that it is made of; a single cell is made of none.
+    /// The four squares of half the side; empty for a single cell.
     package var quarters: [GeoSquare] {
         guard level > 0 else { return [] }
         return (0..<4).map { GeoSquare(first: first + $0 << UInt64(2 * (level - 1)), level: level - 1) }
     }
 
-    /// Its edges in degrees.
+    /// The edges in degrees.
     package var edges: (south: Double, north: Double, west: Double, east: Double) {
         let (row, column) = GeoGrid.steps(of: first)
         let side = UInt64(1) << UInt64(level)
@@ -108,7 +108,7 @@ package struct GeoSquare: Hashable, Sendable {
 }
 
 extension Location {
-    /// The number of its cell; 52 bits.
+    /// The number of the grid cell; 52 bits.
     package var cell: UInt64 {
         GeoGrid.number(latitude: GeoGrid.step(latitude, half: 90), longitude: GeoGrid.step(longitude, half: 180))
     }

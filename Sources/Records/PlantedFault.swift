@@ -2,75 +2,75 @@
     import Synchronization
 #endif
 
-/// Mistakes that can be put into the code on purpose, one at a time, to see whether the simulation finds them.
+/// Deliberate mistakes that can be enabled one at a time, to verify that the simulation detects them.
 ///
-/// The names are there in every build, so that a release compiles what debug builds do; but only a debug build can plant
-/// one. In a release `isPlanted` is a constant, and what asks for it goes. Where a mistake takes hold stands in each
-/// module's `PlantedFaults.swift`.
+/// The cases exist in every build, so that a release compiles the same code, but only a debug build can enable one: in
+/// a release, `isPlanted` is a constant and its uses are optimized away. Each module's `PlantedFaults.swift` contains
+/// the places where the mistakes take effect.
 package enum PlantedFault: String, CaseIterable, Sendable {
-    /// A write is answered, and committed some time later.
+    /// A write is answered before it is committed.
     case answerBeforeCommit
-    /// Change numbers are given out before the transaction that uses them, so a later one may be committed first.
+    /// Change numbers are assigned before the transaction, so a greater one may be committed first.
     case numberOutsideTransaction
-    /// Notices go out, and the commit comes some time later.
+    /// Notices are sent before the commit.
     case noticeBeforeCommit
-    /// A deleted record leaves nothing behind in its zone's feed.
+    /// A deleted record leaves no tombstone in its zone's feed.
     case tombstoneDropped
     /// A page's token covers one change more than the page.
     case tokenOneTooFar
-    /// A page of the database's feed covers one zone more than it names.
+    /// A token of the database's feed covers one zone more than the page.
     case databaseTokenTooFar
-    /// A token is served from before deletions that were forgotten.
+    /// A token older than removed tombstones is accepted.
     case horizonUnheeded
-    /// After a restart the last numbers are given out once more.
+    /// The last change numbers are used again after a restart.
     case numberReused
-    /// An update is taken whatever version it was made on.
+    /// An update is accepted whatever its change tag.
     case changeTagUnchecked
-    /// Of an atomic batch that fails, what could be saved is saved.
+    /// A failed atomic batch saves the operations that succeed.
     case atomicBatchTorn
-    /// A confirmed change leaves the outbox though it was changed again meanwhile.
+    /// A confirmed change leaves the outbox although it has changed again.
     case newerVersionCleared
-    /// The client keeps a page's token before it keeps the page.
+    /// The client stores a page's token before the page.
     case tokenBeforeData
-    /// Who was removed from a share goes on reading it.
+    /// A removed participant can still read the share.
     case removedParticipantServed
-    /// A move between zones leaves something behind.
+    /// A move between zones leaves a record behind.
     case moveTorn
-    /// Participants are not told of what others change in a zone that is shared with them.
+    /// Participants are not notified of others' changes in a shared zone.
     case participantUntold
-    /// Somebody else's zone is refused in other words than one that is not there.
+    /// A zone of another user is rejected with a different error than a missing zone.
     case strangerToldApart
-    /// A write that is repeated under its own name is carried out once more.
+    /// A write repeated with its idempotency key is executed again.
     case repeatAppliedTwice
-    /// A socket stays open though the sign-in that it came with was ended.
+    /// A socket stays open after its session was revoked.
     case socketOutlivesSignOut
-    /// A disk that was full once is taken for one that failed: nothing is written until the next start.
+    /// A full disk is treated like a failed disk: nothing is written until a restart.
     case fullDiskStops
-    /// A notice connection that has ended is never forgotten.
+    /// A closed notice connection is never removed.
     case connectionKept
-    /// Files that records use are cleared away with the others.
+    /// Cleaning up deletes asset files that records use.
     case usedFileCleared
-    /// A link that is good for one person stays good.
+    /// A link for one person can be used again.
     case linkLetsInTwo
-    /// A page of the store is served whatever its sum says.
+    /// A database page is served without verifying its checksum.
     case pageSumUnchecked
-    /// Of the log's pages some are not copied into the file.
+    /// A checkpoint skips some pages of the log.
     case logCopiedWithGap
-    /// An upload that broke off goes on at another place than where it came to.
+    /// A resumed upload continues at the wrong offset.
     case uploadResumedWrong
-    /// What was found good of a sign-in is good for ever, though the sign-in was ended.
+    /// A cached session stays valid after it was revoked.
     case revokedSignInRemembered
-    /// What was begun for one user is sent in the name of another who has signed in since.
+    /// A request of one user is sent with the credentials of another who has signed in since.
     case sentForAnother
-    /// Who may only read what is shared changes it.
+    /// A participant with read-only permission can write.
     case readerWrites
-    /// Change tokens of what a restore has undone are served.
+    /// Change tokens from after a restored backup are accepted.
     case epochOutlivesRestore
 
     #if DEBUG
         private static let planted = Atomic<Int>(-1)
 
-        /// Puts a mistake in, or with `nil` takes it out; false in a build that can have none.
+        /// Enables a mistake, or with `nil` disables it; returns whether this build supports mistakes.
         package static func plant(_ fault: PlantedFault?) -> Bool {
             planted.store(fault.flatMap { allCases.firstIndex(of: $0) } ?? -1, ordering: .relaxed)
             return true
@@ -81,7 +81,7 @@ package enum PlantedFault: String, CaseIterable, Sendable {
             return index >= 0 && Self.allCases[index] == self
         }
     #else
-        /// Puts a mistake in; false, since a release can have none.
+        /// Returns `false`: a release build supports no mistakes.
         package static func plant(_ fault: PlantedFault?) -> Bool { false }
 
         @inlinable package var isPlanted: Bool { false }

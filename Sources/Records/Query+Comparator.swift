@@ -1,5 +1,5 @@
 extension Query {
-    /// How a filter compares.
+    /// The comparison of a filter.
     ///
     /// See Wire.md, "Comparators".
     package enum Comparator: String, Hashable, Sendable, CaseIterable {
@@ -25,7 +25,7 @@ extension Query {
         case listMemberBeginsWith = "LIST_MEMBER_BEGINS_WITH"
         case notListMemberBeginsWith = "NOT_LIST_MEMBER_BEGINS_WITH"
 
-        /// The comparator that holds for exactly the records this one does not hold for; `nil` for those without one.
+        /// The comparator of which this one is the negation; `nil` for a positive comparator.
         package var opposite: Comparator? {
             switch self {
             case .notEquals: .equals
@@ -46,7 +46,7 @@ extension Query {
             }
         }
 
-        /// Whether it asks if a scalar is one of its values.
+        /// Whether it tests if a scalar equals one of its values.
         package var isEquality: Bool {
             switch self {
             case .equals, .notEquals, .in, .notIn: true
@@ -64,8 +64,7 @@ extension Query {
             }
         }
 
-        /// What its value must be where the field is of `type`, each of them where it takes several; `nil` where it does
-        /// not apply to such fields.
+        /// Returns the type that its values must have for a field of `type`; `nil` if it does not apply to such fields.
         package func valueType(for type: FieldType) -> FieldType.Scalar? {
             switch (self, type) {
             case (_, .scalar(.asset)), (_, .list(.asset)): nil
@@ -87,13 +86,13 @@ extension Query {
             }
         }
 
-        /// The same for the fields that every record has.
+        /// Returns the type that its values must have for a system field; `nil` if it does not apply to the field.
         package func valueType(for field: SystemField) -> FieldType.Scalar? {
             let type: FieldType.Scalar =
                 switch field {
                 case .created, .modified: .timestamp
                 case .createdBy, .modifiedBy: .reference
-                // A name is a text that has an order and beginnings, though the schema calls it a reference.
+                // Record names are compared as text, although the schema declares them as references.
                 case .recordName, .changeTag: .string
                 }
             return looksForTokens || valueType(for: .scalar(type)) == nil ? nil : type

@@ -1,4 +1,4 @@
-/// Which records of one type to find, and in what order.
+/// A query: the record type, filters and sort descriptors.
 ///
 /// See Wire.md, "Queries".
 package struct Query: Hashable, Sendable {
@@ -13,7 +13,7 @@ package struct Query: Hashable, Sendable {
         case modifiedBy = "___modifiedBy"
         case changeTag = "___etag"
 
-        /// Reads any of the names in use for one of these fields; `nil` for a field of the type's own.
+        /// Parses any of the names in use for a system field; `nil` for any other name.
         package init?(anyName name: String) {
             switch name {
             case "___recordID", "recordName", "recordID": self = .recordName
@@ -26,7 +26,7 @@ package struct Query: Hashable, Sendable {
             }
         }
 
-        /// Its type in the schema language.
+        /// The field's type in the schema language.
         package var type: FieldType {
             switch self {
             case .recordName, .createdBy, .modifiedBy: .scalar(.reference)
@@ -36,16 +36,16 @@ package struct Query: Hashable, Sendable {
         }
     }
 
-    /// What a filter or a sort looks at.
+    /// The field of a filter or a sort descriptor.
     package enum Field: Hashable, Sendable {
         case system(SystemField)
-        /// A field of the type's own.
+        /// A field of the record type.
         case own(String)
-        /// Every SEARCHABLE field together: what token filters without a field name look at.
+        /// All SEARCHABLE fields together, as in token filters without a field name.
         case anySearchable
 
-        /// The field that a client's name means: one of the type's own first, since some of the names in use for the system
-        /// fields are legal field names.
+        /// Returns the field with this name; a field of the type takes precedence, because some names of system fields
+        /// are legal field names.
         package init(named name: String, in type: RecordType?) {
             if type?.fields[name] == nil, let field = SystemField(anyName: name) {
                 self = .system(field)
@@ -54,7 +54,7 @@ package struct Query: Hashable, Sendable {
             }
         }
 
-        /// Its name as errors and the wire say it.
+        /// The field's name in errors and on the wire.
         package var name: String {
             switch self {
             case .system(let field): field.rawValue
@@ -67,12 +67,12 @@ package struct Query: Hashable, Sendable {
     package struct Filter: Hashable, Sendable {
         package var field: Field
         package var comparator: Comparator
-        /// One value; several for comparators that take lists.
+        /// One value, or several for comparators that take lists.
         ///
-        /// Of system fields: text for names and tags, milliseconds for moments. A record's name in one zone alone is a
-        /// reference, until the zone is known that is asked.
+        /// For system fields: text for names and tags, milliseconds for times. A record name that is valid in one zone
+        /// only is a reference until the zone to query is known.
         package var values: [FieldValue]
-        /// For `near`: the circle's radius in metres.
+        /// For `near`: the radius in metres.
         package var distance: Double?
 
         package init(_ field: Field, _ comparator: Comparator, _ values: [FieldValue], distance: Double? = nil) {
@@ -90,7 +90,7 @@ package struct Query: Hashable, Sendable {
     package struct Sort: Hashable, Sendable {
         package var field: Field
         package var isAscending: Bool
-        /// For locations: sorts by the distance from here.
+        /// For locations: sorts by the distance to this place.
         package var relativeLocation: Location?
 
         package init(_ field: Field, ascending: Bool = true, relativeTo location: Location? = nil) {
@@ -104,10 +104,11 @@ package struct Query: Hashable, Sendable {
         }
     }
 
-    /// Where a page ended: what its last record is sorted by, its name and its zone, so that the next page starts just
-    /// after it whatever was written meanwhile.
+    /// The position after a page's last record: its sort keys, name and zone.
+    ///
+    /// The next page starts just after it, whatever was written in the meantime.
     package struct Position: Hashable, Sendable {
-        /// One for each sort.
+        /// One per sort descriptor.
         package var keys: [QueryKey]
         package var recordName: String
         package var zone: ZoneID

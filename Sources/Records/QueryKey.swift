@@ -1,21 +1,21 @@
-/// What a value is compared and sorted by: the same for a filter's value, a record's, and an index entry.
+/// A comparison and sort key, the same for a filter's value, a record's value and an index entry.
 ///
-/// Keys of one field are all of one case, or `absent`; but of a NUMBER that was settled older values are `real`, and new
-/// ones `number`: these compare as numbers, as SQLite has them in its indexes. Text compares by its Unicode scalars, which
-/// is the order of its UTF-8 bytes: the same on every machine and in every language, and case matters. A text or byte
-/// sequence of more than `longest` bytes is held by its beginning and a hash of it all, so that equality stays exact and
-/// an index entry stays small.
+/// The keys of one field are all of one case, or `absent`. The exception is a NUMBER that was settled, with `real` keys
+/// for older values and `number` keys for new ones; these compare as numbers, as in SQLite's indexes. Text compares by
+/// Unicode scalars, which is the order of its UTF-8 bytes: case-sensitive and independent of machine and language. Text
+/// and bytes longer than `longest` are stored as a prefix and a hash of the whole, so that equality stays exact and
+/// index entries stay small.
 package enum QueryKey: Hashable, Sendable, Comparable {
-    /// No value: before all others.
+    /// No value; sorts before all others.
     case absent
-    /// Integers, moments in milliseconds, change numbers, cells of the globe.
+    /// Integers, times in milliseconds, change numbers and grid cells.
     case number(Int64)
     /// Doubles and distances.
     case real(Double)
     case text(String)
     case bytes([UInt8])
 
-    /// Bytes of a text or byte sequence that count for its order.
+    /// The number of bytes of a text or byte sequence that determine its order.
     package static let longest = 1_000
 
     package static func < (a: QueryKey, b: QueryKey) -> Bool {
@@ -31,7 +31,7 @@ package enum QueryKey: Hashable, Sendable, Comparable {
         }
     }
 
-    /// Bytes decide, not Unicode's canonical equivalence: an index knows no other equality.
+    /// Compares bytes, without Unicode's canonical equivalence, which indexes do not support.
     package static func == (a: QueryKey, b: QueryKey) -> Bool {
         switch (a, b) {
         case (.absent, .absent): true
@@ -55,7 +55,7 @@ package enum QueryKey: Hashable, Sendable, Comparable {
         }
     }
 
-    /// Below 0 where the integer is less, above where it is greater: exactly, where a double cannot hold all integers.
+    /// Compares exactly, even where a double cannot represent every integer; negative if `a` is less than `b`.
     private static func order(_ a: Int64, _ b: Double) -> Int {
         guard let whole = Int64(exactly: b.rounded(.down)) else { return b < 0 ? 1 : -1 }
         if a != whole { return a < whole ? -1 : 1 }
@@ -71,14 +71,14 @@ package enum QueryKey: Hashable, Sendable, Comparable {
         }
     }
 
-    /// The key of a scalar; a location's is its cell, which is not its place.
+    /// Returns the key of a scalar; `nil` for lists and assets.
     ///
-    /// `nil` for lists and assets.
+    /// The key of a location is its grid cell, which does not determine the exact place.
     package init?(_ value: FieldValue) {
         switch value {
         case .string(let text): self = .text(Self.shortened(text))
         case .int64(let number): self = .number(number)
-        // The two zeros are one number.
+        // 0.0 and -0.0 are equal.
         case .double(let number): self = .real(number == 0 ? 0 : number)
         case .timestamp(let moment): self = .number(moment.milliseconds)
         case .bytes(let bytes): self = .bytes(Self.shortened(bytes))
@@ -91,7 +91,7 @@ package enum QueryKey: Hashable, Sendable, Comparable {
     private static func shortened(_ text: String) -> String {
         guard text.utf8.count > longest else { return text }
         var start = text.utf8.prefix(longest)
-        // Never half a character: the bytes after the first of one are 10xxxxxx.
+        // Never cuts a character: its continuation bytes are 10xxxxxx.
         while let last = start.last, last & 0xC0 == 0x80 { start = start.dropLast() }
         return String(decoding: start.dropLast(), as: UTF8.self) + hash(of: text.utf8)
     }
@@ -108,7 +108,7 @@ package enum QueryKey: Hashable, Sendable, Comparable {
 }
 
 extension String {
-    /// Binary order, without copying where both stand in one piece.
+    /// Binary order of the UTF-8 bytes.
     package func precedesInUTF8(_ other: String) -> Bool {
         utf8.lexicographicallyPrecedes(other.utf8)
     }

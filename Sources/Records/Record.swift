@@ -1,8 +1,8 @@
-/// A record as both sides of the wire know it.
+/// A record as exchanged on the wire.
 ///
 /// See Wire.md, "Records".
 package struct Record: Hashable, Sendable {
-    /// Who wrote it, when, and from which device.
+    /// The user, time and device of a write.
     package struct Stamp: Hashable, Sendable {
         package var at: Timestamp
         package var by: UserID
@@ -17,17 +17,17 @@ package struct Record: Hashable, Sendable {
 
     package var id: RecordID
     package var type: String
-    /// Present fields only; a cleared field is not here.
+    /// The fields with a value; cleared fields are absent.
     package var fields: [String: FieldValue]
-    /// Names of the fields that the schema keeps encrypted.
+    /// The names of the fields that the schema declares as encrypted.
     package var encryptedFields: Set<String>
     /// Changes with every write; `nil` before the first save.
     package var changeTag: String?
     package var created: Stamp?
     package var modified: Stamp?
-    /// The record above it in a shared hierarchy, by name, in the same zone.
+    /// The name of the parent in a shared hierarchy, in the same zone.
     package var parent: String?
-    /// The share this record is the root of, by name, in the same zone.
+    /// The name of the share of which this record is the root, in the same zone.
     package var share: String?
 
     package init(
@@ -53,15 +53,15 @@ package struct Record: Hashable, Sendable {
     }
 }
 
-/// The seven ways to write a record.
+/// The seven write operations of the wire format.
 ///
 /// See Wire.md, "Saving records".
 package enum OperationType: String, Hashable, Sendable, CaseIterable {
     case create, update, forceUpdate, replace, forceReplace, delete, forceDelete
 
     package var isDelete: Bool { self == .delete || self == .forceDelete }
-    /// Whether the record must exist, under the change tag that the caller names.
+    /// Whether the record must exist with the caller's change tag.
     package var needsChangeTag: Bool { self == .update || self == .replace || self == .delete }
-    /// Whether fields that the caller leaves out are kept.
+    /// Whether fields that the caller omits are kept.
     package var mergesFields: Bool { self == .update || self == .forceUpdate }
 }

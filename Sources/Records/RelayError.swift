@@ -1,22 +1,22 @@
-/// Why the relay refused a request, or one item of it.
+/// The reason why the relay rejected a request or one of its items.
 ///
 /// See Errors.md, "Error dictionary".
 package struct RelayError: Error, Hashable, Sendable {
-    /// The part that code may switch over.
+    /// The part that code can switch over.
     package var code: ErrorCode
-    /// One sentence a person can act on.
+    /// One sentence that a person can act on.
     ///
-    /// Never holds field values; worded stably, since clients match on some.
+    /// Contains no field values. The wording is stable, since some clients match it.
     package var reason: String
-    /// Our finer code, where the wire has none of its own.
+    /// A more specific code, as an extension of the wire's codes.
     package var fineCode: FineErrorCode?
-    /// How long to wait before trying again; `nil` where trying again cannot help.
+    /// The time to wait before a retry; `nil` if a retry cannot help.
     package var retryAfter: Duration?
-    /// Where to sign in; only with `authenticationRequired`.
+    /// The sign-in URL; only with `authenticationRequired`.
     package var redirectURL: String?
-    /// With `changeTokenExpired`: how the zone ended that the token is of, where another has its name now.
+    /// With `changeTokenExpired`: how the token's zone ended, if another zone has its name now.
     package var formerZone: ZoneLoss?
-    /// The HTTP status where it is not the code's own (a body too large is 413 however it is coded).
+    /// The HTTP status if it differs from the code's (a body that is too large is always 413).
     package var status: Int?
 
     package init(
@@ -37,7 +37,7 @@ package struct RelayError: Error, Hashable, Sendable {
 
     package static func badRequest(_ reason: String) -> RelayError { RelayError(.badRequest, reason) }
 
-    /// A bad request for its size alone: natively `limitExceeded`.
+    /// Returns a bad request that concerns size only; `limitExceeded` in native clients.
     package static func tooLarge(_ reason: String) -> RelayError {
         RelayError(.badRequest, reason, fineCode: .limitExceeded)
     }

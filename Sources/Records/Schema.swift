@@ -1,18 +1,17 @@
-/// What a container's records may look like and who may touch them in the public database.
+/// The record types of a container, and the rights to them in the public database.
 ///
 /// See SchemaLanguage.md, "Grammar".
 package struct Schema: Hashable, Sendable {
-    /// Grows with every change, so that a decision prepared under one version is seen to be stale under the next.
+    /// Increases with every change, which invalidates everything prepared with an earlier version.
     package var version: Int
     package var types: [String: RecordType]
-    /// The declared roles; the three that are always there are not among them.
+    /// The declared roles, without the three built-in ones.
     package var roles: Set<Role>
-    /// Which of the declared roles users have been given, apart from those that everybody has.
+    /// The declared roles of users, without the built-in roles.
     ///
-    /// No part of the schema's text, but kept and noticed with it: a right is decided by both.
+    /// Not part of the schema's text, but versioned with it, because rights depend on both.
     package var members: [UserID: Set<Role>] = [:]
-    /// Fields that were taken out, by their types' names: records may still hold them, so they come back as they were or
-    /// not at all.
+    /// Removed fields by type name: records may still contain them, so they can only be added again with the same type.
     package var retired: [String: [String: RecordType.Field]] = [:]
 
     package init(version: Int = 0, types: [String: RecordType] = [:], roles: Set<Role> = []) {
@@ -21,22 +20,22 @@ package struct Schema: Hashable, Sendable {
         self.roles = roles
     }
 
-    /// A type whose records can be asked for: those of the schema, and shares, which no schema declares.
+    /// Returns a type whose records can be queried: a type of the schema, or shares, which no schema declares.
     package func queryable(_ name: String) -> RecordType? {
         types[name] ?? (name == Share.recordType ? RecordType() : nil)
     }
 }
 
-/// One record type: its fields, and the rights each role has to its records.
+/// A record type: its fields, and the rights of each role to its records.
 package struct RecordType: Hashable, Sendable {
     package struct Field: Hashable, Sendable {
         package var type: FieldType
         package var isEncrypted: Bool
         package var indexes: Indexes
-        /// For a field declared as NUMBER; `nil` for all others.
+        /// Only for a field declared as NUMBER.
         package var number: NumberForm?
 
-        /// Without `indexes`, all that its type can have, as a field has that came about by being saved.
+        /// Creates a field; without `indexes`, it gets all that its type supports, like a field added by saving.
         package init(
             _ type: FieldType,
             isEncrypted: Bool = false,
@@ -50,17 +49,17 @@ package struct RecordType: Hashable, Sendable {
         }
     }
 
-    /// Whether a NUMBER has been settled.
+    /// Whether the type of a NUMBER is settled.
     package enum NumberForm: Int, Hashable, Sendable {
-        /// Holds doubles, and integers as doubles.
+        /// Contains doubles, and integers as doubles.
         case open = 1
-        /// PREFERRED AS the type it has now.
+        /// Declared PREFERRED AS the field's current type.
         case settled = 2
     }
 
     package var fields: [String: Field]
     package var grants: [Role: Rights]
-    /// Those of the fields that every record has; such as have none are left out.
+    /// The indexes of the system fields; fields without indexes are left out.
     package var systemIndexes: [Query.SystemField: Indexes]
 
     package init(
@@ -73,28 +72,29 @@ package struct RecordType: Hashable, Sendable {
         self.systemIndexes = systemIndexes
     }
 
-    /// What a type has that came about by being saved: everything can be asked, as in a development environment one wants
-    /// to; a text that declares the type says for itself what can.
+    /// The system indexes of a type that was added by saving: all of them, as is convenient in development.
+    ///
+    /// A declared type has only the indexes that its text lists.
     package static let allSystemIndexes = Dictionary(
         uniqueKeysWithValues: Query.SystemField.allCases.map { ($0, [.queryable, .sortable] as Indexes) }
     )
 
-    /// CloudKit's own: everybody reads, whoever is signed in creates, the creator writes.
+    /// CloudKit's default: everybody reads, signed-in users create, the creator writes.
     package static let defaultGrants: [Role: Rights] = [.world: .read, .authenticated: .create, .creator: .write]
 
-    /// The type of the records that stand for users; the relay makes and ends them.
+    /// The name of the type that represents users; the relay creates and deletes its records.
     ///
     /// See Wire.md, "Users".
     package static let usersName = "Users"
 
-    /// What it is before anybody declares it: without any index, since whoever may query it has a list of all users.
+    /// The built-in definition, without indexes, since a caller who can query the type gets a list of all users.
     package static let users = RecordType(
         fields: ["roles": Field(.list(.int64), indexes: [])],
         grants: [.world: .read, .creator: .write],
         systemIndexes: [:]
     )
 
-    /// What every share record may hold.
+    /// The built-in fields of share records.
     package static let share = RecordType(
         fields: [
             "cloudkit.title": Field(.scalar(.string), indexes: []),
@@ -103,7 +103,7 @@ package struct RecordType: Hashable, Sendable {
         ]
     )
 
-    /// The indexes of a field, be it one of the type's own or one that every record has.
+    /// Returns the indexes of a field or a system field.
     package func indexes(of field: Query.Field) -> Indexes {
         switch field {
         case .own(let name): fields[name]?.indexes ?? []
@@ -112,10 +112,9 @@ package struct RecordType: Hashable, Sendable {
         }
     }
 
-    /// The union of what the caller's roles are given.
+    /// Returns the union of the rights of the caller's roles.
     ///
-    /// Whoever makes a record is its creator, so that creating is given to all who are signed in where it is given to
-    /// creators.
+    /// The author of a new record is its creator, so granting `create` to creators grants it to all signed-in users.
     package func rights(of roles: some Collection<Role>) -> Rights {
         let given = roles.reduce(into: Rights()) { $0.formUnion(grants[$1] ?? []) }
         guard grants[.creator]?.contains(.create) ?? false, roles.contains(.authenticated) else { return given }
@@ -123,7 +122,7 @@ package struct RecordType: Hashable, Sendable {
     }
 }
 
-/// A role of the public database, by its name in the schema language.
+/// A role in the public database, by its name in the schema language.
 package struct Role: Hashable, Sendable {
     package let name: String
 
@@ -133,11 +132,11 @@ package struct Role: Hashable, Sendable {
     package static let authenticated = Role("_icloud")
     package static let creator = Role("_creator")
 
-    /// Those that every schema has without declaring them.
+    /// The roles that every schema has without declaring them.
     package static let implicit: Set<Role> = [.world, .authenticated, .creator]
 }
 
-/// What a role may do; each stands alone, and writing includes deleting.
+/// The rights of a role; they are independent of each other, and write includes delete.
 package struct Rights: OptionSet, Hashable, Sendable {
     package let rawValue: Int
 
@@ -148,7 +147,7 @@ package struct Rights: OptionSet, Hashable, Sendable {
     package static let write = Rights(rawValue: 4)
 }
 
-/// Which ways of asking a field is made ready for.
+/// The kinds of queries for which a field is indexed.
 package struct Indexes: OptionSet, Hashable, Sendable {
     package let rawValue: Int
 
@@ -158,7 +157,7 @@ package struct Indexes: OptionSet, Hashable, Sendable {
     package static let sortable = Indexes(rawValue: 2)
     package static let searchable = Indexes(rawValue: 4)
 
-    /// All that a field of this type can have.
+    /// Returns all indexes that a field of this type can have.
     ///
     /// See SchemaLanguage.md, "Indexes".
     package static func all(for type: FieldType, isEncrypted: Bool = false) -> Indexes {

@@ -1,4 +1,4 @@
-/// One thing that a schema declares, by its name: what diagnostics and differences speak of.
+/// The name of an element of a schema, as used in diagnostics and differences.
 package enum SchemaElement: Hashable, Sendable, Comparable {
     case role(String)
     case type(String)
@@ -7,7 +7,7 @@ package enum SchemaElement: Hashable, Sendable, Comparable {
 
     package static func < (a: SchemaElement, b: SchemaElement) -> Bool { a.place.lexicographicallyPrecedes(b.place) }
 
-    /// Roles first, then each type with its fields and its grants.
+    /// The sort key: roles first, then each type with its fields and its grants.
     private var place: [String] {
         switch self {
         case .role(let name): ["", name]
@@ -17,7 +17,7 @@ package enum SchemaElement: Hashable, Sendable, Comparable {
         }
     }
 
-    /// Its names one by one, as answers for programs have them.
+    /// The names separately, for machine-readable output.
     package var names: (recordType: String?, field: String?, role: String?) {
         switch self {
         case .role(let name): (nil, nil, name)
@@ -27,7 +27,7 @@ package enum SchemaElement: Hashable, Sendable, Comparable {
         }
     }
 
-    /// As a sentence names it: `field 'title' of record type 'Note'`.
+    /// The element in a sentence: `field 'title' of record type 'Note'`.
     package var sentenceName: String {
         switch self {
         case .role(let name): "role '\(name)'"

@@ -1,17 +1,17 @@
 extension Share {
-    /// Who loses what when the public link changes: what a program shows before it saves.
+    /// The effects on participants when the public permission changes, for display before saving.
     package struct PublicLinkEffects: Hashable, Sendable {
-        /// Invitations that end before they were accepted.
+        /// Pending invitations that end.
         package var endedInvitations: [Participant] = []
-        /// People who lose access.
+        /// Participants who lose access.
         package var removed: [Participant] = []
-        /// People who keep access, as public users with the link's permission.
+        /// Participants who keep access as public users, with the link's permission.
         package var turnedPublic: [Participant] = []
 
         package init() {}
     }
 
-    /// The share with another public permission, and what that does to people.
+    /// Returns the share with a new public permission, and the effects on participants.
     ///
     /// A public link and named participants exclude each other. See Wire.md, "Shares".
     package func changingPublicPermission(to permission: Permission) -> (share: Share, effects: PublicLinkEffects) {

@@ -1,17 +1,17 @@
-/// What a share record says beside its fields: what is shared, with whom, and who may do what.
+/// The contents of a share record besides its fields: the shared data, the participants and their permissions.
 ///
-/// See Wire.md, "Shares". One share is either of a whole custom zone or of a hierarchy: a root record
-/// and all that stands below it through `parent`.
+/// A share covers either a whole custom zone or a hierarchy: a root record and its descendants through `parent`. See
+/// Wire.md, "Shares".
 package struct Share: Hashable, Sendable {
-    /// The record type; some clients write it as Apple's page does.
+    /// The record type; some clients use the spelling of Apple's documentation.
     package static let recordType = "cloudkit.share"
     package static let misspeltRecordType = "cloudKit.share"
-    /// What the share of a whole zone is called.
+    /// The name of a zone-wide share's record.
     package static let zoneWideName = "cloudkit.zoneshare"
-    /// Requests that may wait for an answer.
+    /// The maximum number of pending access requests.
     package static let requesterLimit = 100
 
-    /// What somebody may do with what is shared; the raw values are CloudKit's own numbers.
+    /// A participant's permission; the raw values are CloudKit's.
     package enum Permission: Int, Hashable, Sendable, CaseIterable {
         case none = 1
         case readOnly = 2
@@ -31,13 +31,13 @@ package struct Share: Hashable, Sendable {
         }
     }
 
-    /// What somebody is to a share; the raw values are CloudKit's own numbers.
+    /// A participant's role; the raw values are CloudKit's.
     package enum Role: Int, Hashable, Sendable, CaseIterable {
         case owner = 1
         case administrator = 2
-        /// Invited by name.
+        /// Invited by the owner.
         case user = 3
-        /// Came by a public link.
+        /// Joined through the public link.
         case publicUser = 4
 
         package var word: String {
@@ -55,19 +55,19 @@ package struct Share: Hashable, Sendable {
         }
     }
 
-    /// The root record's name; `nil`: the whole zone.
+    /// The root record's name; `nil` for the whole zone.
     package var root: String?
     /// The secret in the share's link: 128 random bits.
     package var shortGUID: String
-    /// What anybody with the link may do; `none`: only those invited come in.
+    /// The permission of everyone with the link; `none` admits only invited participants.
     package var publicPermission: Permission
-    /// All but the owner, in the order they came.
+    /// The participants without the owner, in the order in which they were added.
     package var participants: [Participant]
-    /// Whether somebody with the link who is not invited may ask to be.
+    /// Whether users with the link who are not invited may request access.
     package var allowsAccessRequests = false
-    /// Who has asked and waits, in the order they came.
+    /// Users with a pending access request, oldest first.
     package var requesters: [UserID] = []
-    /// Who may not ask again.
+    /// Users who may not request access.
     package var blocked: [UserID] = []
 
     package init(
@@ -82,28 +82,29 @@ package struct Share: Hashable, Sendable {
         self.participants = participants
     }
 
-    /// The participant that is this user; one who has joined before those that are only invited.
+    /// Returns the participant for this user; one who has accepted takes precedence.
     ///
-    /// Somebody invited in several ways stands here several times until they join: that they are one person is theirs to tell.
+    /// A person invited in several ways has several entries until they accept: only they may disclose that these are
+    /// the same person.
     package func participant(_ user: UserID) -> Participant? {
         participants.first { $0.user == user && $0.hasAccepted } ?? participants.first { $0.user == user }
     }
 
-    /// One of those a share is for, except its owner.
+    /// A participant other than the owner.
     package struct Participant: Hashable, Sendable {
-        /// Never given twice.
+        /// Unique, never reused.
         package var id: String
         package var role: Role
         package var permission: Permission
         /// Whether the invitation has been accepted.
         package var hasAccepted: Bool
-        /// Who it is; `nil` for somebody invited who has no account yet.
+        /// The participant's user; `nil` while an invited person has no account.
         package var user: UserID?
-        /// How the owner named them; `nil` too for whoever first opens a link made for one.
+        /// The address to which the owner sent the invitation; `nil` also for a link that anyone may use once.
         package var contact: Contact?
-        /// Whether they came by asking.
+        /// Whether the participant was added after requesting access.
         package var hasAsked = false
-        /// When they were added; `nil` in what older relays wrote.
+        /// The time when they were added; `nil` in data of older relays.
         package var added: Timestamp?
 
         package init(
@@ -123,17 +124,17 @@ package struct Share: Hashable, Sendable {
         }
     }
 
-    /// An address that an invitation went to, in the form in which addresses are compared.
+    /// The address of an invitation, in its canonical form.
     package enum Contact: Hashable, Sendable {
         case email(String)
         case phone(String)
     }
 }
 
-/// A record's place in a share, as it is kept with the record: on the root, and on the share record itself.
+/// A reference to a share, stored with the root record and with the share record itself.
 package struct ShareMark: Hashable, Sendable {
     package var shortGUID: String
-    /// The share record's name; `nil` while there is only a link to be.
+    /// The share record's name; `nil` if only a link has been reserved.
     package var record: String?
 
     package init(shortGUID: String, record: String? = nil) {
@@ -141,7 +142,7 @@ package struct ShareMark: Hashable, Sendable {
         self.record = record
     }
 
-    /// As `text` writes it.
+    /// Parses the format of `text`.
     package init?(_ text: String?) {
         guard let text, let slash = text.firstIndex(of: "/") else { return nil }
         shortGUID = String(text[..<slash])

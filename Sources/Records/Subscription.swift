@@ -1,22 +1,22 @@
-/// A standing request for notices.
+/// A request for change notices.
 ///
 /// See Wire.md, "Subscriptions".
 package struct Subscription: Hashable, Sendable {
-    /// What it watches.
+    /// The object of the subscription.
     package enum Kind: Hashable, Sendable {
         case database
-        /// `nil`: every zone of the database.
+        /// One zone; `nil` for every zone of the database.
         case zone(ZoneID?)
         case query(SubscribedQuery)
     }
 
     package var id: String
     package var kind: Kind
-    /// Of one that watches zones: the kind of records that its client cares for.
+    /// For zone and database subscriptions: the record type that the client is interested in.
     ///
-    /// An extension of ours, kept and given back: such notices hold no data and tell of every kind.
+    /// An extension of CloudKit, only stored and returned: the notices contain no data and are sent for all types.
     package var recordType: String?
-    /// The client's `notificationInfo` object as JSON bytes, given back as it came.
+    /// The client's `notificationInfo` object as JSON bytes, returned unchanged.
     package var notificationInfo: [UInt8]?
 
     package init(id: String, kind: Kind, recordType: String? = nil, notificationInfo: [UInt8]? = nil) {
@@ -26,27 +26,28 @@ package struct Subscription: Hashable, Sendable {
         self.notificationInfo = notificationInfo
     }
 
-    /// Bytes of its texts, as its client sent them.
+    /// The total bytes of the client's texts.
     package var byteCount: Int {
         id.utf8.count + (recordType?.utf8.count ?? 0) + (notificationInfo?.count ?? 0) + (query?.json.count ?? 0)
     }
 
-    /// The query that it watches; `nil` for one that watches zones.
+    /// The query; `nil` for a zone or database subscription.
     package var query: SubscribedQuery? {
         if case .query(let query) = kind { query } else { nil }
     }
 }
 
-/// Which records a query subscription watches, and for what.
+/// The records and events of a query subscription.
 package struct SubscribedQuery: Hashable, Sendable {
     package var recordType: String
-    /// The client's `query` object as JSON bytes, given back as it came and read anew when the schema changes: what its
-    /// names mean depends on the type's fields.
+    /// The client's `query` object as JSON bytes, returned unchanged.
+    ///
+    /// Parsed again when the schema changes, because the meaning of names depends on the type's fields.
     package var json: [UInt8]
-    /// `nil`: every zone of the database.
+    /// `nil` for every zone of the database.
     package var zone: ZoneID?
     package var firesOn: RecordEvents
-    /// Ends with its first notice.
+    /// Whether the subscription ends with its first notice.
     package var firesOnce: Bool
 
     package init(
@@ -64,7 +65,7 @@ package struct SubscribedQuery: Hashable, Sendable {
     }
 }
 
-/// What can happen to a record, as subscriptions name it.
+/// The record events that a subscription can fire on.
 ///
 /// The raw values are CloudKit's option bits. See Errors.md, "Numbers of CloudKit".
 package struct RecordEvents: OptionSet, Hashable, Sendable {
@@ -76,7 +77,7 @@ package struct RecordEvents: OptionSet, Hashable, Sendable {
     package static let update = RecordEvents(rawValue: 2)
     package static let delete = RecordEvents(rawValue: 4)
 
-    /// The wire's words, in the order of the bits.
+    /// The words on the wire, in the order of the bits.
     package static let words: [(word: String, event: RecordEvents)] = [
         ("create", .create), ("update", .update), ("delete", .delete),
     ]

@@ -1,9 +1,9 @@
-/// A moment as the wire counts it: whole milliseconds since 1970-01-01 UTC.
+/// A time in whole milliseconds since 1970-01-01 UTC, as on the wire.
 package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertible {
     package var milliseconds: Int64
-    /// The moment as a program had it, in seconds since the start of 2001, where that is finer than a millisecond.
+    /// The original value in seconds since 2001-01-01 if it is more precise than a millisecond.
     ///
-    /// Only for giving it back: neither comparisons nor queries look at it.
+    /// Only returned to clients; comparisons and queries ignore it.
     package var exactSeconds: Double?
 
     package init(milliseconds: Int64) { self.milliseconds = milliseconds }
@@ -14,7 +14,7 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
 
     package static func < (a: Timestamp, b: Timestamp) -> Bool { a.milliseconds < b.milliseconds }
 
-    /// The moment `duration` later, held at the ends of the range instead of overflowing.
+    /// Returns the time `duration` later, clamped to the range.
     package static func + (moment: Timestamp, duration: Duration) -> Timestamp {
         let (sum, overflow) = moment.milliseconds.addingReportingOverflow(duration.wholeMilliseconds)
         return Timestamp(milliseconds: overflow ? (duration < .zero ? .min : .max) : sum)
@@ -29,13 +29,14 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
 }
 
 extension Duration {
-    /// A wait of so many seconds as somebody else names it: a year at the most; `nil` for what is no length of time.
+    /// Creates a wait of a number of seconds given by a peer, at most one year; `nil` if the number is not a valid
+    /// duration.
     package init?(waitOf seconds: Double) {
         guard seconds >= 0 else { return nil }
         self = .milliseconds(Int64((min(seconds, 31_536_000) * 1000).rounded()))
     }
 
-    /// Without what is less than a millisecond, held at the ends of the range.
+    /// The duration in milliseconds, rounded toward zero and clamped to the range.
     package var wholeMilliseconds: Int64 {
         let (seconds, attoseconds) = components
         let (scaled, isFar) = seconds.multipliedReportingOverflow(by: 1000)

@@ -1,16 +1,17 @@
-/// Why a zone is there no more.
+/// The reason why a zone was deleted.
 ///
-/// See Sync.md, "Ends of zones". Ours on the wire: `reason`, beside `deleted` in a database's feed, and in the
-/// operation that ends a zone; left out for a plain deletion. The raw values are those of the store's rows.
+/// An extension of CloudKit's wire format: `reason`, next to `deleted` in a database's feed and in the operation that
+/// deletes a zone; left out for a plain deletion. The raw values are stored in the database. See Sync.md, "Ends of
+/// zones".
 package enum ZoneLoss: Int64, Hashable, Sendable, CaseIterable {
-    /// Somebody deleted it, or access to it has ended: what was never sent makes it anew.
+    /// The zone was deleted or access was lost: a client with unsent changes creates the zone again.
     case deleted = 0
-    /// The user erased the application's data: nothing that it held is to come back.
+    /// The user erased the application's data: none of it must come back.
     case purged = 1
-    /// Nobody can read any more what is encrypted in it: each device sends again what it holds.
+    /// The encrypted data can no longer be read: each device uploads its data again.
     case encryptedDataReset = 2
 
-    /// How it stands on the wire; `nil` for a plain deletion, of which nothing is said.
+    /// The word on the wire; `nil` for a plain deletion.
     package var word: String? {
         switch self {
         case .deleted: nil
@@ -19,6 +20,6 @@ package enum ZoneLoss: Int64, Hashable, Sendable, CaseIterable {
         }
     }
 
-    /// The reason of that word; a word that is not known yet is a plain deletion.
+    /// Returns the reason for a word; an unknown word means a plain deletion.
     package init(word: String?) { self = Self.allCases.first { $0.word == word } ?? .deleted }
 }

@@ -1,10 +1,11 @@
-/// How long to wait after the nth failure in a row: doubling up to a cap, the wait drawn evenly below it (full jitter).
+/// Exponential back-off with full jitter: each wait is drawn uniformly between 0 and a ceiling that doubles up to a
+/// cap.
 package struct Backoff: Hashable, Sendable {
     /// The ceiling of the first wait.
     package var first: Duration
-    /// No ceiling is above this.
+    /// The maximum ceiling.
     package var cap: Duration
-    /// Failures since the last success.
+    /// The number of failures since the last success.
     package private(set) var failures = 0
 
     package init(first: Duration, cap: Duration) {
@@ -12,23 +13,23 @@ package struct Backoff: Hashable, Sendable {
         self.cap = cap
     }
 
-    /// Requests: 1 s doubling to 5 min.
+    /// Requests: from 1 s to 5 min.
     ///
     /// See Sync.md, "Retrying".
     package static let requests = Backoff(first: .seconds(1), cap: .seconds(300))
-    /// The notice socket: 0.5 s doubling to 60 s.
+    /// The notice connection: from 0.5 s to 60 s.
     ///
     /// See Notices.md, "Back-off".
     package static let socket = Backoff(first: .milliseconds(500), cap: .seconds(60))
 
-    /// The most that the next wait can be.
+    /// The maximum of the next wait.
     package var ceiling: Duration {
-        // 2^20 half seconds is beyond every cap, and shifting further would overflow.
+        // 2^20 half seconds exceed every cap, and a larger shift would overflow.
         let doubled = first * (1 << min(failures, 20))
         return min(doubled, cap)
     }
 
-    /// Counts a failure and draws the wait before the next try.
+    /// Counts a failure and draws the wait before the next attempt.
     package mutating func failed(using random: inout some RandomNumberGenerator) -> Duration {
         let wait = ceiling * Double.random(in: 0...1, using: &random)
         failures += 1
@@ -39,7 +40,7 @@ package struct Backoff: Hashable, Sendable {
 }
 
 extension Duration {
-    /// This length, longer or shorter by up to `share` of it, so that many clients do not ask in step.
+    /// Returns this duration, varied randomly by up to `share` of it, so that clients do not act in lockstep.
     func jittered(by share: Double, using random: inout some RandomNumberGenerator) -> Duration {
         self * Double.random(in: (1 - share)...(1 + share), using: &random)
     }

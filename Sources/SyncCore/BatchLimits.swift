@@ -1,10 +1,10 @@
-/// How much may go into one request, learned from the relay's refusals.
+/// The limits of one request, adapted to the relay's rejections.
 ///
 /// See Sync.md, "Batches".
 package struct BatchLimits: Hashable, Sendable {
-    /// The relay takes this many operations at most.
+    /// The most operations that the relay accepts in a request.
     package static let maxOperations = 200
-    /// And this many bytes of records, assets not counted.
+    /// The most bytes of records in a request, without assets.
     package static let maxBytes = 2_000_000
 
     package private(set) var operations = BatchLimits.maxOperations
@@ -12,21 +12,21 @@ package struct BatchLimits: Hashable, Sendable {
 
     package init() {}
 
-    /// The relay found a request of `count` operations too large.
+    /// Halves the limits after the relay rejected a request of `count` operations as too large.
     package mutating func exceeded(by count: Int) {
         operations = max(1, min(operations, count) / 2)
         bytes = max(1, bytes / 2)
     }
 
-    /// A request went through: creep back up, so that one odd refusal does not keep batches small for ever.
+    /// Doubles the limits after a successful request, so that one rejection does not keep batches small forever.
     package mutating func accepted() {
         operations = min(Self.maxOperations, operations * 2)
         bytes = min(Self.maxBytes, bytes * 2)
     }
 
-    /// Cuts a line of items into requests.
+    /// Splits items into requests.
     ///
-    /// An item larger than a whole request goes alone: only the relay can say that it is too large.
+    /// An item larger than a whole request is sent alone: only the relay can decide that it is too large.
     package func cut<Item>(_ items: [Item], size: (Item) -> Int) -> [[Item]] {
         var requests: [[Item]] = []
         var filling = Filling(limits: self)
@@ -40,21 +40,19 @@ package struct BatchLimits: Hashable, Sendable {
         return requests
     }
 
-    /// One request while it is being filled.
+    /// A request that is being filled.
     package struct Filling {
         let limits: BatchLimits
         private var operations: Int
         private var bytes = 0
 
-        /// Nothing is open yet, so the first item is never admitted to what came before.
+        /// Starts without an open request, so that the first item opens one.
         init(limits: BatchLimits) {
             self.limits = limits
             operations = limits.operations
         }
 
-        /// Does an item of `size` bytes fit into the open request.
-        ///
-        /// If not, it opens the next one.
+        /// Returns whether an item of `size` bytes fits into the open request; if not, it opens the next one.
         mutating func admits(_ size: Int) -> Bool {
             let fits = operations < limits.operations && bytes + size <= limits.bytes
             operations = fits ? operations + 1 : 1

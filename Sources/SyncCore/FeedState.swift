@@ -1,18 +1,22 @@
 package import Records
 
-/// How far a client has come in one database: what it must keep with the data, since losing it costs a full fetch and
-/// keeping it without the data loses changes.
+/// A client's progress in one database's change feeds.
+///
+/// Must be stored in the same transaction as the data: losing it costs a full fetch, and storing it without the data
+/// loses changes.
 package struct FeedState: Equatable, Sendable {
     package var databaseToken: SyncToken?
     package var zoneTokens: [ZoneID: SyncToken] = [:]
-    /// Zones known to have changed and not yet fetched to the end, in the order they became known.
+    /// Zones that are known to have changed and are not fully fetched, in the order in which this became known.
     package private(set) var unfetched: [ZoneID] = []
-    /// The zones named so far while the database is listed from its beginning; `nil` at all other times.
+    /// The zones seen so far while the database is listed from the beginning; `nil` at all other times.
     package private(set) var listing: Set<ZoneID>?
-    /// Zones that were not there when they were asked for, and of which the database's feed has not told yet.
+    /// Zones that did not exist when they were fetched, and whose deletion the database's feed has not reported yet.
     package private(set) var vanished: Set<ZoneID>
-    /// Zones that were made or written to from here while the database is listed: where the listing leaves one of them out,
-    /// it may have been read before, or the zone be gone since.
+    /// Zones that this client created or wrote to while the database is being listed.
+    ///
+    /// If the listing omits one of them, it may have been read before the write, or the zone may have been deleted
+    /// since.
     package private(set) var written: Set<ZoneID>
     private var mustListAgain = false
 
@@ -36,44 +40,45 @@ package struct FeedState: Equatable, Sendable {
         if !unfetched.contains(zone) { unfetched.append(zone) }
     }
 
-    /// A zone was asked for and is not there.
+    /// Records that a zone did not exist when it was fetched.
     mutating func foundGone(_ zone: ZoneID) {
         lost(zone)
         vanished.insert(zone)
     }
 
-    /// The database's feed says that a zone is gone.
+    /// Records that the database's feed reports a zone as deleted.
     mutating func toldOfLoss(_ zone: ZoneID) {
         lost(zone)
         vanished.remove(zone)
     }
 
-    /// A zone was made from here: whoever did so knows that it was not there.
+    /// Records that this client created the zone, and therefore knows that it did not exist.
     package mutating func madeAnew(_ zone: ZoneID) { vanished.remove(zone) }
 
-    /// The relay has taken something that was sent to a zone, or has made it.
+    /// Records that the relay has accepted a write to a zone, or has created it.
     package mutating func wrote(_ zone: ZoneID) {
         if listing != nil { written.insert(zone) }
     }
 
-    /// The database is about to be listed from its beginning.
+    /// Starts listing the database from the beginning.
     mutating func listingBegins() {
         listing = []
         written = []
     }
 
-    /// The database is seen to its end.
+    /// Ends the listing of the database.
     mutating func listingEnds() {
         listing = nil
         written = []
-        // The next listing is of a later time than what was written.
+        // The next listing is read after the writes.
         if mustListAgain { databaseToken = nil }
         mustListAgain = false
     }
 
-    /// Takes in a page of the database's feed before it is told: gives the zones that are gone without a word.
+    /// Processes a page of the database's feed and returns the zones that are gone without a reported deletion.
     ///
-    /// A listing names no deletions: a zone that was fetched before, or is one of `others`, and is not in it is there no more.
+    /// A listing contains no deletions: a zone that was fetched before, or is in `others`, and is not listed no longer
+    /// exists. Call it before the page is delivered.
     package mutating func missing(
         after changed: [ZoneID],
         moreComing: Bool,
@@ -92,25 +97,26 @@ package struct FeedState: Equatable, Sendable {
 
     package mutating func fetched(_ zone: ZoneID) { unfetched.removeAll { $0 == zone } }
 
-    /// The zone is gone, and with it what was known of it.
+    /// Removes the state of a zone that no longer exists.
     package mutating func lost(_ zone: ZoneID) {
         zoneTokens[zone] = nil
         fetched(zone)
     }
 
-    /// A notice has come.
+    /// Processes a notice; returns whether there is anything to fetch.
     ///
-    /// Says whether there is anything to fetch: a client that already holds the notice's token need not, because it
-    /// made the change itself or an earlier fetch overtook the notice.
+    /// A client that already has the notice's token has nothing to fetch: it made the change itself, or fetched the
+    /// change before the notice arrived.
     package mutating func noticed(_ zone: ZoneID, token: SyncToken?) -> Bool {
         if let token, zoneTokens[zone] == token { return false }
-        // The database's feed first says that there is such a zone, and what became of another of its name.
+        // A zone without a token is fetched through the database's feed, which also reports the end of an earlier zone
+        // of its name.
         if zoneTokens[zone] != nil { changed(zone) }
         return true
     }
 }
 
-/// Which zones a fetch or a send is about.
+/// The zones of a fetch or a send.
 package enum ZoneScope: Hashable, Sendable {
     case all
     case allExcluding(Set<ZoneID>)

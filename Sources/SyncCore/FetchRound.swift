@@ -1,26 +1,26 @@
 package import Records
 
-/// One walk through a database's feed: which zones changed, then each zone's pages to the end.
+/// One round of fetching: the database's feed, then the feed of each changed zone to its end.
 ///
 ///     began -> [database pages] -> zones, several at a time, each page by page -> finished
 ///
-/// The caller performs the effects, applies each page **before** it reports the page here, and keeps the `FeedState` in
-/// the same transaction as the data: so a token never covers data that are not stored. See Sync.md, "Fetching".
+/// The caller performs the effects, applies each page **before** it reports the page here, and stores the `FeedState`
+/// in the same transaction as the data, so that a token never covers data that are not stored. See Sync.md, "Fetching".
 package struct FetchRound: Sendable {
     package enum Event: Sendable {
         case began
         case databasePage(changed: [ZoneID], deleted: [ZoneID], token: SyncToken, moreComing: Bool)
         case databaseFailed(Trouble)
-        /// With a `failure`, the relay could not give every record of the page.
+        /// With a `failure`, the relay could not return every record of the page.
         case zonePage(ZoneID, token: SyncToken, moreComing: Bool, failure: Trouble? = nil)
         case zoneFailed(ZoneID, Trouble)
-        /// A notice came in while the round was under way: fetch that zone (again).
+        /// A notice arrived during the round: fetch that zone (again).
         case noticed(ZoneID)
     }
 
     package enum Effect: Equatable, Sendable {
         case askDatabase(since: SyncToken?)
-        /// The first request for a zone in this round follows.
+        /// The first request of this round for a zone follows.
         case zoneBegins(ZoneID)
         case askZone(ZoneID, since: SyncToken?)
         case zoneEnded(ZoneID, Trouble?)
@@ -28,42 +28,40 @@ package struct FetchRound: Sendable {
     }
 
     package struct Outcome: Equatable, Sendable {
-        /// What stopped the whole round.
+        /// The failure that ended the whole round.
         package var trouble: Trouble?
-        /// What stopped single zones.
+        /// The failures of single zones.
         package var zoneTroubles: [ZoneID: Trouble] = [:]
         package var fetched: Set<ZoneID> = []
-        /// The database was asked to the end.
+        /// Whether the database's feed was read to its end.
         package var sawDatabase = false
 
         package init() {}
     }
 
-    /// At most this many zones are asked at a time.
+    /// The maximum number of zones that are fetched concurrently.
     static let parallel = 4
-    /// A page that repeats its token and promises more is believed this often.
+    /// How many times a page may repeat its token and still announce more.
     package static let maxRepeats = 3
 
-    /// A feed being followed: for the relay that contradicts itself.
+    /// The progress in one feed, which detects a relay that violates the protocol.
     private struct Progress {
         var expiredOnce = false
         var repeats = 0
-        /// A notice came while a page was under way, which may have been read before the change.
+        /// A notice arrived during a request whose page may have been read before the change.
         var isStale = false
-        /// Why a record did not come: the zone is not done then, and what is known of it ends before that page.
+        /// Why a record is missing: the zone is then not complete, and its stored token stays before that page.
         var failure: Trouble?
-        /// Where the next page begins after that one.
+        /// The position after that page.
         var beyond: SyncToken?
 
-        /// The token is no longer served: all comes again.
+        /// Starts again without a token because the token has expired.
         mutating func startsOver() {
             expiredOnce = true
             (failure, beyond) = (nil, nil)
         }
 
-        /// Counts pages that promise more and do not move.
-        ///
-        /// `false`: enough of that.
+        /// Returns `false` if too many pages in a row announce more without making progress.
         mutating func accepts(_ token: SyncToken, after old: SyncToken?, moreComing: Bool) -> Bool {
             repeats = moreComing && token == old ? repeats + 1 : 0
             return repeats < FetchRound.maxRepeats
@@ -78,14 +76,17 @@ package struct FetchRound: Sendable {
     private var database = Progress()
     private var inFlight: [ZoneID: Progress] = [:]
     private var outcome = Outcome()
-    /// Zones that were gone when they were asked for, and then changed: made anew in between.
+    /// Zones that were missing when they were fetched and then reported as changed: created again in between.
     private var returned: Set<ZoneID> = []
     private var isFinished = false
 
-    /// A round to come.
+    /// Creates a round.
     ///
-    /// `asksDatabase` is `false` for a notice about a known zone, which goes to that zone directly. `prioritized` zones are
-    /// asked before all others, in their order. `held` ones asked for patience and wait for a later round.
+    /// - Parameters:
+    ///   - asksDatabase: `false` for a notice about a known zone, which is fetched directly.
+    ///   - scope: The zones to fetch.
+    ///   - prioritized: Zones to fetch before all others, in this order.
+    ///   - held: Zones that are backing off and wait for a later round.
     package init(asksDatabase: Bool, scope: ZoneScope = .all, prioritized: [ZoneID] = [], held: Set<ZoneID> = []) {
         needsDatabase = asksDatabase
         self.scope = scope
@@ -104,20 +105,20 @@ package struct FetchRound: Sendable {
             effects += zonePage(zone, token, moreComing, failure, &state)
         case .zoneFailed(let zone, let trouble): effects += zoneFailed(zone, trouble, &state)
         case .noticed(let zone):
-            // The zone's next page asks once more; what is not under way is picked up when some answer comes in.
+            // A zone being fetched requests another page; any other zone is started when the next response arrives.
             inFlight[zone]?.isStale = true
             return []
         }
         return effects + next(&state)
     }
 
-    /// A notice about this zone needs no round of its own: this one will see to it.
+    /// Returns whether this round will fetch the zone, so that a notice about it needs no further round.
     package func covers(_ zone: ZoneID) -> Bool {
         !isFinished && outcome.trouble == nil && outcome.zoneTroubles[zone] == nil && !held.contains(zone)
             && scope.contains(zone)
     }
 
-    // MARK: The database
+    // MARK: The database's feed
 
     private mutating func databasePage(
         _ changed: [ZoneID],
@@ -130,7 +131,7 @@ package struct FetchRound: Sendable {
         deleted.forEach { state.toldOfLoss($0) }
         for zone in changed {
             state.changed(zone)
-            // Once in a round: a relay may say both for ever.
+            // Only once per round, because a faulty relay could alternate between the two forever.
             if outcome.zoneTroubles[zone]?.kind == .zoneGone, returned.insert(zone).inserted {
                 outcome.zoneTroubles[zone] = nil
             }
@@ -160,7 +161,7 @@ package struct FetchRound: Sendable {
         database.expiredOnce = true
     }
 
-    // MARK: Zones
+    // MARK: Zone feeds
 
     private mutating func zonePage(
         _ zone: ZoneID,
@@ -173,8 +174,8 @@ package struct FetchRound: Sendable {
         let asked = progress.beyond ?? state.zoneTokens[zone]
         let isSound = progress.accepts(token, after: asked, moreComing: moreComing)
         progress.failure = progress.failure ?? failure
-        // A token says that all before it is here. One record that does not come holds back no other; it is asked for again,
-        // with what came after it, when the zone is.
+        // A token covers everything before it. A missing record does not delay the records after it, but the stored
+        // token stays before it, so that the next fetch of the zone requests it again with everything after it.
         if progress.failure == nil { state.zoneTokens[zone] = token } else { progress.beyond = token }
         guard isSound else { return end(zone, Trouble(.protocolBroken)) }
         if moreComing || progress.isStale {
@@ -199,11 +200,11 @@ package struct FetchRound: Sendable {
             state.zoneTokens[zone] = nil
         case .zoneGone:
             state.foundGone(zone)
-            // Only the database's feed says what became of it, also where it was asked before: the zone went since. Once for
-            // each zone at the most, since none is asked for again in a round that did not find it.
+            // Only the database's feed tells what happened to the zone, even if it was read before the zone was
+            // deleted. At most once per zone, since a round does not fetch a missing zone again.
             needsDatabase = true
         case .network, .busy, .account, .cancelled:
-            // The other zones would meet the same.
+            // The other zones would fail in the same way.
             outcome.trouble = outcome.trouble ?? trouble
         case .zoneBusy, .limitExceeded, .protocolBroken, .refused: break
         }
@@ -216,7 +217,7 @@ package struct FetchRound: Sendable {
         return [.zoneEnded(zone, trouble)]
     }
 
-    // MARK: What to do now
+    // MARK: Effects
 
     private mutating func next(_ state: inout FeedState) -> [Effect] {
         guard !isFinished, !isAskingDatabase else { return [] }

@@ -1,32 +1,33 @@
 package import Records
 
-/// What a sync engine asks of a database, whatever lies behind: a relay over HTTP, or a model of one in a test.
+/// The database operations that a sync engine needs, implemented by a relay over HTTP or by a model in tests.
 ///
-/// A call that cannot be answered as a whole throws; what concerns one item comes back as that item's result.
+/// A call that fails as a whole throws; failures of single items are part of the result.
 package protocol Link<Row, Zone>: Sendable {
-    /// A record as this side knows it.
+    /// The representation of a record.
     associatedtype Row: Sendable
-    /// A zone as this side knows it.
+    /// The representation of a zone.
     associatedtype Zone: Sendable
 
-    /// The zones that changed after `token`; all zones after `nil`.
+    /// Returns a page of the zones that changed after `token`; of all zones if `nil`.
     func databaseChanges(since token: SyncToken?) async throws -> DatabasePage
 
-    /// The next page of a zone's feed after `token`; from its beginning after `nil`.
+    /// Returns the next page of a zone's feed after `token`; from the beginning if `nil`.
     func zoneChanges(in zone: ZoneID, since token: SyncToken?) async throws -> ZonePage<Row>
 
     func modifyZones(saving: [Zone], deleting: [ZoneID]) async throws -> ZonesAnswer<Zone>
 
-    /// Ends a zone of which nobody can read any more what is encrypted in it, and tells the user's other devices so.
+    /// Deletes a zone whose encrypted data can no longer be read, so that the user's other devices upload their data
+    /// again.
     func reset(_ zone: ZoneID) async throws
 
-    /// Writes records; with `atomically` all of a zone's records or none of them.
+    /// Writes records; if `atomically`, all of a zone's records or none.
     func modifyRecords(saving: [Row], deleting: [RecordID], atomically: Bool) async throws -> RecordsAnswer<Row>
 }
 
-/// One page of a database's feed of zones.
+/// One page of a database's change feed.
 package struct DatabasePage: Sendable {
-    /// Why a zone is gone.
+    /// The reason why a zone was deleted.
     ///
     /// See Sync.md, "Ends of zones".
     package typealias Loss = ZoneLoss
@@ -44,16 +45,16 @@ package struct DatabasePage: Sendable {
     }
 }
 
-/// One page of a zone's feed, to be applied in this order.
+/// One page of a zone's change feed, to be applied in this order.
 package struct ZonePage<Row: Sendable>: Sendable {
     package var changed: [Row]
-    /// The record type where the relay still knows it.
+    /// With the record type if the relay still knows it.
     package var deleted: [(id: RecordID, type: String)]
     package var token: SyncToken
     package var moreComing: Bool
-    /// Records that have changed, and that the relay could not give.
+    /// Records that changed but could not be returned.
     package var failures: [(id: RecordID, error: any Error)] = []
-    /// Whether the values in the zone that devices have sealed can be read here; `nil`: nobody knows.
+    /// Whether this device can decrypt the zone's encrypted values; `nil` if unknown.
     package var isReadable: Bool?
 
     package init(changed: [Row], deleted: [(id: RecordID, type: String)], token: SyncToken, moreComing: Bool) {
@@ -64,7 +65,7 @@ package struct ZonePage<Row: Sendable>: Sendable {
     }
 }
 
-/// What became of each zone of a request.
+/// The results of a request that modifies zones.
 package struct ZonesAnswer<Zone: Sendable>: Sendable {
     package var saved: [ZoneID: Result<Zone, any Error>]
     package var deleted: [ZoneID: Result<Void, any Error>]
@@ -75,7 +76,7 @@ package struct ZonesAnswer<Zone: Sendable>: Sendable {
     }
 }
 
-/// What became of each record of a request.
+/// The results of a request that modifies records.
 package struct RecordsAnswer<Row: Sendable>: Sendable {
     package var saved: [RecordID: Result<Row, any Error>]
     package var deleted: [RecordID: Result<Void, any Error>]

@@ -1,11 +1,11 @@
-/// Two edits of one thing, merged field by field over what both started from.
+/// A three-way merge of two edits, field by field.
 ///
 /// See Sync.md, "Merging".
 package enum Merge {
-    /// Who wins a field that both sides changed.
+    /// The side whose value is kept if both sides changed a field.
     package enum Trump: Hashable, Sendable { case mine, theirs }
 
-    /// A merged value and the names of the fields where one side's change was lost.
+    /// The merged fields, and the names of the fields where one side's change was lost.
     package struct Outcome<Value: Equatable & Sendable>: Equatable, Sendable {
         package var fields: [String: Value]
         package var lost: [String]
@@ -16,7 +16,9 @@ package enum Merge {
         }
     }
 
-    /// `base` is what the relay had when `mine` began; a missing name means that the field had no value.
+    /// Merges `mine` and `theirs`; `base` is the relay's state when `mine` began.
+    ///
+    /// A name that is missing from a dictionary means that the field has no value.
     package static func fields<Value: Equatable & Sendable>(
         base: [String: Value],
         mine: [String: Value],

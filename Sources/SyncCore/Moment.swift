@@ -1,7 +1,7 @@
-/// A point on the caller's monotonic clock, counted from wherever that clock began.
+/// An instant on a monotonic clock with an arbitrary origin.
 ///
-/// Decisions take it as an argument and never ask for it, so a test moves it by hand. It means nothing in another
-/// process: what has to survive a restart is kept as a `Timestamp`.
+/// State machines take it as an argument, so that tests control the time. It has no meaning in another process: times
+/// that must survive a restart are stored as a `Timestamp`.
 package struct Moment: Hashable, Comparable, Sendable {
     package var sinceStart: Duration
 
@@ -14,7 +14,7 @@ package struct Moment: Hashable, Comparable, Sendable {
     package static func - (a: Moment, b: Moment) -> Duration { a.sinceStart - b.sinceStart }
 }
 
-/// The earlier of two deadlines, either of which may not be set.
+/// Returns the earlier of two deadlines; `nil` means no deadline.
 func earlier(_ a: Moment?, _ b: Moment?) -> Moment? {
     guard let a, let b else { return a ?? b }
     return min(a, b)

@@ -1,4 +1,4 @@
-/// The life of one client's notice connection, with no socket and no clock of its own.
+/// The state machine of one client's notice connection, without a socket or a clock of its own.
 ///
 /// See Notices.md, "Connecting", "Keeping alive", "Close codes" and "Back-off".
 ///
@@ -7,24 +7,24 @@
 package struct NoticeLine: Sendable {
     package enum Event: Sendable {
         case started
-        /// The WebSocket handshake is done.
+        /// The WebSocket handshake has succeeded.
         case opened
         /// The relay has answered the hello.
         case ready
-        /// Anything at all came in: the other end is alive.
+        /// Data arrived, so the peer is alive.
         case heard
-        /// The relay says that it is about to close, and perhaps when to come back.
+        /// The relay announces that it will close, and may say when to reconnect.
         case goodbye(retryAfter: Duration?)
-        /// The socket is gone; `nil` when it was cut, or never came to be.
+        /// The socket was closed; `nil` if it was cut off or could not be opened.
         case closed(code: UInt16?)
-        /// The upgrade was refused with an HTTP status.
+        /// The relay refused the upgrade with an HTTP status.
         case refused(status: Int)
         case credentialsChanged
-        /// The system says that there is a network again: no reason to wait out a back-off.
+        /// The system reports a network again, so that waiting is pointless.
         case networkReturned
-        /// The relay has answered a request, so a line that only waits for it to be there has waited enough.
+        /// The relay has answered a request, so a connection that waits for the relay need not wait any longer.
         case requestAnswered
-        /// A request found no relay, or lost it before the answer.
+        /// A request did not reach the relay, or its response was lost.
         case requestUnanswered
         case timerFired
         case stopped
@@ -34,12 +34,12 @@ package struct NoticeLine: Sendable {
         case connect
         case sendHello
         case ping
-        /// Give the socket up; no answer is awaited.
+        /// Abandon the socket without waiting for an answer.
         case drop
         case wake(at: Moment?)
-        /// Notices come from now on, or no longer do.
+        /// Whether notices are delivered.
         case isLive(Bool)
-        /// The relay will not have these credentials; with `isRenewable`, fresh ones of the same user will do.
+        /// The relay rejected the credentials; if `isRenewable`, fresh credentials of the same user suffice.
         case needsCredentials(isRenewable: Bool)
     }
 
@@ -52,13 +52,13 @@ package struct NoticeLine: Sendable {
         case stopped
     }
 
-    /// To a connection, and from a hello to its answer.
+    /// Timeout for connecting, and for the answer to the hello.
     static let patience: Duration = .seconds(10)
-    /// Without a word for this long a ping asks whether the other end is there; a half-open socket looks healthy.
+    /// After this time without data a ping is sent, because a half-open socket looks healthy.
     static let silence: Duration = .seconds(45)
-    /// How long a ping may go unanswered.
+    /// Timeout for the answer to a ping.
     static let pongPatience: Duration = .seconds(15)
-    /// A connection this old was a good one, and its end starts the back-off anew.
+    /// A connection that lasted this long resets the back-off when it ends.
     static let healthy: Duration = .seconds(60)
 
     private var state: State = .stopped
@@ -66,12 +66,13 @@ package struct NoticeLine: Sendable {
     private var lastHeard = Moment.start
     private var pingSentAt: Moment?
     private var promisedReturn: Duration?
-    /// They have changed since this connection was begun: that it is turned away says nothing of them.
+    /// The credentials have changed since this connection attempt began, so a rejection does not concern the new ones.
     private var hasNewCredentials = false
-    /// It rests because nobody was there, and not because it was told to.
+    /// Whether it waits because the relay was unreachable, not because the relay asked it to.
     private var waitsForRelay = false
-    /// An answer has ended a wait already, for a try that came to nothing: where requests pass and sockets do not, each
-    /// answer would be a try.
+    /// Whether a request's success has already cut short a wait for an attempt that then failed.
+    ///
+    /// Where requests pass and sockets do not, each response would otherwise start an attempt.
     private var hasHurried = false
 
     package init() {}
@@ -95,7 +96,7 @@ package struct NoticeLine: Sendable {
         case .ready: return ready(now)
         case .heard: return [wakeUp]
         case .goodbye(let retryAfter):
-            // A relay that promises to be back at once, and is not, would be asked without a pause.
+            // A minimum, because a relay that promises to be back at once, and is not, would be called in a tight loop.
             promisedReturn = retryAfter.map { max($0, .milliseconds(500)) }
             return []
         case .closed(let code): return closed(code, now, &random)
@@ -187,7 +188,7 @@ package struct NoticeLine: Sendable {
         }
         switch code {
         case .some(1002), .some(1007...1009):
-            // Our own fault, or a disagreement that will not go away by itself.
+            // A fault of this client, or a disagreement that a retry does not solve.
             return effects + rest(max(.seconds(60), backoff.failed(using: &random)), now)
         case .some(4400...4449): return effects + park(now, &random)
         case .some(4450):
@@ -203,15 +204,15 @@ package struct NoticeLine: Sendable {
         _ random: inout some RandomNumberGenerator
     ) -> [Effect] {
         guard case .connecting = state else { return [] }
-        // Credentials come with the hello, so this is not about them: no relay is there, or a proxy does not forward the
-        // upgrade, or wants a sign-in of its own. The poll goes on meanwhile.
+        // Credentials are sent with the hello, so this status does not concern them: there is no relay, or a proxy does
+        // not forward the upgrade or requires its own sign-in. Polling continues meanwhile.
         let mayPass = status >= 500 || status == 408 || status == 429
-        // A proxy says so where it finds no relay.
+        // The status of a proxy that cannot reach the relay.
         let isGone = status == 502 || status == 504
         return rest(max(mayPass ? .zero : .seconds(60), backoff.failed(using: &random)), now, forRelay: isGone)
     }
 
-    /// Stays away until the credentials change, unless they have.
+    /// Stops connecting until the credentials change, unless they have changed during this attempt.
     private mutating func park(_ now: Moment, _ random: inout some RandomNumberGenerator) -> [Effect] {
         if hasNewCredentials { return rest(backoff.failed(using: &random), now) }
         state = .parked

@@ -1,23 +1,24 @@
 package import Records
 
-/// What is changed here and not yet confirmed there: one entry per record, the last operation wins.
+/// The local changes that the relay has not confirmed: one entry per record with its last operation.
 ///
-/// Every touch of an entry takes a new version. Whoever sends notes the newest **before** it reads the data, and confirms
-/// with that: an edit made in between has a newer version, stays, and goes out with the next batch.
+/// Every change of an entry assigns a new version. A sender reads `version` **before** it reads the data, and confirms
+/// with that version: an edit made in between has a newer version, stays in the outbox and is sent with the next batch.
 package struct Outbox: Sendable {
     package enum Operation: String, Hashable, Sendable, Codable { case save, delete }
 
     package struct Entry: Hashable, Sendable {
         package var id: RecordID
         package var operation: Operation
-        /// Newer than every touch before it, of any record.
+        /// Greater than the version of every earlier change, of any record.
         package var version: UInt64
     }
 
-    /// Oldest first; `nil` where one has gone, or has gone to the end.
+    /// The entries, oldest first; `nil` where an entry was removed or moved to the end.
     ///
-    /// An entry keeps its place when the same operation is asked for again, so that a parent edited twice still goes before its
-    /// child. Kept in order: sorting many thousands for each batch of a few hundred would take longer than to send it.
+    /// An entry keeps its place if the same operation is added again, so that a parent edited twice is still sent
+    /// before its child. Kept sorted, because sorting thousands of entries for each batch of a few hundred would take
+    /// longer than sending.
     private var line: [Entry?] = []
     private var places: [RecordID: Int] = [:]
     private var clock: UInt64 = 0
@@ -32,7 +33,7 @@ package struct Outbox: Sendable {
     /// All entries, oldest first.
     package var pending: [Entry] { line.compactMap { $0 } }
 
-    /// The newest version that any entry has, or had; to be noted before the data are read.
+    /// The newest version assigned so far; read it before the data.
     package var version: UInt64 { clock }
 
     package mutating func add(_ operation: Operation, _ id: RecordID) {
@@ -49,12 +50,12 @@ package struct Outbox: Sendable {
         closeRanks()
     }
 
-    /// The application takes back what it asked for; another operation on the record stays.
+    /// Removes an entry if it still has this operation.
     package mutating func remove(_ operation: Operation, _ id: RecordID) {
         if self[id]?.operation == operation { drop(id) }
     }
 
-    /// The relay has answered for good, by yes or by no, what was sent when `version` was the newest.
+    /// Removes an entry after the relay's final answer, unless it has changed since `version` was the newest.
     package mutating func settled(_ id: RecordID, version: UInt64) {
         if let entry = self[id], Self.settles(entry, version: version) { drop(id) }
     }
@@ -65,7 +66,7 @@ package struct Outbox: Sendable {
         closeRanks()
     }
 
-    /// Fills the gaps once they are the greater part of the line.
+    /// Removes the gaps once they are more than half of the line.
     private mutating func closeRanks() {
         guard line.count > 2 * places.count + 64 else { return }
         line.removeAll { $0 == nil }

@@ -1,27 +1,26 @@
 package import Records
 
-/// Keeping up with the public database, which tells nobody anything: ask for what was modified since, at start and
-/// every 30 minutes.
+/// Polls the public database, which sends no notices and has no change feed: queries for records modified since the
+/// last poll, at the start and every 30 minutes.
 ///
-/// See Sync.md, "Public databases".
-///
-/// Asking overlaps what was seen by a few seconds, because modification times come from a clock and commits from a queue;
-/// what is held already (same record, same change tag) is left out. Deletions do not travel this way.
+/// Each query overlaps the last by a few seconds, because modification times come from a clock and commits from a
+/// queue. Records that are already known (same name, same change tag) are skipped. Deletions are not detected. See
+/// Sync.md, "Public databases".
 package struct PublicPoll: Sendable {
     package struct Settings: Hashable, Sendable {
-        /// Between two polls, from the start of one to the start of the next; 1 min to 24 h.
+        /// The time from the start of one poll to the start of the next; 1 min to 24 h.
         package var interval: Duration = .seconds(1800)
-        /// How far before the watermark to ask again.
+        /// How far before the watermark a query begins.
         package var overlap: Duration = .seconds(5)
 
         package init() {}
     }
 
-    /// One record as a page names it.
+    /// A record in a page of results.
     package struct Sighting: Hashable, Sendable {
         package var recordName: String
         package var changeTag: String
-        /// The relay's time, never ours.
+        /// Assigned by the relay, never by this client.
         package var modified: Timestamp
 
         package init(recordName: String, changeTag: String, modified: Timestamp) {
@@ -33,11 +32,11 @@ package struct PublicPoll: Sendable {
 
     package enum Event: Sendable {
         case started
-        /// The application wants to know now.
+        /// The application requests a poll now.
         case pollNow
         case page(type: String, [Sighting], moreComing: Bool)
         case failed(type: String, Trouble)
-        /// The relay asked the whole database to wait until then: nothing begins by itself before.
+        /// The relay asked the whole database to wait: no poll begins by itself before that time.
         case held(until: Moment)
         case timerFired
     }
@@ -46,20 +45,20 @@ package struct PublicPoll: Sendable {
         /// Query the type for records modified at or after `since` (all, if `nil`), oldest change first.
         case query(type: String, since: Timestamp?)
         case nextPage(type: String)
-        /// The records of the page just reported that are news, by position.
+        /// Apply the new records of the page just reported, given by their positions.
         case apply(type: String, positions: [Int])
-        /// This type is seen to the end, or failed.
+        /// All pages of this type were read, or the type failed.
         case ended(type: String, Trouble?)
         /// All types have ended.
         case pollEnded
         case wake(at: Moment?)
     }
 
-    /// What is known of one record type; to be kept with the data.
+    /// The progress of one record type; to be stored with the data.
     package struct Mark: Hashable, Sendable {
-        /// The greatest modification time received.
+        /// The latest modification time received.
         package var watermark: Timestamp?
-        /// Change tags of the records within the overlap before the watermark, by record name.
+        /// The change tags, by record name, of the records within the overlap before the watermark.
         package var recent: [String: String] = [:]
         package var recentTimes: [String: Timestamp] = [:]
 
@@ -68,7 +67,7 @@ package struct PublicPoll: Sendable {
 
     private let settings: Settings
     private let types: [String]
-    /// What the poll was made with, to make another from other marks.
+    /// The parameters of this poll, for creating another one from other marks.
     package var followedSettings: Settings { settings }
     package var followedTypes: [String] { types }
     package private(set) var marks: [String: Mark]
@@ -80,14 +79,14 @@ package struct PublicPoll: Sendable {
     private var dueAt: Moment?
     private var heldUntil: Moment?
 
-    /// `marks` are as they were kept at the end of the last run.
+    /// Creates a poll; `marks` are those stored at the end of the last run.
     package init(types: [String], settings: Settings = Settings(), marks: [String: Mark] = [:]) {
         self.types = types
         self.settings = settings
         self.marks = marks
     }
 
-    /// When the next poll is due; `nil` before the start and while one is under way.
+    /// The time of the next poll; `nil` before the start and during a poll.
     package var nextPoll: Moment? { due }
 
     package mutating func handle(
@@ -136,9 +135,9 @@ package struct PublicPoll: Sendable {
         return [.wake(at: nil)] + types.map { .query(type: $0, since: start(of: $0)) }
     }
 
-    /// What the last page of a type brought could not be kept: the type is as far as it was before that page.
+    /// Resets a type to its mark before the last page, which could not be stored.
     ///
-    /// To be followed by `failed`.
+    /// Must be followed by a `failed` event.
     package mutating func takeBack(_ type: String, to mark: Mark?) { marks[type] = mark }
 
     private func start(of type: String) -> Timestamp? {
@@ -146,7 +145,7 @@ package struct PublicPoll: Sendable {
         return watermark + (.zero - settings.overlap)
     }
 
-    /// Notes what a page holds and says which of it is news.
+    /// Records a page's records and returns the positions of the new ones.
     private mutating func see(_ sightings: [Sighting], _ type: String) -> [Int] {
         var mark = marks[type] ?? Mark()
         var news: [Int] = []
@@ -158,7 +157,7 @@ package struct PublicPoll: Sendable {
             mark.watermark = max(mark.watermark ?? sighting.modified, sighting.modified)
         }
         if let watermark = mark.watermark {
-            // Twice the overlap: the next question reaches back from a watermark that may still grow within this poll.
+            // Twice the overlap, because the next query starts before a watermark that may still grow during this poll.
             let oldest = watermark + (.zero - settings.overlap * 2)
             for (name, time) in mark.recentTimes where time < oldest {
                 mark.recent[name] = nil

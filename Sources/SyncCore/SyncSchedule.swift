@@ -1,17 +1,17 @@
 package import Records
 
-/// When to fetch and when to send: what follows from notices, the channel's ups and downs, edits, failures and the clock.
+/// Decides when to fetch and when to send, based on notices, the notice connection, edits, failures and time.
 ///
-/// Notices are hints: they only say when to look. After every (re)connection the database is asked, notice or not, and
-/// while there is no channel it is polled. Fetching and sending go their own ways; only a relay's `retryAfter` holds both.
-/// See Sync.md, "When to fetch", "Sending" and "Retrying".
+/// Notices are hints: they only trigger a fetch. The database is fetched after every connection, with or without a
+/// notice, and polled while there is no connection. Fetching and sending are independent; only a relay's `retryAfter`
+/// delays both. See Sync.md, "When to fetch", "Sending" and "Retrying".
 package struct SyncSchedule: Sendable {
     package struct Settings: Hashable, Sendable {
-        /// The engine acts by itself, not only when called.
+        /// Whether the engine fetches and sends by itself, not only when called.
         package var isAutomatic = true
-        /// The first edit goes at once; edits that follow within this time of the last send go together.
+        /// The first edit is sent at once; edits within this time after the start of a send are sent together.
         package var coalescing: Duration = .milliseconds(50)
-        /// Between two looks at the database while there is no notice channel; drawn anew within a fifth each time.
+        /// The time between two polls without a notice connection; each time varied by up to 20 %.
         package var pollInterval: Duration = .seconds(60)
 
         package init() {}
@@ -19,42 +19,42 @@ package struct SyncSchedule: Sendable {
 
     package enum Event: Sendable {
         case started
-        /// The relay has answered our hello: notices will come from now on.
+        /// The relay has answered the hello: notices will arrive.
         case channelOpened
         case channelLost
         /// A zone has changed; `nil`: something in the database has.
         case noticed(ZoneID?)
         case outboxChanged(isEmpty: Bool)
-        /// A round that the application asked for has begun; those asked for here are known.
+        /// A fetch that the application requested has begun; those requested by an effect are known.
         case fetchBegan
         case sendBegan
         case fetchFinished(FetchRound.Outcome)
         case sendFinished(SendOutcome)
-        /// Something that is not scheduled here, a poll of the public database, met trouble.
+        /// An operation that is not scheduled here, such as a poll of the public database, has failed.
         case met(Trouble)
         case accountChanged(isUsable: Bool)
         case timerFired
     }
 
     package enum Effect: Equatable, Sendable {
-        /// `asksDatabase: false`: only the zones known to have changed.
+        /// If `asksDatabase` is `false`, fetch only the zones that are known to have changed.
         case fetch(asksDatabase: Bool, held: Set<ZoneID>)
         case send
-        /// Replaces the wake-up asked for before; `nil`: none is needed.
+        /// Replaces the previous wake-up; `nil` cancels it.
         case wake(at: Moment?)
     }
 
-    /// How a round of sending ended.
+    /// The result of a round of sending.
     package struct SendOutcome: Hashable, Sendable {
-        /// What stopped it, and is tried again by itself.
+        /// The failure that ended the round; it is retried automatically.
         package var trouble: Trouble?
-        /// Something was confirmed.
+        /// Whether the relay confirmed something.
         package var madeProgress: Bool
-        /// Something was refused for good, and so handed to the application.
+        /// Whether something was rejected permanently and reported to the application.
         package var hadRefusals: Bool
-        /// What single zones met that is tried again by itself, and holds no other.
+        /// Failures of single zones that are retried automatically and do not delay other zones.
         package var zoneTroubles: [ZoneID: Trouble] = [:]
-        /// Whatever is left to send is in zones that asked for patience.
+        /// Whether everything that is left to send is in zones that are backing off.
         package var leavesHeldOnly = false
 
         package init(trouble: Trouble? = nil, madeProgress: Bool = false, hadRefusals: Bool = false) {
@@ -64,16 +64,17 @@ package struct SyncSchedule: Sendable {
         }
     }
 
-    /// One of the two ways, with its own patience.
+    /// The back-off state of fetching or sending, or of one zone.
     private struct Lane {
         var isBusy = false
         var backoff = Backoff.requests
         var notBefore: Moment?
-        /// It waits because the network was gone: a channel that opens is proof to the contrary.
+        /// Whether it waits because the network was unreachable: a connection that opens ends the wait.
         var waitsForNetwork = false
 
         mutating func failed(_ trouble: Trouble, at now: Moment, using random: inout some RandomNumberGenerator) {
-            // No failure to be patient about; only whoever ends rounds as they begin is not to be raced.
+            // Not a failure, so no back-off; the delay only prevents a tight loop if rounds are cancelled as they
+            // begin.
             if trouble.kind == .cancelled { return notBefore = max(notBefore ?? now, now + Backoff.requests.first) }
             let wait = trouble.retryAfter ?? backoff.failed(using: &random)
             notBefore = now + wait
@@ -100,43 +101,46 @@ package struct SyncSchedule: Sendable {
     private var hasPending = false
     private var fetchLane = Lane()
     private var sendLane = Lane()
-    /// The relay asked the whole database to wait until then.
+    /// The time until which the relay asked the whole database to wait.
     private var databaseHeldUntil: Moment?
     private var zoneLanes: [ZoneID: Lane] = [:]
-    /// Of the zones to which nothing may be sent for now.
+    /// The back-off of the zones to which nothing can be sent now.
     private var sendZoneLanes: [ZoneID: Lane] = [:]
-    /// All that is pending is in those, until the outbox changes.
+    /// Whether everything pending is in those zones, until the outbox changes.
     private var awaitsZones = false
     private var lastSendBegan: Moment?
-    /// Refusals in a row without any success: an application that sends the same again must not spin.
+    /// The number of consecutive rounds with rejections and no success: an application that resends the same data must
+    /// not cause a loop.
     private var fruitlessSends = 0
-    /// After a reconnection changes are looked at before ours are sent, so that conflicts are found here.
+    /// After a reconnection, changes are fetched before local changes are sent, so that conflicts are found locally.
     private var fetchesBeforeSending = false
     private var pollAt: Moment?
 
-    /// `heldUntil` is a `retryAfter` that was still running when the state was saved.
+    /// - Parameters:
+    ///   - settings: The settings.
+    ///   - heldUntil: The end of a `retryAfter` that was still running when the state was saved.
     package init(settings: Settings = Settings(), heldUntil: Moment? = nil) {
         self.settings = settings
         databaseHeldUntil = heldUntil
     }
 
-    /// Of a wait that an older version kept by the wall clock alone so much is believed.
+    /// The maximum wait that is accepted from a saved state of an older version, which recorded only the wall clock.
     package static let longestUnknownHold = Duration.seconds(600)
 
-    /// Until when the relay asked the whole database to wait; to be kept across restarts.
+    /// The time until which the relay asked the whole database to wait; to be saved across restarts.
     package var heldUntil: Moment? { databaseHeldUntil }
 
-    /// The zones that asked for patience and still want it.
+    /// Returns the zones whose fetches are backing off.
     package func heldZones(at now: Moment) -> Set<ZoneID> {
         Set(zoneLanes.filter { ($0.value.notBefore ?? now) > now }.keys)
     }
 
-    /// The zones that asked for patience with what is sent to them, and still want it.
+    /// Returns the zones to which sending is backing off.
     package func zonesHeldFromSending(at now: Moment) -> Set<ZoneID> {
         Set(sendZoneLanes.filter { ($0.value.notBefore ?? now) > now }.keys)
     }
 
-    /// What is under way, wanted or waiting, in words; `nil` when there is nothing but polls to come.
+    /// A description of the work in progress or pending; `nil` if only polls are scheduled.
     package var unfinished: String? {
         guard isStarted, settings.isAutomatic, isAccountUsable else { return nil }
         if fetchLane.isBusy { return "is fetching" }
@@ -183,7 +187,7 @@ package struct SyncSchedule: Sendable {
         return act(now)
     }
 
-    // MARK: What happened
+    // MARK: Events
 
     private mutating func channelOpened() {
         isChannelOpen = true
@@ -204,14 +208,14 @@ package struct SyncSchedule: Sendable {
         if let trouble = outcome.trouble {
             note(retryAfter: trouble, now)
             fetchLane.failed(trouble, at: now, using: &random)
-            // With a channel open nothing else would look again; the lane's patience bounds it.
+            // With an open connection nothing else would trigger another fetch; the back-off limits the rate.
             wantsDatabase = true
         } else {
             fetchLane.succeeded()
         }
         for zone in outcome.fetched { zoneLanes[zone] = nil }
         for (zone, trouble) in outcome.zoneTroubles where outcome.trouble == nil {
-            // Of a zone that is gone the database's feed tells.
+            // The database's feed reports zones that are gone.
             guard trouble.kind != .zoneGone else { continue }
             zoneLanes[zone, default: Lane()].failed(trouble, at: now, using: &random)
             wantedZones.insert(zone)
@@ -228,7 +232,7 @@ package struct SyncSchedule: Sendable {
         for (zone, trouble) in outcome.zoneTroubles {
             sendZoneLanes[zone, default: Lane()].failed(trouble, at: now, using: &random)
         }
-        // Who was asked again and did not refuse has patience with us once more.
+        // A successful request ends the back-off.
         sendZoneLanes = sendZoneLanes.filter { ($0.value.notBefore ?? now) > now }
         awaitsZones = outcome.leavesHeldOnly
         if let trouble = outcome.trouble {
@@ -237,7 +241,7 @@ package struct SyncSchedule: Sendable {
             return
         }
         fruitlessSends = outcome.madeProgress || !outcome.hadRefusals ? 0 : fruitlessSends + 1
-        // The first try after a refusal is at once: the application has just merged.
+        // The first retry after a rejection is immediate, because the application has just merged.
         if fruitlessSends > 1 {
             sendLane.failed(Trouble(.refused), at: now, using: &random)
         } else if fruitlessSends == 0 {
@@ -262,7 +266,7 @@ package struct SyncSchedule: Sendable {
         pollAt = now + settings.pollInterval.jittered(by: 0.2, using: &random)
     }
 
-    // MARK: What to do now
+    // MARK: Effects
 
     private mutating func act(_ now: Moment) -> [Effect] {
         guard isStarted, settings.isAutomatic, isAccountUsable else { return [.wake(at: nil)] }
@@ -283,7 +287,7 @@ package struct SyncSchedule: Sendable {
         return effects + [.wake(at: next)]
     }
 
-    /// When the next fetch may begin; `nil` when none is wanted or one is under way.
+    /// Returns when the next fetch may begin; `nil` if none is wanted or one is in progress.
     private func fetchDue(_ now: Moment) -> Moment? {
         guard !fetchLane.isBusy else { return nil }
         let zonesDue = wantedZones.map { zoneLanes[$0]?.notBefore ?? now }.min()

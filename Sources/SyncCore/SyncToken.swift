@@ -1,4 +1,4 @@
-/// A change token as a client may know it: text to keep, hand back and compare for sameness, never to order or to read.
+/// A change token as a client sees it: opaque text to store, send back and compare for equality only.
 package struct SyncToken: Hashable, Sendable, Codable {
     package let text: String
 

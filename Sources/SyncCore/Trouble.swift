@@ -1,34 +1,34 @@
-/// What went wrong with a request, as far as the next step depends on it.
+/// The reason why a request failed, as far as the next step depends on it.
 ///
 /// See Errors.md, "Client reactions", and Sync.md, "Retrying".
 package struct Trouble: Error, Hashable, Sendable {
     package enum Kind: Hashable, Sendable {
-        /// Never reached the relay, or its answer was lost: the outcome is unknown and sending again is safe.
+        /// The relay was unreachable or its response was lost: the outcome is unknown, and a retry is safe.
         case network
-        /// The relay asks for patience: throttled, or out of service.
+        /// The relay asks to wait: throttled or out of service.
         case busy
-        /// One zone is busy; the others are not.
+        /// One zone is busy; others are not affected.
         case zoneBusy
         /// Not signed in, or the account is unavailable for now.
         case account
-        /// The change token is no longer served: start over from nothing.
+        /// The change token has expired: fetch everything again.
         case tokenExpired
-        /// The zone does not exist, or no longer for this user.
+        /// The zone does not exist, or the user has lost access.
         case zoneGone
-        /// The request held too much: halve it.
+        /// The request was too large: send half as much.
         case limitExceeded
-        /// The relay contradicts itself, for example by the same token and more to come, again and again.
+        /// The relay violates the protocol, for example by repeating a token with more to come.
         case protocolBroken
-        /// Refused for good; sending the same again is of no use.
+        /// Rejected permanently; a retry is useless.
         case refused
-        /// Ended from this side: it says nothing of the relay or the way to it.
+        /// Cancelled by this client; says nothing about the relay or the network.
         case cancelled
     }
 
     package var kind: Kind
-    /// How long the relay asks to wait.
+    /// The time that the relay asks to wait.
     ///
-    /// Kept exactly, for the whole database.
+    /// Observed exactly, for the whole database.
     package var retryAfter: Duration?
 
     package init(_ kind: Kind, retryAfter: Duration? = nil) {
@@ -36,7 +36,7 @@ package struct Trouble: Error, Hashable, Sendable {
         self.retryAfter = retryAfter
     }
 
-    /// The engine tries again by itself, with no help from the application.
+    /// Whether the engine retries without help from the application.
     package var isRetriedAutomatically: Bool {
         switch kind {
         case .network, .busy, .zoneBusy, .account, .cancelled: true
