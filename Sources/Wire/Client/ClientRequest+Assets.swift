@@ -1,7 +1,7 @@
 package import Records
 
 extension ClientRequest {
-    /// `assets/upload`: addresses for files, each for a field of a record.
+    /// `assets/upload`: requests upload URLs, each for a field of a record.
     ///
     /// See Wire.md, "Asset operations".
     package static func uploads(
@@ -23,12 +23,12 @@ extension ClientRequest {
         }
     }
 
-    /// A field whose asset is to be uploaded.
+    /// A field whose asset will be uploaded.
     package struct UploadField: Sendable {
         package var recordName: String
         package var recordType: String
         package var fieldName: String
-        /// What it will be: a relay that has it already takes no bytes.
+        /// The asset's checksum and size: a relay that already has it needs no upload.
         package var asset: Asset
 
         package init(recordName: String, recordType: String, fieldName: String, asset: Asset) {
@@ -39,7 +39,7 @@ extension ClientRequest {
         }
     }
 
-    /// `assets/rereference` of one field's asset.
+    /// `assets/rereference` for one field's asset.
     package static func rereference(_ recordName: String, _ fieldName: String, in zone: ZoneID) -> [UInt8] {
         body { object in
             zoneID(zone, &object)
@@ -55,7 +55,7 @@ extension ClientRequest {
 }
 
 extension ClientResponse {
-    /// What the relay says of a file that it has taken.
+    /// Decodes the relay's response to an upload.
     package static func uploadedAsset(_ json: JSONValue) throws(JSONError) -> Asset {
         var asset = Asset(
             fileChecksum: try json.required("fileChecksum").string(),

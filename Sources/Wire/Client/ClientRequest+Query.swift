@@ -1,7 +1,7 @@
 package import Records
 
 extension ClientRequest {
-    /// `records/query` of a query in the form of `encode(_:)`; no `zone`: all zones of the database.
+    /// `records/query` with a query encoded by `encode(_:)`; without `zone`, it covers all zones of the database.
     package static func query(
         _ query: [UInt8],
         in zone: ZoneID?,
@@ -19,7 +19,7 @@ extension ClientRequest {
         }
     }
 
-    /// The `query` object alone: what a cursor keeps, since the wire wants it again with each page.
+    /// Encodes the `query` object alone, which a cursor keeps because every page's request contains it.
     package static func encode(_ query: Query) -> [UInt8] {
         body { object in
             object.member("recordType", query.recordType)
@@ -65,7 +65,7 @@ extension ClientRequest {
         }
     }
 
-    /// Records and users are compared as references.
+    /// Returns the filter's value in its wire form: records and users are compared as references.
     private static func operand(_ value: FieldValue, of field: Query.Field) -> FieldValue {
         switch (field, value) {
         case (.system(.recordName), .string(let name)), (.system(.createdBy), .string(let name)),

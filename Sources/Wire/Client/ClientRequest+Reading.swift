@@ -1,10 +1,10 @@
 import Records
 
-/// What this client has written, read back: requests that outlive the program.
+/// Decoding of requests that this client has encoded and stored across restarts.
 extension ClientRequest {
-    /// An element of `operations` as `operation` writes it.
+    /// Decodes an element of `operations` as encoded by `operation`.
     ///
-    /// Of a share, and of lists without a type, nothing is read. Throws where it is none.
+    /// Shares and untyped lists are not decoded. Throws if it is not an operation.
     package static func write(_ operation: JSONValue) throws(JSONError) -> Write {
         let word = try operation.required("operationType")
         guard let type = OperationType(rawValue: try word.string()) else { throw word.mismatch("a type of operation") }
@@ -23,7 +23,7 @@ extension ClientRequest {
         return write
     }
 
-    /// All operations of a `records/modify`, in their order.
+    /// Decodes all operations of a `records/modify` request, in order.
     package static func writes(_ body: [UInt8]) throws(JSONError) -> [Write] {
         var writes: [Write] = []
         let document = try JSONDocument(parsing: body, limits: .response)

@@ -1,15 +1,16 @@
 extension ClientRequest {
-    /// What the save of a share says beside its fields.
+    /// The members of a share record besides its fields.
     ///
     /// See Wire.md, "Saving records".
     package struct ShareWrite: Hashable, Sendable {
-        /// The root, with its change tag where it is not saved in the same request; `nil`: the whole zone, or a share
-        /// that exists.
+        /// The root record, with its change tag unless it is saved in the same request.
+        ///
+        /// `nil` for a zone-wide share, and for an existing share.
         package var root: (name: String, changeTag: String?)?
         package var publicPermission: String?
-        /// All of them, the new ones without a number; `nil`: as they are.
+        /// All participants, new ones without an ID; `nil` leaves them unchanged.
         package var participants: [ClientShare.Participant]?
-        /// What is to become of requests for access; `nil`: nothing.
+        /// Changes to access requests; `nil` for none.
         package var accessRequests: AccessRequestsWrite?
 
         package init() {}
@@ -48,7 +49,7 @@ extension ClientRequest {
         }
     }
 
-    /// What the save of a share says of requests for access: record names of users.
+    /// Changes to a share's access requests; the lists contain user record names.
     package struct AccessRequestsWrite: Hashable, Sendable {
         package var isAllowed: Bool?
         package var denied: [String] = []

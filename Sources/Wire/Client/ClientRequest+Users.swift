@@ -1,5 +1,5 @@
 extension ClientRequest {
-    /// `users/signin` with an account of the relay's own.
+    /// `users/signin` with an account of the relay.
     package static func signIn(emailAddress: String, password: String) -> [UInt8] {
         body { object in
             object.member("emailAddress", emailAddress)
@@ -8,7 +8,7 @@ extension ClientRequest {
         }
     }
 
-    /// `users/signin` with an identity token of an issuer that the container trusts.
+    /// `users/signin` with an identity token of a trusted foreign issuer.
     package static func signIn(identityToken: String) -> [UInt8] {
         body { object in
             object.member("identityToken", identityToken)

@@ -1,26 +1,26 @@
 package import Records
 
-/// The bodies of a client's requests.
+/// Encoders of a client's request bodies.
 ///
 /// See Wire.md, "Operations".
 package enum ClientRequest {
-    /// One write of `records/modify`.
+    /// An operation of `records/modify`.
     package struct Write: Hashable, Sendable {
         package var type: OperationType
         package var recordName: String
         package var recordType: String?
         package var changeTag: String?
-        /// Fields to write, `nil` to clear one.
+        /// The fields to write; `nil` clears a field.
         package var fields: [String: FieldValue?]
-        /// The fields whose values are empty lists of whatever type the relay knows them to have.
+        /// The fields whose values are empty lists of the type that the relay knows.
         package var untypedLists: Set<String> = []
         /// The fields whose values are encrypted.
         package var encrypted: Set<String> = []
-        /// `.some(nil)` clears the parent; `nil` leaves it alone.
+        /// `.some(nil)` clears the parent; `nil` leaves it unchanged.
         package var parent: String??
-        /// The record is to be shared: the relay gives it a link.
+        /// Whether the relay should create a link, because the record will be shared.
         package var createsShortGUID = false
-        /// The record is a share.
+        /// Set if the record is a share.
         package var share: ShareWrite?
 
         package init(
@@ -42,7 +42,7 @@ package enum ClientRequest {
 
     /// `records/modify`.
     ///
-    /// All records lie in `zone`. A request with the `operationID` of an earlier one takes effect once with it.
+    /// All records are in `zone`. `operationID` is an idempotency key: a repeated request takes effect once.
     package static func modify(
         _ writes: [Write],
         in zone: ZoneID,
@@ -60,7 +60,7 @@ package enum ClientRequest {
         }
     }
 
-    /// One element of `operations`.
+    /// Writes an element of `operations`.
     package static func operation(_ write: Write, to writer: inout JSONWriter) {
         writer.object { operation in
             operation.member("operationType", write.type.rawValue)
@@ -112,7 +112,7 @@ package enum ClientRequest {
 
     /// `changes/database`.
     ///
-    /// Without a limit the relay takes its own.
+    /// Without a limit, the relay uses its own.
     package static func databaseChanges(since token: String?, limit: Int?) -> [UInt8] {
         body { object in
             if let token { object.member("syncToken", token) }
@@ -120,7 +120,7 @@ package enum ClientRequest {
         }
     }
 
-    /// `changes/zone` of one zone.
+    /// `changes/zone` for one zone.
     package static func zoneChanges(
         in zone: ZoneID,
         since token: String?,
@@ -150,9 +150,10 @@ package enum ClientRequest {
         }
     }
 
-    /// `zones/modify`: creations first, then deletions, which in the shared database are ours, `leave`.
+    /// `zones/modify`: creations first, then deletions, which in the shared database are `leave`, an extension of
+    /// CloudKit.
     ///
-    /// `loss` is why they go; `operationID` as with records.
+    /// `loss` is the reason for the deletions; `operationID` is an idempotency key, as for records.
     package static func modify(
         creating: [ZoneID],
         deleting: [ZoneID],
@@ -176,7 +177,7 @@ package enum ClientRequest {
         }
     }
 
-    /// `records/move`, ours; makes the destination where there is none.
+    /// `records/move`, an extension of CloudKit; creates the destination if it does not exist.
     package static func move(_ names: [String], from: ZoneID, to: ZoneID, operationID: String) -> [UInt8] {
         body(reserving: 256 + names.count * 64) { object in
             object.member("operationID", operationID)
@@ -202,7 +203,7 @@ package enum ClientRequest {
         self.zone(zone, &writer)
     }
 
-    /// The owner is left out where it is the caller: only the relay knows their name for sure.
+    /// Omits the owner if it is the caller, whose name only the relay knows for certain.
     private static func zone(_ zone: ZoneID, _ writer: inout JSONWriter) {
         writer.object {
             $0.member("zoneName", zone.zoneName)

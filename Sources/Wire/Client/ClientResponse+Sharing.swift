@@ -1,18 +1,18 @@
 package import Records
 
 extension ClientResponse {
-    /// A share as `records/resolve` and `records/accept` describe it.
+    /// A share in the responses to `records/resolve` and `records/accept`.
     ///
     /// See Wire.md, "Accepting shares".
     package struct SharedThing: Sendable {
         package var shortGUID: String
         package var containerIdentifier: String
-        /// The caller's own, as the owner sees it, or the shared database.
+        /// `private` if the caller is the owner, otherwise `shared`.
         package var scope: DatabaseScope
         package var zone: ZoneID
         package var rootRecordName: String?
         package var rootRecord: Record?
-        /// The share record with what it says of people; `nil` where the relay leaves it out.
+        /// The share record with its participants and permissions; `nil` if the relay omits it.
         package var share: (record: Record, details: ClientShare)?
         package var owner: ClientIdentity
         package var participantType: String
@@ -25,7 +25,7 @@ extension ClientResponse {
         case failed(Failure)
     }
 
-    /// The `results` array, in the order of the request.
+    /// Decodes the `results` array, in the order of the request.
     package static func sharedThings(_ json: JSONValue) throws(JSONError) -> [SharedThingEntry] {
         var entries: [SharedThingEntry] = []
         for entry in try json["results"]?.elements() ?? [] {
@@ -61,14 +61,14 @@ extension ClientResponse {
         return try ClientIdentity(json)
     }
 
-    /// For each of the links of `records/requestaccess` why one cannot ask; `nil`: one has.
+    /// Decodes the results of `records/requestaccess`, one per link; `nil` if the access was requested.
     package static func requestFailures(_ json: JSONValue) throws(JSONError) -> [Failure?] {
         var failures: [Failure?] = []
         for entry in try json["results"]?.elements() ?? [] { failures.append(try failure(entry, zone: nil)) }
         return failures
     }
 
-    /// The `users` array.
+    /// Decodes the `users` array.
     ///
     /// See Wire.md, "User operations".
     package static func users(_ json: JSONValue) throws(JSONError) -> [ClientIdentity] {

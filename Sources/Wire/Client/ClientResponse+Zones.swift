@@ -1,28 +1,28 @@
 package import Records
 
 extension ClientResponse {
-    /// A zone as a relay describes it.
+    /// A zone in a response.
     ///
     /// See Wire.md, "Zones".
     package struct Zone: Hashable, Sendable {
         package var id: ZoneID
-        /// Absent for zones without a change feed.
+        /// `nil` for zones without a change feed.
         package var syncToken: String?
         package var isAtomic: Bool
         package var isEligibleForZoneShare: Bool
         package var isEligibleForHierarchicalShare: Bool
-        /// The name of the share of the whole zone, where there is one and the relay says so.
+        /// The record name of the zone-wide share, if there is one and the relay reports it.
         package var share: String?
     }
 
-    /// One entry of a `zones` array.
+    /// An entry of a `zones` array.
     package enum ZoneEntry: Hashable, Sendable {
         case zone(Zone)
         case deleted(ZoneID, ZoneLoss)
         case failed(ZoneID?, Failure)
     }
 
-    /// The `zones` array of any answer that has one.
+    /// Decodes the `zones` array of a response.
     package static func zones(_ json: JSONValue) throws(JSONError) -> [ZoneEntry] {
         guard let list = json["zones"] else { return [] }
         var result: [ZoneEntry] = []
@@ -51,13 +51,13 @@ extension ClientResponse {
         )
     }
 
-    /// Where a page of a feed ends.
+    /// The position and continuation of a page of a change feed.
     ///
     /// See Wire.md, "Change feeds".
     package struct PageEnd: Hashable, Sendable {
         package var syncToken: String
         package var moreComing: Bool
-        /// How many records follow, from a relay that was asked and can tell.
+        /// The number of remaining records, if requested and known.
         package var remaining: Int?
     }
 
@@ -69,7 +69,7 @@ extension ClientResponse {
         )
     }
 
-    /// One entry of a `subscriptions` array.
+    /// An entry of a `subscriptions` array.
     ///
     /// See Wire.md, "Subscriptions".
     package enum SubscriptionEntry: Hashable, Sendable {
@@ -78,7 +78,7 @@ extension ClientResponse {
         case failed(String?, Failure)
     }
 
-    /// The `subscriptions` array; kinds that this client does not know are left out.
+    /// Decodes the `subscriptions` array; unknown kinds are left out.
     package static func subscriptions(_ json: JSONValue) throws(JSONError) -> [SubscriptionEntry] {
         guard let list = json["subscriptions"] else { return [] }
         var result: [SubscriptionEntry] = []

@@ -1,17 +1,17 @@
 package import Records
 
-/// What a relay answered, read by a client.
+/// Decoders of the relay's responses.
 ///
 /// See Wire.md, "Operations", and Errors.md, "Error dictionary".
 package enum ClientResponse {
-    /// What went wrong with a request or with one of its items.
+    /// The failure of a request or of one of its items.
     package struct Failure: Hashable, Sendable {
         package var error: RelayError
-        /// The request's number in the relay's log.
+        /// The request's ID in the relay's log.
         package var uuid: String?
-        /// With a conflict: the record that the relay has.
+        /// In a conflict: the relay's current record.
         package var serverRecord: Record?
-        /// With a conflict of a share: what that record says of people.
+        /// In a conflict of a share: the share's participants and permissions.
         package var serverShare: ClientShare?
 
         package init(error: RelayError, uuid: String? = nil, serverRecord: Record? = nil) {
@@ -21,9 +21,9 @@ package enum ClientResponse {
         }
     }
 
-    /// A failed item, or a whole failed request; `nil` when `json` is neither.
+    /// Decodes a failed item or a failed request; returns `nil` if `json` is neither.
     ///
-    /// `zone` is where a conflict's record lies.
+    /// `zone` is the zone of a conflict's record.
     package static func failure(_ json: JSONValue, zone: ZoneID?) throws(JSONError) -> Failure? {
         guard let word = try json["serverErrorCode"]?.string() else { return nil }
         var error = RelayError(ErrorCode(rawValue: word) ?? .internalError, try json["reason"]?.string() ?? word)
@@ -42,25 +42,25 @@ package enum ClientResponse {
         return failure
     }
 
-    /// Relays have been seen to write seconds as a number and as text.
+    /// Some relays send the seconds as a string.
     private static func seconds(_ json: JSONValue?) -> Duration? {
         guard let json else { return nil }
         let number = (try? json.double()) ?? (try? json.string()).flatMap { Double($0) }
         return number.flatMap { Duration(waitOf: $0) }
     }
 
-    /// One entry of a `records` array.
+    /// An entry of a `records` array.
     package enum RecordEntry: Sendable {
         case record(Record)
-        /// A share, with what it says of people.
+        /// A share with its participants and permissions.
         case share(Record, ClientShare)
         case deleted(name: String, type: String?, zone: ZoneID?)
         case failed(name: String?, Failure)
     }
 
-    /// Reads a `records` array one entry at a time.
+    /// Decodes a `records` array one entry at a time.
     ///
-    /// `zone` is where all of them lie; `nil`: each says so itself.
+    /// `zone` is the zone of all records; if `nil`, each entry names its own.
     package static func records(
         _ json: JSONValue,
         zone: ZoneID?,
@@ -69,7 +69,7 @@ package enum ClientResponse {
         try visitRecords(json, zone: zone) { entry, _ in body(entry) }
     }
 
-    /// The same, with each entry as it stands in the answer.
+    /// Decodes a `records` array, passing each entry with its JSON.
     package static func visitRecords(
         _ json: JSONValue,
         zone: ZoneID?,
@@ -93,13 +93,13 @@ package enum ClientResponse {
     /// The record type of shares.
     package static let shareType = "cloudkit.share"
 
-    /// The zone that an entry names.
+    /// Returns the zone that an entry names.
     package static func zone(of json: JSONValue) throws(JSONError) -> ZoneID? {
         guard let zone = json["zoneID"] else { return nil }
         return try ZoneIDCodec.read(zone)
     }
 
-    /// One live record.
+    /// Decodes a live record.
     package static func record(_ json: JSONValue, zone: ZoneID?) throws(JSONError) -> Record {
         let named = if let zone { zone } else { try self.zone(of: json) }
         let home = named ?? ZoneID(ZoneID.defaultName)
@@ -116,9 +116,7 @@ package enum ClientResponse {
         return record
     }
 
-    /// A `fields` object.
-    ///
-    /// A field of a type that this client does not know is left out.
+    /// Decodes a `fields` object; fields of unknown types are left out.
     package static func fields(_ json: JSONValue) throws(JSONError) -> ([String: FieldValue], encrypted: Set<String>) {
         let members = try json.members()
         var values = [String: FieldValue](minimumCapacity: members.count)

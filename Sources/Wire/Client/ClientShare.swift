@@ -1,20 +1,20 @@
 package import Records
 
-/// What a client knows of a share beside its fields.
+/// The members of a share besides its fields, as a client knows them.
 ///
 /// See Wire.md, "Shares".
 package struct ClientShare: Hashable, Sendable {
-    /// Somebody a share is for, in the wire's own words.
+    /// A participant; types, permissions and statuses are strings of the wire format.
     package struct Participant: Hashable, Sendable {
-        /// `nil` until the relay has given one.
+        /// `nil` until the relay has assigned one.
         package var id: String?
         package var type: String
         package var permission: String
         package var acceptanceStatus: String
         package var identity: ClientIdentity
-        /// Whoever first opens the link made for this participant.
+        /// Whether the first user who opens this participant's link becomes the participant.
         package var isForAnybody = false
-        /// The participant's own link, as the owner has it until it is used.
+        /// The participant's private link, visible to the owner until it is used.
         package var invitation: String?
         package var hasAsked = false
         package var added: Timestamp?
@@ -35,15 +35,15 @@ package struct ClientShare: Hashable, Sendable {
     }
 
     package var publicPermission: String?
-    /// The owner included.
+    /// All participants, including the owner.
     package var participants: [Participant] = []
     package var owner: Participant?
     package var currentUser: Participant?
     package var shortGUID: String?
-    /// What those who manage the share know of requests.
+    /// The pending access requests, visible to those who can manage the share.
     package var accessRequests = AccessRequests()
 
-    /// Who asks for access, and who may not.
+    /// The users who request access, and the blocked users.
     package struct AccessRequests: Hashable, Sendable {
         package var isAllowed = false
         package var requesters: [ClientIdentity] = []
@@ -54,7 +54,7 @@ package struct ClientShare: Hashable, Sendable {
 
     package init() {}
 
-    /// The share that a share record's dictionary describes.
+    /// Decodes the share from a share record's dictionary.
     package init(_ json: JSONValue) throws(JSONError) {
         publicPermission = try json["publicPermission"]?.string()
         shortGUID = try json["shortGUID"]?.string()
@@ -64,7 +64,7 @@ package struct ClientShare: Hashable, Sendable {
         if let requests = json["accessRequests"] { accessRequests = try AccessRequests(requests) }
     }
 
-    /// Reads what `json` wrote.
+    /// Decodes what `json` encoded.
     package init?(json: [UInt8]) {
         guard let document = try? JSONDocument(parsing: json, limits: .response),
             let share = try? ClientShare(document.root)
@@ -72,7 +72,7 @@ package struct ClientShare: Hashable, Sendable {
         self = share
     }
 
-    /// For keeping, in the wire's own form.
+    /// The wire format, for local storage.
     package var json: [UInt8] {
         ClientRequest.body { object in
             if let publicPermission { object.member("publicPermission", publicPermission) }
@@ -142,11 +142,11 @@ extension ClientShare.Participant {
     }
 }
 
-/// A user as far as the relay says, and by what they were looked for.
+/// A user's identity as far as the relay discloses it, with the address used for the lookup.
 ///
 /// See Wire.md, "Users".
 package struct ClientIdentity: Hashable, Sendable {
-    /// By what a user is looked for.
+    /// The address or name used to look up a user.
     package struct Lookup: Hashable, Sendable {
         package var emailAddress: String?
         package var phoneNumber: String?
@@ -159,7 +159,7 @@ package struct ClientIdentity: Hashable, Sendable {
         }
     }
 
-    /// A name in parts, by the wire's own keys.
+    /// The components of a name, by their keys on the wire.
     package enum NamePart: String, Hashable, Sendable, CaseIterable {
         case namePrefix, givenName, middleName, familyName, nameSuffix, nickname
     }

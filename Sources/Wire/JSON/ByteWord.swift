@@ -1,4 +1,4 @@
-/// Eight bytes of text looked at together.
+/// Operations on eight bytes of text at a time.
 enum ByteWord {
     static let count = 8
     private static let ones: UInt64 = 0x0101_0101_0101_0101
@@ -6,8 +6,9 @@ enum ByteWord {
     private static let quotes = ones &* UInt64(UInt8(ascii: "\""))
     private static let backslashes = ones &* UInt64(UInt8(ascii: "\\"))
 
-    /// Where the first byte stands, from `start` on, that is not plain: no ASCII, or one that a JSON string cannot hold as it
-    /// is; the end of the text where there is none.
+    /// Returns the position of the first byte from `start` on that is not plain; the end of the text if all are.
+    ///
+    /// A plain byte is ASCII and needs no escape in a JSON string.
     @inline(__always)
     static func endOfPlain(_ text: UnsafeBufferPointer<UInt8>, from start: Int) -> Int {
         var position = start
@@ -23,7 +24,7 @@ enum ByteWord {
     @inline(__always)
     static func isPlain(_ byte: UInt8) -> Bool { byte < 0x80 && needsNoEscape(byte) }
 
-    /// Whether a JSON string holds this byte as it is.
+    /// Returns whether a JSON string can contain this byte unescaped.
     @inline(__always)
     static func needsNoEscape(_ byte: UInt8) -> Bool {
         byte >= 0x20 && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
@@ -34,14 +35,14 @@ enum ByteWord {
         UInt64(littleEndian: UnsafeRawBufferPointer(text).loadUnaligned(fromByteOffset: start, as: UInt64.self))
     }
 
-    /// Which of the eight comes first of those that are marked; one must be.
+    /// Returns the index of the first marked byte; at least one must be marked.
     @inline(__always)
     static func index(of marks: UInt64) -> Int { marks.trailingZeroBitCount / 8 }
 
-    /// Marks, by its high bit, the first byte that is not plain, and perhaps some after it; zero where all are.
+    /// Marks the first byte that is not plain with its high bit, and possibly later ones; 0 if all are plain.
     ///
-    /// Each sum has its high bit set where the byte is in order; it runs over into the next byte only from one above 0x7F,
-    /// which is marked itself.
+    /// Each sum has its high bit set if the byte is plain. It carries into the next byte only if the byte is above
+    /// 0x7F, and such a byte is marked itself.
     @inline(__always)
     private static func notPlain(_ word: UInt64) -> UInt64 {
         let control = word &+ ones &* 0x60
@@ -50,10 +51,10 @@ enum ByteWord {
         return (~(control & quote & backslash) | word) & highs
     }
 
-    /// Marks, by its high bit, the first byte that a JSON string must not hold as it is, and perhaps some after it; zero
-    /// where all are in order, be they ASCII or not.
+    /// Marks the first byte that a JSON string must escape with its high bit, and possibly later ones; 0 if there is
+    /// none.
     ///
-    /// A difference borrows from the next byte only where its own is marked.
+    /// Bytes above 0x7F need no escape. A subtraction borrows from the next byte only if its own byte is marked.
     @inline(__always)
     static func needsEscape(_ word: UInt64) -> UInt64 {
         let control = (word &- ones &* 0x20) & ~word

@@ -6,11 +6,11 @@
     import Darwin
 #endif
 
-/// A JSON text that was checked once, whole and strictly, and is then read in place.
+/// A JSON text that is validated once, completely and strictly, and then read in place.
 ///
-/// Parsing makes a tape of nodes in text order, 16 bytes each; strings and numbers are only turned into Swift values when
-/// somebody asks for them. What is never asked for costs its check and nothing more, and yet cannot be malformed.
-/// Refused: trailing text, duplicate members, lone surrogates, invalid UTF-8, raw control characters, leading zeros.
+/// Parsing produces a tape of nodes in text order, 16 bytes each; strings and numbers are converted to Swift values on
+/// demand. Unused values are validated but not converted. Rejects trailing text, duplicate members, lone surrogates,
+/// invalid UTF-8, raw control characters and leading zeros.
 package final class JSONDocument: Sendable {
     enum Kind: UInt8 {
         case null, `false`, `true`, integer, number, string, escapedString, object, array
@@ -19,9 +19,9 @@ package final class JSONDocument: Sendable {
     let bytes: [UInt8]
     let tape: JSONTape
 
-    /// Checks `bytes` and makes the tape.
+    /// Validates `bytes` and builds the tape.
     ///
-    /// Throws `syntax` or `limit`; costs one pass, no recursion.
+    /// Throws `syntax` or `limit`. A single pass without recursion.
     package init(parsing bytes: [UInt8], limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard bytes.count < Int(UInt32.max) else { throw JSONError(.limit("more than 4 GiB"), offset: 0) }
         var scanner = JSONScanner(limits: limits, bytes: bytes.count)
@@ -38,7 +38,7 @@ package final class JSONDocument: Sendable {
         tape = scanner.finish()
     }
 
-    /// The tape index of the value of an object's member; `nil` where there is none, and where it is no object.
+    /// Returns the tape index of a member's value; `nil` if the member or the object does not exist.
     func member(_ name: StaticString, of object: Int) -> Int? {
         guard tape[object].kind == .object else { return nil }
         let end = Int(tape[object].next)
@@ -50,9 +50,9 @@ package final class JSONDocument: Sendable {
         return nil
     }
 
-    /// Whether there is a string of just that content.
+    /// Returns whether the node is a string with exactly this content.
     ///
-    /// Inlined, since with a name known where it is called this is two or three comparisons.
+    /// Inlined, because with a constant name this is two or three comparisons.
     @inline(__always)
     func isText(_ name: StaticString, at index: Int) -> Bool {
         let node = tape[index]
@@ -70,7 +70,7 @@ package final class JSONDocument: Sendable {
         JSONValue(document: self, index: index).text.utf8.elementsEqual("\(name)".utf8)
     }
 
-    /// Lends the text of a value; that of a string without its quotes, and with its escapes.
+    /// Passes the raw text of a value to `body`; for strings without the quotes and with escapes.
     @inline(__always)
     func withText<Result>(at index: Int, _ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
         let node = tape[index]
@@ -81,7 +81,7 @@ package final class JSONDocument: Sendable {
 
     func value(at index: Int) -> JSONValue { JSONValue(document: self, index: index) }
 
-    /// The tape index after a value and all it holds: in an object that of the next member's name.
+    /// Returns the tape index after a value and its descendants; within an object, that of the next member's name.
     func end(of index: Int) -> Int { Int(tape[index].next) }
 
     func string(at index: Int) throws(JSONError) -> String {
@@ -89,12 +89,12 @@ package final class JSONDocument: Sendable {
         return try value(at: index).string()
     }
 
-    /// About how many members an object has, and not fewer, where each is a small object as fields are; else more.
+    /// Returns an estimate of the number of members, assuming that each is a field object with a value and a type.
     func memberCapacity(of object: Int) -> Int { (end(of: object) - object) / 6 + 1 }
 
     package var root: JSONValue { JSONValue(document: self, index: 0) }
 
-    /// Where a value stands, found by walking down to it: only errors pay for paths.
+    /// Returns the path of a value, found by walking down the tree; used only for errors.
     func path(to target: Int) -> String {
         var path = ""
         var index = 0

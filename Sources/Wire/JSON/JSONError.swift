@@ -1,22 +1,22 @@
-/// What is wrong with a JSON text, and where.
+/// An error in a JSON text and its position.
 ///
-/// Holds no values: reasons go to peers and logs.
+/// Contains no values, because errors are sent to peers and logged.
 package struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Problem: Hashable, Sendable {
-        /// Not JSON; the text says what was met.
+        /// Invalid JSON; the text describes the problem.
         case syntax(String)
-        /// Over one of `JSONLimits`.
+        /// Exceeds one of `JSONLimits`.
         case limit(String)
-        /// A member is absent or null.
+        /// A required member is absent or null.
         case missing
-        /// Another type, or out of its range.
+        /// A value of a different type, or out of range.
         case expected(String)
     }
 
     package var problem: Problem
-    /// The byte the problem starts at, counted from 0.
+    /// The byte offset of the problem, counted from 0.
     package var offset: Int
-    /// The value's place, such as `operations[0].record.recordName`; empty for the text as a whole.
+    /// The value's path, such as `operations[0].record.recordName`; empty for the text as a whole.
     package var path: String
 
     package init(_ problem: Problem, offset: Int, path: String = "") {
@@ -35,20 +35,20 @@ package struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// How much of each a JSON text may have.
+/// The limits of a JSON text.
 ///
 /// See Reliability.md, "Limits".
 package struct JSONLimits: Hashable, Sendable {
-    /// Objects and arrays inside each other.
+    /// Maximum nesting of objects and arrays.
     package var depth = 32
-    /// Object members and array elements, in all.
+    /// Maximum number of object members and array elements in total.
     package var members = 100_000
-    /// Characters of one number.
+    /// Maximum length of a number in characters.
     package var numberLength = 64
 
     package init() {}
 
-    /// For what a relay of our own sends us: pages are large, nesting is not.
+    /// The limits for responses of a trusted relay, whose pages are large but not deeply nested.
     package static let response: JSONLimits = {
         var limits = JSONLimits()
         limits.members = 20_000_000

@@ -6,9 +6,9 @@
     import Darwin
 #endif
 
-/// The one pass over a JSON text: checks every byte and writes the tape.
+/// Validates a JSON text in one pass and writes the tape.
 ///
-/// RFC 8259, made stricter as `JSONDocument` says.
+/// Follows RFC 8259, with the stricter rules described in `JSONDocument`.
 struct JSONScanner: ~Copyable {
     typealias Text = UnsafeBufferPointer<UInt8>
 
@@ -16,25 +16,25 @@ struct JSONScanner: ~Copyable {
     private let limits: JSONLimits
     private var position = 0
     private var members = 0
-    /// How many objects and arrays are open.
+    /// The number of open objects and arrays.
     private var depth = 0
-    /// The tape index of the innermost of them; each has that of the one around it where its end will be.
+    /// The tape index of the innermost open container; each container's `end` holds the index of the enclosing one.
     private var container = 0
 
-    /// `bytes`: how many the text has.
+    /// `bytes` is the length of the text.
     init(limits: JSONLimits, bytes: Int) {
         self.limits = limits
         tape = JSONTape(reserving: bytes / 12 + 8)
     }
 
-    /// The tape of a text that was in order.
+    /// Returns the tape of a valid text.
     consuming func finish() -> JSONTape { tape }
 
     mutating func scan(_ text: Text) throws(JSONError) {
         skipBlanks(text)
         repeat {
             try scanValue(text)
-            // Close what ends here, and stop in front of the next value.
+            // Close the containers that end here, and stop before the next value.
             while true {
                 skipBlanks(text)
                 if depth == 0 { break }
@@ -45,7 +45,7 @@ struct JSONScanner: ~Copyable {
         guard position == text.count else { throw syntax("text after the end") }
     }
 
-    /// After a value inside the container: is there another one? Reads the comma and, in objects, the next key.
+    /// Returns whether the container has another value; reads the comma and, in objects, the next name.
     @inline(__always)
     private mutating func continues(_ text: Text) throws(JSONError) -> Bool {
         let isObject = tape[container].kind == .object
@@ -92,9 +92,10 @@ struct JSONScanner: ~Copyable {
         }
     }
 
-    /// First-wins and last-wins readers in one chain are a way to smuggle, so a name may stand once.
+    /// Returns whether an object has two members with the same name.
     ///
-    /// Pairs are cheapest for the few members that objects have; a large object goes through a set.
+    /// Duplicates are rejected because parsers disagree on which one counts, which attackers can exploit. Comparing
+    /// pairs is fastest for the usual small objects; large objects use a set.
     private func hasDuplicateMember(_ object: Int, _ text: Text) -> Bool {
         var second = object + 1
         var count = 0
@@ -112,7 +113,7 @@ struct JSONScanner: ~Copyable {
         return false
     }
 
-    /// By bytes, as every reader compares names: two ways of writing one accented letter are two names.
+    /// Compares bytes, as all lookups do: two encodings of one accented letter are two names.
     private func hasDuplicateAmongMany(_ object: Int, _ text: Text) -> Bool {
         var seen: Set<[UInt8]> = []
         var index = object + 1
@@ -126,7 +127,7 @@ struct JSONScanner: ~Copyable {
         return false
     }
 
-    /// Of two names of the same length few begin alike.
+    /// Compares the first byte first, because few names of equal length begin with the same byte.
     @inline(__always)
     private static func isSameText(_ a: JSONTape.Node, _ b: JSONTape.Node, _ text: Text) -> Bool {
         guard a.length == b.length, let start = text.baseAddress else { return false }
@@ -273,7 +274,7 @@ extension UInt8 {
 }
 
 extension Collection<UInt8> {
-    /// The value of up to four hexadecimal digits; `nil` when one is something else.
+    /// The value of up to four hexadecimal digits; `nil` if a byte is not one.
     var hexUnit: UInt16? {
         var unit: UInt16 = 0
         for byte in self {

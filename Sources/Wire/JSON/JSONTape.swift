@@ -1,22 +1,22 @@
 /// The nodes of a JSON text, in the order in which their values begin.
 ///
-/// In memory of its own and not in an array: a record of four fields makes three dozen of them, and each then costs a
-/// comparison and a store, and no look at who else might hold them.
+/// Uses its own memory instead of an array: a record of four fields has about 36 nodes, and appending one then costs a
+/// comparison and a store, without a uniqueness check.
 struct JSONTape: ~Copyable, Sendable {
     struct Node: Sendable {
-        /// Where the value's text starts: for strings the first byte after the quote.
+        /// The position of the value's first byte; for strings, of the first byte after the quote.
         var start: UInt32
-        /// Where it ends; for strings the closing quote.
+        /// The position after the value's last byte; for strings, of the closing quote.
         var end: UInt32
-        /// The tape index after the value and all it holds.
+        /// The tape index after the value and its descendants.
         var next: UInt32
         var kind: JSONDocument.Kind
 
-        /// How many bytes its text has; of a string without the quotes.
+        /// The length of the value's text in bytes; for strings, without the quotes.
         var length: Int { Int(end &- start) }
     }
 
-    // Written by the scanner alone, on its thread; the document that it goes to only reads it, on any.
+    // Written only by the scanner, on its thread; the document only reads it, on any thread.
     nonisolated(unsafe) private var nodes: UnsafeMutablePointer<Node>
     private var capacity: Int
     private(set) var count = 0
@@ -39,7 +39,7 @@ struct JSONTape: ~Copyable, Sendable {
         }
     }
 
-    /// Appends a value that holds no others; to one that does its `end` and `next` come later.
+    /// Appends a node; for a container, `end` and `next` are set when it is closed.
     @inline(__always)
     mutating func append(_ kind: JSONDocument.Kind, from start: Int, to end: Int) {
         if count == capacity { grow() }

@@ -1,12 +1,12 @@
-/// Finished JSON in the memory that a `JSONWriter` wrote it into.
+/// The finished output of a `JSONWriter`, in the writer's memory.
 ///
-/// A page of a feed is a hundred kilobytes and more, so whoever sends it lends these bytes and makes no copy.
+/// A page of a feed has 100 KB and more, so it is sent from this memory without a copy.
 package final class JSONText: Sendable {
-    // Written before, and only read from here on.
+    // Written before initialization, read-only afterwards.
     nonisolated(unsafe) private let start: UnsafeMutablePointer<UInt8>
     package let count: Int
 
-    /// Takes over memory that a writer has allocated.
+    /// Takes ownership of memory that a writer has allocated.
     init(start: UnsafeMutablePointer<UInt8>, count: Int) {
         self.start = start
         self.count = count
@@ -14,10 +14,10 @@ package final class JSONText: Sendable {
 
     deinit { start.deallocate() }
 
-    /// A copy.
+    /// A copy of the bytes.
     package var bytes: [UInt8] { withBytes { Array($0) } }
 
-    /// Lends the bytes for the length of the call.
+    /// Passes the bytes to `body`; they are valid only during the call.
     package func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
         try body(UnsafeRawBufferPointer(start: start, count: count))
     }

@@ -6,9 +6,9 @@
     import Darwin
 #endif
 
-/// One value of a `JSONDocument`, read as the type that the reader expects.
+/// A value of a `JSONDocument`, decoded as the type that the caller expects.
 ///
-/// Every reading either gives that type or throws a `JSONError` that names the value's path.
+/// Every accessor returns that type or throws a `JSONError` with the value's path.
 package struct JSONValue: Sendable {
     let document: JSONDocument
     let index: Int
@@ -19,22 +19,22 @@ package struct JSONValue: Sendable {
     package var isObject: Bool { node.kind == .object }
     package var isArray: Bool { node.kind == .array }
     package var isString: Bool { node.kind == .string || node.kind == .escapedString }
-    /// A number written without fraction and exponent.
+    /// Whether it is a number without fraction and exponent.
     package var isInteger: Bool { node.kind == .integer }
     package var isNumber: Bool { node.kind == .integer || node.kind == .number }
     package var isBool: Bool { node.kind == .true || node.kind == .false }
 
-    /// Where it stands in the text, a string with its quotes.
+    /// The position in the text, including the quotes of a string.
     var place: Range<Int> {
         let node = node
         let quote = isString ? 1 : 0
         return Int(node.start) - quote..<Int(node.end) + quote
     }
 
-    /// The value as it stood in the text.
+    /// The value's text.
     package var rawBytes: ArraySlice<UInt8> { document.bytes[place] }
 
-    /// Whether just these bytes stand in the text.
+    /// Returns whether the value's text equals these bytes.
     package func hasText(_ bytes: [UInt8]) -> Bool {
         let place = place
         guard place.count == bytes.count else { return false }
@@ -48,20 +48,21 @@ package struct JSONValue: Sendable {
 
     // MARK: Objects and arrays
 
-    /// The member of this name; `nil` when it is absent or null, or when this is no object.
+    /// The member with this name; `nil` if it is absent or null, or if this is not an object.
     package subscript(_ name: StaticString) -> JSONValue? {
         guard let value = member(name), !value.isNull else { return nil }
         return value
     }
 
-    /// Whether there is a member of this name, be it null.
+    /// Returns whether a member with this name exists, even if it is null.
     package func hasMember(_ name: StaticString) -> Bool { member(name) != nil }
 
     private func member(_ name: StaticString) -> JSONValue? {
         document.member(name, of: index).map { JSONValue(document: document, index: $0) }
     }
 
-    /// The member of this name; throws `missing` when it is absent or null, `expected` when this is no object.
+    /// Returns the member with this name; throws `missing` if it is absent or null, `expected` if this is not an
+    /// object.
     package func required(_ name: StaticString) throws(JSONError) -> JSONValue {
         guard isObject else { throw mismatch("an object") }
         guard let value = self[name] else {
@@ -71,7 +72,7 @@ package struct JSONValue: Sendable {
         return value
     }
 
-    /// All members in the order of the text, nulls included.
+    /// Returns all members in the order of the text, including nulls.
     package func members() throws(JSONError) -> [(name: String, value: JSONValue)] {
         var result: [(name: String, value: JSONValue)] = []
         guard isObject else { throw mismatch("an object") }
@@ -110,7 +111,7 @@ package struct JSONValue: Sendable {
         }
     }
 
-    /// A number without fraction and exponent that fits 64 bits.
+    /// Returns a number without fraction and exponent that fits in 64 bits.
     package func int64() throws(JSONError) -> Int64 {
         guard node.kind == .integer, let number = document.withText(at: index, Self.integer) else {
             throw mismatch("an integer of 64 bits")
@@ -118,7 +119,7 @@ package struct JSONValue: Sendable {
         return number
     }
 
-    /// Reads what the scanner has seen to be digits, a minus before them or not; `nil` for more than 64 bits.
+    /// Parses digits with an optional minus sign, as validated by the scanner; `nil` for more than 64 bits.
     private static func integer(_ text: UnsafeBufferPointer<UInt8>) -> Int64? {
         let isNegative = text.first == UInt8(ascii: "-")
         var number: Int64 = 0
@@ -133,13 +134,13 @@ package struct JSONValue: Sendable {
         return number
     }
 
-    /// Any finite number.
+    /// Returns any finite number.
     package func double() throws(JSONError) -> Double {
         guard isNumber, let number = Double(slice), number.isFinite else { throw mismatch("a number") }
         return number
     }
 
-    /// An error that says what this value should have been.
+    /// Returns an error that says what this value should be.
     package func mismatch(_ expectation: String) -> JSONError {
         JSONError(.expected(expectation), offset: Int(node.start), path: document.path(to: index))
     }
@@ -150,7 +151,7 @@ package struct JSONValue: Sendable {
         document.withText(at: index) { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// A string's content with its escapes resolved.
+    /// The content of a string with its escapes resolved.
     var text: String {
         node.kind == .escapedString ? unescaped : slice
     }
@@ -159,7 +160,7 @@ package struct JSONValue: Sendable {
         Self.unescape(document.bytes[Int(node.start)..<Int(node.end)])
     }
 
-    /// Resolves the escapes of a string that the scanner has passed.
+    /// Resolves the escapes of a string that the scanner has validated.
     static func unescape(_ raw: some Collection<UInt8>) -> String {
         var units: [UInt8] = []
         var rest = Array(raw)[...]
@@ -182,7 +183,7 @@ package struct JSONValue: Sendable {
         return String(decoding: units, as: UTF8.self)
     }
 
-    /// Reads the digits after `\u`, and the second half of a surrogate pair; the scanner has checked both.
+    /// Reads the digits after `\u`, and the second half of a surrogate pair; the scanner has validated both.
     private static func popScalar(_ rest: inout ArraySlice<UInt8>) -> Unicode.Scalar {
         let unit = UInt32(rest.prefix(4).hexUnit ?? 0xFFFD)
         rest = rest.dropFirst(4)
@@ -192,7 +193,7 @@ package struct JSONValue: Sendable {
         return Unicode.Scalar(0x10000 + (unit - 0xD800) << 10 + (low &- 0xDC00)) ?? "\u{FFFD}"
     }
 
-    /// Whether this is a string of just that content.
+    /// Returns whether this is a string with exactly this content.
     @inline(__always)
     func isText(_ name: StaticString) -> Bool { document.isText(name, at: index) }
 }

@@ -1,9 +1,9 @@
 package import Records
 
-/// Writes JSON straight into bytes, front to back, keeping count of nothing but the comma.
+/// Writes JSON into a buffer from front to back; the only state is whether a comma is needed.
 ///
-/// The bytes are in memory of its own and not in an array: a record's two dozen pieces then cost a comparison and a copy
-/// each, and no look at who else might hold them.
+/// Uses its own memory instead of an array, so that each of a record's two dozen pieces costs a comparison and a copy,
+/// without a uniqueness check.
 package struct JSONWriter: ~Copyable {
     private var start: UnsafeMutablePointer<UInt8>
     private var count = 0
@@ -17,20 +17,20 @@ package struct JSONWriter: ~Copyable {
 
     deinit { start.deallocate() }
 
-    /// A copy of what has been written.
+    /// A copy of the output.
     package var bytes: [UInt8] { Array(UnsafeBufferPointer(start: start, count: count)) }
 
-    /// What has been written, in the memory where it stands.
+    /// Returns the output without copying it.
     package consuming func finish() -> JSONText {
         let text = JSONText(start: start, count: count)
         discard self
         return text
     }
 
-    /// How many bytes have been written.
+    /// The number of bytes written.
     package var length: Int { count }
 
-    /// Writes once more, as a value, what stands in a place before: for values that many records share.
+    /// Writes an earlier part of the output again, as a value; used for values that many records share.
     package mutating func again(_ place: Range<Int>) {
         separate()
         reserve(place.count)
@@ -39,7 +39,7 @@ package struct JSONWriter: ~Copyable {
         needsComma = true
     }
 
-    /// Replaces `bytes` by what has been written since `length` was `from`, in the memory they have.
+    /// Replaces the contents of `bytes` by the output since `length` was `from`, reusing their memory.
     package func copy(from: Int, into bytes: inout [UInt8]) {
         bytes.removeAll(keepingCapacity: true)
         bytes.append(contentsOf: UnsafeBufferPointer(start: start + from, count: count - from))
@@ -64,20 +64,20 @@ package struct JSONWriter: ~Copyable {
         put(more)
     }
 
-    /// Makes room for so many bytes.
+    /// Ensures capacity for `more` bytes.
     @inline(__always)
     private mutating func reserve(_ more: Int) {
         if capacity - count < more { grow(by: more) }
     }
 
-    /// Writes where there is room.
+    /// Appends a byte; the capacity must suffice.
     @inline(__always)
     private mutating func put(_ byte: UInt8) {
         start[count] = byte
         count += 1
     }
 
-    /// Likewise.
+    /// Appends bytes; the capacity must suffice.
     @inline(__always)
     private mutating func put(_ more: UnsafeBufferPointer<UInt8>) {
         guard let source = more.baseAddress else { return }
@@ -111,7 +111,7 @@ package struct JSONWriter: ~Copyable {
         close(UInt8(ascii: "]"))
     }
 
-    /// For callers that cannot nest closures; each needs its `close`.
+    /// Opens an object or array without a closure; must be balanced by `close`.
     package mutating func open(_ bracket: UInt8) {
         separate()
         append(bracket)
@@ -123,7 +123,7 @@ package struct JSONWriter: ~Copyable {
         needsComma = true
     }
 
-    /// A place to go back to.
+    /// A position in the output.
     package struct Mark: Sendable {
         fileprivate var count: Int
         fileprivate var needsComma: Bool
@@ -131,13 +131,13 @@ package struct JSONWriter: ~Copyable {
 
     package var mark: Mark { Mark(count: count, needsComma: needsComma) }
 
-    /// Takes back what was written since.
+    /// Discards the output since `mark`.
     package mutating func rewind(to mark: Mark) {
         count = mark.count
         needsComma = mark.needsComma
     }
 
-    /// Finished text from the middle of an object, up to where the next value goes: for what is written by the million.
+    /// Appends literal JSON up to the position of a value; used where speed matters.
     package mutating func fragment(_ text: StaticString) {
         append(text)
         needsComma = false
@@ -145,7 +145,7 @@ package struct JSONWriter: ~Copyable {
 
     // MARK: Member names
 
-    /// A name known when we compile: it must need no escapes.
+    /// Writes a constant member name, which must need no escapes.
     package mutating func key(_ name: StaticString) {
         reserve(name.utf8CodeUnitCount + 4)
         if needsComma { put(UInt8(ascii: ",")) }
@@ -162,7 +162,7 @@ package struct JSONWriter: ~Copyable {
         needsComma = false
     }
 
-    /// One that was written before, with its quotes and its colon.
+    /// Writes an encoded member name, including its quotes and colon.
     package mutating func key(finished key: [UInt8]) {
         raw(key)
         needsComma = false
@@ -172,12 +172,12 @@ package struct JSONWriter: ~Copyable {
 
     package mutating func string(_ text: String) {
         if text.utf8.withContiguousStorageIfAvailable({ string($0) }) == nil {
-            // Of Foundation's making, on Apple's systems.
+            // Bridged strings on Apple platforms have no contiguous UTF-8.
             Array(text.utf8).withUnsafeBufferPointer { string($0) }
         }
     }
 
-    /// The same of text that lies elsewhere, which must be UTF-8.
+    /// Writes a string given as bytes, which must be valid UTF-8.
     package mutating func string(_ text: UnsafeBufferPointer<UInt8>) {
         reserve(text.count + 3)
         if needsComma { put(UInt8(ascii: ",")) }
@@ -196,13 +196,13 @@ package struct JSONWriter: ~Copyable {
 
     package mutating func int(_ number: Int) { int(Int64(number)) }
 
-    /// The bases of numbers in strings: of device marks and of change tags.
+    /// The radixes of numbers in strings: 16 for device marks, 36 for change tags.
     package enum Radix {
         case sixteen
         case thirtySix
     }
 
-    /// A string of lower-case digits.
+    /// Writes a number as a string of lower-case digits.
     package mutating func digits(_ number: UInt64, radix: Radix) {
         separate()
         append(UInt8(ascii: "\""))
@@ -214,7 +214,7 @@ package struct JSONWriter: ~Copyable {
         needsComma = true
     }
 
-    /// The shortest text that reads back as the same number; `null` for what JSON has no number for.
+    /// Writes the shortest text that is decoded as the same number; `null` for infinities and NaN.
     package mutating func double(_ number: Double) {
         raw(number.isFinite ? Array(number.description.utf8) : Array("null".utf8))
     }
@@ -238,9 +238,9 @@ package struct JSONWriter: ~Copyable {
         needsComma = true
     }
 
-    /// A finished JSON value, copied as it is.
+    /// Writes an encoded JSON value.
     ///
-    /// Two concrete forms instead of a generic one: across modules that would not be specialised.
+    /// Two concrete overloads instead of a generic one, which would not be specialized across modules.
     package mutating func raw(_ json: [UInt8]) {
         separate()
         json.withUnsafeBufferPointer { append($0) }
@@ -268,14 +268,14 @@ package struct JSONWriter: ~Copyable {
         if needsComma { append(UInt8(ascii: ",")) }
     }
 
-    /// `divide` divides by the base: a constant there is a multiplication, a variable a slow division.
+    /// `divide` divides by the radix: a constant divisor compiles to a multiplication.
     @inline(__always)
     private mutating func appendDigits(
         of number: UInt64,
         _ divide: (UInt64) -> (quotient: UInt64, remainder: UInt64)
     ) {
         var rest = number
-        // 20 decimal digits are the most that 64 bits make in these bases.
+        // 64 bits have at most 20 digits in these radixes.
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
             var start = digits.count
             repeat {
@@ -289,7 +289,7 @@ package struct JSONWriter: ~Copyable {
         }
     }
 
-    /// Copies eight bytes at a time up to what needs an escape: control characters, quote and backslash are the only ones.
+    /// Copies eight bytes at a time up to a byte that needs an escape: a control character, quote or backslash.
     private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>) {
         var position = 0
         while position < text.count {
@@ -300,7 +300,7 @@ package struct JSONWriter: ~Copyable {
         }
     }
 
-    /// Copies what a string holds as it is; returns where that ends.
+    /// Copies bytes that need no escape; returns the position after them.
     @inline(__always)
     private mutating func copyPlain(_ text: UnsafeBufferPointer<UInt8>, from first: Int) -> Int {
         reserve(text.count - first)
@@ -317,7 +317,7 @@ package struct JSONWriter: ~Copyable {
             }
             position += ByteWord.count
         }
-        // The last of them together with some before, which are in order.
+        // Copies the last 8 bytes at once, overlapping bytes that were copied before.
         if position < text.count, text.count - first >= ByteWord.count {
             let last = text.count - ByteWord.count
             let word = ByteWord.load(text, from: last)
@@ -351,7 +351,7 @@ package struct JSONWriter: ~Copyable {
 }
 
 extension JSONWriter {
-    /// A name and its string.
+    /// Writes a member with a string value.
     package mutating func member(_ name: StaticString, _ text: String) {
         key(name)
         string(text)

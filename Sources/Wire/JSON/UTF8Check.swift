@@ -1,8 +1,6 @@
-/// Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
-///
-/// RFC 3629.
+/// Strict validation of UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
 enum UTF8Check {
-    /// The length of the well-formed multi-byte sequence that starts at `start`; `nil` where there is none.
+    /// Returns the length of the well-formed multi-byte sequence at `start`; `nil` if there is none.
     @inline(__always)
     static func length(ofSequenceAt start: Int, in text: UnsafeBufferPointer<UInt8>) -> Int? {
         func continuation(_ offset: Int, _ range: ClosedRange<UInt8> = 0x80...0xBF) -> Bool {

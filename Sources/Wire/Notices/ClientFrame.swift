@@ -1,21 +1,17 @@
 package import Records
 
-/// What a client says on a notice socket: one JSON object with one member, named after the frame's kind.
+/// A frame from a client on the notice socket: a JSON object with one member, named after the frame's kind.
 ///
 /// See Notices.md, "Frames".
 package enum ClientFrame: Hashable, Sendable {
     /// The first frame, within 10 s of connecting.
     case hello(NoticeHello)
-    /// The database tokens reached since.
-    ///
-    /// Optional, and the relay may ignore it.
+    /// The database tokens that the client has reached since; optional, and the relay may ignore it.
     case seen([DatabaseScope: String])
-    /// A kind that only a later protocol knows; to be ignored.
+    /// A kind of a later protocol version; to be ignored.
     case unknown(kind: String)
 
-    /// Reads one text message.
-    ///
-    /// Throws for anything that is not a frame.
+    /// Decodes a text message; throws if it is not a frame.
     package init(decoding text: [UInt8]) throws(JSONError) {
         let (kind, body) = try JSONDocument(parsing: text).soleMember()
         switch kind {
@@ -25,7 +21,7 @@ package enum ClientFrame: Hashable, Sendable {
         }
     }
 
-    /// The text message for it.
+    /// The frame as a text message.
     package var encoded: [UInt8] {
         var writer = JSONWriter(reserving: 512)
         writer.object { writer in
@@ -45,18 +41,18 @@ package enum ClientFrame: Hashable, Sendable {
     }
 }
 
-/// Who a client is and how far it has come.
+/// The client's credentials and progress.
 package struct NoticeHello: Hashable, Sendable {
-    /// Names the device, so that it gets no notice for its own changes: 1 to 255 printable ASCII
-    /// characters, as in `X-Zonecast-Device-ID`.
-    package var deviceID: String
-    /// The tokens, where they were not given with the upgrade request.
+    /// Identifies the device, so that it receives no notices of its own changes.
     ///
-    /// Browsers put nothing secret into a URL.
+    /// 1 to 255 printable ASCII characters, as in `X-Zonecast-Device-ID`.
+    package var deviceID: String
+    /// The tokens, unless they were sent with the upgrade request; browsers do not put secrets into URLs.
     package var apiToken: String?
     package var webAuthToken: String?
-    /// The last database token that the client has fully applied; no entry for a scope of which it has none, which is
-    /// then told of everything.
+    /// The last database token that the client has fully applied.
+    ///
+    /// A scope without an entry has no token; the client then receives a notice of everything.
     package var since: [DatabaseScope: String]
 
     package init(
@@ -94,7 +90,7 @@ package struct NoticeHello: Hashable, Sendable {
 }
 
 extension JSONDocument {
-    /// The one member of the object that a frame is.
+    /// Returns the only member of a frame's object.
     func soleMember() throws(JSONError) -> (kind: String, body: JSONValue) {
         let members = try root.members()
         guard members.count == 1, let member = members.first else { throw root.mismatch("an object with one member") }
@@ -103,7 +99,7 @@ extension JSONDocument {
 }
 
 extension JSONValue {
-    /// `{"private": "…", "shared": null}`: the public database has no tokens.
+    /// Parses `{"private": "…", "shared": null}`; the public database has no tokens.
     func databaseTokens() throws(JSONError) -> [DatabaseScope: String] {
         guard isObject else { throw mismatch("an object") }
         var tokens: [DatabaseScope: String] = [:]

@@ -1,28 +1,26 @@
 package import Records
 
-/// A change notice: that something changed, never what; silent but for subscriptions that ask for more.
+/// A change notice, which says that something changed but not what; silent unless the subscription requests more.
 ///
-/// On the wire it is CloudKit's own push payload beside the zone's token. See Wire.md,
-/// "Notification payload", and Notices.md, "Frames".
+/// On the wire it is CloudKit's push payload, with the zone's token added. See Wire.md, "Notification payload", and
+/// Notices.md, "Frames".
 package struct Notice: Hashable, Sendable {
-    /// The kind of subscription it follows.
-    ///
-    /// The raw value is the payload's key.
+    /// The kind of the subscription; the raw value is the payload's key.
     package enum Kind: String, Hashable, Sendable {
         case database = "met"
         case zone = "fet"
         case query = "qry"
     }
 
-    /// What the notice of a query subscription says besides.
+    /// The additional content of a query subscription's notice.
     package struct Query: Hashable, Sendable {
-        /// `nil`: several records, or nobody can say which.
+        /// `nil` for several records, or if it is unknown which.
         package var recordName: String?
-        /// One of the three; `nil` with the name.
+        /// Exactly one event; `nil` if `recordName` is.
         package var reason: RecordEvents?
-        /// The fields that the subscription asks for, as a JSON object of bare values.
+        /// The requested fields, as a JSON object of bare values.
         package var fields: [UInt8]?
-        /// Fields were asked for and left out for their size.
+        /// Whether requested fields were left out because of their size.
         package var isPruned = false
 
         package init(recordName: String? = nil, reason: RecordEvents? = nil) {
@@ -34,19 +32,19 @@ package struct Notice: Hashable, Sendable {
     package var kind: Kind
     package var container: String
     package var environment: Environment
-    /// Names this notice; all devices of a user get the same.
+    /// Identifies the notice; all devices of a user receive the same ID.
     package var noticeID: String
-    /// The user it is addressed to.
+    /// The recipient.
     package var user: UserID
     package var scope: DatabaseScope
     package var subscriptionID: String
-    /// `nil`: many zones changed, or nobody can say which; the whole database is to be asked.
+    /// `nil` if many zones changed, or if it is unknown which; the client must then fetch the database's changes.
     package var zone: ZoneID?
-    /// The zone's token after the change: who already holds it need not fetch.
+    /// The zone's token after the change; a client that already has it need not fetch.
     package var syncToken: String?
-    /// Of `query` notices alone.
+    /// Only in `query` notices.
     package var query: Query?
-    /// The `aps` member as JSON, where it is more than silent.
+    /// The `aps` member as JSON; `nil` for a silent notice.
     package var aps: [UInt8]?
 
     package init(
@@ -113,7 +111,7 @@ package struct Notice: Hashable, Sendable {
         return query
     }
 
-    /// The payload's numbers for what happened to a record.
+    /// The payload's codes for record events.
     fileprivate static let reasons: [(code: Int64, event: RecordEvents)] = [(1, .create), (2, .update), (3, .delete)]
     private static let silent = Array(#"{"content-available":1}"#.utf8)
 
@@ -154,7 +152,7 @@ package struct Notice: Hashable, Sendable {
 }
 
 extension Notice.Query {
-    /// The members of it, into an object that is open.
+    /// Writes the members into an open object.
     fileprivate func write(to writer: inout JSONWriter) {
         if let recordName { writer.member("rid", recordName) }
         if let reason, let code = Notice.reasons.first(where: { $0.event == reason })?.code {

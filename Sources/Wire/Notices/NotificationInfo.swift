@@ -1,10 +1,10 @@
 package import Records
 
-/// How a subscription's notices are to look, read from its `notificationInfo`.
+/// The appearance of a subscription's notices, parsed from its `notificationInfo`.
 ///
-/// Native names and those of CloudKit JS are both accepted. See Wire.md, "Subscriptions".
+/// Accepts both native names and those of CloudKit JS. See Wire.md, "Subscriptions".
 package struct NotificationInfo: Hashable, Sendable {
-    /// Text of an alert: as it is, or as a key into the program's own tables with the fields whose values go into it.
+    /// An alert's text, or a key into the app's localization table with the fields whose values are its arguments.
     struct Text: Hashable, Sendable {
         var plain: String?
         var key: String?
@@ -23,18 +23,18 @@ package struct NotificationInfo: Hashable, Sendable {
     private var countsBadge = false
     private var isMutable = false
     private var wakes = false
-    /// Fields whose values the notice is to carry.
+    /// The fields whose values the notice contains.
     package private(set) var requestedFields: [String] = []
 
-    /// Fields that one subscription may ask for, in all.
+    /// The maximum number of fields in one subscription.
     package static let fieldLimit = 16
-    /// Bytes of the whole object: a push has room for four thousand, and says whose notice it is too.
+    /// The maximum size of the object in bytes: a push has room for 4,000 and contains other data too.
     package static let sizeLimit = 3_000
 
-    /// Asks for nothing: silent notices.
+    /// Creates the settings of silent notices.
     package init() {}
 
-    /// Throws where a member is of the wrong type, or there is too much of it.
+    /// Throws if a member has the wrong type or a limit is exceeded.
     package init(_ json: JSONValue) throws {
         guard json.isObject else { throw json.mismatch("an object") }
         guard json.rawBytes.count <= Self.sizeLimit else {
@@ -58,7 +58,7 @@ package struct NotificationInfo: Hashable, Sendable {
         wakes = try json["shouldSendContentAvailable"]?.bool() ?? false
         requestedFields = try Self.names(json["additionalFields"] ?? json["desiredKeys"])
         guard fieldNames.count <= Self.fieldLimit else {
-            throw RelayError.badRequest("A notificationInfo may name \(Self.fieldLimit) fields.")
+            throw RelayError.badRequest("A notificationInfo may name at most \(Self.fieldLimit) fields.")
         }
     }
 
@@ -66,17 +66,17 @@ package struct NotificationInfo: Hashable, Sendable {
         try json?.elements().map { try $0.string() } ?? []
     }
 
-    /// Whether a person is to see or hear something.
+    /// Whether the notice alerts the user.
     package var isVisible: Bool {
         !body.isEmpty || !title.isEmpty || !subtitle.isEmpty || sound != nil || countsBadge
     }
 
-    /// All fields whose values go into a notice.
+    /// All fields whose values are part of a notice.
     package var fieldNames: Set<String> {
         Set(requestedFields + body.arguments + title.arguments + subtitle.arguments)
     }
 
-    /// A notice's `aps` member, with the record's values where the alert asks for them.
+    /// Returns a notice's `aps` member with the record's values as the alert's arguments.
     package func aps(_ values: [String: FieldValue]) -> [UInt8] {
         var writer = JSONWriter()
         writer.object { aps in
@@ -107,8 +107,7 @@ package struct NotificationInfo: Hashable, Sendable {
         if let launchImage { alert.member("launch-image", launchImage) }
     }
 
-    /// A notice's `af` member: the requested fields that the record has, their values alone; `nil` where none were asked
-    /// for.
+    /// Returns a notice's `af` member: the bare values of the requested fields; `nil` if none are requested.
     package func additionalFields(_ values: [String: FieldValue]) -> [UInt8]? {
         guard !requestedFields.isEmpty else { return nil }
         var writer = JSONWriter()
@@ -135,7 +134,7 @@ extension JSONWriter {
 }
 
 extension FieldValue {
-    /// The value as it stands in an alert's text.
+    /// The value as text in an alert.
     fileprivate var alertText: String {
         switch self {
         case .string(let text): text

@@ -1,23 +1,21 @@
 import Records
 
-/// What the relay says on a notice socket.
+/// A frame from the relay on the notice socket.
 ///
 /// See Notices.md, "Frames".
 package enum ServerFrame: Hashable, Sendable {
-    /// The answer to a good hello.
+    /// The answer to a valid hello.
     case ready(NoticeReady)
-    /// Something that a subscription of this user covers has changed.
+    /// Something covered by one of the user's subscriptions has changed.
     case notice(Notice)
-    /// A fresh web auth token, to be used from now on.
+    /// A new web auth token, to be used from now on.
     case renewed(webAuthToken: String)
-    /// The relay is about to close for a reason of its own; `retryAfter` in seconds.
+    /// The relay is about to close the connection; `retryAfter` in seconds.
     case goodbye(reason: String, retryAfter: Double?)
-    /// A kind that only a later protocol knows; to be ignored.
+    /// A kind of a later protocol version; to be ignored.
     case unknown(kind: String)
 
-    /// Reads one text message.
-    ///
-    /// Throws for anything that is not a frame.
+    /// Decodes a text message; throws if it is not a frame.
     package init(decoding text: [UInt8]) throws(JSONError) {
         let (kind, body) = try JSONDocument(parsing: text).soleMember()
         switch kind {
@@ -33,7 +31,7 @@ package enum ServerFrame: Hashable, Sendable {
         }
     }
 
-    /// The text message for it.
+    /// The frame as a text message.
     package var encoded: [UInt8] {
         var writer = JSONWriter(reserving: 512)
         writer.object { writer in
@@ -66,12 +64,12 @@ package enum ServerFrame: Hashable, Sendable {
     }
 }
 
-/// The relay's answer to a good hello.
+/// The relay's answer to a valid hello.
 package struct NoticeReady: Hashable, Sendable {
     package var userRecordName: String
-    /// The identifiers of the user's subscriptions.
+    /// The IDs of the user's subscriptions.
     package var subscriptions: [String]
-    /// How often the relay pings, in whole seconds.
+    /// The interval between the relay's pings, in seconds.
     package var pingInterval: Int
     /// The relay's name and version, for people.
     package var relay: String

@@ -1,16 +1,16 @@
 package import Records
 
-/// Queries from JSON.
+/// Decodes queries.
 ///
 /// See Wire.md, "Queries".
 package enum QueryCodec {
-    /// Elements that a list in a filter may have.
+    /// The maximum number of elements in a filter's list.
     static let listLimit = 250
 
-    /// Reads the `query` object; values are read as the types that the schema declares.
+    /// Decodes a `query` object; values are decoded as the types that the schema declares.
     ///
-    /// Whether the query may be asked is not decided here. Throws `JSONError` for a wrong shape and `RelayError` for a value
-    /// that is not of its field's type.
+    /// Does not check whether the query is allowed. Throws `JSONError` for invalid JSON structure and `RelayError` for
+    /// a value that does not have its field's type.
     package static func read(_ json: JSONValue, schema: Schema) throws -> Query {
         let name = try json.required("recordType").string()
         let type = schema.types[name]
@@ -19,14 +19,14 @@ package enum QueryCodec {
             query.filters.append(try FilterReader(filter, type: type).read())
         }
         for sort in try json["sortBy"]?.elements() ?? [] {
-            // CloudKit JS has a name of its own for the fields that every record has.
+            // CloudKit JS has a separate member for system fields.
             let field = try sort["fieldName"] ?? sort["systemFieldName"] ?? sort.required("fieldName")
             var read = Query.Sort(.init(named: try field.string(), in: type))
-            // Sorting by what is encrypted is taken, and means nothing. See Wire.md, "Field values".
+            // Sorting by an encrypted field is accepted and ignored. See Wire.md, "Field values".
             if case .own(let own) = read.field, type?.fields[own]?.isEncrypted ?? false { continue }
             read.isAscending = try sort["ascending"]?.bool() ?? true
             if let place = sort["relativeLocation"] {
-                // A field value by the page, a bare location from some clients.
+                // A field value according to Apple's documentation, a bare location in some clients.
                 let value = try FieldCodec.read(place["value"] ?? place, as: .scalar(.location), of: read.field)
                 if case .location(let location) = value { read.relativeLocation = location }
             }
@@ -36,7 +36,7 @@ package enum QueryCodec {
     }
 }
 
-/// One filter on its way from JSON.
+/// Decodes one filter.
 private struct FilterReader {
     let json: JSONValue
     let type: RecordType?
@@ -72,7 +72,7 @@ private struct FilterReader {
         return .init(field, comparator, values, distance: try distance())
     }
 
-    /// The circle's radius: beside the value, as the page has it, or of the filter's value.
+    /// The radius: beside the value as in Apple's documentation, or inside the filter's value.
     private func distance() throws -> Double? {
         guard comparator == .near else { return nil }
         let metres = try json["distance"] ?? json.required("fieldValue")["distance"]
@@ -84,7 +84,7 @@ private struct FilterReader {
     }
 
     private func scalar(_ json: JSONValue, tag: FieldType?) throws -> FieldValue {
-        // Several tokens may come as a list of words; together they are one text.
+        // Some clients send several tokens as a list of words, which is equivalent to one text.
         if comparator.looksForTokens, let words = try? json.elements() {
             return .string(try words.map { try $0.string() }.joined(separator: " "))
         }
@@ -95,7 +95,7 @@ private struct FilterReader {
     private func list(_ json: JSONValue, tag: FieldType?) throws -> [FieldValue] {
         var element: FieldType.Scalar?
         if case .list(let scalar)? = tag { element = scalar }
-        // A list without its tag is what the live service calls unexpected.
+        // CloudKit rejects a list without its type tag with this error.
         guard element != nil || (tag == nil && comparator != .in && comparator != .notIn) else {
             throw RelayError.unexpectedInput
         }
@@ -106,8 +106,9 @@ private struct FilterReader {
         return try elements.map { try read($0, tag: element) }
     }
 
-    /// Reads one value as what the field's values are; by its tag or its looks where the comparator does not apply, so
-    /// that this is what the client is told.
+    /// Decodes a value as the field's type; if the comparator does not apply to the field, by its tag or its JSON form.
+    ///
+    /// The query is then rejected because of the comparator, not because of the value.
     private func read(_ json: JSONValue, tag: FieldType.Scalar?) throws -> FieldValue {
         switch field {
         case .system(let system):
@@ -131,8 +132,9 @@ private struct FilterReader {
         }
     }
 
-    /// Names and tags as text, moments as milliseconds; a reference stands for the name it holds, and where a record of one
-    /// zone is meant for that zone too.
+    /// Decodes a system field's value: names and tags as text, times as milliseconds.
+    ///
+    /// A reference stands for its record name; with a zone ID it is kept, because it matches only in that zone.
     private func read(_ json: JSONValue, of system: Query.SystemField, tag: FieldType.Scalar?) throws -> FieldValue {
         switch system {
         case .created, .modified:
@@ -148,7 +150,7 @@ private struct FilterReader {
 }
 
 extension FieldCodec {
-    /// Reads a filter's or a sort's value; what is wrong with it is said of the field.
+    /// Decodes the value of a filter or a sort descriptor; errors name the field.
     fileprivate static func read(
         _ json: JSONValue,
         as type: FieldType,

@@ -1,10 +1,11 @@
 package import Records
 
-/// Continuation markers: where a page ended, with a mark of the query that it belongs to.
+/// Continuation markers: the position after a page, with a fingerprint of the query.
 ///
-/// Whoever hands them out seals them: a position may hold what its receiver is not to read. See Wire.md, "Queries".
+/// A position can contain values that its recipient may not read, so the caller must encrypt markers. See Wire.md,
+/// "Queries".
 package enum QueryMarker {
-    /// The marker of a page that ended at `position`; `zone` is where the query looks, `nil` for everywhere.
+    /// Encodes a page's end; `zone` is the queried zone, `nil` for all zones.
     package static func encode(_ position: Query.Position, of query: Query, in zone: ZoneID?) -> [UInt8] {
         var writer = JSONWriter()
         writer.object { marker in
@@ -18,9 +19,9 @@ package enum QueryMarker {
         return writer.bytes
     }
 
-    /// Reads a marker of this query back; `nil` is one that is nobody's.
+    /// Decodes a marker of this query; `nil` bytes are an invalid marker.
     ///
-    /// Throws `badRequest` for one of another query or of none.
+    /// Throws `badRequest` for an invalid marker and for one of a different query.
     package static func decode(
         _ bytes: [UInt8]?,
         of query: Query,
@@ -49,7 +50,7 @@ package enum QueryMarker {
             case .absent: break
             case .number(let number): $0.member("i", number)
             case .real(let number):
-                // Every bit has to come back.
+                // The number must be restored exactly.
                 $0.member("d", String(number.bitPattern, radix: 36))
             case .text(let text): $0.member("t", text)
             case .bytes(let bytes): $0.member("b", Base64.encode(bytes))
@@ -72,7 +73,7 @@ package enum QueryMarker {
         return .absent
     }
 
-    /// The same for the same query in every process.
+    /// Stable across processes.
     private static func fingerprint(of query: Query, in zone: ZoneID?) -> String {
         var text = ClientRequest.encode(query)
         if let zone { text += "\(zone)".utf8 }
@@ -82,6 +83,6 @@ package enum QueryMarker {
 
 extension RelayError {
     fileprivate static let wrongMarker = RelayError.badRequest(
-        "The continuationMarker does not belong to this query: send the query that it came with, unchanged."
+        "The continuationMarker does not belong to this query: send the query that returned it, unchanged."
     )
 }

@@ -9,10 +9,11 @@ package import Records
 #endif
 
 extension FieldsJSON {
-    /// The references with an action other than NONE in a stored object, each with the field that holds it.
+    /// Returns the references in a stored object with an action other than `NONE`, each with its field.
     ///
-    /// Asks no schema, so that what was once stored is found whatever the schema has become. Objects without any, as most
-    /// are, cost one search. Throws only when the bytes are not what `encode` wrote: a damaged store.
+    /// Independent of the schema, so that stored references are found even after a schema change. An object without
+    /// such references costs one search. Throws only if the bytes were not written by `encode`, that is, if the store
+    /// is corrupt.
     package static func bindingReferences(
         in bytes: [UInt8]
     ) throws(JSONError) -> [(field: String, reference: Reference)] {
@@ -26,7 +27,7 @@ extension FieldsJSON {
         return found
     }
 
-    /// Inside of a string the quotes would be escaped: what is found is an action.
+    /// Quotes within a string are escaped, so a match is always an action.
     private static func holdsBindingReference(_ bytes: [UInt8]) -> Bool {
         let key: StaticString = #""action""#
         return bytes.withUnsafeBytes { text in
@@ -37,7 +38,7 @@ extension FieldsJSON {
             {
                 let colon = UnsafeRawPointer(found) - start
                 position = colon + 1
-                // `:"N` is NONE, and nothing else begins so.
+                // Only `NONE` begins with `:"N`.
                 if colon + 2 < text.count, text[colon + 1] == UInt8(ascii: "\""), text[colon + 2] != UInt8(ascii: "N"),
                     memcmp(found - key.utf8CodeUnitCount, key.utf8Start, key.utf8CodeUnitCount) == 0
                 {

@@ -1,12 +1,12 @@
 package import Records
 
-/// Field values to JSON and back, each read by the type it is meant to have.
+/// The JSON format of field values, which are decoded according to their expected type.
 ///
 /// See Wire.md, "Field values", "References", "Assets" and "Locations".
 package enum FieldCodec {
-    // MARK: Writing
+    // MARK: Encoding
 
-    /// Writes `{"value":…,"type":…}`, the form a field has inside `fields`.
+    /// Writes `{"value":…,"type":…}`, the form of a field inside `fields`.
     package static func write(
         _ value: FieldValue,
         isEncrypted: Bool = false,
@@ -22,7 +22,7 @@ package enum FieldCodec {
         }
     }
 
-    /// Writes an empty list that says nothing of its type.
+    /// Writes an empty list without an element type.
     static func writeUntypedList(to writer: inout JSONWriter) {
         writer.object { field in
             field.key("value")
@@ -31,13 +31,13 @@ package enum FieldCodec {
         }
     }
 
-    /// An extension of ours: what a date is beyond its millisecond, beside its value; for a list an array as long as it,
-    /// with null for dates that are no more than their millisecond.
+    /// An extension of CloudKit's wire format: a date's exact value, beside its value in milliseconds.
     ///
-    /// CloudKit's own programs get back the very date that they saved; readers that do not know this have the millisecond.
+    /// For a list, an array of the same length, with null for dates that are whole milliseconds. CloudKit clients that
+    /// use it get back exactly the date that they saved; others ignore it and get milliseconds.
     package static let exactSeconds: StaticString = "exactSeconds"
 
-    /// Whether values of this type may have something beside them.
+    /// Returns whether values of this type can have `exactSeconds`.
     package static func isRefined(_ type: FieldType) -> Bool {
         type == .scalar(.timestamp) || type == .list(.timestamp)
     }
@@ -58,7 +58,7 @@ package enum FieldCodec {
         }
     }
 
-    /// The value with what its field's object says beside it; without that where the two are not of one millisecond.
+    /// Returns the value with its exact seconds, which are ignored if they differ by more than a millisecond.
     package static func refine(_ value: consuming FieldValue, by exactSeconds: JSONValue?) -> FieldValue {
         guard let exactSeconds else { return value }
         switch value {
@@ -82,7 +82,7 @@ package enum FieldCodec {
         return moment
     }
 
-    /// Writes the value alone, as it stands in lists and filters.
+    /// Writes the value alone, as in lists and filters.
     package static func writeBare(_ value: FieldValue, numbersAsStrings: Bool = false, to writer: inout JSONWriter) {
         switch value {
         case .string(let text): writer.string(text)
@@ -141,11 +141,11 @@ package enum FieldCodec {
         }
     }
 
-    // MARK: Reading
+    // MARK: Decoding
 
-    /// Reads `json` as a value of `type`.
+    /// Decodes `json` as a value of `type`; numbers may be strings.
     ///
-    /// Numbers may come as strings. Throws `FieldProblem.notA` otherwise.
+    /// Throws `FieldProblem.notA` if it is not of that type.
     package static func read(_ json: JSONValue, as type: FieldType) throws(FieldProblem) -> FieldValue {
         switch type {
         case .scalar(let scalar): return try read(json, as: scalar)
@@ -174,7 +174,7 @@ package enum FieldCodec {
         return value
     }
 
-    /// What a value is when neither a tag nor the schema says: by its JSON shape; `nil` for shapes of no field.
+    /// Returns the type of a value without a tag or a declaration, by its JSON form; `nil` if no field type matches.
     package static func inferredType(of json: JSONValue) -> FieldType? {
         if let elements = try? json.elements() {
             guard let first = elements.first, case .scalar(let scalar)? = inferredType(of: first) else {
@@ -200,7 +200,7 @@ package enum FieldCodec {
     private static func number(_ json: JSONValue) -> Double? {
         if let number = try? json.double() { return number }
         if let flag = try? json.bool() { return flag ? 1 : 0 }
-        // Of the digits that `Double` reads, the hexadecimal ones are nobody's.
+        // `Double` also accepts hexadecimal numbers, which are not allowed here.
         guard let text = try? json.string(), !text.utf8.contains(where: { $0 | 0x20 == UInt8(ascii: "x") }),
             let number = Double(text), number.isFinite
         else { return nil }
@@ -271,7 +271,7 @@ extension Location {
     }
 }
 
-/// Why a field's value was refused; who knows the field's name makes the sentence.
+/// The reason why a field's value was rejected; the caller adds the field's name.
 package enum FieldProblem: Error, Hashable, Sendable {
     case notA(FieldType)
 }

@@ -1,14 +1,13 @@
 package import Records
 
-/// A record's `fields` object as the bytes that go on the wire: what the relay stores.
+/// A record's `fields` object in its wire format, which is also the stored format.
 ///
+/// A stored record is sent without decoding it. Only merges, `desiredKeys` and `numbersAsStrings` decode the object.
 /// See Wire.md, "Field values".
-///
-/// Reading a record back is a copy. Only a merge, `desiredKeys` and `numbersAsStrings` take the object apart.
 package enum FieldsJSON {
     package static let empty = Array("{}".utf8)
 
-    /// One field as it stands in the stored object.
+    /// A field of a stored object.
     package struct Entry: Sendable {
         package var name: String
         package var value: FieldValue
@@ -21,7 +20,7 @@ package enum FieldsJSON {
         }
     }
 
-    /// `capacity`: about how many bytes it will be.
+    /// Encodes fields; `capacity` is the approximate size in bytes.
     package static func encode(_ entries: [Entry], reserving capacity: Int = 256) -> [UInt8] {
         var writer = JSONWriter(reserving: capacity)
         writer.open(UInt8(ascii: "{"))
@@ -33,9 +32,9 @@ package enum FieldsJSON {
         return writer.bytes
     }
 
-    /// Takes a stored object apart.
+    /// Decodes a stored object.
     ///
-    /// Throws only when the bytes are not what `encode` wrote: a damaged store.
+    /// Throws only if the bytes were not written by `encode`, that is, if the store is corrupt.
     package static func decode(_ bytes: [UInt8]) throws(JSONError) -> [Entry] {
         var entries: [Entry] = []
         for (name, json) in try JSONDocument(parsing: bytes, limits: .response).root.members() {
@@ -56,17 +55,17 @@ package enum FieldsJSON {
         return entries
     }
 
-    /// How much a stored object holds, by CloudKit's measure: names and contents, and not how those are written down.
+    /// Returns the size of a stored object as CloudKit measures it: names and contents, without the encoding.
     ///
-    /// `Int.max` where the bytes are not what `encode` wrote.
+    /// Returns `Int.max` if the bytes were not written by `encode`.
     package static func contentBytes(of bytes: [UInt8]) -> Int {
         guard let entries = try? decode(bytes) else { return .max }
         return entries.reduce(0) { $0 + $1.name.utf8.count + $1.value.contentBytes }
     }
 
-    /// The values of these fields alone; absent ones are left out.
+    /// Returns the values of these fields; absent ones are left out.
     ///
-    /// Throws only when the bytes are not what `encode` wrote: a damaged store.
+    /// Throws only if the bytes were not written by `encode`, that is, if the store is corrupt.
     package static func values(
         of names: Set<String>,
         in bytes: [UInt8]
@@ -83,9 +82,10 @@ package enum FieldsJSON {
         return values
     }
 
-    /// The value of one field; `nil` where there is none.
+    /// Returns the value of one field; `nil` if it is absent.
     ///
-    /// Reads no further than to it. Throws only when the bytes are not what `encode` wrote: a damaged store.
+    /// Reads no further than the field. Throws only if the bytes were not written by `encode`, that is, if the store is
+    /// corrupt.
     package static func value(of name: String, in bytes: [UInt8]) throws(JSONError) -> FieldValue? {
         switch StoredFields.place(of: name, in: bytes) {
         case .at(let place): try value(at: place, in: bytes)
@@ -106,22 +106,22 @@ package enum FieldsJSON {
         return refined(value, json)
     }
 
-    /// Dates alone have something beside their value; nothing else is looked through for it.
+    /// Only dates have a member beside their value, so no other type is searched for it.
     private static func refined(_ value: FieldValue, _ json: JSONValue) -> FieldValue {
         guard FieldCodec.isRefined(value.type) else { return value }
         return FieldCodec.refine(value, by: json[FieldCodec.exactSeconds])
     }
 
-    /// All assets in a stored object, those in lists too.
+    /// Returns all assets in a stored object, including those in lists.
     ///
-    /// Throws only when the bytes are not what `encode` wrote: a damaged store.
+    /// Throws only if the bytes were not written by `encode`, that is, if the store is corrupt.
     package static func assets(in bytes: [UInt8]) throws(JSONError) -> [Asset] {
         try decode(bytes).flatMap(\.value.assets)
     }
 
-    /// `old` with `changed` put over it and `cleared` taken out, in the order of `old`.
+    /// Returns `old` with the fields of `changed` replaced and those of `cleared` removed, in the order of `old`.
     ///
-    /// Nothing is read but `old`, and of that only where each field stands.
+    /// Decodes only the positions of the fields in `old`.
     package static func merge(
         _ changed: FieldsText,
         clearing cleared: Set<String>,
@@ -148,9 +148,9 @@ package enum FieldsJSON {
         return writer.bytes
     }
 
-    /// How a client wants fields back.
+    /// The fields that a response contains, and their format.
     package struct Selection: Hashable, Sendable {
-        /// `nil`: all of them.
+        /// The fields to return; `nil` returns all.
         package var desiredKeys: Set<String>?
         package var numbersAsStrings: Bool
 
@@ -162,7 +162,7 @@ package enum FieldsJSON {
         package static let all = Selection()
     }
 
-    /// The same with a `downloadURL` in each asset, which `link` gives by the field's name and the asset.
+    /// Returns the selected fields, with the `downloadURL` that `link` returns for each asset.
     package static func select(
         _ selection: Selection,
         from bytes: [UInt8],
@@ -188,7 +188,7 @@ package enum FieldsJSON {
         return writer.bytes
     }
 
-    /// The part of a stored object that `selection` asks for.
+    /// Returns the selected fields of a stored object.
     package static func select(_ selection: Selection, from bytes: [UInt8]) throws(JSONError) -> [UInt8] {
         if selection == .all { return bytes }
         let entries = try decode(bytes).filter { selection.desiredKeys?.contains($0.name) ?? true }
@@ -205,7 +205,7 @@ package enum FieldsJSON {
 }
 
 extension FieldValue {
-    /// Names of records and files, and the like, count as some text.
+    /// An approximate size for types without text.
     fileprivate var contentBytes: Int {
         switch self {
         case .string(let text): text.utf8.count

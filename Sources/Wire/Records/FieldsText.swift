@@ -1,8 +1,8 @@
 package import Records
 
-/// A `fields` object as it was written here.
+/// An encoded `fields` object.
 package struct FieldsText: Sendable {
-    /// A field and where its value stands: `{"value":…,"type":…}`.
+    /// A field and the position of its object `{"value":…,"type":…}`.
     struct Part: Sendable {
         var name: String
         var place: Range<Int>
@@ -10,17 +10,17 @@ package struct FieldsText: Sendable {
 
     package fileprivate(set) var bytes = FieldsJSON.empty
 
-    /// Which of the bytes are whose, in their order.
+    /// The fields and their positions, in order.
     ///
-    /// Looked up when somebody asks: most records are stored as they come, and nobody does.
+    /// Computed on demand, because most records are stored as they are.
     var parts: [Part] { StoredFields.parts(of: bytes) }
 
     package init() {}
 
-    /// A field whose value somebody has to know, and its place among all.
+    /// A field with its decoded value and its index.
     package typealias Known = (place: Int, entry: FieldsJSON.Entry)
 
-    /// The same with other values for some of the fields, in their order.
+    /// Returns the object with some fields replaced; `changed` is in order.
     package func replacing(_ changed: [Known]) -> FieldsText {
         var rest = changed[...]
         var writer = FieldsWriter(reserving: bytes.count + 64 * changed.count)
@@ -35,19 +35,19 @@ package struct FieldsText: Sendable {
     }
 }
 
-/// Writes a `fields` object field by field.
+/// Encodes a `fields` object field by field.
 package struct FieldsWriter: ~Copyable {
     private var writer: JSONWriter
-    /// How many there are.
+    /// The number of fields.
     package private(set) var count = 0
 
-    /// `capacity`: about how many bytes it will be.
+    /// `capacity` is the approximate size in bytes.
     package init(reserving capacity: Int) {
         writer = JSONWriter(reserving: capacity)
         writer.open(UInt8(ascii: "{"))
     }
 
-    /// What stands before the value of a field: `"name":{"value":`.
+    /// Returns the encoded text before a field's value: `"name":{"value":`.
     package static func key(_ name: String) -> [UInt8] {
         var writer = JSONWriter()
         writer.key(name)
@@ -67,11 +67,11 @@ package struct FieldsWriter: ~Copyable {
         count += 1
     }
 
-    /// Takes a value over from the text that it came in, where the form it has there is the one that is kept; answers how
-    /// many bytes a string's content has (0 for numbers), or `nil`, and nothing added, for any other.
+    /// Copies a value from the client's JSON if its text is already in the stored format.
     ///
-    /// Strings without escapes and integers, which most fields are, need be read by nobody. `key` is as the function of that
-    /// name makes it.
+    /// Returns the number of content bytes of a string (0 for numbers), or `nil`, without adding anything, for any
+    /// other value. Most fields are strings without escapes or integers, which need no decoding. `key` is the result of
+    /// `key(_:)`.
     package mutating func add(
         _ key: [UInt8],
         _ field: FieldInput,
@@ -89,7 +89,7 @@ package struct FieldsWriter: ~Copyable {
         return form == .string ? place.count - 2 : 0
     }
 
-    /// The whole object; nothing can be added to it.
+    /// Returns the whole object.
     package consuming func finish() -> FieldsText {
         writer.close(UInt8(ascii: "}"))
         var text = FieldsText()
@@ -98,14 +98,14 @@ package struct FieldsWriter: ~Copyable {
     }
 }
 
-/// What a value is that stands in its text as it is kept.
+/// The type of a value whose JSON text is already in the stored format.
 enum PlainForm {
     case string, int64, timestamp
 
-    /// `nil` for a value whose text is not what is kept.
+    /// Returns `nil` for a value whose text differs from the stored format.
     init?(_ document: JSONDocument, _ index: Int, _ type: FieldType) {
         switch type {
-        // Without escapes: then it has none that it need not have, either.
+        // A string without escapes, which is also how it is stored.
         case .scalar(.string) where document.tape[index].kind == .string: self = .string
         case .scalar(.int64) where document.isPlainInteger(at: index): self = .int64
         case .scalar(.timestamp) where document.isPlainInteger(at: index): self = .timestamp
@@ -123,7 +123,7 @@ enum PlainForm {
 }
 
 extension JSONDocument {
-    /// An integer that surely fits 64 bits, and is written as we write it: all but minus nought.
+    /// Returns whether an integer surely fits in 64 bits and is written canonically; the only exception is -0.
     fileprivate func isPlainInteger(at index: Int) -> Bool {
         let node = tape[index]
         guard node.kind == .integer, node.end - node.start <= 18 else { return false }

@@ -1,32 +1,32 @@
 package import Records
 
-/// A record as a client sends it, before the schema has said what its fields are.
+/// A record as sent by a client, not yet checked against the schema.
 ///
 /// See Wire.md, "Records".
 package struct RecordInput: Sendable {
     package var recordName: String?
     package var recordType: String?
     package var changeTag: String?
-    /// Each leads to its parts in `document`, which hold them all together.
+    /// The fields, as positions in `document`.
     package var fields: [FieldInput]
     private let document: JSONDocument
     package var zone: ZoneID?
-    /// `.some(nil)` clears the parent; `nil` leaves it as it is.
+    /// `.some(nil)` clears the parent; `nil` leaves it unchanged.
     package var parent: String??
-    /// Where the parent is said to be, where anything is said.
+    /// The parent's zone, if the client names it.
     package var parentZone: ZoneID?
     package var createsShortGUID: Bool
     package var desiredKeys: [String]?
-    /// Of a share record, and of one whose type the client leaves out.
+    /// For a share record, or a record whose type the client omits.
     package var share: ShareInput?
-    /// Why some of it could not be read; such a record is refused, and the others of its request are not.
+    /// The reason why part of the record is invalid; only this record of the request is then rejected.
     package var fault: String?
 
     package init(_ json: JSONValue) throws(JSONError) {
         fields = []
         createsShortGUID = false
         guard json.isObject else { throw json.mismatch("an object") }
-        // One pass: a record is read by the million, and most have few of these.
+        // A single pass, because this runs for every record, and most records have few of these members.
         let document = json.document
         self.document = document
         var name = json.index + 1
@@ -92,20 +92,20 @@ package struct RecordInput: Sendable {
 extension RecordInput {
     package func name(of field: FieldInput) -> String { document.value(at: field.name).text }
 
-    /// `nil` clears the field.
+    /// Returns `nil` if the field is cleared.
     package func value(of field: FieldInput) -> JSONValue? { field.value.map { document.value(at: $0) } }
 
     package func exactSeconds(of field: FieldInput) -> JSONValue? {
         field.exactSeconds.map { document.value(at: $0) }
     }
 
-    /// The same of a field that has one.
+    /// Returns the field's value, which must not be null.
     package func required(_ field: FieldInput) throws(JSONError) -> JSONValue {
         guard let value = value(of: field) else { throw document.value(at: field.name).mismatch("a value") }
         return value
     }
 
-    /// What a field's value is and where it stands, where its text is what is kept.
+    /// Returns the form and position of a value whose text is already in the stored format.
     func plainValue(of field: FieldInput, _ type: FieldType) -> (form: PlainForm, place: Range<Int>)? {
         guard let value = field.value, !field.hasExactSeconds, let form = PlainForm(document, value, type) else {
             return nil
@@ -119,29 +119,29 @@ extension RecordInput {
         document.bytes.withUnsafeBufferPointer { body(UnsafeBufferPointer(rebasing: $0[place])) }
     }
 
-    /// Lends the bytes of a field's name; `nil` where it is written with escapes.
+    /// Passes the bytes of a field's name to `body`; returns `nil` if the name contains escapes.
     package func withName(of field: FieldInput, _ body: (UnsafeBufferPointer<UInt8>) -> Int?) -> Int? {
         guard document.tape[field.name].kind == .string else { return nil }
         return document.withText(at: field.name, body)
     }
 }
 
-/// One field as a client sends it: where its parts stand in the text, so that the schema can say how to read its value.
+/// A field as sent by a client: the positions of its parts, because the schema decides how to decode its value.
 ///
-/// Numbers alone: a record has many fields, and each would have the text to hold.
+/// Contains only indexes, so that a record's many fields do not each retain the document.
 package struct FieldInput: Sendable {
     package let tag: FieldType?
     package let isEncrypted: Bool
-    /// Whether it has no value, and so takes the field away.
+    /// Whether the field has no value and is therefore cleared.
     package var clears: Bool { value == nil }
     package var hasExactSeconds: Bool { exactSeconds != nil }
     fileprivate let name: Int
     fileprivate let value: Int?
     fileprivate let exactSeconds: Int?
 
-    /// Reads `"name":{"value":…,"type":…}`; a null field and an object without value clear.
+    /// Reads `"name":{"value":…,"type":…}` at the tape index `name`.
     ///
-    /// `name`: its tape index.
+    /// A null field and an object without a value clear the field.
     fileprivate init(at name: Int, in document: JSONDocument) throws(JSONError) {
         var tag: FieldType?
         var isEncrypted = false
@@ -179,9 +179,9 @@ package struct FieldInput: Sendable {
         self.exactSeconds = exactSeconds
     }
 
-    /// `nil` for tags that live answers gave for lists of nothing in particular: they say no more.
+    /// Returns the tag's type; `nil` for tags that CloudKit's responses use for empty lists.
     ///
-    /// `ENCRYPTED_BYTES` says by its name what others say by `isEncrypted`.
+    /// `ENCRYPTED_BYTES` and similar tags set `isEncrypted`.
     private static func type(
         at index: Int,
         in document: JSONDocument,
@@ -201,7 +201,7 @@ package struct FieldInput: Sendable {
     }
 }
 
-/// An array of strings.
+/// Decodes an array of strings.
 package func stringArray(_ json: JSONValue) throws(JSONError) -> [String] {
     var result: [String] = []
     for element in try json.elements() { result.append(try element.string()) }

@@ -8,26 +8,25 @@ import Records
     import Darwin
 #endif
 
-/// Finds fields in a stored `fields` object without reading the others: one pass over the bytes, nothing made for what is
-/// not asked for.
+/// Finds fields in a stored `fields` object in one pass, without decoding the others.
 ///
-/// For bytes that `FieldsJSON` wrote and nobody else: without blanks, and checked when they came.
+/// Only for bytes written by `FieldsJSON`: without blanks, and validated before they were stored.
 enum StoredFields {
-    /// Where one field stands.
+    /// The position of a field.
     enum Place {
         case at(Range<Int>)
         case nowhere
-        /// The bytes are better read in the ordinary way.
+        /// The bytes must be decoded with `JSONDocument`.
         case unknown
     }
 
-    /// The value of a field object that holds a string without escapes, as most do; `nil` for others.
+    /// Returns the value of a field object with a string without escapes, the most common kind; `nil` for others.
     static func plainText(in object: ArraySlice<UInt8>) -> FieldValue? {
         object.withUnsafeBytes { object in
             let length = object.count - opening.utf8CodeUnitCount - closing.utf8CodeUnitCount
             guard length >= 0, let start = object.baseAddress else { return nil }
             let text = start + opening.utf8CodeUnitCount
-            // A quote in it would be escaped; so without a backslash it is all text.
+            // A quote within the text would be escaped, so a text without a backslash has none.
             guard memcmp(start, opening.utf8Start, opening.utf8CodeUnitCount) == 0,
                 memcmp(text + length, closing.utf8Start, closing.utf8CodeUnitCount) == 0,
                 memchr(text, CInt(UInt8(ascii: "\\")), length) == nil
@@ -39,7 +38,7 @@ enum StoredFields {
     private static let opening: StaticString = #"{"value":""#
     private static let closing: StaticString = #"","type":"STRING"}"#
 
-    /// Where the object of this field stands; looks no further than there.
+    /// Returns the position of this field's object; reads no further.
     static func place(of name: String, in bytes: [UInt8]) -> Place {
         var name = name
         return name.withUTF8 { name in
@@ -53,7 +52,7 @@ enum StoredFields {
         }
     }
 
-    /// Where the objects of these fields stand; `nil` for bytes that are better read in the ordinary way.
+    /// Returns the positions of these fields' objects; `nil` if the bytes must be decoded with `JSONDocument`.
     static func places(of names: Set<String>, in bytes: [UInt8]) -> [(name: String, place: Range<Int>)]? {
         var found: [(name: String, place: Range<Int>)] = []
         let isRead = walk(bytes) { name, range in
@@ -63,7 +62,7 @@ enum StoredFields {
         return isRead ? found : nil
     }
 
-    /// All fields and where their objects stand.
+    /// Returns all fields with the positions of their objects.
     static func parts(of bytes: [UInt8]) -> [FieldsText.Part] {
         var parts: [FieldsText.Part] = []
         let isRead = walk(bytes) { name, range in
@@ -75,8 +74,8 @@ enum StoredFields {
         return (members ?? []).map { FieldsText.Part(name: $0.name, place: $0.value.place) }
     }
 
-    /// Shows one field after the other, until `visit` has seen enough; false for bytes that are better read in the ordinary
-    /// way.
+    /// Visits the fields until `visit` returns `false`; returns `false` if the bytes must be decoded with
+    /// `JSONDocument`.
     private static func walk(
         _ bytes: [UInt8],
         _ visit: (_ name: UnsafeBufferPointer<UInt8>, _ object: Range<Int>) -> Bool
@@ -90,7 +89,7 @@ enum StoredFields {
                     let end = endOfObject(text, from: nameEnd + 1)
                 else { return false }
                 let name = UnsafeBufferPointer(rebasing: text[position + 1..<nameEnd - 1])
-                // Names need no escapes; where there is one after all, or anything else unforeseen, the other way knows it.
+                // Names normally need no escapes; anything unexpected is left to `JSONDocument`.
                 if name.contains(UInt8(ascii: "\\")) { return false }
                 guard visit(name, nameEnd + 1..<end) else { return true }
                 position = end
@@ -105,7 +104,7 @@ enum StoredFields {
         return memcmp(first, second, a.count) == 0
     }
 
-    /// Just after the quote that closes the string that begins at `start`; `nil` without one.
+    /// Returns the position after the closing quote of the string at `start`; `nil` if there is none.
     private static func endOfString(_ text: UnsafeBufferPointer<UInt8>, from start: Int) -> Int? {
         guard let base = text.baseAddress else { return nil }
         var position = start + 1
@@ -113,7 +112,7 @@ enum StoredFields {
             let quote = memchr(base + position, CInt(UInt8(ascii: "\"")), text.count - position)
         {
             let end = UnsafeRawPointer(quote) - UnsafeRawPointer(base)
-            // An odd number of backslashes makes the quote a part of the text.
+            // After an odd number of backslashes, the quote is escaped.
             var first = end
             while first - 1 > start, text[first - 1] == UInt8(ascii: "\\") { first -= 1 }
             position = end + 1
@@ -122,7 +121,7 @@ enum StoredFields {
         return nil
     }
 
-    /// Just after the brace that closes the object at `start`.
+    /// Returns the position after the closing brace of the object at `start`.
     private static func endOfObject(_ text: UnsafeBufferPointer<UInt8>, from start: Int) -> Int? {
         var depth = 0
         var position = start

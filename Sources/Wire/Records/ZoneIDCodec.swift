@@ -1,10 +1,10 @@
 package import Records
 
-/// Zone IDs to JSON and back.
+/// The JSON format of zone IDs.
 ///
 /// See Wire.md, "Zone IDs".
 package enum ZoneIDCodec {
-    /// Writes all three keys; the type follows from the name.
+    /// Writes all three members; the type follows from the name.
     package static func write(_ zone: ZoneID, to writer: inout JSONWriter) {
         writer.object {
             $0.member("zoneName", zone.zoneName)
@@ -13,8 +13,9 @@ package enum ZoneIDCodec {
         }
     }
 
-    /// Reads a zone ID; the owner may be called `ownerName`, and is the caller when it is left out or empty: clients whose
-    /// texts are never absent mean that by it.
+    /// Reads a zone ID; the owner may also be called `ownerName`.
+    ///
+    /// An absent or empty owner means the caller: some clients send empty strings instead of omitting members.
     package static func read(_ json: JSONValue) throws(JSONError) -> ZoneID {
         let name = try json.required("zoneName").string()
         guard let owner = try (json["ownerRecordName"] ?? json["ownerName"])?.string(), !owner.isEmpty else {

@@ -1,6 +1,6 @@
 package import Records
 
-/// A field's type as the schema language writes it.
+/// A field's type in the syntax of the schema language.
 ///
 /// See SchemaLanguage.md, "Grammar".
 package struct FieldForm: Hashable, Sendable {
@@ -16,7 +16,7 @@ package struct FieldForm: Hashable, Sendable {
         number = field.number
     }
 
-    /// Its text, keywords in upper case.
+    /// The text, with keywords in upper case.
     package var text: String {
         switch type {
         case .scalar(let scalar): primitive(scalar)
@@ -32,19 +32,19 @@ package struct FieldForm: Hashable, Sendable {
         }
     }
 
-    /// Why an index does not go with the type: the end of a sentence.
+    /// Returns the reason why the type does not support an index, as the end of a sentence.
     func refusal(of index: Indexes) -> String {
-        if isEncrypted { return "what is encrypted has no index" }
+        if isEncrypted { return "encrypted fields have no index" }
         if type.isAsset { return "assets have no index" }
         return index == .searchable
-            ? "only STRING and LIST<STRING> are searched for words" : "lists are not sorted by"
+            ? "only STRING and LIST<STRING> fields can be searched for words" : "lists cannot be sorted"
     }
 }
 
-// MARK: - Reading
+// MARK: - Parsing
 
 extension FieldForm {
-    /// Reads a type; says what is wrong and gives `nil` where there is none.
+    /// Parses a type; on failure reports an issue and returns `nil`.
     init?(_ parser: inout SchemaParser) {
         guard parser.current.isKeyword("LIST") else {
             self.init(primitive: &parser)
@@ -52,14 +52,14 @@ extension FieldForm {
         }
         parser.advance()
         guard parser.takeSign("<") else {
-            parser.report("expected '<' and the type of the list's elements, found \(parser.current.shown)")
+            parser.report("expected '<' and the list's element type, found \(parser.current.shown)")
             return nil
         }
         self.init(primitive: &parser)
         guard case .scalar(let scalar) = type else { return nil }
         type = .list(scalar)
         guard parser.takeSign(">") else {
-            parser.report("expected '>' after the type of the list's elements, found \(parser.current.shown)")
+            parser.report("expected '>' after the list's element type, found \(parser.current.shown)")
             return nil
         }
     }
@@ -73,7 +73,7 @@ extension FieldForm {
         }
         let isEncrypted = parser.takeKeyword("ENCRYPTED")
         guard let word = parser.current.keyword, let scalar = FieldType.Scalar(keyword: word) else {
-            let what = isEncrypted ? "the type that is encrypted" : "a type"
+            let what = isEncrypted ? "the encrypted type" : "a type"
             parser.report("expected \(what), such as STRING or INT64, found \(parser.current.shown)")
             return nil
         }
@@ -94,7 +94,7 @@ extension FieldForm {
             return nil
         }
         guard let word = parser.current.keyword, word == "INT64" || word == "DOUBLE" else {
-            parser.report("a NUMBER is PREFERRED AS INT64 or DOUBLE, not \(parser.current.shown)")
+            parser.report("expected INT64 or DOUBLE after PREFERRED AS, found \(parser.current.shown)")
             return nil
         }
         parser.advance()
@@ -103,7 +103,7 @@ extension FieldForm {
 }
 
 extension FieldType.Scalar {
-    /// The schema language's word for it: the wire's, but for assets.
+    /// The keyword in the schema language: the same as on the wire, except for assets.
     package var keyword: String { self == .asset ? "ASSET" : rawValue }
 
     fileprivate init?(keyword: String) {

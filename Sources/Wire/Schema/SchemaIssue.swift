@@ -1,4 +1,4 @@
-/// A place in a text: lines and columns count from 1, columns in characters as an editor counts them.
+/// A position in a text: lines and columns counted from 1, columns in Unicode scalars.
 package struct TextPosition: Hashable, Sendable, Comparable {
     package var line: Int
     package var column: Int
@@ -11,12 +11,12 @@ package struct TextPosition: Hashable, Sendable, Comparable {
     package static func < (a: TextPosition, b: TextPosition) -> Bool { (a.line, a.column) < (b.line, b.column) }
 }
 
-/// Something in a schema's text that a person should change.
+/// A problem in a schema's text.
 package struct SchemaIssue: Hashable, Sendable {
     package var position: TextPosition
-    /// Is it only a habit that other readers of the language may refuse? Then the text is taken all the same.
+    /// Whether the text is accepted nevertheless; other tools for the language may reject it.
     package var isWarning: Bool
-    /// A sentence without its full stop.
+    /// A sentence without its final period.
     package var message: String
 
     package init(at position: TextPosition, isWarning: Bool = false, _ message: String) {

@@ -1,4 +1,4 @@
-/// One word or sign of a schema's text.
+/// A token of a schema's text.
 struct SchemaToken: Hashable {
     enum Kind: Hashable {
         /// Letters, digits and underscores: a keyword or a name.
@@ -11,7 +11,7 @@ struct SchemaToken: Hashable {
     var kind: Kind
     var position: TextPosition
 
-    /// As a message shows it.
+    /// The token in a message.
     var shown: String {
         switch kind {
         case .word(let text): "'\(text.prefix(64))'"
@@ -23,12 +23,12 @@ struct SchemaToken: Hashable {
 
     func isSign(_ character: Unicode.Scalar) -> Bool { kind == .sign(UInt8(ascii: character)) }
 
-    /// Keywords are read in any case.
+    /// Matches in any case.
     ///
     /// See SchemaLanguage.md, "Grammar".
     func isKeyword(_ word: String) -> Bool { keyword == word }
 
-    /// The word in upper case; `nil` for what stands in quotes, which is no keyword.
+    /// The word in upper case; `nil` for other tokens, including quoted names.
     var keyword: String? { if case .word(let text) = kind { text.uppercased() } else { nil } }
 
     var isName: Bool {
@@ -39,7 +39,7 @@ struct SchemaToken: Hashable {
     }
 }
 
-/// Cuts a schema's text into tokens; comments and blanks fall away.
+/// Splits a schema's text into tokens, skipping comments and white space.
 ///
 /// See SchemaLanguage.md, "Grammar".
 struct SchemaLexer {
@@ -49,7 +49,7 @@ struct SchemaLexer {
     private var tokens: [SchemaToken] = []
     private var issues: [SchemaIssue] = []
 
-    /// The tokens, an end as the last of them, and what is no part of the language.
+    /// Returns the tokens, ending with `.end`, and the lexical errors.
     static func tokens(of text: String) -> (tokens: [SchemaToken], issues: [SchemaIssue]) {
         var lexer = SchemaLexer(bytes: Array(text.utf8))
         lexer.run()
@@ -58,7 +58,7 @@ struct SchemaLexer {
 
     private init(bytes: [UInt8]) {
         self.bytes = bytes
-        // Some editors begin a file with a mark of its byte order.
+        // Some editors write a byte order mark.
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { index = 3 }
     }
 
@@ -71,7 +71,7 @@ struct SchemaLexer {
         if byte == UInt8(ascii: "\n") {
             position = TextPosition(line: position.line + 1, column: 1)
         } else if byte & 0xC0 != 0x80 {
-            // Bytes 10xxxxxx go on with a character that was counted.
+            // Continuation bytes (10xxxxxx) belong to a character that was counted.
             position.column += 1
         }
     }
@@ -119,7 +119,7 @@ struct SchemaLexer {
             }
             advance()
         }
-        issues.append(SchemaIssue(at: start, "this comment has no end: close it with */"))
+        issues.append(SchemaIssue(at: start, "unterminated comment: add */"))
     }
 
     private mutating func readWord() {
@@ -141,7 +141,7 @@ struct SchemaLexer {
         }
     }
 
-    /// One issue for as many characters as stand together.
+    /// Reports one issue for a run of unknown characters.
     private mutating func skipUnknown() {
         let (start, first) = (position, index)
         advance()
@@ -151,7 +151,7 @@ struct SchemaLexer {
             advance()
         }
         issues.append(
-            SchemaIssue(at: start, "'\(text(first..<index).prefix(64))' is no part of the schema language")
+            SchemaIssue(at: start, "'\(text(first..<index).prefix(64))' is not part of the schema language")
         )
     }
 

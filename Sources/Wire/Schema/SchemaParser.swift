@@ -1,13 +1,13 @@
 import Records
 
-/// Reads the tokens of a schema's text; after an offence it goes on where the next item begins.
+/// Parses the tokens of a schema's text; after an error, continues at the next item.
 struct SchemaParser {
     private let tokens: [SchemaToken]
     private var index = 0
     private(set) var schema = Schema()
     private(set) var positions: [SchemaElement: TextPosition] = [:]
     private(set) var issues: [SchemaIssue]
-    /// Roles that rights are granted to, to be held against those that are created.
+    /// Roles that grants name, to be checked against the declared roles.
     private var grantees: [(role: Role, position: TextPosition)] = []
 
     init(_ text: String) {
@@ -20,7 +20,7 @@ struct SchemaParser {
     var following: SchemaToken { tokens[min(index + 1, tokens.count - 1)] }
     private var isAtEnd: Bool { current.kind == .end }
 
-    /// The end is never passed.
+    /// Never moves past the end.
     mutating func advance() { index = min(index + 1, tokens.count - 1) }
 
     mutating func report(_ message: String, at position: TextPosition? = nil, isWarning: Bool = false) {
@@ -50,7 +50,7 @@ struct SchemaParser {
         if takeKeyword("DEFINE") {
             if !takeKeyword("SCHEMA") { report("expected SCHEMA after DEFINE, found \(current.shown)") }
         } else {
-            report("a schema begins with DEFINE SCHEMA, this one with \(current.shown)")
+            report("expected DEFINE SCHEMA at the beginning, found \(current.shown)")
         }
         while !isAtEnd {
             if current.isKeyword("RECORD"), following.isKeyword("TYPE") {
@@ -67,17 +67,17 @@ struct SchemaParser {
         }
     }
 
-    /// Names what can be done about it; of a name that no role can have it has been said already.
+    /// Reports a role and how to fix it; an invalid name has been reported already.
     private mutating func reportUnknown(_ role: Role, at position: TextPosition) {
         let name = role.name
         if name.hasPrefix("_") {
-            report("role '\(name)' is not there: of the system are _creator, _icloud and _world", at: position)
+            report("role '\(name)' does not exist: the system roles are _creator, _icloud and _world", at: position)
         } else if NameRules.isIdentifier(name) {
             report("role '\(name)' is not declared: add CREATE ROLE \(SchemaPrinter.quoted(name));", at: position)
         }
     }
 
-    /// Goes on behind the next semicolon, or at what looks like the next declaration.
+    /// Continues after the next semicolon, or at what looks like the next declaration.
     private mutating func skipDeclaration() {
         repeat {
             if takeSign(";") { return }
@@ -97,9 +97,9 @@ struct SchemaParser {
         let position = current.position
         guard let name = readName("role") else { return skipDeclaration() }
         if Role.implicit.contains(Role(name)) {
-            report("role \"\(name)\" is always there and is not created", at: position)
+            report("role \"\(name)\" is built in and cannot be created", at: position)
         } else if name.hasPrefix("_") {
-            report("'\(name)' is no role's name: names that start with an underscore are the system's", at: position)
+            report("'\(name)' is not a valid role name: names that start with an underscore are reserved", at: position)
         } else if !schema.roles.insert(Role(name)).inserted {
             report("role '\(name)' is created twice", at: position)
         } else {
@@ -115,7 +115,7 @@ struct SchemaParser {
         guard let name = readName("record type") else { return skipDeclaration() }
         if name.hasPrefix("_") {
             report(
-                "'\(name)' is no record type's name: names that start with an underscore are the system's",
+                "'\(name)' is not a valid record type name: names that start with an underscore are reserved",
                 at: position
             )
         }
@@ -135,7 +135,7 @@ struct SchemaParser {
         finish(.type(name))
     }
 
-    /// Reads up to the closing parenthesis.
+    /// Parses up to the closing parenthesis.
     private mutating func readItems(_ reader: inout TypeReader) {
         while true {
             if takeSign(")") { return }
@@ -146,18 +146,18 @@ struct SchemaParser {
             let comma = current.position
             if takeSign(",") {
                 if current.isSign(")") {
-                    report("other readers of the language refuse a comma before ')'", at: comma, isWarning: true)
+                    report("other tools for this language reject a comma before ')'", at: comma, isWarning: true)
                 }
             } else if !current.isSign(")"), !isAtEnd, !current.isSign(";"), !startsDeclaration {
                 report("expected ',' or ')', found \(current.shown)")
-                // Where a comma is missing the next item begins here.
+                // If a comma is missing, the next item begins here.
                 if !current.isName || !following.isName { skipItem() }
                 _ = takeSign(",")
             }
         }
     }
 
-    /// Goes on at the end of an item; moves at least one token where it is not there already.
+    /// Skips to the end of an item; moves by at least one token unless it is there already.
     private mutating func skipItem() {
         while !isAtEnd, !current.isSign(","), !current.isSign(")"), !current.isSign(";"), !startsDeclaration {
             advance()
@@ -166,7 +166,7 @@ struct SchemaParser {
 
     // MARK: Names
 
-    /// Reads a name and says what is wrong with it; `nil` where there is none to go on with.
+    /// Parses a name and reports errors in it; `nil` if parsing cannot continue.
     mutating func readName(_ what: String) -> String? {
         let token = current
         switch token.kind {
@@ -176,9 +176,9 @@ struct SchemaParser {
         case .word(let name):
             advance()
             if name.hasPrefix("_") {
-                report("\(name) is a system name and is written in quotes: \"\(name)\"", at: token.position)
+                report("\(name) is a system name and must be quoted: \"\(name)\"", at: token.position)
             } else if SchemaPrinter.reservedWords.contains(name.lowercased()) {
-                report("\(name) is a reserved word: as a name it is written in quotes", at: token.position)
+                report("\(name) is a reserved word and must be quoted to be a name", at: token.position)
             } else {
                 checkName(name, of: what, at: token.position)
             }
@@ -194,7 +194,7 @@ struct SchemaParser {
     private mutating func checkName(_ name: String, of what: String, at position: TextPosition) {
         guard !NameRules.isIdentifier(name) else { return }
         report(
-            "'\(name.prefix(64))' is no name of a \(what): use 1 to 255 letters, digits and underscores, a letter first",
+            "'\(name.prefix(64))' is not a valid \(what) name: use 1 to 255 letters, digits or '_', a letter first",
             at: position
         )
     }

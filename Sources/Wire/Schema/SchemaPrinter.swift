@@ -1,10 +1,10 @@
 package import Records
 
-/// Writes a schema as CloudKit's own exports are written: sorted by name, types in one column, grants last.
+/// Prints a schema in the format of CloudKit's exports: sorted by name, types aligned in a column, grants last.
 ///
-/// What is read from such a text and written again is the same text. See SchemaLanguage.md, "Grammar".
+/// Parsing such a text and printing it again yields the same text. See SchemaLanguage.md, "Grammar".
 package enum SchemaPrinter {
-    /// What a name must not be without quotes, in lower case.
+    /// Words that must be quoted as names, in lower case.
     package static let reservedWords: Set<String> = ["grant", "preferred", "queryable", "sortable", "searchable"]
 
     package static func text(of schema: Schema) -> String {
@@ -20,7 +20,7 @@ package enum SchemaPrinter {
         return text
     }
 
-    /// Whatever the language's tools or the machine's locale think of order.
+    /// Independent of the locale.
     private static func inBinaryOrder(_ a: String, _ b: String) -> Bool { a.precedesInUTF8(b) }
 
     private static func items(of type: RecordType) -> [String] {
@@ -42,14 +42,14 @@ package enum SchemaPrinter {
             + grants.map { "GRANT \($0.value.keywords.joined(separator: ", ")) TO \(quoted($0.key.name))" }
     }
 
-    /// A name as the text writes it: in quotes where it is the system's or a reserved word.
+    /// Returns a name in the syntax of the language: quoted if it is a system name or a reserved word.
     package static func quoted(_ name: String) -> String {
         NameRules.isIdentifier(name) && !reservedWords.contains(name.lowercased()) ? name : "\"\(name)\""
     }
 }
 
 extension Indexes {
-    /// In the order of real exports.
+    /// The keywords in the order of CloudKit's exports.
     package var keywords: [String] {
         let words: [(Indexes, String)] = [
             (.queryable, "QUERYABLE"), (.searchable, "SEARCHABLE"), (.sortable, "SORTABLE"),
@@ -59,7 +59,7 @@ extension Indexes {
 }
 
 extension Rights {
-    /// In the order in which the language names them.
+    /// The keywords in the language's order.
     package var keywords: [String] {
         let words: [(Rights, String)] = [(.read, "READ"), (.create, "CREATE"), (.write, "WRITE")]
         return words.filter { contains($0.0) }.map(\.1)

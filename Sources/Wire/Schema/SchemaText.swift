@@ -1,17 +1,17 @@
 package import Records
 
-/// A schema as its text says it, with all that is wrong with the text.
+/// A parsed schema text with its issues.
 ///
 /// See SchemaLanguage.md, "Grammar", "System fields and roles" and "Indexes".
 package struct SchemaText: Sendable {
-    /// Only what could be read where there are issues.
+    /// If there are issues, only the parts that could be parsed.
     package var schema: Schema
-    /// In the order of the text; every offence, not only the first.
+    /// All issues, in the order of the text.
     package var issues: [SchemaIssue]
-    /// Where each element is declared; of a field, its name.
+    /// The position of each element's declaration; for a field, of its name.
     package var positions: [SchemaElement: TextPosition]
 
-    /// Whether the text may be used: warnings do not stand in the way.
+    /// Whether the text has no errors; warnings are allowed.
     package var isValid: Bool { issues.allSatisfy(\.isWarning) }
 
     package init(parsing text: String) {

@@ -1,6 +1,6 @@
 import Records
 
-/// Reads the items of one record type: fields and grants.
+/// Parses the items of one record type: fields and grants.
 struct TypeReader {
     let name: String
     private(set) var type = RecordType(grants: [:], systemIndexes: [:])
@@ -10,7 +10,7 @@ struct TypeReader {
 
     init(name: String) { self.name = name }
 
-    /// False where the rest of the item has to be skipped.
+    /// Returns `false` if the rest of the item must be skipped.
     mutating func readItem(_ parser: inout SchemaParser) -> Bool {
         parser.current.isKeyword("GRANT") ? readGrant(&parser) : readField(&parser)
     }
@@ -26,7 +26,7 @@ struct TypeReader {
             case "CREATE": rights.insert(.create)
             case "WRITE": rights.insert(.write)
             default:
-                let hint = rights.isEmpty ? "; the name of a field called so is written in quotes" : ""
+                let hint = rights.isEmpty ? "; quote the name if it is meant to be a field" : ""
                 parser.report("expected READ, CREATE or WRITE after GRANT, found \(parser.current.shown)\(hint)")
                 return false
             }
@@ -39,7 +39,7 @@ struct TypeReader {
         let position = parser.current.position
         guard let name = parser.readName("role") else { return false }
         let role = Role(name)
-        // Several grants to one role are one.
+        // Several grants to one role are merged.
         type.grants[role, default: []].formUnion(rights)
         positions[.grant(type: self.name, role: name)] = position
         grantees.append((role, position))
@@ -80,7 +80,7 @@ struct TypeReader {
     ) {
         guard let field = Query.SystemField(rawValue: name) else {
             let names = Query.SystemField.allCases.map(\.rawValue).joined(separator: ", ")
-            return parser.report("'\(name)' is no system field; they are \(names)", at: position)
+            return parser.report("'\(name)' is not a system field; the system fields are \(names)", at: position)
         }
         guard declared == FieldForm(field.type) else {
             return parser.report("\(name) is always \(FieldForm(field.type).text)", at: typePosition)
@@ -97,7 +97,7 @@ struct TypeReader {
         var (indexes, refused): (Indexes, Indexes) = ([], [])
         while let word = parser.current.keyword, let option = Indexes(keyword: word) {
             if indexes.contains(option) || refused.contains(option) {
-                parser.report("\(word) is said twice of field '\(field)'")
+                parser.report("\(word) is repeated for field '\(field)'")
             } else if !allowed.contains(option) {
                 parser.report("field '\(field)' cannot be \(word): \(declared.refusal(of: option))")
                 refused.insert(option)
@@ -107,7 +107,7 @@ struct TypeReader {
             parser.advance()
         }
         if case .word(let word) = parser.current.kind, !parser.following.isName {
-            parser.report("'\(word.prefix(64))' is no option; they are QUERYABLE, SORTABLE and SEARCHABLE")
+            parser.report("'\(word.prefix(64))' is not an option; the options are QUERYABLE, SORTABLE and SEARCHABLE")
             parser.advance()
         }
         return indexes

@@ -1,10 +1,10 @@
 package import Records
 
 extension FieldsJSON {
-    /// A stored object in which references that name the zone `old` name `new`.
+    /// Returns a stored object in which references to the zone `old` refer to `new`.
     ///
-    /// Objects without any are given back as they are. Throws only when the bytes are not what `encode` wrote: a damaged
-    /// store.
+    /// An object without such references is returned unchanged. Throws only if the bytes were not written by `encode`,
+    /// that is, if the store is corrupt.
     package static func movingReferences(
         from old: ZoneID,
         to new: ZoneID,
@@ -18,7 +18,7 @@ extension FieldsJSON {
         }
     }
 
-    /// A stored object with each of its references changed; given back as it is where none is another then.
+    /// Returns a stored object with each of its references transformed; the same bytes if none changes.
     package static func mappingReferences(
         in bytes: [UInt8],
         _ change: (Reference) -> Reference

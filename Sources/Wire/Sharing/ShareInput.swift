@@ -1,19 +1,19 @@
 package import Records
 
-/// What a client wants shared, and with whom, as it says it beside the fields of a share record.
+/// A client's changes to a share, sent beside the fields of a share record.
 ///
-/// See Wire.md, "Shares". What it leaves out stays as it is.
+/// Omitted members stay unchanged. See Wire.md, "Shares".
 package struct ShareInput: Sendable {
-    /// The root of a hierarchy, with the change tag that the client knows it by.
+    /// The root record of a hierarchy, with the change tag that the client has.
     package var root: (name: String, changeTag: String?)?
-    /// Where the root is said to be, where anything is said.
+    /// The root record's zone, if the client names it.
     package var rootZone: ZoneID?
     package var publicPermission: Share.Permission?
-    /// All of them, the owner too; who is missing is to go.
+    /// All participants, including the owner; omitted ones are removed.
     package var participants: [ParticipantInput]?
     package var accessRequests: AccessRequestsInput?
 
-    /// Says nothing.
+    /// Creates an input without changes.
     package init() {}
 
     package init(_ json: JSONValue) throws(JSONError) {
@@ -29,7 +29,7 @@ package struct ShareInput: Sendable {
         self.participants = participants
     }
 
-    /// `UNKNOWN` is for answers alone: what everybody may do is not to be guessed.
+    /// `UNKNOWN` is valid in responses only, since the public permission must not be guessed.
     private static func publicPermission(_ json: JSONValue) throws(JSONError) -> Share.Permission {
         guard let permission = try ParticipantInput.permission(json) else {
             throw json.mismatch("NONE, READ_ONLY or READ_WRITE")
@@ -38,10 +38,10 @@ package struct ShareInput: Sendable {
     }
 }
 
-/// What is to become of requests for access; ours, beside Apple's wire.
+/// Changes to access requests; an extension of Apple's wire format.
 package struct AccessRequestsInput: Sendable {
     package var isAllowed: Bool?
-    /// Record names of users, as for the other two.
+    /// User record names, also in the other two lists.
     package var denied: [String]
     package var blocked: [String]
     package var unblocked: [String]
@@ -54,14 +54,15 @@ package struct AccessRequestsInput: Sendable {
     }
 }
 
-/// A participant as a client sends one.
+/// A participant in a client's request.
 package struct ParticipantInput: Sendable {
     package var id: String?
     package var role: Share.Role?
     package var permission: Share.Permission?
-    /// Marked as one who is to go.
+    /// Whether the participant is to be removed.
     package var isRemoved: Bool
-    /// Whoever first opens the link made for this participant; ours, beside Apple's wire.
+    /// Whether the first user who opens this participant's link becomes the participant; an extension of Apple's wire
+    /// format.
     package var isForAnybody: Bool
     package var emailAddress: String?
     package var phoneNumber: String?
@@ -86,7 +87,7 @@ package struct ParticipantInput: Sendable {
         userRecordName = try (lookup?["userRecordName"] ?? identity?["userRecordName"])?.string()
     }
 
-    /// `nil` for `UNKNOWN`.
+    /// Returns `nil` for `UNKNOWN`.
     static func permission(_ json: JSONValue) throws(JSONError) -> Share.Permission? {
         let word = try json.string()
         guard word != "UNKNOWN" else { return nil }

@@ -107,37 +107,37 @@ import Wire
     }
 
     static let rows = [
-        Row(item: "title STRING QUERYABEL", column: 14, says: "'QUERYABEL' is no option"),
+        Row(item: "title STRING QUERYABEL", column: 14, says: "'QUERYABEL' is not an option"),
         Row(item: "title STRNG", column: 7, says: "found 'STRNG'"),
         Row(item: "title, b STRING", column: 6, says: "expected a type"),
         Row(item: "title ASSETID", column: 7, says: "expected a type"),
         Row(item: "photo ASSET QUERYABLE", column: 13, says: "field 'photo' cannot be QUERYABLE: assets have no index"),
-        Row(item: "a ENCRYPTED STRING SORTABLE", column: 20, says: "what is encrypted has no index"),
-        Row(item: "a LIST<INT64> SORTABLE", column: 15, says: "lists are not sorted by"),
-        Row(item: "a INT64 SEARCHABLE", column: 9, says: "only STRING and LIST<STRING> are searched"),
-        Row(item: "a STRING SORTABLE sortable", column: 19, says: "SORTABLE is said twice"),
+        Row(item: "a ENCRYPTED STRING SORTABLE", column: 20, says: "encrypted fields have no index"),
+        Row(item: "a LIST<INT64> SORTABLE", column: 15, says: "lists cannot be sorted"),
+        Row(item: "a INT64 SEARCHABLE", column: 9, says: "only STRING and LIST<STRING> fields can be searched"),
+        Row(item: "a STRING SORTABLE sortable", column: 19, says: "SORTABLE is repeated"),
         Row(item: "a ENCRYPTED ASSET", column: 13, says: "ASSET cannot be encrypted"),
         Row(item: "a LIST STRING", column: 8, says: "expected '<'"),
         Row(item: "a LIST<LIST<STRING>>", column: 8, says: "expected a type"),
         Row(item: "a LIST<STRING, b INT64", column: 14, says: "expected '>'"),
         Row(item: "a NUMBER PREFERRED AS STRING", column: 23, says: "INT64 or DOUBLE"),
         Row(item: "queryable STRING", column: 1, says: "queryable is a reserved word"),
-        Row(item: "grant STRING", column: 7, says: "written in quotes"),
-        Row(item: "___modTime TIMESTAMP", column: 1, says: "written in quotes: \"___modTime\""),
+        Row(item: "grant STRING", column: 7, says: "quote the name"),
+        Row(item: "___modTime TIMESTAMP", column: 1, says: "must be quoted: \"___modTime\""),
         Row(item: "\"___modTime\" STRING", column: 14, says: "___modTime is always TIMESTAMP"),
-        Row(item: "\"___more\" STRING", column: 1, says: "is no system field"),
-        Row(item: "\"two words\" STRING", column: 1, says: "is no name of a field"),
-        Row(item: "\"\" STRING", column: 1, says: "is no name of a field"),
-        Row(item: "9a STRING", column: 1, says: "is no name of a field"),
+        Row(item: "\"___more\" STRING", column: 1, says: "is not a system field"),
+        Row(item: "\"two words\" STRING", column: 1, says: "is not a valid field name"),
+        Row(item: "\"\" STRING", column: 1, says: "is not a valid field name"),
+        Row(item: "9a STRING", column: 1, says: "is not a valid field name"),
         Row(item: "a STRING, a INT64", column: 11, says: "field 'a' is declared twice"),
         Row(item: "a STRING b STRING", column: 10, says: "expected ','"),
-        Row(item: "a STRING,", column: 9, says: "refuse a comma"),
+        Row(item: "a STRING,", column: 9, says: "reject a comma"),
         Row(item: "GRANT DELETE TO \"_world\"", column: 7, says: "expected READ, CREATE or WRITE"),
         Row(item: "GRANT READ \"_world\"", column: 12, says: "expected TO"),
         Row(item: "GRANT READ TO Nobody", column: 15, says: "role 'Nobody' is not declared"),
-        Row(item: "GRANT READ TO _world", column: 15, says: "written in quotes"),
-        Row(item: "a ÖÖ STRING", column: 3, says: "'ÖÖ' is no part of the schema language"),
-        Row(item: "a STRING /* open", column: 10, says: "this comment has no end"),
+        Row(item: "GRANT READ TO _world", column: 15, says: "must be quoted"),
+        Row(item: "a ÖÖ STRING", column: 3, says: "'ÖÖ' is not part of the schema language"),
+        Row(item: "a STRING /* open", column: 10, says: "unterminated comment"),
         Row(item: "\"a", column: 1, says: "no closing quote"),
     ]
 
@@ -164,14 +164,14 @@ import Wire
         #expect(!text.isValid)
         #expect(
             text.issues.map { $0.line(inFile: "a.ckdb") } == [
-                "a.ckdb:1:1: a schema begins with DEFINE SCHEMA, this one with 'CREATE'",
-                "a.ckdb:1:13: role \"_world\" is always there and is not created",
+                "a.ckdb:1:1: expected DEFINE SCHEMA at the beginning, found 'CREATE'",
+                "a.ckdb:1:13: role \"_world\" is built in and cannot be created",
                 "a.ckdb:2:19: expected a type, such as STRING or INT64, found 'STRIN'",
                 "a.ckdb:3:1: expected RECORD TYPE or CREATE ROLE, found 'nonsense'",
                 "a.ckdb:4:13: record type 'A' is declared twice",
                 "a.ckdb:5:1: expected ';' after record type 'A', found 'RECORD'",
-                "a.ckdb:5:13: '_B' is no record type's name: names that start with an underscore are the system's",
-                "a.ckdb:6:25: field 'z' cannot be SEARCHABLE: only STRING and LIST<STRING> are searched for words",
+                "a.ckdb:5:13: '_B' is not a valid record type name: names that start with an underscore are reserved",
+                "a.ckdb:6:25: field 'z' cannot be SEARCHABLE: only STRING and LIST<STRING> fields can be searched for words",
                 "a.ckdb:6:35: expected ')' at the end of record type 'C', found the end of the text",
                 "a.ckdb:6:35: expected ';' after record type 'C', found the end of the text",
             ]
@@ -187,11 +187,11 @@ import Wire
         #expect(lines("\"grant\"") == ["role 'grant' is not declared: add CREATE ROLE \"grant\";"])
         #expect(
             lines("\"_everybody\"") == [
-                "role '_everybody' is not there: of the system are _creator, _icloud and _world"
+                "role '_everybody' does not exist: the system roles are _creator, _icloud and _world"
             ]
         )
         let odd = lines("\"no body\"")
-        #expect(odd.count == 1 && odd[0].contains("'no body' is no name of a role"), "\(odd)")
+        #expect(odd.count == 1 && odd[0].contains("'no body' is not a valid role name"), "\(odd)")
     }
 
     /// Whatever the text, reading ends, and what was read without an error is written and read again the same.
