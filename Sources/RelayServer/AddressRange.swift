@@ -6,12 +6,12 @@
     import Darwin
 #endif
 
-/// An IP address, or a block of them as `10.0.0.0/8`.
+/// An IP address, or a range of addresses such as `10.0.0.0/8`.
 package struct AddressRange: Hashable, Sendable {
     private let bytes: [UInt8]
     private let bits: Int
 
-    /// `nil` unless `text` is an IPv4 or IPv6 address, with or without `/` and a prefix length.
+    /// Parses an IPv4 or IPv6 address, with or without `/` and a prefix length; returns `nil` if it is invalid.
     package init?(_ text: String) {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard let first = parts.first, let bytes = Self.bytes(of: String(first)) else { return nil }
@@ -24,7 +24,7 @@ package struct AddressRange: Hashable, Sendable {
         self.bits = bits
     }
 
-    /// Whether `address` (an IP address without a port) lies in this range.
+    /// Returns whether an IP address, without a port, is in this range.
     package func contains(_ address: String) -> Bool {
         guard let other = Self.bytes(of: address), other.count == bytes.count else { return false }
         let whole = bits / 8
@@ -33,7 +33,7 @@ package struct AddressRange: Hashable, Sendable {
         return rest == 0 || (other[whole] ^ bytes[whole]) >> (8 - rest) == 0
     }
 
-    /// The address in network order: 4 bytes, or 16; an IPv4 address mapped into IPv6 counts as IPv4.
+    /// Returns the address in network order: 4 or 16 bytes; an IPv4-mapped IPv6 address counts as IPv4.
     private static func bytes(of text: String) -> [UInt8]? {
         var bytes = [UInt8](repeating: 0, count: 16)
         if inet_pton(AF_INET, text, &bytes) == 1 { return Array(bytes.prefix(4)) }

@@ -1,6 +1,6 @@
 import Dispatch
 
-/// Where work is done that reads disks and computes, which connections' loops must not wait for.
+/// An executor for work that blocks on the disk or computes for long, which must not run on event loops.
 package final class DiskExecutor: TaskExecutor {
     private let queue = DispatchQueue(label: "zonecast disk", qos: .utility, attributes: .concurrent)
 

@@ -2,7 +2,7 @@ import NIOCore
 import NIOPosix
 
 extension ListenError {
-    /// Listens for a moment as a relay with these settings would; gives what it would say that could not, `nil` if all is well.
+    /// Listens briefly with these settings; returns the error, or `nil` on success.
     package static func ofTrying(_ configuration: ServerConfiguration) async -> ListenError? {
         do {
             let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)

@@ -8,19 +8,19 @@ import NIOCore
     import Darwin
 #endif
 
-/// Why the relay could not begin to listen.
+/// The reason why the relay could not start listening.
 ///
-/// The description is for the person who started it. See CONTRIBUTING.md, "Commands and error texts".
+/// The description is for the operator. See CONTRIBUTING.md, "Commands and error texts".
 package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
     case portTaken(ListeningAddress)
     case notAllowed(ListeningAddress)
     case noSuchAddress(ListeningAddress)
     case unknownHost(ListeningAddress)
-    /// The system's own number and words.
+    /// The system's error number and text.
     case system(ListeningAddress, code: Int32, text: String)
     case testDoorBeyondLoopback
 
-    /// `nil` for an error that says more by itself.
+    /// Returns `nil` for an error whose own description is more specific.
     init?(_ error: any Error, configuration: ServerConfiguration) {
         let address = ListeningAddress(host: configuration.host, port: configuration.port)
         if error is SocketAddressError.UnknownHost {
@@ -46,7 +46,7 @@ package enum ListenError: Error, Hashable, Sendable, CustomStringConvertible {
         case .noSuchAddress(let address):
             return "\(address.host) is not an address of this machine. Listen on one that is, such as 127.0.0.1."
         case .unknownHost(let address):
-            return "\(address.host) is no name that this machine knows. Listen on an address of it, such as 127.0.0.1."
+            return "\(address.host) cannot be resolved. Listen on an address of this machine, such as 127.0.0.1."
         case .system(let address, let code, let text):
             return "Cannot listen on \(address): \(text) (error \(code)). Choose another address with --listen."
         case .testDoorBeyondLoopback:
@@ -59,7 +59,7 @@ extension ServerConfiguration {
     /// Whether only this machine can reach the listener.
     package var isLoopback: Bool { Self.isLoopback(host) }
 
-    /// Whether a host, without brackets, is this machine by its own name for itself.
+    /// Returns whether a host, without brackets, is a loopback address or `localhost`.
     package static func isLoopback(_ host: String) -> Bool {
         if host.lowercased() == "localhost" { return true }
         return ["127.0.0.0/8", "::1"].contains { AddressRange($0)?.contains(host) == true }

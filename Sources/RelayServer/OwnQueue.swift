@@ -1,9 +1,10 @@
 package import Dispatch
 
-/// Work that takes as long as the disk does: not on the threads that answer requests.
+/// Runs blocking disk work outside the threads that answer requests.
 package enum OwnQueue {
-    /// Gives what it comes to, or throws as soon as the task is cancelled: a relay that is told to stop does not wait for it,
-    /// and it ends with the process.
+    /// Returns the result of `work`, or throws as soon as the task is cancelled.
+    ///
+    /// After a cancellation, `work` continues without anyone waiting for it, and ends with the process.
     ///
     /// - Throws: `CancellationError`, or what `work` throws.
     package static func run<Value: Sendable>(

@@ -14,9 +14,9 @@ import ServiceLifecycle
     import Darwin
 #endif
 
-/// The relay's port: HTTP and WebSocket on one socket, with every limit of Reliability.md, "Limits".
+/// The relay's listener: HTTP and WebSocket on one port, with the limits of Reliability.md, "Limits".
 ///
-/// Holds no state of the relay's own: what a request means is for the responder.
+/// Contains no application state: the responder processes the requests.
 package struct RelayServer: Service {
     package typealias Responder = @Sendable (APIRequest) async -> APIResponse
     package typealias DirectResponder =
@@ -35,22 +35,24 @@ package struct RelayServer: Service {
     private let logger: Logger
     private let counts: ConnectionCounts
 
-    /// Makes a server that listens once it runs.
+    /// Creates a server that starts listening in `run()`.
     ///
     /// - Parameters:
-    ///   - configuration: Where to listen, and the limits.
-    ///   - logger: For what an operator should know. Never gets query strings.
-    ///   - notices: The hub and the admission behind `/push/1/…`; without it such sockets are closed at once.
-    ///   - now: The clock by which every deadline is kept; never goes back.
-    ///   - isReady: What `GET /readyz` tells; called on a loop, so it must not block.
+    ///   - configuration: The listening address and the limits.
+    ///   - logger: For messages to operators; never receives query strings.
+    ///   - notices: The notice hub and the admission for `/push/1/…`; without it, such sockets are closed at once.
+    ///   - now: The clock for deadlines; must never go back.
+    ///   - isReady: The result of `GET /readyz`. Called on an event loop; must not block.
     ///   - onListening: Called once, when the port accepts connections.
-    ///   - onShortage: Called on a loop when the system has no descriptor for one more connection.
-    ///   - onRefusal: Called on a loop for each request that is answered before anybody behind the port sees it.
-    ///   - intake: Who takes a body that is too large to be held, while it arrives. Runs on the connection's loop.
-    ///   - answer: Answers a request without a task, at once or later on the lane; false, and nothing done, for a request
-    ///     that is for `respond`. Runs on the connection's loop, as that does.
-    ///   - respond: Answers a request. Runs on the connection's loop: a call that blocks or computes for more than about
-    ///     a millisecond holds up every connection of that loop, so it should await another executor.
+    ///   - onShortage: Called on an event loop when the system has no descriptor for another connection.
+    ///   - onRefusal: Called on an event loop for each request that is rejected before it is routed.
+    ///   - intake: Returns the handler of a body that is too large to be buffered. Called on the connection's event
+    ///     loop.
+    ///   - answer: Answers a request without a task, at once or later on the lane. Returns `false`, without any effect,
+    ///     for
+    ///     a request that needs `respond`. Called on the connection's event loop.
+    ///   - respond: Answers a request. Runs on the connection's event loop: blocking or computing for more than about
+    ///     1 ms delays every connection of that loop, so such work should move to another executor.
     package init(
         configuration: ServerConfiguration,
         logger: Logger,
@@ -69,7 +71,7 @@ package struct RelayServer: Service {
         limits.connections = min(limits.connections, DescriptorShares(descriptors: Descriptors.limit).connections)
         if limits.connections < configuration.limits.connections {
             logger.warning(
-                "Fewer connections are taken than limits.connections allows. For more, raise the limit of open files.",
+                "The limit of open files allows fewer connections than limits.connections. Raise it to accept more.",
                 metadata: ["connections": .stringConvertible(limits.connections)]
             )
         }
@@ -86,13 +88,13 @@ package struct RelayServer: Service {
         self.intake = intake
     }
 
-    /// How many connections are open, of requests and of sockets.
+    /// Returns the number of open connections, including sockets.
     package var openConnections: @Sendable () -> Int { { [counts] in counts.total } }
 
-    /// Serves until the service group shuts down gracefully or the task is cancelled; then stops accepting, lets
-    /// requests end, and returns within `limits.shutdown`.
+    /// Serves until the service group shuts down gracefully or the task is cancelled.
     ///
-    /// Throws `ListenError` where the address cannot be had, `TLSFault` where the TLS files cannot be used.
+    /// Then stops accepting connections, completes requests in progress, and returns within `limits.shutdown`. Throws
+    /// `ListenError` if the address is not available, and `TLSFault` if the TLS files cannot be used.
     package func run() async throws {
         if configuration.testDoor, !configuration.isLoopback { throw ListenError.testDoorBeyondLoopback }
         let tls = try configuration.tls.map { try ServerTLS($0) }
@@ -125,15 +127,15 @@ package struct RelayServer: Service {
         } catch {
             failure = ListenError(error, configuration: configuration) ?? error
         }
-        // However it ended: the loops' own timers must be gone before the loops are.
+        // In every case, the timers of the event loops must end before the loops do.
         for loop in loops.values { try? await loop.eventLoop.submit { loop.value.end() }.get() }
         if let failure { throw failure }
     }
 
-    /// The listening channel, which brings each connection up on one of the group's loops.
+    /// Returns the listening channel, which assigns each connection to one of the group's event loops.
     ///
-    /// Plain NIO: Hummingbird's server hands every connection through a task of its own before it takes the next one, and
-    /// so accepts a third as many a second.
+    /// Uses NIO directly: Hummingbird's server passes every connection through a task before it accepts the next one,
+    /// and accepts only a third as many per second.
     private func listen(
         on group: MultiThreadedEventLoopGroup,
         gates: GateChannel,
@@ -156,8 +158,10 @@ package struct RelayServer: Service {
             .bind(host: configuration.host, port: configuration.port).get()
     }
 
-    /// Waits for the end: on a graceful stop takes no more connections and lets requests end for a while, on a
-    /// cancellation cuts at once.
+    /// Waits for the end of the service.
+    ///
+    /// A graceful shutdown accepts no more connections and gives requests time to complete; a cancellation closes all
+    /// connections at once.
     private func stop(
         _ channel: any Channel,
         _ quiescing: ServerQuiescingHelper,
@@ -171,7 +175,7 @@ package struct RelayServer: Service {
             try await gracefulShutdown()
             let closed = channel.eventLoop.makePromise(of: Void.self)
             quiescing.initiateShutdown(promise: closed)
-            // What is cut has an end of its own to come to, and then the stores close: that has to fit in the time, too.
+            // Closing the remaining connections and then the stores takes time too, which must fit into the limit.
             let patience = TimeAmount.nanoseconds(configuration.limits.shutdown.nanoseconds / 5 * 4)
             let late = channel.eventLoop.scheduleTask(in: patience) { cutAll() }
             try? await closed.futureResult.get()
@@ -207,7 +211,7 @@ package struct RelayServer: Service {
         )
     }
 
-    /// Time since now.
+    /// Returns a function for the time since this call.
     private func uptime() -> @Sendable () -> Duration {
         let (now, start) = (now, now())
         return { .nanoseconds((now() - start).nanoseconds) }
@@ -231,7 +235,7 @@ package struct RelayServer: Service {
     }
 }
 
-/// Where a server listens, once it does.
+/// The address of a listening server.
 package struct ListeningAddress: Hashable, Sendable, CustomStringConvertible {
     package var host: String
     package var port: Int
@@ -241,6 +245,6 @@ package struct ListeningAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// `host:port`, an IPv6 address in brackets: what goes behind `http://`.
+    /// `host:port`, with an IPv6 address in brackets, as in URLs.
     package var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }

@@ -1,133 +1,111 @@
 package import NIOCore
 
-/// Where the relay listens and what it bears from its peers.
+/// The listening address and the transport's limits.
 ///
 /// See Reliability.md, "Limits".
 package struct ServerConfiguration: Sendable {
     /// The address to listen on: a host name or an IP address.
     package var host = "127.0.0.1"
-    /// The TCP port, 0 to 65535.
-    ///
-    /// 0 lets the system choose; the ready callback says which.
+    /// The TCP port, 0 to 65535; 0 lets the system choose one, which is passed to `onListening`.
     package var port = 8080
-    /// How many event loops (threads) share the connections.
-    ///
-    /// `nil`: one for each core.
+    /// The number of event loops (threads) that share the connections; `nil` means one per core.
     package var loops: Int?
-    /// How many connections may wait to be accepted.
+    /// The maximum number of connections that wait to be accepted.
     ///
-    /// The system caps it by `net.core.somaxconn`; 4096 rides out a restart, when every client comes back within a
-    /// second.
+    /// The system limits it to `net.core.somaxconn`. 4096 suffices after a restart, when every client reconnects within
+    /// a second.
     package var backlog = 4096
     package var limits = ServerLimits()
-    /// Opens `GET /__echo`, for conformance suites.
+    /// Enables the WebSocket echo at `GET /__echo`, for conformance test suites.
     ///
-    /// Refused unless the listener is on loopback.
+    /// Allowed only if the listener is on a loopback address.
     package var testDoor = false
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     ///
-    /// Their own connections do not count by address, since each of them stands for many clients.
+    /// Their connections are exempt from the limit per address, since each proxy represents many clients.
     package var trustedProxies: [AddressRange] = []
-    /// TLS in the relay itself; `nil`: none, for a proxy in front or for this machine alone.
+    /// The TLS files; `nil` for plain HTTP behind a proxy or on this machine only.
     package var tls: TLSFiles?
-    /// How often the TLS files are looked at; what is new serves the next connections.
+    /// How often the TLS files are checked for changes, which apply to new connections.
     package var tlsCheck = Duration.seconds(10)
 
     package init() {}
 }
 
-/// Every bound the transport keeps, with the reason for its default.
+/// The transport's limits, with the reasons for their defaults.
 ///
 /// See Reliability.md, "Limits".
 package struct ServerLimits: Sendable {
-    /// Bytes of a request line, without its line end.
+    /// Maximum bytes of a request line without its line end; exceeding it is answered with 414.
     ///
-    /// Beyond: 414. 8 KiB is what proxies pass on.
+    /// 8 KiB is what proxies pass on.
     package var requestLine = 8 * 1024
-    /// Bytes of one header field, name and value.
-    ///
-    /// Beyond: 431.
+    /// Maximum bytes of one header field, name and value; exceeding it is answered with 431.
     package var headerField = 8 * 1024
-    /// Bytes of all header fields of one request.
-    ///
-    /// Beyond: 431.
+    /// Maximum bytes of all header fields of a request; exceeding it is answered with 431.
     package var headerList = 32 * 1024
-    /// Header fields in one request.
-    ///
-    /// Beyond: 431.
+    /// Maximum number of header fields in a request; exceeding it is answered with 431.
     package var headerCount = 100
-    /// Bytes of a request body.
+    /// Maximum bytes of a request body; exceeding it is answered with 413.
     ///
-    /// Beyond: 413, from the declared length before any of it is read.
+    /// A declared length is checked before any of the body is read.
     package var body = 4 * 1024 * 1024
-    /// Bytes of bodies that have not come to their end, of all connections that share a loop; nobody is known yet whom they
-    /// are from.
+    /// Maximum bytes of incomplete bodies of all connections on one event loop; exceeding it is answered with 503.
     ///
-    /// Beyond: 503, but for bodies of less than 16 KiB.
+    /// Counted per event loop because the requests are not authenticated yet. Bodies of less than 16 KiB are exempt.
     package var unfinishedBodies = 128 * 1024 * 1024
-    /// Bytes of answers that wait for their peers to take them, of all connections that share a loop.
+    /// Maximum bytes of responses that clients have not received yet, for all connections on one event loop.
     ///
-    /// Beyond: those that have waited longest are cut off.
+    /// If it is exceeded, the connections that have waited longest are closed.
     package var unsentAnswers = 256 * 1024 * 1024
-    /// Bytes of an upload's body, which is written to disk while it arrives: the largest asset and what a multipart body
-    /// has around it.
+    /// Maximum bytes of an upload's body, which is written to disk as it arrives: the largest asset plus multipart
+    /// framing.
     package var upload = 50 * 1024 * 1024 + 16 * 1024
-    /// Bytes a second that an upload must bring on average, beyond `bodyTime`.
+    /// The minimum average rate of an upload in bytes per second, in addition to `bodyTime`.
     ///
     /// See Reliability.md, "Limits".
     package var uploadPace = 64 * 1024
 
-    /// From the first byte of a request, or from the connection's start, to the end of its head.
-    ///
-    /// Beyond: 408.
+    /// Timeout from the first byte of a request, or the start of the connection, to the end of the head; then 408.
     package var headTime: TimeAmount = .seconds(10)
-    /// Between two pieces of a body.
-    ///
-    /// Beyond: 408.
+    /// Timeout between two pieces of a body; then 408.
     package var bodyGap: TimeAmount = .seconds(10)
-    /// From the end of the head to the end of the body.
-    ///
-    /// Beyond: 408.
+    /// Timeout from the end of the head to the end of the body; then 408.
     package var bodyTime: TimeAmount = .seconds(60)
-    /// A connection without a request is closed after this.
+    /// Timeout of a connection without a request.
     package var keepAlive: TimeAmount = .seconds(60)
-    /// A peer that takes nothing of an answer for this long is cut off, so that a slow reader holds no memory for ever.
+    /// Timeout of a client that accepts none of a response's bytes, so that a slow reader cannot hold memory forever.
     package var writeStall: TimeAmount = .seconds(30)
-    /// Requests served on one connection before it is closed, so that a long-lived client moves on now and then.
+    /// Maximum number of requests on one connection, so that long-lived clients are rebalanced now and then.
     package var requestsPerConnection = 10_000
-    /// After a refusal the rest of what the peer sends is read and dropped for this long: closing at once resets the
-    /// connection, and the peer may lose the answer.
+    /// How long incoming data is read and discarded after a request was rejected.
+    ///
+    /// Closing at once would reset the connection, and the client could lose the response.
     package var linger: TimeAmount = .seconds(2)
 
-    /// Connections in all.
-    ///
-    /// Beyond: 503.
+    /// Maximum number of connections; exceeding it is answered with 503.
     package var connections = 10_000
-    /// Connections from one address, proxies excepted.
-    ///
-    /// Beyond: 503.
+    /// Maximum number of connections from one address, trusted proxies excepted; exceeding it is answered with 503.
     package var connectionsPerAddress = 200
 
-    /// Bytes of a WebSocket message, and of a frame, from a client.
+    /// Maximum bytes of a WebSocket message, and of a frame, from a client; then the socket is closed with 1009.
     ///
-    /// Beyond: close 1009, from the declared length.
+    /// A declared length is checked before the payload is read.
     package var socketMessage = 64 * 1024
-    /// The same for the echo of the test door: conformance suites send up to 16 MiB.
+    /// The same limit for the echo endpoint: conformance suites send up to 16 MiB.
     package var echoMessage = 16 * 1024 * 1024
-    /// Bytes of notices that a slow reader's channel takes before they wait, and merge, in its queue.
+    /// Bytes of notices that a slow reader's channel buffers before further notices wait, and merge, in its queue.
     package var socketBuffer = 16 * 1024
 
-    /// From our close frame to the peer's.
-    ///
-    /// Beyond: the connection is cut.
+    /// Timeout from the relay's close frame to the client's; then the connection is closed.
     package var closingHandshake: TimeAmount = .seconds(3)
 
-    /// How often deadlines are looked at.
+    /// How often deadlines are checked.
     ///
-    /// One timer for each loop instead of two for each request: those cost a fifth of the request rate. A deadline is
-    /// kept to within one interval.
+    /// One timer per event loop instead of two per request, which cost 20 % of the request rate. Deadlines are accurate
+    /// to one interval.
     package var sweepInterval: TimeAmount = .seconds(1)
-    /// On a graceful stop, what is still unfinished after this is cut.
+    /// How long a graceful shutdown waits for unfinished requests before it closes their connections.
     package var shutdown: TimeAmount = .seconds(10)
 
     package init() {}

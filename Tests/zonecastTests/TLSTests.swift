@@ -136,7 +136,7 @@ struct TLSTests {
             serve + ["--tls-cert", certificate.certificate, "--tls-key", folder.path + "/none"]
         )
         #expect(missing.status == 1)
-        #expect(missing.complaint.contains("is no readable PEM file with a private key (tls-key)"))
+        #expect(missing.complaint.contains("is not a readable PEM private key file (tls-key)"))
         let mixed = try Command.run(serve + ["--tls-cert", certificate.certificate, "--tls-key", other.key])
         #expect(mixed.status == 1)
         #expect(mixed.complaint.contains("is not the key of the first certificate"), "\(mixed.complaint)")

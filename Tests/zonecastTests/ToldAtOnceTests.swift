@@ -136,7 +136,7 @@ import Testing
             "test-door is for tests on this machine, and public-url for a relay that others reach."
         ),
         ("test-door: true\ntls-cert: /none.pem\ntls-key: /none.key\n", "this machine, and tls-cert for a relay"),
-        ("tls-cert: /none.pem\ntls-key: /none.key\n", "/none.pem is no readable PEM file"),
+        ("tls-cert: /none.pem\ntls-key: /none.key\n", "/none.pem is not a readable PEM certificate file"),
         ("metrics.token-file: /none\n", "metrics.token-file: /none holds no token"),
         (
             "traces.endpoint: http://127.0.0.1:1/\ntraces.token-file: /none\n",

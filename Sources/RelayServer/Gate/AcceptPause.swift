@@ -9,21 +9,22 @@ import NIOCore
     import Darwin
 #endif
 
-/// Stands on the port: when the system has no descriptor, or no memory, for one more connection, asks for none for a while.
+/// Pauses accepting connections when the system has no descriptor or memory for another one.
 ///
-/// The connection stays in the backlog, and the port readable: to ask again at once would be to ask without end. Not NIO's
-/// `AcceptBackoffHandler`, which only holds reads back: one is pending still after the fault, so that the loop goes on.
+/// The connection stays in the backlog and the listening socket readable, so accepting again at once would spin. NIO's
+/// `AcceptBackoffHandler` only holds back reads; one is still pending after the error, so the event loop would spin
+/// anyway.
 final class AcceptPause: ChannelInboundHandler {
     typealias InboundIn = any Channel
 
-    /// Long enough to cost nothing, short enough not to be noticed once there is room again.
+    /// Long enough to cost nothing, and short enough not to be noticed once resources are available again.
     private static let length = TimeAmount.milliseconds(100)
 
     private let logger: Logger
     private let onShortage: @Sendable () -> Void
     private var isSaid = false
 
-    /// `onShortage`: has others let go of what they can do without.
+    /// `onShortage` should release descriptors that are not needed.
     init(_ logger: Logger, onShortage: @escaping @Sendable () -> Void = {}) {
         self.logger = logger
         self.onShortage = onShortage

@@ -1,34 +1,33 @@
 import NIOCore
 
-/// Where in a chunked body the decoder is, so that chunks too long to be taken are refused by the length that they declare,
-/// not when their bytes have come.
+/// Tracks the position in a chunked body, so that oversized chunks are rejected by their declared length.
 ///
-/// The parser, which is fed all the same bytes, judges their form; what it refuses need not be understood here. RFC 9112,
-/// 7.1.
+/// The parser receives the same bytes and checks their syntax; what it rejects need not be understood here. See RFC
+/// 9112, 7.1.
 struct ChunkLines {
     private enum Place {
-        /// In the line of a chunk's length; so many bytes of it have passed.
+        /// In the line of a chunk's length, of which `count` bytes have passed.
         case length(UInt64, count: Int, isRead: Bool)
-        /// In a chunk's bytes and the line end behind them.
+        /// In a chunk's data, including the line end after it.
         case data(remaining: Int)
-        /// Behind the last chunk, whose fields the parser counts.
+        /// After the last chunk; the parser limits the trailer fields.
         case trailers
     }
 
-    /// What the chunks to come may declare between them.
+    /// The total bytes that further chunks may declare.
     private var limit: Int
     private let lineLimit: Int
     private var place = Place.length(0, count: 0, isRead: false)
 
     /// - Parameters:
-    ///   - limit: The bytes of all chunks together.
-    ///   - lineLimit: The longest line of a chunk's length, extensions and all.
+    ///   - limit: The maximum bytes of all chunks together.
+    ///   - lineLimit: The maximum bytes of a chunk's length line, including extensions.
     init(limit: Int, line lineLimit: Int) {
         self.limit = limit
         self.lineLimit = lineLimit
     }
 
-    /// How many of these bytes the parser may see next: never more than to the end of a line.
+    /// Returns how many of these bytes to pass to the parser next, at most to the end of a line.
     mutating func pass(_ bytes: ByteBufferView) throws(Refusal) -> Int {
         switch place {
         case .data(let remaining):

@@ -2,15 +2,13 @@ import RelayAPI
 import RelayStore
 import Synchronization
 
-/// How many connections are open, in all and from each address, or network of one.
-///
-/// Shared by all loops.
+/// Counts open connections in total and per address or network; shared by all event loops.
 final class ConnectionCounts: Sendable {
     enum Verdict {
         case welcome
-        /// Too many: it is told so, and closed.
+        /// Above a limit: answered with 503 and closed.
         case tooMany
-        /// So many that not even that is worth a descriptor.
+        /// So far above the limit that a response is not worth a descriptor.
         case farTooMany
     }
 
@@ -20,7 +18,7 @@ final class ConnectionCounts: Sendable {
     }
 
     private let state = Mutex(State())
-    /// How many more than a tenth are told that they are too many.
+    /// The number of connections beyond 110 % of the limit that are still answered with 503.
     private static let mostToldMore = DescriptorShares.mostToldMore
 
     private let limits: ServerLimits
@@ -31,9 +29,9 @@ final class ConnectionCounts: Sendable {
         self.trustedProxies = trustedProxies
     }
 
-    /// Whether one more from `address` is within the limits.
+    /// Counts a connection and returns whether it is within the limits.
     ///
-    /// Counted in any case: each call needs its `left`.
+    /// Counts it in any case, so each call must be balanced by `left`.
     func joined(_ address: String) -> Verdict {
         let isProxy = trustedProxies.contains { $0.contains(address) }
         let address = PeerKey(address)

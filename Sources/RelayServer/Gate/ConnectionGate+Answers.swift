@@ -2,16 +2,16 @@ import HTTPTypes
 import NIOCore
 import RelayAPI
 
-/// How answers get out.
+/// Writing of responses.
 extension ConnectionGate {
-    /// An answer and how the connection goes on after it.
+    /// A response, and what happens to the connection after it.
     struct Answer {
         var response: APIResponse
         var persistence: ResponseBytes.Persistence
-        /// The request was HEAD.
+        /// Whether the request's method was HEAD.
         var omitsBody: Bool
 
-        /// Lends what follows the head.
+        /// Passes the bytes that follow the head to `body`.
         func withSentBody<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
             guard !omitsBody, ResponseBytes.hasBody(response) else {
                 return body(UnsafeRawBufferPointer(start: nil, count: 0))
@@ -20,10 +20,10 @@ extension ConnectionGate {
         }
     }
 
-    /// Writes a whole answer after which the connection goes on.
+    /// Writes a complete response on a connection that stays open.
     ///
-    /// Head and body go to the system from where they stand, in one call. The way through the channel takes a copy of both,
-    /// and for a small answer half as much time again as the call.
+    /// Head and body are passed to the system from their own memory in one call. The way through the channel copies
+    /// both, and for a small response takes 50 % longer than the call itself.
     func send(_ answer: Answer, on context: ChannelHandlerContext) {
         if direct == nil, !isSecure { direct = DirectSend(context) }
         guard let direct else {
@@ -45,7 +45,7 @@ extension ConnectionGate {
         context.writeAndFlush(wrapOutboundOut(rest), promise: nil)
     }
 
-    /// What the system has not taken; `nil` where it has taken all.
+    /// Returns the bytes that the system has not accepted; `nil` if it accepted all.
     private func unsent(
         _ head: UnsafeRawBufferPointer,
         _ body: UnsafeRawBufferPointer,
@@ -60,7 +60,7 @@ extension ConnectionGate {
         return rest
     }
 
-    /// The whole answer in one buffer.
+    /// Returns the complete response in one buffer.
     func bytes(of answer: Answer, _ context: ChannelHandlerContext) -> ByteBuffer {
         ResponseBytes.write(
             answer.response,
@@ -71,7 +71,7 @@ extension ConnectionGate {
         )
     }
 
-    /// The answer to a request that goes no further, which is noted with it.
+    /// Returns the response to a rejected request, and reports the rejection.
     func bytes(of refusal: Refusal, omitsBody: Bool, _ context: ChannelHandlerContext) -> ByteBuffer {
         let id = loop.door.requestID()
         loop.door.onRefusal(refusal.noted(as: id))

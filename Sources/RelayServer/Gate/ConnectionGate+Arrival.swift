@@ -2,7 +2,7 @@ import NIOCore
 import NIOHTTP1
 import RelayAPI
 
-/// What comes from the peer: heads, bodies and their ends, put together and put in the queue.
+/// Reading of requests: assembles heads and bodies and adds complete requests to the queue.
 extension ConnectionGate {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if case .upgraded = phase { return context.fireChannelRead(data) }
@@ -44,7 +44,7 @@ extension ConnectionGate {
         }
     }
 
-    /// Makes room for a body, or finds somebody who takes it piece by piece.
+    /// Reserves memory for a body, or finds a handler that processes it piece by piece.
     private func prepareBody(_ plan: inout RequestPlan) throws(Refusal) {
         if plan.bodyLength != 0, loop.door.rules.isUpload(plan.request.path) {
             plan.request.intake = loop.door.intake(plan.request)
@@ -54,7 +54,7 @@ extension ConnectionGate {
         plan.request.body.reserveCapacity(length)
     }
 
-    /// Hands a piece on; when the disk is slower than the peer, nothing more is read for a while.
+    /// Passes a piece to the upload's handler; pauses reading if the disk is slower than the client.
     private func pass(_ piece: ByteBufferView, to intake: any BodyIntake, _ context: ChannelHandlerContext) {
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let loop = context.eventLoop
@@ -71,7 +71,7 @@ extension ConnectionGate {
     private func intakeIsReady() {
         intakeIsFull = false
         guard let context, !isGone else { return }
-        // The wait was ours and not the peer's.
+        // The relay paused, not the client, so the time between pieces starts again.
         if case .body(let since, _) = phase { phase = .body(since: since, lastPiece: loop.now) }
         releaseRead(context)
     }
@@ -81,7 +81,7 @@ extension ConnectionGate {
             owesContinue = false
             return pass(piece, to: intake, context)
         }
-        // Taken out and put back so that the bytes are appended in place.
+        // Moved out and back, so that the bytes are appended in place.
         guard var plan = arriving.take() else { return }
         plan.request.body.append(contentsOf: piece)
         owesContinue = false
@@ -97,7 +97,7 @@ extension ConnectionGate {
         guard let plan = arriving.take() else { return }
         if plan.request.intake != nil { try? GateChannel.spareMemory(context.channel) }
         if let purpose = plan.purpose {
-            // What follows belongs to the socket, or to nobody.
+            // Subsequent bytes belong to the socket, or are discarded.
             isClosing = true
             decoder.stop()
             queue.append(.socket(plan, purpose))
@@ -124,7 +124,7 @@ extension ConnectionGate {
         if let context { requestArrived(context) }
     }
 
-    /// Sends `100 Continue` once the answers before it are out.
+    /// Sends `100 Continue` once the preceding responses are sent.
     func payContinue(_ context: ChannelHandlerContext) {
         guard owesContinue, current == nil, queue.isEmpty else { return }
         owesContinue = false

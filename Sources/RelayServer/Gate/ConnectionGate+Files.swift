@@ -2,19 +2,19 @@ import NIOCore
 import NIOPosix
 import RelayAPI
 
-/// Answers that are files, or many pieces: sent one after the other, as the peer takes them.
+/// Responses with files or many pieces, which are sent as the client accepts them.
 extension ConnectionGate {
-    /// How many pieces go in one turn of the loop, which others wait for.
+    /// Maximum number of pieces per turn of the event loop, which other connections wait for.
     private static let piecesPerTurn = 32
 
-    /// Writes a head and then the body, piece by piece; the next request waits until it is through.
+    /// Writes a head and then the body piece by piece; the next request waits until all is sent.
     func stream(
         _ response: APIResponse,
         after head: ByteBuffer,
         isLast: Bool,
         on context: ChannelHandlerContext
     ) {
-        // A file that went away meanwhile: the head speaks of a body that there is not, so nothing is said at all.
+        // The file has been removed: the head announces a body that cannot be sent, so nothing is written.
         guard let sending = FileSending(response) else { return close(context) }
         self.sending = sending
         direct = nil
@@ -25,9 +25,10 @@ extension ConnectionGate {
         sendMore(isLast: isLast, on: context)
     }
 
-    /// Gives out pieces until enough are under way.
+    /// Writes pieces until enough are in flight.
     ///
-    /// A piece may be through before its write returns; then this loop goes on and not the callback, however many there are.
+    /// A write may complete before it returns; this loop then continues instead of the callback, so that there is no
+    /// recursion.
     private func sendMore(isLast: Bool, on context: ChannelHandlerContext) {
         guard let sending, !sending.isFeeding else { return }
         sending.isFeeding = true
@@ -55,7 +56,7 @@ extension ConnectionGate {
             gate.sending?.pieceHasGone()
             guard let context = gate.context, !gate.isGone else { return gate.stopSending() }
             guard case .success = result else { return gate.close(context) }
-            // The peer takes what it is sent, if slowly.
+            // The client accepts data, if slowly.
             gate.stall = Stall(since: gate.loop.now)
             gate.sendMore(isLast: isLast, on: context)
         }
@@ -66,7 +67,7 @@ extension ConnectionGate {
         }
     }
 
-    /// All has gone, or what should follow is not there: then the peer must not take it for the whole.
+    /// Ends the body; if it is incomplete, closes the connection so that the client does not take it for complete.
     private func endSending(isLast: Bool, on context: ChannelHandlerContext) {
         let isBroken = sending?.isBroken ?? false
         sending = nil
@@ -79,9 +80,9 @@ extension ConnectionGate {
 
     private func stopSending() { sending = nil }
 
-    // MARK: Below TLS
+    // MARK: With TLS
 
-    /// Reads a piece on a thread that may block, sends it, and reads the next when it has gone.
+    /// Reads a piece on a thread that may block, sends it, and reads the next one when it is sent.
     private func readMore(isLast: Bool, on context: ChannelHandlerContext) {
         guard let sending, let piece = sending.next() else { return endSending(isLast: isLast, on: context) }
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
@@ -102,7 +103,7 @@ extension ConnectionGate {
             }
     }
 
-    /// `nil` where the file is shorter than it was.
+    /// Returns `nil` if the file is shorter than before.
     private func read(_ piece: FileSending.Piece, on context: ChannelHandlerContext) -> EventLoopFuture<ByteBuffer?> {
         switch piece {
         case .file(let region):
@@ -111,7 +112,7 @@ extension ConnectionGate {
                 .read(fileRegion: region, allocator: context.channel.allocator, eventLoop: context.eventLoop)
                 .map { $0.readableBytes == length ? $0 : nil }
         case .bytes(let bytes):
-            // In another turn of the loop: small pieces may be through at once, one within the other.
+            // In another turn of the event loop, because small pieces may complete at once, which would recurse.
             let buffer = context.channel.allocator.buffer(bytes: bytes)
             return context.eventLoop.submit { buffer }
         }

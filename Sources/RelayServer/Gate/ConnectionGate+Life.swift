@@ -2,11 +2,11 @@ import NIOCore
 import NIOHTTP1
 import RelayAPI
 
-/// How long a peer has taken nothing.
+/// How long a client has accepted no data.
 ///
-/// One that takes a little of a large answer now and then is slow, and no more than that.
+/// A client that accepts a little of a large response now and then is slow, not stalled.
 struct Stall {
-    /// Since when something has waited for it.
+    /// The time since which data has been waiting.
     let start: NIODeadline
     private(set) var since: NIODeadline
     private var unsent = Int.max
@@ -19,7 +19,7 @@ struct Stall {
     }
 }
 
-/// What happens to a connection beside its requests: it comes up, fails, is told to end, runs out of time.
+/// The connection's lifecycle apart from requests: activation, errors, shutdown and timeouts.
 extension ConnectionGate {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
@@ -41,7 +41,7 @@ extension ConnectionGate {
 
     func channelInactive(context: ChannelHandlerContext) {
         isClosing = true
-        // Its number may be another connection's from now on.
+        // The descriptor may be reused by another connection.
         direct = nil
         loop.remove(self)
         ready = nil
@@ -62,8 +62,8 @@ extension ConnectionGate {
     private func parserFailed(_ error: HTTPParserError, _ context: ChannelHandlerContext) {
         switch error {
         case .invalidEOFState, .closedConnection:
-            // The peer left in the middle of a request, and nobody is there to be told; or the parser takes the request
-            // before this one for the connection's last, and then so must we: it would read no other.
+            // Either the client has disconnected in the middle of a request, or the parser treats the previous request
+            // as the last of the connection and reads no other.
             arriving = nil
             letGoOfBody()
             decoder.dropEverything()
@@ -71,7 +71,7 @@ extension ConnectionGate {
             if isIdle { leave(context) }
         case .invalidVersion: refuse(.versionUnknown, context)
         case .headerOverflow: refuse(.headersTooLarge, context)
-        default: refuse(.malformed("its framing is broken"), context)
+        default: refuse(.malformed("its framing is invalid"), context)
         }
     }
 
@@ -110,14 +110,14 @@ extension ConnectionGate: LoopResident {
         }
     }
 
-    /// An upload has longer, by its size; one that does not say its size, by the greatest.
+    /// The timeout of a body; longer for an upload, according to its size, or the maximum size if it is unknown.
     private func bodyTime(_ limits: ServerLimits) -> TimeAmount {
         guard let plan = arriving, plan.request.intake != nil else { return limits.bodyTime }
         let bytes = plan.bodyLength ?? limits.upload
         return limits.bodyTime + .seconds(Int64(bytes / max(1, limits.uploadPace)))
     }
 
-    /// Since when the peer has taken nothing of what waits for it; `nil` where nothing does.
+    /// Returns the time since which the client has accepted no data; `nil` if nothing is waiting.
     private func stalledSince(_ now: NIODeadline, _ context: ChannelHandlerContext) -> NIODeadline? {
         guard stall != nil else { return nil }
         unsentBytes = unsent(context)
@@ -125,21 +125,21 @@ extension ConnectionGate: LoopResident {
         return stall?.since
     }
 
-    /// One that is closing is told nothing more, and must not stay for that.
+    /// A connection that is already closing gets no response and is closed.
     private func timeOut(_ context: ChannelHandlerContext) {
         if isClosing { cut() } else { refuse(.timeout, context) }
     }
 
-    /// No request waits for its answer, or for the rest of it.
+    /// Whether no request is waiting for its response or the rest of it.
     private var isIdle: Bool { current == nil && queue.isEmpty && sending == nil }
 
-    /// Closes once what has been written is out: closing at once would drop what the system has not taken.
+    /// Closes once everything written is sent: closing at once would drop what the system has not accepted.
     func leave(_ context: ChannelHandlerContext) {
         guard unsent(context) > 0 else { return close(context) }
         finish(with: ByteBuffer(), on: context)
     }
 
-    /// Bytes that wait for the peer to take those before them.
+    /// The bytes that wait in the channel.
     func unsent(_ context: ChannelHandlerContext) -> Int {
         (try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
     }

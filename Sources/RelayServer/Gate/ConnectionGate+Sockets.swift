@@ -2,7 +2,7 @@ import HTTPTypes
 import NIOCore
 import RelayAPI
 
-/// How a connection leaves HTTP and becomes a WebSocket, or is told why not.
+/// The upgrade of a connection from HTTP to WebSocket, or its rejection.
 extension ConnectionGate {
     func open(_ purpose: SocketPurpose, for plan: RequestPlan, _ context: ChannelHandlerContext) {
         switch Handshake.judge(plan, for: purpose) {
@@ -17,7 +17,7 @@ extension ConnectionGate {
         }
     }
 
-    /// Judges a browser's origin; other clients send none.
+    /// Checks a browser's origin; other clients send none.
     private func isWelcome(_ request: APIRequest, _ purpose: SocketPurpose) -> Bool {
         guard let origin = request.headers[.origin] else { return true }
         switch purpose {
@@ -38,7 +38,7 @@ extension ConnectionGate {
         finish(with: buffer, on: context)
     }
 
-    /// Puts the socket behind the gate, then takes decoder and gate out; bytes that came early go on to the socket.
+    /// Adds the socket after the gate, then removes decoder and gate; bytes received early are passed on to the socket.
     private func giveUp(to purpose: SocketPurpose, for request: APIRequest, _ context: ChannelHandlerContext) {
         let limits = loop.door.limits
         let socket = SocketChannel(
@@ -51,7 +51,7 @@ extension ConnectionGate {
         do {
             try pipeline.addHandler(socket, position: .after(self))
             if purpose == .notices {
-                // A slow reader's notices wait where they can still be merged, not in the channel.
+                // A slow reader's notices wait in its queue, where they can be merged, not in the channel.
                 try context.channel.syncOptions?.setOption(
                     .writeBufferWaterMark,
                     value: .init(low: limits.socketBuffer / 2, high: limits.socketBuffer)
@@ -78,7 +78,7 @@ extension ConnectionGate {
             boundContext.value.channel.read()
         }
     }
-    /// A connection that has had a task before keeps that until its device is in; else only one that must wait gets one.
+    /// Creates the notice connection; a connection without a serving task gets one only if admission must wait.
     private func listen(
         _ request: APIRequest,
         on socket: SocketChannel,

@@ -3,33 +3,33 @@ import NIOCore
 import NIOHTTP1
 import RelayAPI
 
-/// What a connection asks of the task that serves it.
+/// Work for the task that serves a connection.
 enum GateWork {
     case request(APIRequest)
-    /// A notice socket has been opened: its device is to be let in, and then the task is over.
+    /// A notice socket was opened: its device must be admitted, after which the task ends.
     case socket(NoticeConnection)
 }
 
-/// One connection's HTTP: holds requests to the limits, hands them on one at a time, writes the answers in turn.
+/// The HTTP handler of one connection: enforces limits, passes on one request at a time and writes responses in order.
 ///
-/// Stands behind the request decoder and before nothing. Confined to its loop. While one request is being answered the next
-/// is read, and while that waits nothing is: so what a client may pile up in a pipeline is bounded by one request, and one
-/// that sends no pipeline is answered without its socket's leaving the loop's set of readable ones.
+/// The last handler of the pipeline, after the request decoder; confined to its event loop. While one request is being
+/// answered, the next is read, and while that waits, reading pauses. This bounds the memory of a pipelining client to
+/// one request, and without pipelining the socket stays registered for reading.
 final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, RecurringRequestTaker {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// What the sweep measures.
+    /// The state in which the sweep measures timeouts.
     enum Phase {
-        /// Nothing of a request has come yet.
+        /// No byte of a request has arrived.
         case idle(since: NIODeadline)
         case head(since: NIODeadline)
         case body(since: NIODeadline, lastPiece: NIODeadline)
         case serving
-        /// The last answer has gone; what still comes is dropped until the peer closes.
+        /// The last response was sent; incoming data is discarded until the client closes.
         case lingering(since: NIODeadline)
-        /// A socket has the connection; the gate only passes on what it holds and goes.
+        /// A WebSocket has taken over the connection; the gate passes on buffered data and is removed.
         case upgraded
     }
 
@@ -46,45 +46,45 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
     let decoderHandler: ByteToMessageHandler<RequestDecoder>
     var context: ChannelHandlerContext?
     var phase: Phase
-    /// Whole requests, and at most one refusal as the last, that wait for their turn.
+    /// Complete requests that wait for their turn, followed by at most one refusal.
     var queue = CircularBuffer<Waiting>(initialCapacity: 2)
     /// The request being answered.
     var current: RequestPlan?
     /// The request whose body is arriving.
     var arriving: RequestPlan?
-    /// Bytes of its body so far, as they are counted among all of the loop.
+    /// Bytes received of that body, which count towards the event loop's limit.
     private(set) var heldBytes = 0
     var owesContinue = false
-    /// A request that its task has not taken yet.
+    /// Work that the serving task has not taken yet.
     var ready: GateWork?
-    /// Whether there is a task for it: an idle connection has none until its first request.
+    /// Whether the connection has a serving task: an idle connection has none before its first request.
     private(set) var isServed = false
     private var waiter: UnsafeContinuation<Void, Never>?
-    /// Called when the peer says that it sends nothing more, or is gone; at once where it has.
+    /// Called when the client closes its side or the connection ends; immediately if that has happened already.
     var onDeparture: (() -> Void)? { didSet { if inputClosed || isGone { onDeparture?() } } }
     var served = 0
-    /// No further request is taken from this connection.
+    /// Whether no further request is accepted on this connection.
     var isClosing = false
     var isQuiescing = false
     var inputClosed = false
     var holdsRead = false
     private var isPumping = false
-    /// The last bytes are on their way.
+    /// Whether the last bytes have been written.
     private var isFinishing = false
     var isGone = false
     var isUnwelcome = false
-    /// Set while bytes wait for the peer.
+    /// Set while unsent bytes wait for the client.
     var stall: Stall? { didSet { if stall == nil { unsentBytes = 0 } } }
-    /// Bytes that wait for the peer, as they are counted among all of the loop.
+    /// Unsent bytes, which count towards the event loop's limit.
     var unsentBytes = 0 { didSet { loop.unsentBytes += unsentBytes - oldValue } }
-    /// Pieces of an upload wait to be written to disk.
+    /// Whether pieces of an upload wait to be written to disk.
     var intakeIsFull = false
-    /// The file that is being sent as an answer's body.
+    /// The file being sent as a response's body.
     var sending: FileSending?
-    /// Where answers can go without a way through the channel; `nil` while that may have unsent bytes, and once it is closed.
+    /// Sends responses directly to the socket; `nil` while the channel may have unsent bytes, and after it has closed.
     var direct: DirectSend?
 
-    /// TLS is below: files have to be read to be sent.
+    /// Whether TLS is used, so that files must be read in order to be sent.
     let isSecure: Bool
 
     init(
@@ -103,26 +103,24 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         decoder.taker = self
     }
 
-    /// Answers nothing but that there are too many connections, once the channel is up.
+    /// Answers only that there are too many connections, once the channel is active.
     func turnAway() { isUnwelcome = true }
 
     // MARK: The serving task's side
 
-    /// The next thing to do, or `nil` when the connection is over.
-    ///
-    /// Runs on the loop.
+    /// Returns the next work, or `nil` when the connection has ended; runs on the event loop.
     func next() async -> GateWork? {
         if ready == nil, !isGone { await withUnsafeContinuation { waiter = $0 } }
         return ready.take()
     }
 
-    /// Writes the answer to the request that `next` gave last, and goes on to the one after it.
+    /// Writes the response to the request that `next` returned last, and continues with the next request.
     func answer(_ response: APIResponse) {
         guard let context, let plan = current else { return }
         answer(response, to: plan, on: context)
     }
 
-    /// Whether the request needs no task: then it has been answered, or will be when its write is on disk.
+    /// Returns whether the request needs no task, because it has been answered or will be when its write is durable.
     private func answersDirectly(_ request: APIRequest) -> Bool {
         let bound = NIOLoopBound(self, eventLoop: loop.eventLoop)
         return loop.door.answer(request, loop.answers) { bound.value.answer($0) }
@@ -150,17 +148,17 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
 
     // MARK: The queue
 
-    /// Counts a piece of a body that is arriving; whether there is room for it.
+    /// Counts a piece of an incoming body; returns whether the event loop's limit allows it.
     func hold(_ count: Int) -> Bool {
         heldBytes += count
         loop.heldBytes += count
         return heldBytes < Self.alwaysHeld || loop.heldBytes <= loop.door.limits.unfinishedBodies
     }
 
-    /// Small requests pass however much arrives.
+    /// Bodies below this size are always accepted.
     private static let alwaysHeld = 16 * 1024
 
-    /// The body is whole, or given up.
+    /// Releases the counted bytes of a body that is complete or abandoned.
     func letGoOfBody() {
         loop.heldBytes -= heldBytes
         heldBytes = 0
@@ -177,9 +175,11 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         pump(context)
     }
 
-    /// Begins the next request in the queue if nothing is in its way, and the ones after those that are answered at once.
+    /// Starts the next request in the queue if nothing blocks it, and continues while requests are answered
+    /// immediately.
     ///
-    /// In a loop of its own: an answer asks for the next request too, and a long pipeline must not make a deep stack.
+    /// A loop instead of recursion: a response also triggers the next request, and a long pipeline must not overflow
+    /// the stack.
     func pump(_ context: ChannelHandlerContext) {
         guard !isPumping else { return }
         isPumping = true
@@ -187,7 +187,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         while beginNext(context) {}
     }
 
-    /// Whether it has been answered already.
+    /// Returns whether the request has been answered already.
     private func beginNext(_ context: ChannelHandlerContext) -> Bool {
         guard current == nil, sending == nil, !isGone, !isFinishing, context.channel.isWritable else { return false }
         switch queue.popFirst() {
@@ -217,14 +217,14 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         return false
     }
 
-    /// What is measured once all that had come whole is answered: the next request may have begun to arrive.
+    /// The phase after all complete requests have been answered: the next request may have begun to arrive.
     private var nextPhase: Phase {
         let now = loop.coarseNow
         if arriving != nil { return .body(since: now, lastPiece: now) }
         return decoder.isInsideHead ? .head(since: now) : .idle(since: now)
     }
 
-    /// Health and readiness: up or not, and nothing more.
+    /// Answers the health and readiness endpoints.
     ///
     /// See Reliability.md, "Testing".
     private func ownAnswer(to request: APIRequest) -> APIResponse? {
@@ -280,14 +280,14 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
         if case .lingering = phase { true } else { false }
     }
 
-    /// Writes the last bytes of this connection and closes once they and what the peer still sends are through.
+    /// Writes the last bytes of this connection; closes it once they are sent and the client has closed its side.
     func finish(with buffer: ByteBuffer, on context: ChannelHandlerContext) {
         isClosing = true
         isFinishing = true
         decoder.dropEverything()
         queue.removeAll()
         phase = .serving
-        // However few bytes they are, and so even where the channel would take more.
+        // Set even for few bytes, although the channel would accept more.
         if stall == nil { stall = Stall(since: loop.now) }
         let written = context.eventLoop.makePromise(of: Void.self)
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
@@ -323,7 +323,7 @@ final class ConnectionGate: ChannelDuplexHandler, RemovableChannelHandler, Recur
 }
 
 extension Optional {
-    /// The value, leaving `nil`; so that what it holds can be changed in place.
+    /// Returns the value and leaves `nil`, so that the value can be modified in place.
     fileprivate mutating func take() -> Wrapped? {
         defer { self = nil }
         return self

@@ -9,44 +9,46 @@ import RelayAPI
     import Darwin
 #endif
 
-/// A file, or bytes and files one after the other, on the way to a peer: the next piece is given when one before has gone,
-/// so that a slow reader is told from one that takes nothing, and the system moves files without a copy of ours.
+/// A response body of files and bytes on the way to a client.
+///
+/// A piece is returned when an earlier one has been sent, so that a slow reader can be distinguished from a stalled
+/// one, and so that the system sends files without copying them.
 final class FileSending {
     enum Piece {
         case file(FileRegion)
         case bytes([UInt8])
     }
 
-    /// Bytes of one piece.
+    /// Maximum bytes of a piece.
     private static let piece = 512 * 1024
-    /// So that the next is there when one has gone.
+    /// Two, so that the next piece is available when one has been sent.
     private static let mostUnderWay = 2
 
     private var handle: NIOFileHandle?
     private var offset = 0
     private var end = 0
     private let parts: (any BodyParts)?
-    /// Bytes that the parts still owe.
+    /// The number of bytes that `parts` must still provide.
     private var owed: Int64
-    /// Pieces given that have not gone.
+    /// The number of pieces returned and not sent.
     private var underWay = 0
-    /// What is there is not what the head speaks of.
+    /// Whether the content differs from what the head announced.
     private(set) var isBroken = false
-    /// Whether somebody is giving out pieces, which callbacks then leave to them.
+    /// Whether a caller is requesting pieces in a loop, so that callbacks need not.
     var isFeeding = false
 
-    /// `nil` if the file cannot be opened.
+    /// Returns `nil` if the file cannot be opened.
     init?(_ response: APIResponse) {
         parts = response.file == nil ? response.parts : nil
         owed = parts?.length ?? 0
         if let file = response.file, !begin(file) { return nil }
     }
 
-    /// `nil` when there is none for now: too many are under way, all of it has been given, or it is broken.
+    /// Returns the next piece; `nil` if too many are in flight, all were returned, or the body is broken.
     func next() -> Piece? {
         guard underWay < Self.mostUnderWay, !isBroken else { return nil }
         if offset >= end {
-            // What is under way may still be read from the file that is open.
+            // The pieces in flight may still be read from the open file.
             guard owed > 0, underWay == 0 else { return nil }
             if let bytes = nextPart() {
                 underWay += 1
@@ -60,7 +62,7 @@ final class FileSending {
         return .file(FileRegion(fileHandle: handle, readerIndex: offset, endIndex: upper))
     }
 
-    /// Bytes, or none where a file was opened or nothing more comes.
+    /// Returns bytes, or `nil` if a file was opened or nothing more follows.
     private func nextPart() -> [UInt8]? {
         switch try? parts?.next() {
         case .bytes(let bytes) where !bytes.isEmpty && bytes.count <= owed:
@@ -86,7 +88,7 @@ final class FileSending {
 
     func pieceHasGone() { underWay -= 1 }
 
-    /// Everything given has gone, and there is no more.
+    /// Whether everything has been returned and sent.
     var isThrough: Bool { offset >= end && owed == 0 && underWay == 0 && !isBroken }
 
     deinit { try? handle?.close() }

@@ -2,22 +2,22 @@ import NIOCore
 import NIOHTTP1
 import RelayAPI
 
-/// A connection with something to do for the first time: its gate, and the executor of its loop.
+/// A connection with its first work: its gate, and the executor of its event loop.
 struct GatedConnection: Sendable {
     let channel: any Channel
     let gate: NIOLoopBound<ConnectionGate>
     let executor: LoopExecutor
 }
 
-/// What is put on a new connection, and the task that serves it.
+/// Configures new connections and serves them.
 struct GateChannel: Sendable {
-    /// By the identity of the loop.
+    /// By the identity of the event loop.
     let loops: [ObjectIdentifier: NIOLoopBound<LoopState>]
     let door: GateDoor
-    /// `nil`: plain HTTP.
+    /// `nil` for plain HTTP.
     let tls: ServerTLS?
 
-    /// Runs on the connection's loop; throws where there are so many connections that one more is not even told so.
+    /// Configures a connection, on its event loop; throws if there are too many connections even for a 503 response.
     func setUp(_ channel: any Channel) throws {
         guard let loop = loops[ObjectIdentifier(channel.eventLoop)]?.value else {
             preconditionFailure("A connection came up on a loop that is not the server's.")
@@ -27,7 +27,7 @@ struct GateChannel: Sendable {
         let counts = door.counts
         channel.closeFuture.whenComplete { _ in counts.left(peer) }
         if verdict == .farTooMany { throw Refusal.tooManyConnections }
-        // Not by the bootstrap, which for a single option makes an iterator and futures.
+        // Not set by the bootstrap, which allocates an iterator and futures for a single option.
         try channel.syncOptions?.setOption(.allowRemoteHalfClosure, value: true)
         try Self.spareMemory(channel)
         let decoder = RequestDecoder(limits: door.limits)
@@ -40,9 +40,9 @@ struct GateChannel: Sendable {
         try pipeline.addHandler(gate)
     }
 
-    /// A channel keeps each buffer that it has read into: one, and a small one, is enough for an idle socket.
+    /// Limits a channel's read buffers to a single small one, which is enough for an idle socket.
     ///
-    /// It grows with the reads of a busy connection.
+    /// The buffer grows with the reads of a busy connection.
     static func spareMemory(_ channel: any Channel) throws {
         guard let options = channel.syncOptions else { return }
         try options.setOption(.maxMessagesPerRead, value: 1)
@@ -52,14 +52,14 @@ struct GateChannel: Sendable {
         )
     }
 
-    /// Reads in large pieces while a body of many megabytes arrives: each piece is a turn of the loop and two of other
-    /// threads.
+    /// Uses large read buffers while a large body arrives, since each piece costs a turn of the event loop and two
+    /// thread switches.
     static func widen(_ channel: any Channel) {
         let allocator = AdaptiveRecvByteBufferAllocator(minimum: 65_536, initial: 262_144, maximum: 524_288)
         try? channel.syncOptions?.setOption(.recvAllocator, value: allocator)
     }
 
-    /// Serves a connection until it is over, or has become a socket.
+    /// Serves a connection until it ends or becomes a socket.
     func serve(_ connection: GatedConnection) async {
         await withTaskExecutorPreference(connection.executor) {
             await withTaskCancellationHandler {
@@ -80,7 +80,7 @@ struct GateChannel: Sendable {
         }
     }
 
-    /// Ends a poll when its peer goes: a notice that came then would be handed to nobody, and be lost.
+    /// Cancels a long poll when its client disconnects, since a notice that arrived then would be lost.
     private func poll(_ request: APIRequest, _ gate: ConnectionGate) async -> APIResponse {
         let answer = Task(executorPreference: gate.loop.executor) { await door.respond(request) }
         gate.onDeparture = { answer.cancel() }

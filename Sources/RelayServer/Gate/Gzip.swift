@@ -2,16 +2,16 @@ import CZlib
 import HTTPTypes
 import RelayAPI
 
-/// Bodies in gzip, for clients that ask.
+/// Compresses response bodies for clients that accept gzip.
 ///
 /// See Wire.md, "Headers and bodies", and RFC 9110, 12.5.3.
 enum Gzip {
-    /// Below this a body is sent as it is: the head would outweigh what is saved.
+    /// Smaller bodies are not compressed: the header fields would outweigh the savings.
     private static let leastBytes = 1024
-    /// Above this it is too: whatever is computed here holds up every connection of the loop.
+    /// Larger bodies are not compressed: compression blocks every connection of the event loop.
     private static let mostBytes = 1024 * 1024
 
-    /// The answer as `request` would have it: in gzip where that is asked for and worth it.
+    /// Returns the response, compressed if the request accepts gzip and the body is suitable.
     static func encoded(_ response: APIResponse, for request: APIRequest) -> APIResponse {
         guard !response.isStreamed, (leastBytes...mostBytes).contains(response.bodyLength),
             let accepted = request.headers[.acceptEncoding], allows(accepted),
@@ -31,7 +31,7 @@ enum Gzip {
         return type.hasPrefix("application/json") || type.hasPrefix("text/")
     }
 
-    /// Whether an `Accept-Encoding` names gzip, or anything, without refusing it by a weight of zero.
+    /// Returns whether an `Accept-Encoding` value names gzip or `*` with a weight above 0.
     static func allows(_ field: String) -> Bool {
         var forAny = false
         for item in field.lowercased().split(separator: ",") {
@@ -44,10 +44,10 @@ enum Gzip {
         return forAny
     }
 
-    /// `nil` where it would not get smaller.
+    /// Returns `nil` if the result would not be smaller.
     static func compress(_ body: [UInt8]) -> [UInt8]? {
         var stream = z_stream()
-        // 15 bits of window, and 16 for gzip's own framing; the fastest level takes nearly all there is to be had in JSON.
+        // 15 bits of window, plus 16 for gzip framing; the fastest level achieves nearly the best compression of JSON.
         let start = deflateInit2_(
             &stream,
             Z_BEST_SPEED,
@@ -62,7 +62,7 @@ enum Gzip {
         defer { deflateEnd(&stream) }
         var body = body
         let compressed = body.withUnsafeMutableBufferPointer { input in
-            // Room for less than the body: what does not fit is not worth it.
+            // The buffer is smaller than needed for incompressible data: a result that does not fit is not used.
             [UInt8](unsafeUninitializedCapacity: input.count) { output, count in
                 stream.next_in = input.baseAddress
                 stream.avail_in = UInt32(input.count)

@@ -2,9 +2,9 @@ import NIOCore
 import RelayAPI
 import Synchronization
 
-/// An event loop as the lane that answers are finished on.
+/// Completes responses on an event loop.
 ///
-/// The writes of one commit, or of many that come close together, wake the loop once.
+/// The writes of one commit, or of several commits in quick succession, wake the event loop once.
 final class LoopAnswers: AnswerLane {
     private let eventLoop: any EventLoop
     private let inbox = Mutex<[@Sendable () -> Void]>([])

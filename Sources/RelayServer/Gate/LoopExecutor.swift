@@ -1,9 +1,8 @@
 import NIOCore
 
-/// Runs the tasks of a loop's connections on that loop, so that a request is read, answered and written without
-/// changing threads.
+/// Runs the tasks of an event loop's connections on that loop, so that a request needs no thread switch.
 ///
-/// What is behind the gate therefore must not block: a request that computes or reads for long moves itself elsewhere.
+/// Request handlers must therefore not block: a request that computes or reads for long must move to another executor.
 final class LoopExecutor: TaskExecutor {
     private let loop: any EventLoop
 

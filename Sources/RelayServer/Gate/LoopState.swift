@@ -1,14 +1,14 @@
 import NIOCore
 
-/// A connection as its loop sees it: something to look at on every sweep.
+/// A connection in its event loop's list, visited on every sweep.
 protocol LoopResident: AnyObject {
-    /// Where it stands in the loop's list; kept by the loop.
+    /// The index in the event loop's list; maintained by the event loop.
     var slot: Int { get set }
-    /// Acts on whatever deadline has passed.
+    /// Acts on deadlines that have passed.
     func sweep(_ now: NIODeadline)
-    /// The relay is stopping, or others need the room, and it will be waited for no longer.
+    /// Closes the connection at once, because of shutdown or a limit.
     func cut()
-    /// Since when bytes that are counted wait for the peer.
+    /// The time since which counted bytes have been waiting for the client.
     var unsentSince: NIODeadline? { get }
 }
 
@@ -16,33 +16,31 @@ extension LoopResident {
     var unsentSince: NIODeadline? { nil }
 }
 
-/// What the connections of one event loop share.
-///
-/// Confined to that loop.
+/// The state that the connections of one event loop share; confined to that loop.
 final class LoopState {
     let eventLoop: any EventLoop
     let executor: LoopExecutor
     let answers: LoopAnswers
     let door: GateDoor
-    /// This loop as a lane of the notice hub.
+    /// This event loop's inbox for the notice hub.
     let lane: LoopLane?
     private var residents: [any LoopResident] = []
     private var date = DateText()
-    /// Room for the head of the answer that is being written; kept, so that an answer needs none of its own.
+    /// A reusable buffer for the head of the response being written.
     var headBytes = ByteBuffer()
     private var sweeper: RepeatedTask?
-    /// Bytes of bodies that are arriving.
+    /// Bytes of incoming bodies.
     var heldBytes = 0
-    /// Bytes of answers that their peers have not taken, as of the last sweep.
+    /// Unsent bytes of responses, as of the last sweep.
     var unsentBytes = 0
-    /// The time of the last sweep: good to one interval, and free.
+    /// The time of the last sweep: accurate to one interval, and free.
     private(set) var coarseNow: NIODeadline
-    /// The time by which deadlines are kept.
+    /// The time for deadlines.
     var now: NIODeadline { door.now() }
 
     private let arrivals: AsyncStream<GatedConnection>.Continuation
 
-    /// `arrivals` gets each connection when it first has something to do.
+    /// `arrivals` receives each connection when it first has work.
     init(_ eventLoop: any EventLoop, door: GateDoor, arrivals: AsyncStream<GatedConnection>.Continuation) {
         self.arrivals = arrivals
         self.eventLoop = eventLoop
@@ -67,7 +65,7 @@ final class LoopState {
         sweeper = nil
     }
 
-    /// Has a task made for the gate.
+    /// Requests a task that serves the connection.
     func begin(serving gate: ConnectionGate, on channel: any Channel) {
         let bound = NIOLoopBound(gate, eventLoop: eventLoop)
         arrivals.yield(GatedConnection(channel: channel, gate: bound, executor: executor))
@@ -93,9 +91,9 @@ final class LoopState {
         for resident in residents { resident.cut() }
     }
 
-    /// Cuts off those that have left an answer waiting for the longest, until all that wait are within bounds.
+    /// Closes the connections with the oldest unsent responses until the total is within the limit.
     ///
-    /// One that alone is beyond them stays.
+    /// A single connection that exceeds the limit alone stays open.
     func makeRoom() {
         while unsentBytes > door.limits.unsentAnswers {
             let waiting = residents.compactMap { resident in resident.unsentSince.map { (resident, since: $0) } }
@@ -108,7 +106,7 @@ final class LoopState {
         let now = now
         coarseNow = now
         date.update(toSecond: door.wallClock())
-        // A resident may leave while it is looked at, and the last one then takes its place: so from the end.
+        // From the end, because a visited connection may leave the list, and the last one then takes its place.
         for index in stride(from: residents.count - 1, through: 0, by: -1) where index < residents.count {
             residents[index].sweep(now)
         }

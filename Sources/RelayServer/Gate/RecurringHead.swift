@@ -8,23 +8,24 @@ import NIOCore
     import Darwin
 #endif
 
-/// The last head of a connection that was found good: one that comes again byte by byte means the same again.
+/// The last valid request head of a connection, which is recognized if it is repeated byte by byte.
 ///
-/// Clients send the same head request after request, but for the length of the body. Comparing it costs a fortieth of
-/// reading it, and whatever the parser and the rules refuse they have refused of this one too.
+/// Clients repeat the same head in request after request, except for the body's length. Comparing takes 1/40 of the
+/// time of parsing, and everything that the parser and the rules reject was rejected in the first head.
 ///
-/// A class, since every request looks at it and it never changes.
+/// A class, because every request uses it and it never changes.
 final class RecurringHead {
-    /// A length of more digits is left to the parser, and so are heads so long that a digit more could matter to a limit.
+    /// Longer body lengths, and heads so long that another digit could exceed a limit, are left to the parser.
     private static let mostDigits = 7
     private static let mostBytes = 4096
 
     let plan: RequestPlan
     private let bytes: [UInt8]
-    /// Where the digits of `Content-Length` stand; empty and at the end where there is no such field.
+    /// The position of the digits of `Content-Length`; empty and at the end if there is no such field.
     private let length: Range<Int>
 
-    /// `head` is what `plan` was made of, with the empty line at its end; `nil` for heads that had better be read anew.
+    /// `head` is the text of `plan`, including the final empty line; returns `nil` for heads that must be parsed each
+    /// time.
     init?(_ head: ByteBufferView, plan: RequestPlan) {
         guard plan.mayRecur, head.count <= Self.mostBytes else { return nil }
         bytes = Array(head)
@@ -38,7 +39,7 @@ final class RecurringHead {
         self.length = length
     }
 
-    /// How long the head at the start of `buffer` is and what body it declares; `nil` if it is another one, or not whole.
+    /// Returns the length of the head at the start of `buffer` and of its body; `nil` if it differs or is incomplete.
     func match(_ buffer: ByteBuffer) -> (headLength: Int, bodyLength: Int)? {
         buffer.withUnsafeReadableBytes { text in
             bytes.withUnsafeBytes { known in
@@ -62,7 +63,7 @@ final class RecurringHead {
         }
     }
 
-    /// Of the one field of that name, which a good head has.
+    /// Returns the position of the length's digits; a valid head has at most one such field.
     private static func lengthDigits(in head: [UInt8]) -> Range<Int>? {
         let name = Array("content-length:".utf8)
         var lineStart = 0

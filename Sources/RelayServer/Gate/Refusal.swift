@@ -1,12 +1,10 @@
 import Records
 
-/// Why the gate itself turned a request away, before anyone behind it saw it.
+/// The reason why the HTTP layer rejected a request before it was routed.
 ///
-/// See Reliability.md, "Limits" and "Malformed HTTP".
-///
-/// After any of these nothing more is read from the connection as a request.
+/// Nothing more is read from the connection as a request afterwards. See Reliability.md, "Limits" and "Malformed HTTP".
 enum Refusal: Error, Hashable, Sendable {
-    /// Broken framing or a broken field; the text says which.
+    /// Invalid framing or an invalid field; the text says which.
     case malformed(String)
     case methodNotServed
     case timeout
@@ -36,7 +34,7 @@ enum Refusal: Error, Hashable, Sendable {
         }
     }
 
-    /// The wire's own code for it.
+    /// The error code on the wire.
     ///
     /// See Errors.md, "Codes".
     private var code: ErrorCode {
@@ -46,41 +44,41 @@ enum Refusal: Error, Hashable, Sendable {
         }
     }
 
-    /// A sentence for whoever reads the answer.
+    /// A sentence for the client's developer.
     ///
-    /// Holds nothing that the client sent, and no character that JSON escapes.
+    /// Contains nothing that the client sent, and no character that JSON must escape.
     private var reason: String {
         switch self {
         case .malformed(let what): "The request is not valid HTTP: \(what)."
-        case .methodNotServed: "This method is not served here. Use GET or POST."
+        case .methodNotServed: "This method is not supported. Use GET or POST."
         case .timeout: "The request did not arrive in time."
         case .bodyTooLarge:
             "The request body is larger than the relay accepts. Send fewer records in one request, or a smaller asset."
         case .requestLineTooLong: "The request line is too long. Send arguments in the body."
         case .encodingNotAccepted: "Encoded request bodies are not accepted. Send the body as it is."
-        case .expectationNotMet: "The only expectation that can be met is 100-continue."
+        case .expectationNotMet: "The only supported expectation is 100-continue."
         case .headersTooLarge: "The header fields are too large or too many."
-        case .methodUnknown: "This method is not known. Use GET or POST."
+        case .methodUnknown: "This method is unknown. Use GET or POST."
         case .tooManyBodies: "Too many requests are arriving at once. Try again in a few seconds."
         case .tooManyConnections: "Too many connections are open. Try again in a few seconds."
-        case .versionUnknown: "Only HTTP/1.0 and HTTP/1.1 are spoken here."
+        case .versionUnknown: "Only HTTP/1.0 and HTTP/1.1 are supported."
         }
     }
 
-    /// Seconds after which another try may succeed.
+    /// The number of seconds after which a retry may succeed.
     var retryAfter: Int? { status == 503 ? 5 : nil }
 
-    /// For counts and logs, of an answer with this identifier.
+    /// Returns the entry for metrics and logs; `requestID` is that of the response.
     func noted(as requestID: String) -> RefusedRequest {
         RefusedRequest(id: requestID, status: status, error: code, reason: reason)
     }
 
-    /// The answer's body, in the wire's own error form.
+    /// Returns the response's body in the wire's error format.
     ///
     /// See Errors.md, "Error dictionary".
     func body(requestID: String) -> String {
         let retry = retryAfter.map { ",\"retryAfter\":\($0)" } ?? ""
-        // The wire has no code of its own for a request that is to be sent in parts.
+        // The wire has no specific code for a request that must be split.
         let fine = self == .bodyTooLarge ? ",\"ckErrorCode\":\"LIMIT_EXCEEDED\"" : ""
         let code = code.rawValue
         return "{\"uuid\":\"\(requestID)\",\"serverErrorCode\":\"\(code)\"\(fine),\"reason\":\"\(reason)\"\(retry)}"

@@ -1,12 +1,12 @@
 package import Records
 
-/// A request that was turned away before anybody saw what it asks for: what may be counted and written down of it.
+/// A request that was rejected before it was routed, as reported to metrics and logs.
 package struct RefusedRequest: Sendable {
-    /// The `uuid` of the answer.
+    /// The response's `uuid`.
     package var id: String
     package var status: Int
     package var error: ErrorCode
-    /// What the answer says; holds nothing that the client sent.
+    /// The response's text; contains nothing that the client sent.
     package var reason: String
 
     package init(id: String, status: Int, error: ErrorCode, reason: String) {

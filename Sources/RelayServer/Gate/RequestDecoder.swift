@@ -2,12 +2,13 @@ import NIOCore
 import NIOHTTP1
 import RelayAPI
 
-/// NIO's request parser, fed so that it never sees past the request it is in.
+/// Wraps NIO's HTTP parser so that it never sees bytes beyond the current request.
 ///
-/// NIO has no say of its own about a request line: one that is too long ends in the same error as an overlong field, and
-/// methods, protocols and versions that it does not know in three more. So each line is judged here before it is fed.
-/// For that the beginning of every request must be known, also in a pipeline: a head ends at an empty line, a body at its
-/// declared length, a chunked one at the end of a line, and nothing beyond is fed before the parser has said what it saw.
+/// NIO has no limit for request lines: one that is too long causes the same error as an oversized field, and unknown
+/// methods, protocols and versions cause three others. So each line is checked here before it is passed on. This
+/// requires knowing where every request begins, even in a pipeline: a head ends at an empty line, a body at its
+/// declared length, and a chunked body at the end of a line. Nothing beyond is passed on before the parser has reported
+/// what it has seen.
 final class RequestDecoder: ByteToMessageDecoder {
     typealias InboundOut = HTTPServerRequestPart
 
@@ -16,11 +17,11 @@ final class RequestDecoder: ByteToMessageDecoder {
         case head
         case body(remaining: Int)
         case chunks(ChunkLines)
-        /// Of a request whose head has recurred: the parser has not seen it and does not see its body.
+        /// The body of a request whose head was recognized: the parser sees neither head nor body.
         case recurringBody(remaining: Int)
-        /// What is left belongs to another protocol.
+        /// The remaining bytes belong to another protocol.
         case stopped
-        /// What is left belongs to nobody.
+        /// The remaining bytes are discarded.
         case deaf
     }
 
@@ -28,21 +29,21 @@ final class RequestDecoder: ByteToMessageDecoder {
     private let lineLimit: Int
     private let limits: ServerLimits
     private var stage = Stage.line
-    /// Bytes at the buffer's start that the parser has seen and wants to see again.
+    /// Bytes at the start of the buffer that the parser has seen and not consumed.
     private var leftOver = 0
-    /// Bytes of the unfed ones that have been searched for a line end.
+    /// Bytes not yet passed on that have been searched for a line end.
     private var searched = 0
-    /// Takes requests whose head has recurred; the parser's go through the pipeline.
+    /// Receives requests whose head was recognized; those of the parser go through the pipeline.
     weak var taker: (any RecurringRequestTaker)?
     private var recurring: RecurringHead?
-    /// The request line under way is that of HEAD, whatever else is wrong with it: its refusal has no body.
+    /// Whether the current request line begins with HEAD, valid or not; a refusal then has no body.
     private(set) var isHeadRequest = false
-    /// The head that the parser is being fed, where it has come in one piece.
+    /// The head being passed to the parser, if it has arrived in one piece.
     private var wholeHead: ByteBuffer?
 
     init(limits: ServerLimits) {
         var configuration = NIOHTTPDecoderLimitConfiguration()
-        // The parser counts name and value apart, and the target among the fields; the exact sums are checked later.
+        // The parser counts name and value separately, and the target among the fields; exact sums are checked later.
         configuration.maxHeaderFieldSize = max(limits.headerField, limits.requestLine)
         configuration.maxHeaderListSize = limits.headerList + limits.requestLine
         configuration.maxHeaderFieldCount = limits.headerCount
@@ -51,9 +52,9 @@ final class RequestDecoder: ByteToMessageDecoder {
         parser = HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: configuration)
     }
 
-    // MARK: What the gate tells, while it is being told
+    // MARK: Events from the gate
 
-    /// A head has been accepted.
+    /// The gate has accepted a head.
     func headEnded(_ plan: RequestPlan) {
         let limit = plan.request.intake == nil ? limits.body : max(limits.body, limits.upload)
         stage = plan.bodyLength.map { .body(remaining: $0) } ?? .chunks(ChunkLines(limit: limit, line: lineLimit))
@@ -66,13 +67,13 @@ final class RequestDecoder: ByteToMessageDecoder {
         isHeadRequest = false
     }
 
-    /// The connection changes its protocol with the request that has just ended.
+    /// The connection changes its protocol after the request that has just ended.
     func stop() { stage = .stopped }
 
-    /// Nothing of what still comes is a request.
+    /// Discards everything that still arrives.
     func dropEverything() { stage = .deaf }
 
-    /// A part of a request head has arrived and the rest has not.
+    /// Whether part of a request head has arrived.
     var isInsideHead: Bool {
         switch stage {
         case .line: searched > 0
@@ -99,8 +100,9 @@ final class RequestDecoder: ByteToMessageDecoder {
                 defer { wholeHead = nil }
                 try feed(count, context, &buffer)
             case .body(let remaining):
-                // The parser and the rules must agree on where a body ends; if ever they do not, nobody goes on.
-                guard remaining > 0 else { throw Refusal.malformed("its length is in doubt") }
+                // The parser and the rules must agree on where a body ends; if they ever do not, the connection is
+                // closed.
+                guard remaining > 0 else { throw Refusal.malformed("its length is ambiguous") }
                 let count = min(remaining, buffer.readableBytes - leftOver)
                 stage = .body(remaining: remaining - count)
                 try feed(count, context, &buffer)
@@ -128,7 +130,7 @@ final class RequestDecoder: ByteToMessageDecoder {
         return try parser.decodeLast(context: context, buffer: &buffer, seenEOF: seenEOF)
     }
 
-    /// Whether the buffer begins with the head that was good last time; then that is taken out of it.
+    /// Returns whether the buffer begins with the known head, and consumes it.
     private func beginRecurring(_ buffer: inout ByteBuffer) -> Bool {
         guard let recurring, let taker, leftOver == 0, searched == 0, let found = recurring.match(buffer),
             taker.begin(recurring.plan, bodyLength: found.bodyLength)
@@ -157,7 +159,7 @@ final class RequestDecoder: ByteToMessageDecoder {
         buffer.moveReaderIndex(forwardBy: length - leftOver)
     }
 
-    /// Bytes up to and with the empty line, or all if there is none.
+    /// Returns the number of bytes up to and including the empty line, or all bytes if there is none.
     private static func headEnd(in bytes: ByteBufferView) -> Int {
         bytes.withUnsafeBytes { bytes in
             var index = 0
@@ -169,7 +171,7 @@ final class RequestDecoder: ByteToMessageDecoder {
                     {
                         return index + 3
                     }
-                    // The empty line itself, where its beginning has been fed already.
+                    // The empty line itself, whose beginning has been passed on already.
                     if index <= 1 { return index + 1 }
                 }
                 index += 1
@@ -178,10 +180,10 @@ final class RequestDecoder: ByteToMessageDecoder {
         }
     }
 
-    /// Tabs may stand behind a field's value as blanks may (RFC 9110, 5.5), but the parser takes none behind a length.
+    /// Replaces tabs after field values, which RFC 9110, 5.5 allows, but the parser does not allow after a length.
     private static func blankTabs(atFieldEndsOf head: inout ByteBuffer) {
         let (tab, blank) = (UInt8(ascii: "\t"), UInt8(ascii: " "))
-        // Nearly no head has any.
+        // Almost no head contains tabs.
         guard head.readableBytesView.contains(tab) else { return }
         var isAtEnd = false
         for index in stride(from: head.writerIndex - 1, through: head.readerIndex, by: -1) {
@@ -198,9 +200,7 @@ final class RequestDecoder: ByteToMessageDecoder {
 
     private static let headMethod = Array("HEAD ".utf8)
 
-    /// Whether a whole request line has come, which is then a good one.
-    ///
-    /// Empty lines before it are dropped: RFC 9112, 2.2.
+    /// Returns whether a complete, valid request line has arrived; empty lines before it are skipped (RFC 9112, 2.2).
     private func judgeLine(_ buffer: inout ByteBuffer) throws(Refusal) -> Bool {
         while searched == 0, let byte = buffer.getInteger(at: buffer.readerIndex, as: UInt8.self),
             byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n")
@@ -222,25 +222,23 @@ final class RequestDecoder: ByteToMessageDecoder {
     }
 }
 
-/// The gate, to the decoder.
+/// Receives requests from the decoder without going through the pipeline.
 protocol RecurringRequestTaker: AnyObject {
-    /// Whether a body of that length may come now; then it does.
+    /// Starts a request with a body of this length; returns `false` if it is not possible now.
     func begin(_ plan: RequestPlan, bodyLength: Int) -> Bool
     func bodyArrived(_ piece: ByteBufferView)
     func requestArrived()
 }
 
-/// The rules of a request line.
-///
-/// RFC 9112, 3.
+/// The rules for request lines (RFC 9112, 3).
 enum RequestLine {
-    /// What no method begins with becomes no line by what follows: whoever greets a plain port in TLS need not wait for it.
+    /// Rejects a first byte that cannot begin a method, so that a TLS client on a plain port need not wait for more.
     static func judge(first: UInt8) throws(Refusal) {
-        guard first != 0x16 else { throw .malformed("TLS is spoken to a port that has none") }
+        guard first != 0x16 else { throw .malformed("it is TLS on a port without TLS") }
         guard isTokenByte(first) else { throw .malformed("its method is not a token") }
     }
 
-    /// `line` ends before its line feed.
+    /// `line` excludes its line feed.
     static func judge(_ line: ByteBufferView) throws(Refusal) {
         guard line.last == UInt8(ascii: "\r") else { throw .malformed("its request line does not end in CR LF") }
         let text = line.dropLast()
@@ -262,21 +260,21 @@ enum RequestLine {
         let bytes = Array(version)
         guard bytes.count == 8, bytes.starts(with: "HTTP/".utf8), isDigit(bytes[5]), bytes[6] == UInt8(ascii: "."),
             isDigit(bytes[7])
-        else { throw .malformed("its version is not one of HTTP") }
+        else { throw .malformed("its version is not an HTTP version") }
         let isServed = bytes[5] == UInt8(ascii: "1") && (bytes[7] == UInt8(ascii: "0") || bytes[7] == UInt8(ascii: "1"))
         guard isServed else { throw .versionUnknown }
     }
 
-    /// Those that the parser and the rules go on to judge.
+    /// The methods that the parser and the rules handle.
     private static let judged = ["GET", "POST", "OPTIONS", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT"]
         .map { Array($0.utf8) }
 
-    /// Known to OpenAPI and to those who test by it; nothing here is called by it.
+    /// Defined for OpenAPI and used by test tools; not supported here.
     private static let query = Array("QUERY".utf8)
 
     private static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
 
-    /// RFC 9110, 5.6.2.
+    /// Returns whether a byte is a token character (RFC 9110, 5.6.2).
     static func isTokenByte(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true

@@ -1,8 +1,6 @@
-/// Names an answer of the gate's own, so that a client's report and the relay's log can be matched.
+/// Identifies a response of the HTTP layer, so that a client's report can be matched with the relay's log.
 enum RequestID {
-    /// A random UUID in lower case.
-    ///
-    /// RFC 9562, version 4.
+    /// Returns a random UUID (RFC 9562, version 4) in lower case.
     static func random() -> String {
         var generator = SystemRandomNumberGenerator()
         var bytes = (0..<16).map { _ in UInt8.random(in: 0...255, using: &generator) }

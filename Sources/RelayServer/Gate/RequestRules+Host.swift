@@ -1,8 +1,8 @@
-/// What a `Host` field may say.
-///
-/// RFC 9110, 7.2.
+/// Validation of the `Host` field (RFC 9110, 7.2).
 extension RequestRules {
-    /// A host and perhaps a port: nothing that another server could take for a path, a user or a second host.
+    /// Returns whether a text is a host with an optional port.
+    ///
+    /// Rejects everything that another server could interpret as a path, a user or a second host.
     static func isHost(_ text: String) -> Bool {
         let bytes = text.utf8[...]
         guard bytes.first == UInt8(ascii: "[") else {
@@ -27,7 +27,7 @@ extension RequestRules {
             }
     }
 
-    /// Nothing, or a colon and a port, which may be empty.
+    /// Returns whether a text is empty, or a colon with an optional port.
     private static func isPort(_ bytes: Substring.UTF8View) -> Bool {
         guard let colon = bytes.first else { return true }
         let digits = bytes.dropFirst()

@@ -2,31 +2,27 @@ import HTTPTypes
 import NIOHTTP1
 import RelayAPI
 
-/// What the framing of a request means, decided from its head alone.
+/// A request's framing, determined from its head.
 struct RequestPlan {
     var request: APIRequest
-    /// Declared; `nil` for a chunked body, 0 for none.
+    /// The declared length; `nil` for a chunked body, 0 for none.
     var bodyLength: Int?
     var keepAlive: Bool
-    /// The client waits for `100 Continue` before it sends the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     var expectsContinue: Bool
-    /// The fields ask for another protocol.
-    ///
-    /// Whether it is one of ours is for the handshake to judge.
+    /// Whether the fields request another protocol, which the handshake validates.
     var asksUpgrade: Bool
     var isHTTP10: Bool
-    /// What its path opens a socket for, if anything.
+    /// The purpose of the socket that its path opens; `nil` for other paths.
     var purpose: SocketPurpose?
-    /// Whether another head that differs in nothing but the length of its body means the same.
+    /// Whether a head that differs only in the body's length means the same.
     var mayRecur: Bool
 }
 
-/// The rules that NIO's HTTP parser does not enforce: which heads are refused, and with what.
+/// The rules for request heads that NIO's HTTP parser does not enforce.
 ///
-/// See Reliability.md, "Malformed HTTP".
-///
-/// The parser has refused by then: doubled or contradictory lengths, folded lines, bare line feeds, blanks before a
-/// colon, NUL, foreign versions. Pure; the caller says which peer it is.
+/// The parser has already rejected duplicate and contradictory lengths, folded lines, bare line feeds, blanks before a
+/// colon, NUL and unknown versions. Pure; the caller passes the client's address. See Reliability.md, "Malformed HTTP".
 struct RequestRules {
     let limits: ServerLimits
     let trustedProxies: [AddressRange]
@@ -68,7 +64,7 @@ struct RequestRules {
                 )
             ),
             bodyLength: length,
-            // The parser reads nothing after a request that offers another protocol.
+            // The parser reads nothing after a request with an `Upgrade` field.
             keepAlive: !fields.hasUpgrade && !fields.saysClose && (fields.saysKeepAlive || !isHTTP10),
             expectsContinue: expectsContinue,
             asksUpgrade: fields.hasUpgrade && !isHTTP10,
@@ -78,7 +74,7 @@ struct RequestRules {
         )
     }
 
-    /// The methods that HTTP itself defines go on to the endpoints, which answer 405 where they do not serve one.
+    /// Methods that HTTP defines are passed on to the endpoints, which answer 405 if they do not support one.
     private static func method(_ method: HTTPMethod) throws(Refusal) -> HTTPRequest.Method {
         switch method {
         case .GET: return .get
@@ -93,13 +89,11 @@ struct RequestRules {
         }
     }
 
-    /// Splits a target into path and query; the absolute form loses its scheme and authority.
-    ///
-    /// RFC 9112, 3.2.
+    /// Splits a target into path and query (RFC 9112, 3.2); the absolute form loses its scheme and authority.
     static func target(_ target: String, method: HTTPRequest.Method) throws(Refusal) -> (String, String?) {
         let bytes = target.utf8
         guard bytes.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") }) else {
-            throw .malformed("its target holds a character that must be escaped")
+            throw .malformed("its target contains a character that must be escaped")
         }
         var rest = bytes[...]
         if bytes.first != UInt8(ascii: "/") {
@@ -119,12 +113,12 @@ struct RequestRules {
         return (path.isEmpty ? "/" : path, String(Substring(rest[rest.index(after: mark)...])))
     }
 
-    /// Uploads of assets are taken while they arrive, so they may be longer than what is held.
+    /// Uploads are processed as they arrive, so they may be larger than buffered bodies.
     private func bodyLimit(_ path: String) -> Int {
         isUpload(path) ? max(limits.upload, limits.body) : limits.body
     }
 
-    /// Whether a path may be that of an upload, which only its address itself can tell.
+    /// Returns whether a path may be that of an upload; the upload URL itself decides.
     func isUpload(_ path: String) -> Bool {
         guard !path.utf8.starts(with: "/database/".utf8) else { return false }
         var path = path
@@ -153,23 +147,21 @@ struct RequestRules {
         return length
     }
 
-    /// Digits only: no sign, no blank, no list.
-    ///
-    /// A number too large for us is a body too large.
+    /// Parses digits only: no sign, no blanks, no list; returns `nil` also for a number that overflows.
     private static func length(_ text: String) -> Int? {
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
         guard let length = Int(text) else { return nil }
         return length
     }
 
-    /// The nearest address to us in `X-Forwarded-For` that is not one of our own proxies.
+    /// Returns the last address in `X-Forwarded-For` that is not a trusted proxy.
     private func client(behind peer: String, forwarded: [String]) -> String {
         guard trustedProxies.contains(where: { $0.contains(peer) }) else { return peer }
         let hops = forwarded.flatMap { $0.split(separator: ",") }
             .map { $0.trimmingBlanks() }
         var nearest = peer
         for hop in hops.reversed() {
-            // Whatever a proxy of ours did not write itself may be made up, and need not even be an address.
+            // Anything not written by a trusted proxy may be forged, and need not even be an address.
             guard AddressRange(hop) != nil else { break }
             nearest = hop
             guard trustedProxies.contains(where: { $0.contains(hop) }) else { break }
@@ -178,7 +170,7 @@ struct RequestRules {
     }
 }
 
-/// One pass over the header fields: the typed list for the endpoints, and what framing needs.
+/// One pass over the header fields, which collects the fields for the endpoints and those needed for framing.
 private struct FieldScan {
     var kept = HTTPFields()
     var hosts = 0
@@ -194,7 +186,7 @@ private struct FieldScan {
     var hasUpgrade = false
     var forwardedFor: [String] = []
 
-    /// Nothing in it bears on whether or how a body may come, but for the length.
+    /// Whether no field affects whether or how a body is sent, except for its length.
     var isPlain: Bool { !hasUpgrade && transferEncodings == 0 && contentEncoding == nil && expect == nil }
 
     mutating func read(_ headers: HTTPHeaders, limits: ServerLimits) throws(Refusal) {
@@ -210,7 +202,7 @@ private struct FieldScan {
             }
             guard let fieldName = HTTPField.Name(name) else { throw .malformed("a field's name is not a token") }
             guard value.utf8.allSatisfy({ ($0 >= 0x20 && $0 != 0x7F) || $0 == 0x09 }) else {
-                throw .malformed("a field holds a control character")
+                throw .malformed("a field contains a control character")
             }
             let field = HTTPField(name: fieldName, value: value)
             kept.append(field)
@@ -229,9 +221,9 @@ private struct FieldScan {
         case .transferEncoding:
             transferEncodings += 1
             transferEncoding = field.value
-        // The parser takes either for the other, and must be of one mind with us about which request is the last.
+        // The parser treats both fields alike, and must agree with these rules on which request is the last.
         case .connection, .proxyConnection: noteConnection(field.value.lowercased())
-        // Of two, neither may hide the other.
+        // If there are two, both count.
         case .contentEncoding: contentEncoding = Self.joined(contentEncoding, field.value.lowercased())
         case .expect: expect = Self.joined(expect, field.value)
         case .upgrade: hasUpgrade = true
@@ -257,12 +249,12 @@ private struct FieldScan {
 }
 
 extension HTTPField.Name {
-    /// The library keeps `host` for itself, as the request's authority.
+    /// `HTTPField.Name` has no constant for `Host`, which the library represents as the request's authority.
     static let hostField = HTTPField.Name.known("Host")
     static let forwardedFor = HTTPField.Name.known("X-Forwarded-For")
     static let proxyConnection = HTTPField.Name.known("Proxy-Connection")
 
-    /// A name written in our own source.
+    /// Returns a constant name.
     static func known(_ name: String) -> HTTPField.Name {
         guard let made = HTTPField.Name(name) else { preconditionFailure("\(name) is not a field name") }
         return made
@@ -270,7 +262,7 @@ extension HTTPField.Name {
 }
 
 extension Substring {
-    /// Without blanks and tabs at both ends.
+    /// Returns the text without blanks and tabs at both ends.
     func trimmingBlanks() -> String {
         var rest = self
         while let first = rest.utf8.first, first == 0x20 || first == 0x09 { rest.removeFirst() }

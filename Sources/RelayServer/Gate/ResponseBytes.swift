@@ -3,21 +3,19 @@ import NIOCore
 import NIOHTTP1
 import RelayAPI
 
-/// Writes an answer's bytes: head and body in one buffer, for one system call.
+/// Encodes a response's head and body into one buffer, for one system call.
 enum ResponseBytes {
-    /// How the connection goes on after the answer.
+    /// What happens to the connection after the response.
     enum Persistence {
         case keepAlive
-        /// HTTP/1.0 keeps a connection only when told so.
+        /// With HTTP/1.0, a connection stays open only if the response says so.
         case keepAliveHTTP10
         case close
-        /// As `close`, and names `Upgrade`, as an answer 426 must.
-        ///
-        /// RFC 9110, 7.8.
+        /// Like `close`, but also names `Upgrade`, which a 426 response must do (RFC 9110, 7.8).
         case closeUpgradeRequired
     }
 
-    /// The answer that gives the connection to another protocol.
+    /// Returns the response that switches to WebSocket.
     static func switching(_ acceptance: Handshake.Acceptance) -> ByteBuffer {
         var buffer = ByteBuffer()
         buffer.reserveCapacity(256)
@@ -32,9 +30,9 @@ enum ResponseBytes {
         return buffer
     }
 
-    /// The whole answer; `date` is the `Date` field's value.
+    /// Returns the complete response; `date` is the value of the `Date` field.
     ///
-    /// `omitsBody` where the request was HEAD: the head speaks of a body, which does not follow.
+    /// `omitsBody` is set for HEAD requests: the head describes a body that does not follow.
     static func write(
         _ response: APIResponse,
         persistence: Persistence,
@@ -49,13 +47,13 @@ enum ResponseBytes {
         return buffer
     }
 
-    /// Whether an answer of this status has a body at all.
+    /// Returns whether a response with this status can have a body.
     static func hasBody(_ response: APIResponse) -> Bool {
         let status = response.status
         return !(status.kind == .informational || status.code == 204 || status.code == 304)
     }
 
-    /// All that stands before the body, with the empty line.
+    /// Writes everything before the body, including the empty line.
     static func writeHead(
         _ response: APIResponse,
         persistence: Persistence,
@@ -103,15 +101,13 @@ enum ResponseBytes {
         buffer.writeString("HTTP/1.1 \(status.code) \(reason)\r\n")
     }
 
-    /// Framing is this file's business alone: an endpoint that set these could break it.
+    /// Framing fields are written only here: an endpoint that set them could break the framing.
     private static func isOurs(_ name: HTTPField.Name) -> Bool {
         name == .contentLength || name == .connection || name == .transferEncoding || name == .date
     }
 }
 
-/// The `Date` field's text, made at most once a second.
-///
-/// RFC 9110, 5.6.7.
+/// The text of the `Date` field, formatted at most once per second (RFC 9110, 5.6.7).
 struct DateText {
     private var second: Int64 = .min
     private(set) var text = ""
@@ -135,7 +131,7 @@ struct DateText {
         return "\(weekday), \(two(day)) \(months[month - 1]) \(year) \(time) GMT"
     }
 
-    /// Year, month and day of a day counted from 1970-01-01, by the 400-year cycle that begins on 1 March.
+    /// Returns the date of a day counted from 1970-01-01, using the 400-year cycle that begins on 1 March.
     private static func civil(_ days: Int) -> (Int, Int, Int) {
         let shifted = days + 719_468
         let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097

@@ -1,15 +1,15 @@
-/// Counts of values up to each of some bounds, as Prometheus keeps them.
+/// A histogram with fixed upper bounds, as in Prometheus.
 package struct Histogram: Sendable {
-    /// Upper bounds, growing; a last one for all larger values is understood.
+    /// The upper bounds in ascending order; an implicit last bucket counts all larger values.
     let bounds: [Double]
     private(set) var counts: [UInt64]
     private(set) var sum = 0.0
 
-    /// For times in seconds: from a tenth of a millisecond to ten seconds.
+    /// For durations in seconds, from 0.1 ms to 10 s.
     package static let times = Histogram(bounds: [
         0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
     ])
-    /// For how many things are done at once.
+    /// For batch sizes.
     static let batches = Histogram(bounds: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
 
     init(bounds: [Double]) {
@@ -24,7 +24,7 @@ package struct Histogram: Sendable {
 
     var count: UInt64 { counts.reduce(0, +) }
 
-    /// What came after an earlier state of the same histogram.
+    /// Returns the difference from an earlier state of the same histogram.
     func since(_ earlier: Histogram) -> Histogram {
         var difference = self
         difference.counts = zip(counts, earlier.counts).map { $0 >= $1 ? $0 - $1 : $0 }
@@ -37,7 +37,7 @@ package struct Histogram: Sendable {
         sum += other.sum
     }
 
-    /// The value below which this share of all lies, guessed evenly within its bound; `nil` where there is none.
+    /// Returns a quantile, interpolated linearly within its bucket; `nil` for an empty histogram.
     func quantile(_ share: Double) -> Double? {
         let wanted = Double(count) * share
         guard wanted > 0 else { return nil }

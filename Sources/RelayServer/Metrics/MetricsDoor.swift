@@ -2,9 +2,9 @@ import HTTPTypes
 package import RelayAPI
 import RelayCore
 
-/// `GET /metrics`: for whoever shows the token, or for anybody on a relay that takes dev tokens.
+/// The endpoint `GET /metrics`, for requests with the bearer token, or without one on a relay that accepts dev tokens.
 ///
-/// To all others there is nothing at that path.
+/// For all other requests the path does not exist.
 package struct MetricsDoor: Sendable {
     private let metrics: RelayMetrics
     private let token: String?
@@ -12,19 +12,19 @@ package struct MetricsDoor: Sendable {
     private let executor = DiskExecutor()
 
     /// - Parameters:
-    ///   - metrics: what is shown.
-    ///   - token: the bearer token that opens it; `nil` keeps it shut.
-    ///   - isOpen: whether it needs no token.
+    ///   - metrics: The metrics to serve.
+    ///   - token: The required bearer token; `nil` disables access by token.
+    ///   - isOpen: Whether no token is required.
     package init(_ metrics: RelayMetrics, token: String?, isOpen: Bool) {
         self.metrics = metrics
         self.token = token
         self.isOpen = isOpen
     }
 
-    /// The answer; `nil` for every other request.
+    /// Returns the response; `nil` if the request is for another path or not authorized.
     package func answer(_ request: APIRequest) async -> APIResponse? {
         guard request.path == "/metrics", request.method == .get, isOpen || isShown(request) else { return nil }
-        // It looks at every store's files and all descriptors.
+        // The gauges read every store's files and all descriptors.
         let text = await withTaskExecutorPreference(executor) { [metrics] in await Self.text(of: metrics) }
         var response = APIResponse(status: .ok, body: Array(text.utf8))
         response.headers[.contentType] = "text/plain; version=0.0.4; charset=utf-8"

@@ -1,15 +1,15 @@
-/// Metrics in the text form that Prometheus reads.
+/// Metrics in Prometheus's text format.
 struct MetricsText {
     private(set) var text = ""
 
     typealias Labels = KeyValuePairs<String, String>
 
-    /// Begins a family; its samples follow.
+    /// Starts a metric family; its samples follow.
     mutating func family(_ name: String, _ type: String, _ help: String) {
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(type)\n"
     }
 
-    /// A sample without the `.0` of whole numbers.
+    /// Writes a sample; whole numbers have no fraction.
     mutating func sample(_ name: String, _ labels: [(String, String)], _ value: Double) {
         let list = labels.map { "\($0)=\"\(Self.escaped($1))\"" }.joined(separator: ",")
         let number = Int64(exactly: value).map { "\($0)" } ?? "\(value)"
@@ -20,7 +20,7 @@ struct MetricsText {
         text += "\(name)\(Self.list(labels)) \(value)\n"
     }
 
-    /// The samples of one histogram of a family.
+    /// Writes the samples of a histogram.
     mutating func samples(_ name: String, _ labels: [(String, String)] = [], of histogram: Histogram) {
         var count: UInt64 = 0
         let own = labels.map { "\($0)=\"\(Self.escaped($1))\"," }.joined()

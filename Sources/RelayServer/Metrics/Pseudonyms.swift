@@ -2,14 +2,14 @@ import Crypto
 package import Records
 package import RelayCore
 
-/// What users and devices are called in logs: ten hexadecimal digits that only this relay's key tells apart.
+/// Pseudonyms of users and devices in logs: ten hexadecimal digits, derived with this relay's key.
 ///
-/// One user in one container is always the same, so a log can be read for one of them; whoever has the log alone cannot
-/// tell who it is, nor try names.
+/// A user of a container always has the same pseudonym, so that a log can be searched for it. Without the key, a
+/// pseudonym can neither be reversed nor be guessed by trying names.
 package struct Pseudonyms: Sendable {
     private let key: SymmetricKey
 
-    /// - Parameter relayKey: The relay's own, from its data folder.
+    /// - Parameter relayKey: The relay's key from its data folder.
     package init(relayKey: [UInt8]) {
         key = HKDF<SHA256>.deriveKey(
             inputKeyMaterial: SymmetricKey(data: relayKey),
@@ -20,13 +20,13 @@ package struct Pseudonyms: Sendable {
 
     package func of(_ user: UserID) -> String { name("user", user.recordName) }
 
-    /// A device's identifier is the app's to choose, so it counts together with its user.
+    /// The app chooses device identifiers, so the pseudonym is derived from both device and user.
     package func ofDevice(_ caller: Caller) -> String? {
         guard let user = caller.user, !caller.deviceID.isEmpty else { return nil }
         return name("device", "\(user.recordName)/\(caller.deviceID)")
     }
 
-    /// Whoever ran into a rate; `nil` where that is nobody in particular.
+    /// Returns the pseudonym of the subject of a rate limit; `nil` for anonymous callers.
     package func of(_ subject: RateSubject) -> String? {
         switch subject {
         case .user(let user): of(user)

@@ -4,18 +4,18 @@ package import RelayAPI
 import RelayCore
 import Synchronization
 
-/// The last requests, for the console's log page: those that were refused always, all others while somebody looks.
+/// The latest requests for the console's log page: always the rejected ones, and all others while the page is open.
 ///
-/// Like the log, it holds no query, no name of a record, zone or person, and no client's address. While nobody looks, an
-/// answered request costs one plain load.
+/// Like the log, it contains no query, no names of records, zones or people, and no client address. While the page is
+/// closed, a successful request costs one atomic load.
 package final class RecentRequests: Sendable {
     package struct Line: Encodable, Sendable {
         package var number: Int
         package var at: Int64
-        /// The `uuid` of the answer.
+        /// The response's `uuid`.
         package var id: String
         package var method: String
-        /// The operation; the path's folder for what is none.
+        /// The operation; for other requests, the path's first component.
         package var operation: String
         package var container: String?
         package var environment: String?
@@ -31,17 +31,17 @@ package final class RecentRequests: Sendable {
 
     fileprivate struct Lines {
         var lines: [Line] = []
-        /// Where the oldest is, once the ring is full.
+        /// The index of the oldest line, once the ring buffer is full.
         var next = 0
         var count = 0
     }
 
     private static let kept = 2_000
-    /// How long after the last look all requests are kept.
+    /// How long all requests are recorded after the page was last read.
     private static let attention = Duration.seconds(60)
 
     private let lines = Mutex(Lines())
-    /// Milliseconds of the calendar until which somebody looks.
+    /// The wall-clock time, in milliseconds, until which all requests are recorded.
     private let watchedUntil = Atomic<Int64>(0)
     package let names: Pseudonyms
     private let now: @Sendable () -> Timestamp
@@ -51,14 +51,14 @@ package final class RecentRequests: Sendable {
         self.now = now
     }
 
-    /// Notes an answered request.
+    /// Records an answered request.
     package func note(_ response: APIResponse, to request: APIRequest, in time: Duration) {
         let isRefused = response.status.code >= 400
         let watched = watchedUntil.load(ordering: .relaxed)
         guard isRefused || watched > 0 else { return }
         let at = now()
         if !isRefused, at.milliseconds > watched {
-            // Nobody has looked for a while.
+            // The page has not been read for a while.
             _ = watchedUntil.compareExchange(expected: watched, desired: 0, ordering: .relaxed)
             return
         }
@@ -83,7 +83,7 @@ package final class RecentRequests: Sendable {
         lines.withLock { $0.add(line, limit: Self.kept) }
     }
 
-    /// Notes a request that was turned away unread.
+    /// Records a request that was rejected before it was routed.
     package func note(_ refused: RefusedRequest) {
         let line = Line(
             number: 0,
@@ -99,10 +99,10 @@ package final class RecentRequests: Sendable {
         lines.withLock { $0.add(line, limit: Self.kept) }
     }
 
-    /// The newest first, and from now on for a minute all that comes: those after `number` that `filter` says true of,
-    /// `limit` at most.
+    /// Returns matching lines after `number`, newest first, `limit` at most; and records all requests for the next
+    /// minute.
     ///
-    /// A number that no line has yet is of another life of the relay, of whose lines whoever asks knows none.
+    /// A `number` greater than any line's is from before a restart, so all lines are new to the caller.
     package func look(
         after number: Int,
         limit: Int,
@@ -114,7 +114,7 @@ package final class RecentRequests: Sendable {
         return Array(all.filter { $0.number > number && filter($0) }.sorted { $0.number > $1.number }.prefix(limit))
     }
 
-    /// The first part of a path that is no operation's: the rest may be as good as a key.
+    /// Returns the first component of a path that is no operation's: the rest may contain secrets.
     private static func folder(of path: String) -> String {
         "/" + (path.split(separator: "/").first.map { String($0.prefix(32)) } ?? "")
     }

@@ -3,9 +3,9 @@ import Records
 package import RelayAPI
 import Synchronization
 
-/// What a running relay counts, and shows at `GET /metrics`.
+/// The relay's metrics, served at `GET /metrics`.
 ///
-/// Safe from any thread. A request costs one lock of its operation's own, held for nanoseconds.
+/// Safe to call from any thread. A request costs one lock of its operation, held for nanoseconds.
 package final class RelayMetrics: Sendable {
     private struct Requests {
         /// By HTTP status.
@@ -28,16 +28,16 @@ package final class RelayMetrics: Sendable {
     }
 
     private let operations: [Route.Operation: Operation]
-    /// Pages, assets, polls, and what means nothing here.
+    /// Pages, assets, long polls and unknown paths.
     private let others = Operation("other")
-    /// What was turned away before anybody saw what it asks for; takes no time.
+    /// Requests that were rejected before they were routed; their time is not measured.
     private let unread = Operation("unread")
     private let commits = Mutex(Commits())
     private let noticeTimes = Mutex(Histogram.times)
     private let queryNoticeTimes = Mutex(Histogram.times)
     private let gauges = Mutex<[Gauge]>([])
 
-    /// A value that is looked at when somebody asks.
+    /// A value that is computed when the metrics are read.
     private struct Gauge: Sendable {
         var name: String
         var help: String
@@ -46,7 +46,7 @@ package final class RelayMetrics: Sendable {
         var value: @Sendable () -> Double
     }
 
-    /// What a value that is looked at does over time.
+    /// The type of a computed value.
     package enum Kind: String, Sendable {
         /// Goes up and down.
         case gauge
@@ -58,12 +58,12 @@ package final class RelayMetrics: Sendable {
         operations = Dictionary(uniqueKeysWithValues: Route.Operation.allCases.map { ($0, Operation($0.rawValue)) })
     }
 
-    /// Counts one answered request.
+    /// Counts an answered request.
     ///
     /// - Parameters:
-    ///   - operation: what it asked for; `nil` for what is no operation of the wire.
-    ///   - response: how it was answered.
-    ///   - time: how long that took.
+    ///   - operation: The operation; `nil` for requests that are no operation of the wire format.
+    ///   - response: The response.
+    ///   - time: The time taken.
     package func answered(_ operation: Route.Operation?, _ response: APIResponse, in time: Duration) {
         let counted = operation.flatMap { operations[$0] } ?? others
         counted.requests.withLock {
@@ -74,7 +74,7 @@ package final class RelayMetrics: Sendable {
         }
     }
 
-    /// Counts one request that was turned away unread.
+    /// Counts a request that was rejected before it was routed.
     package func refused(_ request: RefusedRequest) {
         unread.requests.withLock {
             $0.statuses[request.status, default: 0] += 1
@@ -82,7 +82,7 @@ package final class RelayMetrics: Sendable {
         }
     }
 
-    /// Counts one commit of `writes` requests.
+    /// Counts a commit that contains the writes of `writes` requests.
     package func committed(_ writes: Int, in time: Duration) {
         commits.withLock {
             $0.times.observe(time / .seconds(1))
@@ -90,17 +90,17 @@ package final class RelayMetrics: Sendable {
         }
     }
 
-    /// Counts one notice that was handed to so many devices, so long after its commit.
+    /// Counts a notice that was delivered to `devices` devices, `time` after its commit.
     package func delivered(_ devices: Int, after time: Duration) {
         noticeTimes.withLock { $0.observe(time / .seconds(1), times: devices) }
     }
 
-    /// The same for a notice of a query subscription.
+    /// Counts a notice of a query subscription.
     package func deliveredOfQuery(_ devices: Int, after time: Duration) {
         queryNoticeTimes.withLock { $0.observe(time / .seconds(1), times: devices) }
     }
 
-    /// Shows a value that is looked at when somebody asks, from any thread.
+    /// Registers a value that is computed, on any thread, when the metrics are read.
     package func show(
         _ name: String,
         _ help: String,
@@ -111,7 +111,7 @@ package final class RelayMetrics: Sendable {
         gauges.withLock { $0.append(Gauge(name: name, help: help, kind: kind, labels: labels, value: value)) }
     }
 
-    /// The same for what is counted in whole numbers.
+    /// Registers a whole number that is computed when the metrics are read.
     package func show(
         _ name: String,
         _ help: String,
@@ -122,7 +122,7 @@ package final class RelayMetrics: Sendable {
         show(name, help, kind: kind, labels: labels) { Double(count()) }
     }
 
-    /// All that was counted so far.
+    /// The current values of all counters.
     package var reading: MetricsReading {
         var reading = MetricsReading()
         for operation in operations.values.sorted(by: { $0.name < $1.name }) + [others, unread] {
@@ -143,19 +143,19 @@ package final class RelayMetrics: Sendable {
         return reading
     }
 
-    /// The values that are looked at when somebody asks, by name.
+    /// Returns the computed values by name.
     package func gaugeValues() -> [String: Int64] {
         Dictionary(gauges.withLock { $0 }.map { ($0.name, Int64($0.value())) }) { $1 }
     }
 
-    /// One of them; `nil` where there is none of that name.
+    /// Returns one computed value; `nil` if the name is unknown.
     package func gauge(_ name: String) -> Int64? {
         gauges.withLock { $0.last { $0.name == name } }.map { Int64($0.value()) }
     }
 
     // MARK: The text
 
-    /// All of it as Prometheus reads it.
+    /// The metrics in Prometheus's text format.
     package var text: String {
         var text = MetricsText()
         let counted = (operations.values.sorted { $0.name < $1.name } + [others, unread])
@@ -166,17 +166,17 @@ package final class RelayMetrics: Sendable {
                 text.sample("zonecast_requests_total", ["operation": name, "status": "\(status)"], count)
             }
         }
-        text.family("zonecast_request_errors_total", "counter", "Requests refused as a whole, by serverErrorCode.")
+        text.family("zonecast_request_errors_total", "counter", "Requests that failed as a whole, by serverErrorCode.")
         for (name, requests) in counted {
             for (code, count) in requests.errors.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
                 text.sample("zonecast_request_errors_total", ["operation": name, "code": code.rawValue], count)
             }
         }
-        text.family("zonecast_response_bytes_total", "counter", "Bytes of answers' bodies, before compression.")
+        text.family("zonecast_response_bytes_total", "counter", "Bytes of response bodies, before compression.")
         for (name, requests) in counted {
             text.sample("zonecast_response_bytes_total", ["operation": name], requests.sentBytes)
         }
-        text.family("zonecast_request_seconds", "histogram", "From the whole request to its answer.")
+        text.family("zonecast_request_seconds", "histogram", "From the complete request to its response.")
         for (name, requests) in counted {
             text.samples("zonecast_request_seconds", [("operation", name)], of: requests.times)
         }
@@ -184,13 +184,13 @@ package final class RelayMetrics: Sendable {
         text.family(
             "zonecast_notice_seconds",
             "histogram",
-            "From a commit to the hand-over of its notice to a device's socket, notices of queries apart."
+            "From a commit to the delivery of its notice to a device's socket, without query notices."
         )
         text.samples("zonecast_notice_seconds", of: noticeTimes.withLock { $0 })
         text.family(
             "zonecast_query_notice_seconds",
             "histogram",
-            "From a commit to the hand-over of a query subscription's notice to a device's socket."
+            "From a commit to the delivery of a query notice to a device's socket."
         )
         text.samples("zonecast_query_notice_seconds", of: queryNoticeTimes.withLock { $0 })
         for gauge in gauges.withLock({ $0 }) {
@@ -201,7 +201,7 @@ package final class RelayMetrics: Sendable {
     }
 
     private func add(_ commits: Commits, to text: inout MetricsText) {
-        text.family("zonecast_commit_seconds", "histogram", "From the begin of a commit to its end on disk.")
+        text.family("zonecast_commit_seconds", "histogram", "From the start of a commit until it is durable.")
         text.samples("zonecast_commit_seconds", of: commits.times)
         text.family("zonecast_commit_writes", "histogram", "Write requests that shared one commit.")
         text.samples("zonecast_commit_writes", of: commits.batches)

@@ -2,7 +2,7 @@ package import Records
 package import RelayAPI
 import Synchronization
 
-/// What was counted up to some moment: of two readings the difference is what happened between them.
+/// The values of all counters at one time; the difference of two readings describes the time between them.
 package struct MetricsReading: Sendable {
     package struct Operation: Sendable {
         package var name: String
@@ -22,17 +22,17 @@ package struct MetricsReading: Sendable {
     package init() {}
 }
 
-/// How the relay has done in the last hour and the last day, in a bounded number of readings.
+/// The relay's history of the last hour and the last day, in a bounded number of readings.
 ///
-/// Somebody calls `take` every ten seconds; requests cost nothing beside what they cost the metrics.
+/// The caller adds a point every ten seconds; requests cost nothing in addition to the metrics.
 package final class Telemetry: Sendable {
-    /// One moment.
+    /// The readings at one time.
     package struct Point: Sendable {
         package var at: Timestamp
         package var reading: MetricsReading
         package var connections: Int
         package var notices: NoticeTally.Counts
-        /// Of the SQLite files.
+        /// Bytes of the SQLite files.
         package var storeBytes: Int64
 
         package init(
@@ -50,7 +50,7 @@ package final class Telemetry: Sendable {
         }
     }
 
-    /// The time between two points, and how many are kept: an hour at ten seconds, a day at five minutes.
+    /// The time between two points and their maximum number: an hour at 10 s, a day at 5 min.
     private static let fine = (step: Duration.seconds(10), count: 361)
     private static let coarse = (step: Duration.seconds(300), count: 289)
 
@@ -80,7 +80,7 @@ package final class Telemetry: Sendable {
         if points.count > bounds.count { points.removeFirst(points.count - bounds.count) }
     }
 
-    /// The oldest first; each stands for the time since the one before it.
+    /// The points, oldest first; each covers the time since the preceding one.
     package func lastHour() -> [Point] { points.withLock { $0.fine } }
     package func lastDay() -> [Point] { points.withLock { $0.coarse } }
 }

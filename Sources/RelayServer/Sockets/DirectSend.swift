@@ -8,14 +8,14 @@ import NIOCore
     import Darwin
 #endif
 
-/// Gives bytes to a channel's socket without a way through the channel.
+/// Sends bytes directly to a channel's socket, bypassing the channel.
 ///
-/// For a channel that has nothing unsent of its own while this is used, and nothing in its pipeline that changes bytes; to
-/// be given up in the moment in which the channel says that it is inactive. Confined to the channel's loop.
+/// Only for a channel without unsent bytes and without a handler that changes bytes, such as TLS. Must be discarded as
+/// soon as the channel becomes inactive. Confined to the channel's event loop.
 struct DirectSend {
     private let socket: NIOBSDSocket.Handle
 
-    /// `nil` where the channel has no socket, or has bytes of its own to send yet.
+    /// Returns `nil` if the channel has no socket, or has unsent bytes.
     init?(_ context: ChannelHandlerContext) {
         guard (try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)) == 0,
             let core = context.channel as? any NIOTransportAccessibleChannelCore, let socket = Self.socket(of: core)
@@ -23,14 +23,15 @@ struct DirectSend {
         self.socket = socket
     }
 
-    /// Not by the pipeline's own way, which asks for the kind of transport and its type in one cast: that is searched for
-    /// each time, and takes as long as ten thousand instructions.
+    /// Avoids the pipeline's accessor, which tests for the transport and its type in one cast; that cast is looked up
+    /// every time and costs about ten thousand instructions.
     private static func socket(of core: some NIOTransportAccessibleChannelCore) -> NIOBSDSocket.Handle? {
         try? core.withUnsafeTransport { $0 as? NIOBSDSocket.Handle }
     }
 
-    /// How many of the bytes the system took; 0 where it takes none now, and after a failure, which the channel then meets
-    /// itself when it is given the bytes.
+    /// Returns how many bytes the system accepted; 0 if it accepts none now, and after a failure.
+    ///
+    /// After a failure, the channel meets the error itself when it is given the remaining bytes.
     func send(_ bytes: ByteBuffer) -> Int { max(0, bytes.withUnsafeReadableBytes { send($0) }) }
 
     private func send(_ bytes: UnsafeRawBufferPointer) -> Int {
@@ -43,7 +44,7 @@ struct DirectSend {
         #endif
     }
 
-    /// The same of two pieces that stand apart, in one call.
+    /// Sends two separate buffers in one call.
     func send(_ first: UnsafeRawBufferPointer, then second: UnsafeRawBufferPointer) -> Int {
         withUnsafeTemporaryAllocation(of: iovec.self, capacity: 2) { pieces in
             pieces.initializeElement(at: 0, to: iovec(first))
@@ -63,7 +64,7 @@ struct DirectSend {
 }
 
 extension iovec {
-    /// For sending: what is there is not changed.
+    /// For sending only: the bytes are not modified.
     fileprivate init(_ bytes: UnsafeRawBufferPointer) {
         self.init(iov_base: UnsafeMutableRawPointer(mutating: bytes.baseAddress), iov_len: bytes.count)
     }

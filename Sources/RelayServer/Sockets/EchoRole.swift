@@ -1,7 +1,7 @@
 import NIOCore
 import RelayCore
 
-/// The test door's echo: every message comes back as it was.
+/// Echoes every message; enabled by `ServerConfiguration.testDoor`.
 ///
 /// See Reliability.md, "Testing".
 final class EchoRole: SocketRole {

@@ -1,8 +1,6 @@
 import NIOCore
 
-/// Writes a server's frames: whole messages, never masked, lengths in their shortest form.
-///
-/// RFC 6455 5.2.
+/// Encodes WebSocket frames of a server: unfragmented, unmasked, with lengths in their shortest form (RFC 6455, 5.2).
 enum FrameBytes {
     enum Opcode: UInt8 {
         case text = 0x1
@@ -29,9 +27,7 @@ enum FrameBytes {
         return buffer
     }
 
-    /// A close frame.
-    ///
-    /// A reason longer than the 123 bytes that fit is cut between characters.
+    /// Returns a close frame; a reason longer than 123 bytes is truncated between characters.
     static func close(code: UInt16?, reason: String) -> ByteBuffer {
         guard let code else { return frame(.close, []) }
         var text = Substring(reason)

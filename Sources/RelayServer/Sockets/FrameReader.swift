@@ -1,25 +1,23 @@
 package import NIOCore
 
-/// Turns a client's bytes into WebSocket messages, refusing whatever RFC 6455 forbids.
+/// Decodes a client's WebSocket messages and rejects everything that RFC 6455 forbids; a value without a socket.
 ///
-/// A value with no socket.
-///
-/// Our own and not NIO's, which hides how a length was written (a longer form than needed must be refused), holds a
-/// whole frame before it gives any of it (so that bad UTF-8 shows late), and takes a pipeline handler for each socket.
+/// Not NIO's decoder, because that does not report the form of a length (which must be the shortest), buffers whole
+/// frames (so that invalid UTF-8 is detected late), and needs a pipeline handler per socket.
 package struct FrameReader {
     package enum Event: Hashable, Sendable {
         case text([UInt8])
         case binary([UInt8])
         case ping([UInt8])
         case pong
-        /// `nil`: the frame gave no code.
+        /// `nil` if the frame contains no code.
         case close(code: UInt16?)
-        /// The connection has to be failed with this; nothing more is read.
+        /// The connection must be failed with this error; nothing more is read.
         case failed(Fault)
     }
 
     package struct Fault: Error, Hashable, Sendable {
-        /// 1002, 1007 or 1009.
+        /// The close code: 1002, 1007 or 1009.
         package var code: UInt16
         package var reason: String
     }
@@ -29,7 +27,7 @@ package struct FrameReader {
         var isFinal: Bool
         var remaining: Int
         var mask: UInt32
-        /// How many payload bytes the mask has been applied to.
+        /// The number of payload bytes that have been unmasked.
         var position = 0
     }
 
@@ -40,11 +38,11 @@ package struct FrameReader {
     private static let ping: UInt8 = 0x9
     private static let pong: UInt8 = 0xA
 
-    /// Bytes of a message, and so of any frame.
+    /// Maximum bytes of a message, and therefore of a frame.
     private let limit: Int
     private var header: [UInt8] = []
     private var frame: Frame?
-    /// The opcode of the message under way; `nil` between messages.
+    /// The opcode of the current message; `nil` between messages.
     private var messageOpcode: UInt8?
     private var message: [UInt8] = []
     private var utf8 = UTF8Stream()
@@ -53,7 +51,7 @@ package struct FrameReader {
 
     package init(limit: Int) { self.limit = limit }
 
-    /// The next event in `bytes`, which loses what was read; `nil` when more must arrive first.
+    /// Returns the next event and consumes its bytes; `nil` if more bytes are needed.
     package mutating func next(in bytes: inout ByteBuffer) -> Event? {
         guard !isOver else {
             bytes.moveReaderIndex(to: bytes.writerIndex)
@@ -76,9 +74,7 @@ package struct FrameReader {
 
     // MARK: Header
 
-    /// `false` when the header is not complete yet.
-    ///
-    /// Each byte is judged as soon as it is there.
+    /// Reads the header, checking each byte as it arrives; returns `false` if the header is incomplete.
     private mutating func readHeader(_ bytes: inout ByteBuffer) throws(Fault) -> Bool {
         while let byte = bytes.readInteger(as: UInt8.self) {
             header.append(byte)
@@ -88,7 +84,7 @@ package struct FrameReader {
             default: break
             }
             guard header.count >= 2 else { continue }
-            // The mask says nothing about the length, and is not waited for.
+            // The length is checked before the mask has arrived.
             if header.count == Self.headerLength(header[1]) - 4 { try checkLength() }
             if header.count == Self.headerLength(header[1]) {
                 beginFrame()
@@ -126,7 +122,7 @@ package struct FrameReader {
         }
     }
 
-    /// Of the frame whose header has come, but for its mask perhaps.
+    /// The length in the header, of which only the mask may be missing.
     private var declaredLength: UInt64 {
         let bytes = header[2..<Self.headerLength(header[1]) - 4]
         return bytes.isEmpty ? UInt64(header[1] & 0x7F) : bytes.reduce(0) { $0 << 8 | UInt64($1) }
@@ -207,9 +203,7 @@ package struct FrameReader {
         return .text(payload)
     }
 
-    /// RFC 6455 7.4: what an endpoint may send.
-    ///
-    /// 1012 to 1014 are a server's to say.
+    /// Returns the code of a close frame if a client may send it (RFC 6455, 7.4); only servers may send 1012 to 1014.
     private static func closeCode(_ payload: [UInt8]) throws(Fault) -> UInt16? {
         guard !payload.isEmpty else { return nil }
         guard payload.count >= 2 else { throw .protocolError("a close frame of one byte") }
@@ -224,11 +218,11 @@ package struct FrameReader {
         return code
     }
 
-    /// Appends a piece with its mask taken off, eight bytes at a time.
+    /// Appends a piece and unmasks it, eight bytes at a time.
     private static func append(_ piece: ByteBuffer, to target: inout [UInt8], of frame: Frame) {
         let start = target.count
         target.append(contentsOf: piece.readableBytesView)
-        // The mask as it falls on this piece's first byte, twice, in memory order.
+        // The mask rotated to this piece's first byte, repeated twice, in memory order.
         let shift = UInt32(frame.position % 4) * 8
         let mask = shift == 0 ? frame.mask : frame.mask >> shift | frame.mask << (32 - shift)
         let wide = UInt64(mask) << 32 | UInt64(mask)

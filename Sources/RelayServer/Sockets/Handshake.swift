@@ -3,17 +3,17 @@ import HTTPTypes
 import Records
 import RelayAPI
 
-/// What a WebSocket may be opened for.
+/// The purpose of a WebSocket.
 enum SocketPurpose: Equatable {
     case notices
     case echo
 
-    /// Which one a path names; `nil` for every other path.
+    /// Returns the purpose that a path stands for; `nil` for other paths.
     ///
-    /// The base may have a prefix of a proxy's.
+    /// The path may begin with a prefix that a proxy adds.
     static func of(path: String, testDoor: Bool) -> SocketPurpose? {
         if testDoor, path == "/__echo" { return .echo }
-        // Asked of every request: of its bytes, since to split it would be to copy it.
+        // Called for every request, so it compares bytes instead of splitting, which would copy.
         var path = path
         return path.withUTF8 { bytes in
             var start = bytes.endIndex
@@ -26,24 +26,24 @@ enum SocketPurpose: Equatable {
     }
 }
 
-/// Judges a WebSocket handshake.
+/// Validates WebSocket handshakes.
 ///
 /// Pure. See RFC 6455, 4.2; Notices.md, "Connecting"; Reliability.md, "WebSocket rules".
 enum Handshake {
     static let subprotocol = "zonecast.notices.1"
 
-    /// What to do with a request for a socket's path.
+    /// The decision on a handshake.
     enum Verdict {
         /// Switch protocols.
         case accepted(Acceptance)
         case refused(SocketRefusal)
     }
 
-    /// What the 101 says.
+    /// The content of the 101 response.
     struct Acceptance {
         /// The value of `Sec-WebSocket-Accept`.
         var accept: String
-        /// Whether the client is told that we speak `subprotocol`, having offered it.
+        /// Whether the response contains `subprotocol`, because the client offered it.
         var namesSubprotocol = false
     }
 
@@ -67,17 +67,17 @@ enum Handshake {
         return .accepted(acceptance)
     }
 
-    /// The answer to a page of an origin that may not; each has an identifier of its own.
+    /// The response to a page whose origin is not allowed; each has its own request ID.
     static var originRefused: SocketRefusal {
         SocketRefusal(403, "Pages of this origin may not open a socket here.", [:])
     }
 
-    /// Whether a page of `origin` came from the host it is talking to.
+    /// Returns whether a page of `origin` was loaded from the host to which it connects.
     static func isOwn(origin: String, host: String) -> Bool {
         !host.isEmpty && (origin == "http://\(host)" || origin == "https://\(host)")
     }
 
-    /// RFC 6455 1.3.
+    /// Computes the value of `Sec-WebSocket-Accept` (RFC 6455, 1.3).
     static func accept(_ key: String) -> String {
         Base64.encode(Array(Insecure.SHA1.hash(data: Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8))))
     }
@@ -85,7 +85,7 @@ enum Handshake {
     private static var upgradeRequired: Verdict {
         refuse(
             426,
-            "This path speaks WebSocket, version 13. If a proxy is in front, it must forward Upgrade.",
+            "This path accepts only WebSocket version 13. A proxy in front of the relay must forward Upgrade.",
             [.upgrade: "websocket", .connection: "Upgrade", .secWebSocketVersion: "13"]
         )
     }
@@ -95,12 +95,12 @@ enum Handshake {
     }
 }
 
-/// A handshake that is refused: what counts and logs hear, and the answer.
+/// A rejected handshake: its entry for metrics and logs, and its response.
 struct SocketRefusal {
     let noted: RefusedRequest
     private let extra: HTTPFields
 
-    /// Draws its identifier.
+    /// Generates the request ID.
     fileprivate init(_ status: Int, _ reason: String, _ extra: HTTPFields) {
         let error: ErrorCode = status == 403 ? .accessDenied : .badRequest
         noted = RefusedRequest(id: RequestID.random(), status: status, error: error, reason: reason)
@@ -117,14 +117,14 @@ struct SocketRefusal {
     }
 }
 
-/// What the fields of a handshake say, read in one pass.
+/// The relevant header fields of a handshake, read in one pass.
 private struct SocketOffer {
     var asksWebSocket = false
     var namesUpgrade = false
     var versions: [String] = []
     var keys: [String] = []
     var namesSubprotocols = false
-    /// The one that is spoken here is among those.
+    /// Whether the offered subprotocols include the relay's.
     var namesOurs = false
 
     private typealias Item = Slice<UnsafeBufferPointer<UInt8>>
@@ -146,7 +146,7 @@ private struct SocketOffer {
         }
     }
 
-    /// Hands over the items of a list with commas, blanks around them taken off.
+    /// Passes the items of a comma-separated list to `read`, without surrounding blanks.
     private static func readList(_ text: String, _ read: (Item) -> Void) {
         var text = text
         text.withUTF8 { bytes in
@@ -160,7 +160,7 @@ private struct SocketOffer {
 
     private static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
 
-    /// Whether an item is this word, which is written in lower case.
+    /// Compares an item with a lower-case word, ignoring case.
     private static func isWord(_ item: Item, _ word: String) -> Bool {
         item.count == word.utf8.count
             && zip(item, word.utf8).allSatisfy { $0 == $1 || ((0x41...0x5A).contains($0) && $0 | 0x20 == $1) }

@@ -2,21 +2,21 @@ import NIOCore
 import RelayAPI
 import Synchronization
 
-/// An event loop as a lane of the notice hub.
+/// An event loop's inbox for the notice hub.
 ///
-/// Orders of one commit, or of many that come close together, wake the loop once.
+/// Orders of one commit, or of several commits in quick succession, wake the event loop once.
 final class LoopLane: NoticeLane {
     let notices: NoticeService
     let uptime: @Sendable () -> Duration
     let roll: NIOLoopBound<NoticeLaneRoll>
-    /// In the hub; set once, before the first connection.
+    /// The lane's number in the hub; set once, before the first connection.
     var number: Int { position.withLock { $0 } }
     private let position = Mutex(0)
     private let eventLoop: any EventLoop
     private let inbox = Mutex<[NoticeOrder]>([])
     private let lastFrame: NIOLoopBoundBox<(frame: NoticeFrame, bytes: ByteBuffer)?>
 
-    /// To be made on its loop.
+    /// Must be called on the event loop.
     init(_ eventLoop: any EventLoop, notices: NoticeService, uptime: @escaping @Sendable () -> Duration) {
         self.eventLoop = eventLoop
         self.notices = notices
@@ -44,7 +44,7 @@ final class LoopLane: NoticeLane {
         for order in orders { roll.perform(order) }
     }
 
-    /// A frame's bytes as they go on the wire: made once however many receivers it has in a row.
+    /// Returns a frame's bytes, which are encoded once for consecutive recipients.
     func bytes(of frame: NoticeFrame) -> ByteBuffer {
         if let last = lastFrame.value, last.frame === frame { return last.bytes }
         let bytes = FrameBytes.frame(.text, frame.text)

@@ -1,11 +1,11 @@
 import NIOCore
 package import RelayAPI
 
-/// A notice connection on a socket: frames to session events, effects to frames.
+/// Connects a notice connection to its socket: frames become session events, and effects become frames.
 final class NoticeRole: SocketRole, NoticeOutlet {
     private let socket: SocketChannel
     private let lane: LoopLane
-    /// Set once, right after both are made.
+    /// Set once, right after both objects are created.
     private var connection: NoticeConnection?
 
     private init(socket: SocketChannel, lane: LoopLane) {
@@ -13,8 +13,9 @@ final class NoticeRole: SocketRole, NoticeOutlet {
         self.lane = lane
     }
 
-    /// Makes the role of a socket and its connection, for which `needsTask` begins a task where one is needed; without that,
-    /// the caller has one.
+    /// Creates the role and the connection of a socket.
+    ///
+    /// `needsTask` starts a task if the connection needs one; without it, the caller already has a task.
     @discardableResult
     static func make(
         for request: APIRequest,
@@ -62,7 +63,7 @@ final class NoticeRole: SocketRole, NoticeOutlet {
     func close(_ reason: NoticeClose) { socket.close(code: reason.code, reason: reason.reason) }
 }
 
-/// What stands behind the sockets for notices.
+/// The notice hub and the admission of its connections.
 package struct NoticeService: Sendable {
     package var hub: NoticeHub
     package var admission: any NoticeAdmission

@@ -2,27 +2,25 @@ import NIOCore
 import RelayAPI
 import RelayCore
 
-/// What is spoken on a socket, above frames.
-///
-/// Confined to the socket's loop.
+/// The application protocol on a WebSocket, above frames; confined to the socket's event loop.
 protocol SocketRole: AnyObject {
     func received(text: [UInt8])
     func received(binary: [UInt8])
     func received(ping: [UInt8])
     func receivedPong()
     func writabilityChanged(_ isWritable: Bool)
-    /// Called on each sweep.
+    /// Called on each sweep of the event loop.
     func tick()
-    /// The relay is stopping: say so and close.
+    /// The relay is shutting down: send a close frame.
     func stop()
-    /// Nothing more comes or goes.
+    /// The socket is closed.
     func closed()
 }
 
-/// One WebSocket on its channel: frames in and out, the closing handshake, and nothing else.
+/// A WebSocket on its channel: decodes and encodes frames and performs the closing handshake.
 ///
-/// A plain handler, the only one of its pipeline, with no task and no timer of its own: an idle socket costs its channel
-/// and this object. Confined to its loop.
+/// The only handler of its pipeline, without a task or a timer, so that an idle socket costs only its channel and this
+/// object. Confined to its event loop.
 final class SocketChannel: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
@@ -30,15 +28,16 @@ final class SocketChannel: ChannelDuplexHandler {
 
     private enum Phase {
         case open
-        /// Our close frame is out, the peer's has yet to come.
+        /// The relay's close frame was sent; the client's is awaited.
         case closing(since: NIODeadline)
-        /// Both are through, or the peer has broken the rules: its side is left to close.
+        /// Both close frames were exchanged, or the client violated the protocol; the client should close the
+        /// connection.
         case lingering(since: NIODeadline)
         case closed
     }
 
     var slot = -1
-    /// Set once, right after both are made.
+    /// Set once, right after both objects are created.
     var role: (any SocketRole)?
     private let loop: LoopState
     private var context: ChannelHandlerContext?
@@ -46,30 +45,31 @@ final class SocketChannel: ChannelDuplexHandler {
     private var phase = Phase.open
     private var holdsRead = false
     private let isSecure: Bool
-    /// Where frames can go without a way through the channel; `nil` once that is closed, and where it changes bytes.
+    /// Sends frames directly to the socket; `nil` after the channel has closed, and if it encrypts.
     private var direct: DirectSend?
-    /// Frames that the channel has and has not sent yet.
+    /// The number of frames that the channel has buffered.
     private var inChannel = 0
 
     /// - Parameters:
-    ///   - loop: that of its channel.
-    ///   - messageLimit: bytes of a message.
-    ///   - isSecure: whether the channel encrypts what it sends.
+    ///   - loop: The state of the channel's event loop.
+    ///   - messageLimit: The maximum bytes of a message.
+    ///   - isSecure: Whether the channel encrypts.
     init(loop: LoopState, messageLimit: Int, isSecure: Bool) {
         self.loop = loop
         self.isSecure = isSecure
         reader = FrameReader(limit: messageLimit)
     }
 
-    // MARK: Frames out
+    // MARK: Sending frames
 
-    /// Writes a finished frame; dropped once closing.
+    /// Writes an encoded frame; dropped after the closing handshake has begun.
     ///
-    /// Hands the bytes to the system at once where nothing is before them. The way through the channel costs as much again
-    /// as the system call: of a commit that ten thousand sockets hear of that is the most we can save.
+    /// Passes the bytes directly to the system if nothing is buffered before them. The way through the channel costs as
+    /// much again as the system call, which matters for a commit that notifies ten thousand sockets.
     func write(_ frame: ByteBuffer) {
         guard case .open = phase else { return }
-        // Nothing else is looked at on the way of most: of ten thousand sockets little is in the processor's caches.
+        // Nothing else is accessed on the common path, because with ten thousand sockets little is in the processor's
+        // caches.
         let taken = inChannel == 0 ? direct?.send(frame) ?? 0 : 0
         guard taken < frame.readableBytes, let context else { return }
         var rest = frame
@@ -77,7 +77,7 @@ final class SocketChannel: ChannelDuplexHandler {
         sendThroughChannel(rest, context)
     }
 
-    /// Writes finished frames with one system call; dropped once closing.
+    /// Writes encoded frames with one system call; dropped after the closing handshake has begun.
     func write(_ frames: [ByteBuffer]) {
         guard let context, case .open = phase else { return }
         var all = context.channel.allocator.buffer(capacity: frames.reduce(0) { $0 + $1.readableBytes })
@@ -85,7 +85,7 @@ final class SocketChannel: ChannelDuplexHandler {
         write(all)
     }
 
-    /// Hands the channel what the system would not take.
+    /// Writes the bytes that the system did not accept.
     private func sendThroughChannel(_ rest: ByteBuffer, _ context: ChannelHandlerContext) {
         guard direct != nil else {
             context.writeAndFlush(wrapOutboundOut(rest), promise: nil)
@@ -97,7 +97,7 @@ final class SocketChannel: ChannelDuplexHandler {
         sent.futureResult.assumeIsolated().whenComplete { _ in self.inChannel -= 1 }
     }
 
-    /// Begins the closing handshake.
+    /// Starts the closing handshake.
     func close(code: UInt16, reason: String) {
         guard let context, case .open = phase else { return }
         context.writeAndFlush(wrapOutboundOut(FrameBytes.close(code: code, reason: reason)), promise: nil)
@@ -105,7 +105,7 @@ final class SocketChannel: ChannelDuplexHandler {
         releaseRead(context)
     }
 
-    // MARK: Frames in
+    // MARK: Receiving frames
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         var bytes = unwrapInboundIn(data)
@@ -129,7 +129,7 @@ final class SocketChannel: ChannelDuplexHandler {
         }
     }
 
-    /// The last frame we send; then the peer has a moment to close, since closing at once could lose it the frame.
+    /// Sends the last frame, then waits briefly for the client to close, since closing at once could lose the frame.
     private func end(_ frame: ByteBuffer, _ context: ChannelHandlerContext) {
         leave()
         context.writeAndFlush(wrapOutboundOut(frame), promise: nil)
@@ -149,7 +149,7 @@ final class SocketChannel: ChannelDuplexHandler {
 
     // MARK: Reading
 
-    /// A peer that does not read is not read from either: what we answer it would pile up.
+    /// Stops reading while the client does not read, because answers to it would accumulate.
     func read(context: ChannelHandlerContext) {
         if !context.channel.isWritable, case .open = phase { holdsRead = true } else { context.read() }
     }
@@ -166,7 +166,7 @@ final class SocketChannel: ChannelDuplexHandler {
         if isWritable { releaseRead(context) }
     }
 
-    // MARK: Life
+    // MARK: Lifecycle
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
@@ -179,7 +179,7 @@ final class SocketChannel: ChannelDuplexHandler {
 
     private func over() {
         phase = .closed
-        // Its number may be another connection's from now on.
+        // The descriptor may be reused by another connection.
         direct = nil
         loop.remove(self)
         leave()

@@ -1,19 +1,15 @@
-/// Checks UTF-8 that arrives in pieces, failing at the first byte that cannot be right.
-///
-/// RFC 3629, RFC 6455 8.1.
+/// Validates UTF-8 incrementally, failing at the first invalid byte (RFC 3629; RFC 6455, 8.1).
 struct UTF8Stream {
-    /// Continuation bytes that the current sequence still needs.
+    /// The number of continuation bytes that the current sequence still needs.
     private var needed: UInt8 = 0
-    /// What the next of them must be: narrower than usual after some first bytes.
+    /// The range of the next continuation byte, which is narrower after some lead bytes.
     private var lowest: UInt8 = 0x80
     private var highest: UInt8 = 0xBF
 
-    /// Whether no sequence is left open: must hold at the end of the text.
+    /// Whether no sequence is incomplete; must be true at the end of the text.
     var isComplete: Bool { needed == 0 }
 
-    /// Takes the next piece.
-    ///
-    /// `false` at the first wrong byte; then the stream is of no further use.
+    /// Validates the next bytes; returns `false` at the first invalid byte, after which the value must not be used.
     mutating func accepts(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var index = 0
         while index < bytes.count {
@@ -49,7 +45,7 @@ struct UTF8Stream {
         return true
     }
 
-    /// Most texts are ASCII: eight bytes at a time.
+    /// Skips ASCII, which most texts consist of, eight bytes at a time.
     private static func skipASCII(_ bytes: UnsafeRawBufferPointer, from start: Int) -> Int {
         var index = start
         while index + 8 <= bytes.count,

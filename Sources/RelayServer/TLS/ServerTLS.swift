@@ -3,9 +3,9 @@ import NIOCore
 import NIOSSL
 import Synchronization
 
-/// TLS of a running server: what new connections use, renewed when the files change.
+/// The server's TLS context for new connections, replaced when the certificate files change.
 ///
-/// Connections that are open keep what they began with, so a renewal cuts nobody off.
+/// Open connections keep their context, so a renewal closes none of them.
 final class ServerTLS: Sendable {
     private struct State {
         var context: NIOSSLContext
@@ -17,20 +17,20 @@ final class ServerTLS: Sendable {
 
     init(_ files: TLSFiles) throws(TLSFault) {
         self.files = files
-        // The mark first: files that change while they are read are read once more.
+        // The mark is taken first, so that files that change while they are read are read again.
         let mark = TLSFiles.Mark(files)
         state = Mutex(State(context: try Self.context(of: files), mark: mark))
     }
 
-    /// Puts TLS on a new connection.
+    /// Adds TLS to a new connection.
     func secure(_ channel: any Channel) throws {
         let handler = NIOSSLServerHandler(context: state.withLock { $0.context })
         try channel.pipeline.syncOperations.addHandler(handler)
     }
 
-    /// Looks at the files every so often until the task is cancelled.
+    /// Checks the files periodically until the task is cancelled.
     ///
-    /// Files that cannot be used, as in the middle of a renewal, leave what there is in its place.
+    /// If the files cannot be used, for example in the middle of a renewal, the current context stays in use.
     func watch(every interval: Duration, _ logger: Logger) async {
         while (try? await Task.sleep(for: interval)) != nil {
             let mark = TLSFiles.Mark(files)
@@ -38,10 +38,10 @@ final class ServerTLS: Sendable {
             do {
                 let context = try Self.context(of: files)
                 state.withLock { $0 = State(context: context, mark: mark) }
-                logger.info("The TLS certificate is read anew.")
+                logger.info("The TLS certificate was reloaded.")
             } catch {
                 state.withLock { $0.mark = mark }
-                logger.error("The TLS files have changed and are not used: \(error)")
+                logger.error("The changed TLS files cannot be used; the previous certificate stays in use: \(error)")
             }
         }
     }
@@ -52,15 +52,15 @@ final class ServerTLS: Sendable {
         do {
             certificates = try NIOSSLCertificate.fromPEMFile(files.certificates)
         } catch {
-            throw TLSFault(description: "\(files.certificates) is no readable PEM file with certificates (tls-cert).")
+            throw TLSFault(description: "\(files.certificates) is not a readable PEM certificate file (tls-cert).")
         }
         guard !certificates.isEmpty else {
-            throw TLSFault(description: "\(files.certificates) holds no certificate (tls-cert).")
+            throw TLSFault(description: "\(files.certificates) contains no certificate (tls-cert).")
         }
         do {
             key = try NIOSSLPrivateKey(file: files.key, format: .pem)
         } catch {
-            throw TLSFault(description: "\(files.key) is no readable PEM file with a private key (tls-key).")
+            throw TLSFault(description: "\(files.key) is not a readable PEM private key file (tls-key).")
         }
         var configuration = TLSConfiguration.makeServerConfiguration(
             certificateChain: certificates.map { .certificate($0) },
@@ -68,7 +68,7 @@ final class ServerTLS: Sendable {
         )
         configuration.minimumTLSVersion = .tlsv12
         configuration.applicationProtocols = ["http/1.1"]
-        // A peer that has vanished never answers the end of the session, and a stop waits for it.
+        // A peer that has vanished never answers the closing alert, and shutdown waits for it.
         configuration.shutdownTimeout = .seconds(1)
         do {
             return try NIOSSLContext(configuration: configuration)

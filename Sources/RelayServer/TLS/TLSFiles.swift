@@ -1,8 +1,8 @@
 import RelayStore
 
-/// The two PEM files that TLS stands on.
+/// The paths of the two PEM files that TLS needs.
 package struct TLSFiles: Hashable, Sendable {
-    /// The certificate first, then those that lead to an authority.
+    /// The certificate, followed by its intermediate certificates.
     package var certificates: String
     /// The certificate's private key.
     package var key: String
@@ -12,7 +12,7 @@ package struct TLSFiles: Hashable, Sendable {
         self.key = key
     }
 
-    /// What tells one version of the files from another, without reading them.
+    /// Identifies a version of the files without reading them.
     struct Mark: Hashable, Sendable {
         private let files: [FileVersion?]
 
@@ -20,7 +20,7 @@ package struct TLSFiles: Hashable, Sendable {
     }
 }
 
-/// Why TLS files cannot be used: a sentence for the person who named them.
+/// The reason why TLS files cannot be used, as a sentence for the operator.
 package struct TLSFault: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String
 }

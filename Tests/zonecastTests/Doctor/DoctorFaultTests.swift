@@ -235,7 +235,7 @@ import Testing
         }
         #expect(try certificate(one.certificate, one.key, is: "good").found.hasSuffix("certificate 29 days"))
         let none = try certificate(folder.path + "/none", one.key, is: "problem")
-        #expect(none.found == "\(folder.path)/none is no readable PEM file with certificates (tls-cert).")
+        #expect(none.found == "\(folder.path)/none is not a readable PEM certificate file (tls-cert).")
         #expect(none.next == "tls-cert and tls-key in the configuration")
         let mixed = try certificate(one.certificate, other.key, is: "problem")
         #expect(mixed.found.contains("is not the key of the first certificate"))
