@@ -54,7 +54,7 @@ struct FoundForMove {
     /// Returns an error if a record cannot move because a record that it references, or that references it, stays
     /// behind.
     ///
-    /// Only references that bind count: parents, `VALIDATE` and `DELETE_SELF`.
+    /// Only parents, `VALIDATE` and `DELETE_SELF` references count.
     func tornReference(of name: String, in writer: any StoreWriter) throws(RelayError) -> RelayError? {
         guard let record = moving[name], let source else { return nil }
         var targets = [record.parent].compactMap { $0 }
