@@ -89,7 +89,7 @@ import Testing
             #expect(
                 report.issues.map(\.message) == [
                     "field 'body' of record type 'Note' is in production and cannot be removed",
-                    "field 'title' of record type 'Note' cannot become INT64: it is STRING in production; what is there never changes its type",
+                    "field 'title' of record type 'Note' cannot become INT64: it is STRING in production, where types never change",
                 ]
             )
             #expect(report.issues.last?.column == 34)

@@ -140,8 +140,8 @@ extension PushOutcome {
     /// The result of a test push as a sentence for the user.
     package var sentence: String {
         switch self {
-        case .taken: "The push service took it."
-        case .gone: "The push service no longer knows this device; the relay forgets it with the next push."
+        case .taken: "The push service accepted it."
+        case .gone: "The push service no longer knows this device; the relay removes it with the next push."
         case .later(_, let reason), .refused(let reason): reason
         }
     }

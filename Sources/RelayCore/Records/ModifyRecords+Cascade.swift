@@ -218,7 +218,7 @@ final class BondCount {
             throw RelayError(
                 .badRequest,
                 "Too many records refer to those that this request deletes. "
-                    + "Delete fewer at once, and first some of those that would go with them.",
+                    + "Delete fewer at once, beginning with some of the referring records.",
                 fineCode: .limitExceeded
             )
         }

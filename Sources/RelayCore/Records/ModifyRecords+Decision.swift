@@ -352,8 +352,8 @@ extension Schema {
         guard others + type.fields.count <= limits.grownFields, !isNew || types.count < limits.grownTypes else {
             throw RelayError(
                 .badRequest,
-                "By saving, a schema grows to \(limits.grownTypes) record types and \(limits.grownFields) fields. "
-                    + "Import what is more by 'zonecast schema import'.",
+                "Saving can grow a schema to at most \(limits.grownTypes) record types and \(limits.grownFields) fields. "
+                    + "Use 'zonecast schema import' for more.",
                 fineCode: .limitExceeded
             )
         }

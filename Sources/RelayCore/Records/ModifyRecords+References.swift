@@ -206,7 +206,7 @@ extension RelayError {
     }
 
     fileprivate static let belowShare = RelayError.badRequest(
-        "The parent is the record of a share, and nothing can be below that. Name the share's root, or a record below it."
+        "The parent is a share record, which cannot have children. Name the share's root, or a record below it."
     )
 
     fileprivate static let goesWithItsTarget = RelayError(

@@ -104,8 +104,8 @@ struct GrowingType {
         let declared = RecordType.Field(fieldType, isEncrypted: field.isEncrypted)
         if let retired = known.retired[name], retired.type != fieldType || retired.isEncrypted != field.isEncrypted {
             throw .badRequest(
-                "Field '\(name)' of record type '\(known.name)' was \(FieldForm(retired).text) before it was taken out "
-                    + "of the schema, and records may still hold that. It can be another only after 'zonecast schema reset'."
+                "Field '\(name)' of record type '\(known.name)' was \(FieldForm(retired).text) before it was removed "
+                    + "from the schema, and records may still contain such values. Its type can change only after 'zonecast schema reset'."
             )
         }
         // Added in place, because a record may bring thousands of fields.

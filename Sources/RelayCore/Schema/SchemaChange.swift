@@ -29,17 +29,17 @@ package struct SchemaChange: Sendable {
         forbidRetyping(
             of: production,
             to: new,
-            "in production; what is there never changes its type"
+            "in production, where types never change"
         )
         forbidRetyping(
             of: development,
             to: new,
-            "in development; it can change only after 'zonecast schema reset'"
+            "in development, where its type can change only after 'zonecast schema reset'"
         )
         forbidRetyping(
             of: Schema(types: development.retired.mapValues { RecordType(fields: $0) }),
             to: new,
-            "in what development's records may still hold; it can come back as another only after 'zonecast schema reset'"
+            "in values that development's records may still contain; its type can change only after 'zonecast schema reset'"
         )
         protectRoles(of: development, "development", from: new)
         protectRoles(of: production, "production", from: new)
@@ -51,8 +51,8 @@ package struct SchemaChange: Sendable {
         let new = development.keepingUsers(of: production)
         result = new.inPlace(of: production)
         difference = SchemaDifference(from: production, to: result)
-        protect(production, from: new, "is in production but not in development; a promotion only adds")
-        forbidRetyping(of: production, to: new, "in production; what is there never changes its type")
+        protect(production, from: new, "is in production but not in development; a promotion removes nothing")
+        forbidRetyping(of: production, to: new, "in production, where types never change")
         protectRoles(of: production, "production", from: new)
         offences.sort { $0.element < $1.element }
     }
@@ -89,7 +89,7 @@ package struct SchemaChange: Sendable {
             let who = holders == 1 ? "one user has" : "\(holders) users have"
             add(
                 .role(role.name),
-                "cannot be removed: \(who) it in \(environment); take it from them with 'zonecast role take'"
+                "cannot be removed: \(who) it in \(environment); revoke it with 'zonecast role take'"
             )
         }
     }

@@ -8,7 +8,7 @@ package final class SchemaRules: Sendable {
     package let mayGrow: Bool
     /// The end of the error text if the schema may not grow.
     static let whyNotGrown =
-        "saving makes it only in development and for users, not for a server key: 'zonecast schema' imports and promotes."
+        "saving adds it only in development and for users, not for a server key. Import or promote it with 'zonecast schema'."
     /// The database; encrypted fields are not supported in the public database.
     package let scope: DatabaseScope
     package let limits: Limits

@@ -54,7 +54,7 @@ import Testing
             try await world.ask(.post, "/console/api/pushes/test", body: #"{"id":"d1"}"#).json(Told.self)
         }
         let told = try await test()
-        #expect(told.taken && told.sentence == "The push service took it.")
+        #expect(told.taken && told.sentence == "The push service accepted it.")
         let sent = gateway.sent.withLock { $0 }
         #expect(sent.count == 1 && sent.first?.target == .ntfy(topicURL: "https://ntfy.example/very-secret-topic"))
         #expect(sent.first?.push.alert == nil)
