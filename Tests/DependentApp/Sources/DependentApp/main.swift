@@ -1,0 +1,4 @@
+import ZoneKit
+import ZoneMirror
+
+print(CKContainer(identifier: "iCloud.org.example.notes").containerIdentifier ?? "")
