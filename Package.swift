@@ -37,7 +37,9 @@ let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package
 let nioHPACK = Target.Dependency.product(name: "NIOHPACK", package: "swift-nio-http2")
 let nioHTTP2 = Target.Dependency.product(name: "NIOHTTP2", package: "swift-nio-http2")
 
-/// Packages that only the relay and the commands use. An app that names this package with `traits: []` does not resolve them.
+/// Packages that only the relay and the commands use.
+///
+/// An app that names this package with `traits: []` does not resolve them.
 let server = TargetDependencyCondition.when(traits: ["Server"])
 let argumentParser = Target.Dependency.product(
     name: "ArgumentParser",
