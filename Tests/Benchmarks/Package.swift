@@ -1,8 +1,12 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package of its own, so that the relay's build never waits for its measuring tools, and without dependencies, so that
-// what is measured is the relay and not a client library.
+// A package of its own, so that the relay's build does not wait for its measuring tools.
+//
+// `run` measures the relay with `Benchmarks`, which uses no client library. `ClientBenchmarks` measures ZoneKit and
+// ZoneMirror against a relay that runs with `--dev`:
+//
+//     swift run -c release --package-path Tests/Benchmarks ClientBenchmarks http://127.0.0.1:8080
 
 let strict: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
@@ -14,9 +18,15 @@ let strict: [SwiftSetting] = [
 
 let package = Package(
     name: "Benchmarks",
+    platforms: [.macOS(.v15)],
     products: [
         .executable(name: "Benchmarks", targets: ["Benchmarks"]),
+        .executable(name: "ClientBenchmarks", targets: ["ClientBenchmarks"]),
         .executable(name: "Probe", targets: ["Probe"]),
+    ],
+    dependencies: [
+        .package(name: "zonecast", path: "../..", traits: []),
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         .systemLibrary(name: "CLinux"),
@@ -26,6 +36,15 @@ let package = Package(
         // What the relay is held against: SQLite, PostgreSQL and a server that does nothing but write.
         .target(name: "Floors", dependencies: ["Sockets", "CSQLite"], swiftSettings: strict),
         .executableTarget(name: "Benchmarks", dependencies: ["Sockets", "Floors"], swiftSettings: strict),
+        .executableTarget(
+            name: "ClientBenchmarks",
+            dependencies: [
+                .product(name: "ZoneKit", package: "zonecast"),
+                .product(name: "ZoneMirror", package: "zonecast"),
+                .product(name: "GRDB", package: "GRDB.swift"),
+            ],
+            swiftSettings: strict
+        ),
         .executableTarget(name: "Probe", dependencies: ["Sockets"], swiftSettings: strict),
     ]
 )

@@ -9,7 +9,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What must not grow with what is gone, or with what arrives: counted here, timed in `Tests/KitBenchmarks`.
+/// What must not grow with what is gone, or with what arrives: counted here, timed in `Tests/Benchmarks`.
 @Suite(.timeLimit(.minutes(15))) struct ScaleTests {
     let relay: TestRelay
     static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")

@@ -138,13 +138,13 @@ struct MirrorRows: Sendable {
         try await mirror.container.loadStores()
         try await mirror.settle()
         try await fillLocal(mirror, count)
-        let ours = try await KitBenchmarks.time {
+        let ours = try await ClientBenchmarks.time {
             // Looked at seldom: what is left is counted row by row.
             while try await mirror.container.pendingExportCount(mirror.store) > 0 {
                 try await Task.sleep(for: .milliseconds(50))
             }
         }
-        let bare = try await KitBenchmarks.time {
+        let bare = try await ClientBenchmarks.time {
             try await device("bare").privateCloudDatabase.fillMirror(count: count, atATime: 1)
         }
         let (mine, floor) = (Double(count) / ours, Double(count) / bare)
@@ -178,7 +178,7 @@ struct MirrorRows: Sendable {
             let mirror = try await BenchMirror(device(user))
             try await mirror.container.loadStores()
             times.append(
-                try await KitBenchmarks.time {
+                try await ClientBenchmarks.time {
                     while try mirror.count() < 1 { try await Task.sleep(for: .milliseconds(1)) }
                 } * 1000
             )
@@ -204,10 +204,10 @@ struct MirrorRows: Sendable {
                 for row in 0..<rows { try context.insert(MirrorNote(title: "Note \(round) \(row)", count: row)) }
                 try await mirror.settle()
                 try await Task.sleep(for: .milliseconds(2))
-                ours.append(try await KitBenchmarks.time { try context.save() })
+                ours.append(try await ClientBenchmarks.time { try context.save() })
                 // Both after a pause: what runs first in a row pays for cold caches.
                 try await Task.sleep(for: .milliseconds(2))
-                floor.append(try await KitBenchmarks.time { try plain.insert(round, rows) })
+                floor.append(try await ClientBenchmarks.time { try plain.insert(round, rows) })
             }
             let (a, b) = (percentile(ours.sorted(), 50) * 1000, percentile(floor.sorted(), 50) * 1000)
             print(
@@ -236,7 +236,7 @@ struct MirrorRows: Sendable {
         for round in 0..<200 {
             try await Task.sleep(for: .milliseconds(100))
             times.append(
-                try await KitBenchmarks.time {
+                try await ClientBenchmarks.time {
                     try context.edit(MirrorNote.self, "one") { $0.title = "round \(round)" }
                     try context.save()
                     try await seen("round \(round)")

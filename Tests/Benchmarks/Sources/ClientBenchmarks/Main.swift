@@ -6,11 +6,11 @@ import ZoneKit
 #endif
 
 /// Measures the client against a relay on this machine, each figure beside the floor it is held against.
-@main struct KitBenchmarks {
+@main struct ClientBenchmarks {
     static func main() async throws {
         guard let address = CommandLine.arguments.dropFirst().first, let url = URL(string: address) else {
             let parts = "[saves] [import] [export] [living] [visible]"
-            print("usage: KitBenchmarks http://127.0.0.1:PORT [kit] [mirror \(parts)]")
+            print("usage: ClientBenchmarks http://127.0.0.1:PORT [kit] [mirror \(parts)]")
             print("The relay has to run with --dev.")
             exit(64)
         }
@@ -75,7 +75,7 @@ struct FetchRow {
         try await database.save(zone)
         try await database.fill(zone.zoneID, count: count)
         var fetched = 0
-        let seconds = try await KitBenchmarks.time {
+        let seconds = try await ClientBenchmarks.time {
             var token: CKServerChangeToken?
             var moreComing = true
             while moreComing {
@@ -107,7 +107,7 @@ struct SendRow {
             records += try await database.records(for: ids).values.map { try $0.get() }
         }
         for record in records { record["title"] = "changed" }
-        let ours = try await KitBenchmarks.time {
+        let ours = try await ClientBenchmarks.time {
             for start in stride(from: 0, to: records.count, by: 200) {
                 let batch = Array(records[start..<min(start + 200, records.count)])
                 let results = try await database.modifyRecords(saving: batch, deleting: [])
@@ -118,7 +118,7 @@ struct SendRow {
         let session = URLSession(configuration: .ephemeral)
         let path = "/database/1/\(container.containerIdentifier ?? "")/development/private/records/modify"
         guard let address = URL(string: url.absoluteString + path + "?ckWebAuthToken=dev-\(user)") else { return }
-        let bare = try await KitBenchmarks.time {
+        let bare = try await ClientBenchmarks.time {
             for body in bodies {
                 var request = URLRequest(url: address)
                 request.httpMethod = "POST"
@@ -162,7 +162,7 @@ struct VisibleRow {
             try await Task.sleep(for: .milliseconds(100))
             let text = "round \(round)"
             times.append(
-                try await KitBenchmarks.time {
+                try await ClientBenchmarks.time {
                     try await writer.write(text)
                     try await reader.saw(text)
                 }
