@@ -3,19 +3,19 @@ import GRDBSQLite
 import Records
 import RelayCore
 
-// Where planted faults take hold in this module. Each is what the code would do anyway, and one mistake that the simulation
-// has to find; in a release only the first is left.
+// The planted faults of this module. Each function does what the code should do, or makes one mistake that the
+// simulation must find. Release builds contain only the former.
 
 extension SQLiteWriter.Memory {
-    /// The change number that is given out as the so-manieth: that one.
+    /// Returns the change number for a count of changes, which is the count itself.
     func number(at count: UInt64) -> UInt64 {
-        // Two and two change places: the first of them is committed before the one below it.
+        // Swaps the numbers of each pair: the greater one is committed before the smaller one.
         PlantedFault.numberOutsideTransaction.isPlanted ? count ^ 1 : count
     }
 }
 
 extension SQLiteWriter {
-    /// The share as it is written down: as it is.
+    /// Returns the share to store, which is `share` itself.
     static func written(_ share: Share?, over old: Share?) -> Share? {
         guard PlantedFault.removedParticipantServed.isPlanted, var share, let old else { return share }
         let known = Set(share.participants.map(\.id))
@@ -23,35 +23,37 @@ extension SQLiteWriter {
         return share
     }
 
-    /// Whom of those concerned a commit is told to: all.
+    /// Returns the participants to notify of a commit, which are all of them.
     static func told(_ audience: [CommittedChange.Participant]) -> [CommittedChange.Participant] {
         PlantedFault.participantUntold.isPlanted ? [] : audience
     }
 }
 
 extension StoredState {
-    /// The last number that was given out: the greatest that is in the file.
+    /// Returns the last change number used, which is the greatest in the file.
     static func lastNumber(_ greatest: UInt64) -> UInt64 {
         PlantedFault.numberReused.isPlanted && greatest > 8 ? greatest - 2 : greatest
     }
 }
 
 extension StoreFailure {
-    /// Whether a write that failed says that no other will succeed before the next start, though nothing was lost: no.
+    /// Returns whether a failed write makes all others fail until the next start though nothing was lost: never.
     static func lasts(_ error: any Error) -> Bool {
         PlantedFault.fullDiskStops.isPlanted && (error as? DatabaseError)?.resultCode == .SQLITE_FULL
     }
 }
 
 extension SQLiteStore {
-    /// How many numbers are left out between two lives: so many that another future would hardly give the same ones.
+    /// Returns how many change numbers to skip when an epoch starts.
+    ///
+    /// Random, so that two continuations of the same earlier state hardly use the same numbers.
     static func leap(_ random: UInt64) -> UInt64 {
         PlantedFault.numberReused.isPlanted ? 0 : random % (1 << 20)
     }
 
     private struct TooEarly: Error {}
 
-    /// Whether the batch is answered, or told of, before it is committed: no, and then nothing has happened.
+    /// Answers or reports the batch before its commit, and returns whether it did: normally not.
     func commitsTooLate(_ batch: [any StoreWrite]) -> Bool {
         let (answers, tells) = (PlantedFault.answerBeforeCommit.isPlanted, PlantedFault.noticeBeforeCommit.isPlanted)
         guard answers || tells, let later else { return false }
@@ -64,7 +66,7 @@ extension SQLiteStore {
         }
         if answers { batch.forEach { $0.finish(nil) } }
         if tells, let done, !done.isEmpty { onCommit(done) }
-        // Some time later: the others have had a few turns.
+        // Some steps later, so that other work runs in between.
         wait(12, later) { [weak self] in
             guard let self, let done = try? self.transaction({ writer in batch.forEach { $0.run(in: writer) } })
             else { return }
@@ -80,28 +82,28 @@ extension SQLiteStore {
 }
 
 extension SQLiteWriter {
-    /// Whether an asset must stay: where a record uses it.
+    /// Returns whether an asset must be kept because a record uses it.
     func needs(_ hash: AssetHash) throws -> Bool { try isUsed(hash) && !PlantedFault.usedFileCleared.isPlanted }
 }
 
 extension CheckedFile {
-    /// Whether a page that is copied out of the log is written into the file: each is.
+    /// Returns whether a page copied from the log is written into the file: always.
     func isWritten(page number: Int, of size: Int) -> Bool {
         guard PlantedFault.logCopiedWithGap.isPlanted, number % 3 == 0 else { return true }
-        // A file that is being made has no log.
+        // A file that is being created has no log.
         guard !path.hasSuffix(StoreLayout.draftEnding) else { return true }
-        // One that is new would be missed by whoever reads its neighbours.
+        // A missing new page would be noticed by readers of its neighbours.
         var end: sqlite3_int64 = 0
         return methods?.pointee.xFileSize(file, &end) != SQLITE_OK || number * size > Int(end)
     }
 }
 
 extension PageSum {
-    /// What is wrong is called so.
+    /// The verdict on a page with a wrong checksum.
     static var damaged: Verdict { PlantedFault.pageSumUnchecked.isPlanted ? .good : .damaged }
 }
 
 extension Backup {
-    /// Whether a restored store refuses what was known of the one before: yes.
+    /// Whether a restored store refuses the tokens of the one before: yes.
     static var renewsEpochs: Bool { !PlantedFault.epochOutlivesRestore.isPlanted }
 }

@@ -1,19 +1,21 @@
 import Records
 import RelayCore
 
-/// The zones that one commit changes, in the order of their first changes: what listeners hear of once it is done.
+/// The zones that one commit changes, in the order of their first changes.
+///
+/// They are reported once the commit is done.
 struct ChangedZones {
     private(set) var changes: [CommittedChange] = []
-    /// The zones' numbers, in the same order.
+    /// The numbers of the zones, in the same order.
     private var numbers: [Int64] = []
-    /// Which of `changes` is that of a zone, by the zone's number.
+    /// The index in `changes` of each zone, by zone number.
     private var places: [Int64: Int] = [:]
-    /// The same of zones that are gone, in whose places others may come.
+    /// The same for deleted zones, by ID: a new zone with that ID takes over the index.
     private var placesOfGone: [ZoneID: Int] = [:]
     /// The zone that was noted last: writes to one zone come together.
     private var latest: (number: Int64, place: Int)?
 
-    /// Remembers that the zone has changed; `device` is one of `author`'s.
+    /// Records that the zone has changed; `device` is the device of `author` that changed it.
     mutating func note(_ zone: Zone, epoch: UInt64, by device: String, of author: UserID) {
         let token: ChangeToken? =
             zone.isDeleted
@@ -31,15 +33,17 @@ struct ChangedZones {
         }
     }
 
-    /// A zone was made: where one of its address is gone, listeners hear of that address once.
+    /// Records that a zone was created.
+    ///
+    /// If the commit also deleted a zone with this ID, both are reported as one change.
     mutating func made(_ zone: Zone) {
         if let place = placesOfGone[zone.id] { places[zone.number] = place }
     }
 
-    /// A zone that was noted is gone.
+    /// Records that a zone was deleted.
     mutating func gone(_ zone: Zone) { placesOfGone[zone.id] = places[zone.number] }
 
-    /// Says whom besides the owners the changes concern: `audience` is asked about each zone that is shared.
+    /// Sets the participants to notify of each shared zone, by calling `audience`.
     mutating func setAudiences(
         where isShared: (Int64) -> Bool,
         _ audience: (ZoneID) throws -> [CommittedChange.Participant]

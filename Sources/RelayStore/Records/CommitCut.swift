@@ -1,19 +1,19 @@
 import Records
 import RelayCore
 
-/// What remains of a commit that ended before all its writes were done.
+/// The rest of a commit that ended before all its writes were run.
 struct CommitCut {
-    /// Those that nothing has been done of.
+    /// The writes that have not been run.
     var rest: [any StoreWrite]
-    /// Bytes of records that the others have read and written, by whose they were; those with few have none.
+    /// Bytes of records that the other writes read and wrote, by user; users with few bytes are absent.
     var spent: [UserID?: Int]
 
-    /// Bytes beyond which a commit takes no other write: some tenths of a second of a slow disk.
+    /// After this many bytes a commit runs no further write: some tenths of a second on a slow disk.
     static let bytesAtOnce = 16 << 20
-    /// Nobody waits for so few.
+    /// A write of so few bytes does not count against its user.
     private static let fewBytes = 64 << 10
 
-    /// Runs writes until others have waited long enough for them, and leaves in `batch` those that it has run.
+    /// Runs writes until they have read and written `bytesAtOnce`, and leaves in `batch` those that it has run.
     static func run(_ batch: inout [any StoreWrite], in writer: SQLiteWriter) -> CommitCut? {
         var spent: [UserID?: Int] = [:]
         for (index, write) in batch.enumerated() {

@@ -2,23 +2,28 @@ import Foundation
 import Records
 import RelayCore
 
-/// Calls its argument later, never at once, one call at a time: a test's line of work instead of the commit thread.
+/// Runs its argument later, never at once, and one call at a time.
+///
+/// Tests pass one in place of the commit thread.
 package typealias CommitLater = @Sendable (@escaping @Sendable () -> Void) -> Void
 
-/// Carries out a store's writes one commit after the other: all that wait make one commit, are answered, and again.
+/// Runs a store's writes, one commit after another: all queued writes share one commit.
 ///
-/// While a commit waits for the disk the next writes gather, so under load a hundred share one fsync. Whoever has just been
-/// answered mostly writes again: the next commit gives them up to a quarter of a commit's time, so that all share it
-/// instead of taking turns, and as long as that brings writes faster than commits do. A lone write waits
-/// for nobody, not even for a thread to wake: on a fast disk, while writes come one by one, its caller commits it. A commit
-/// ends early where its writes turn out to be large; what it leaves is done next, after the writes of those users who
-/// have taken less. The queue needs no bound of its own: every entry is a request that waits for its answer, and those
-/// are bounded by the connections.
-// Unchecked for what changes: all of it is guarded by `condition`, a lock.
+/// - While a commit waits for the disk, the next writes queue up, so under load a hundred writes share one fsync.
+/// - A client that has been answered often writes again at once. The next commit therefore waits up to a quarter of a
+///   commit's duration for more writes, as long as that brings writes faster than commits do.
+/// - A single write does not wait, not even for a thread to wake up: on a fast disk, while writes come one at a time,
+///   the caller's thread commits it.
+/// - A commit ends early if its writes turn out to be large. The rest goes into the next commit, after the writes of
+///   users that have written less.
+///
+/// The queue has no limit of its own: each entry is a request that waits for its response, and the number of those is
+/// limited by the number of connections.
+// Unchecked: all mutable state is guarded by `condition`, which is a lock.
 final class CommitQueue: @unchecked Sendable {
     private let condition = NSCondition()
     private var waiting: [any StoreWrite] = []
-    /// Bytes that users have had written since a commit last had room for all that waited.
+    /// Bytes written for each user since a commit last had room for all queued writes.
     private var spent: [UserID?: Int] = [:]
     private var isAbandoned = false
     private var isCommitting = false
@@ -26,43 +31,45 @@ final class CommitQueue: @unchecked Sendable {
     private var hasEnded = false
     private var thread: ObjectIdentifier?
     private var hasIdleWork = true
-    /// Writes of the latest commit: more than one, and the next ones had better gather too.
+    /// The number of writes in the latest commit; if more than one, the next ones are queued too.
     private var latestBatch = 1
-    /// So many commits do not wait for writes on their way.
+    /// The number of commits to run without waiting for more writes.
     private var gatheringRests = 0
-    /// How long commits take, the later ones counting most.
+    /// A moving average of the commit duration.
     private var commitTime = Duration.zero
-    /// How long the latest one took.
+    /// The duration of the latest commit.
     private var latestTime = Duration.zero
 
     private let commit: @Sendable (consuming [any StoreWrite]) -> CommitCut?
     private let idle: @Sendable () -> Bool
-    /// Commits when it likes, in place of the thread; and whether it has been asked to.
+    /// Runs commits in place of the thread.
+    ///
+    /// `isAsked` is whether it has a call pending.
     private let later: CommitLater?
     private var isAsked = false
     private let onCommitTime: @Sendable (Int, Duration) -> Void
 
-    /// Writes of one commit at the most: bounds how long the first of them waits.
+    /// The maximum number of writes in a commit: bounds how long the first of them waits.
     private static let batchLimit = 512
-    /// The longest that a commit waits for writes that are on their way.
+    /// The longest time that a commit waits for more writes.
     private static let longestGathering = Duration.milliseconds(1)
-    /// Fewer writes a commit than this, and the next ones are waited for by nobody.
+    /// With fewer writes in a commit than this, the next commit does not wait.
     private static let leastGathered = 4
-    /// Commits that wait for nobody after one that waited in vain.
+    /// The number of commits that do not wait after one waited in vain.
     private static let restAfterGathering = 32
-    /// The longest commit that a caller does itself, for its thread then serves nobody else.
+    /// The longest commit that runs on the caller's thread, which serves no other request meanwhile.
     private static let callersTime = Duration.milliseconds(1)
 
     /// Starts the thread.
     ///
     /// - Parameters:
-    ///   - name: the thread's.
-    ///   - commit: gets each batch, and keeps nothing of it; on the thread, or on that of a lone write's caller. It does the
-    ///     first at least.
-    ///   - onCommitTime: hears how many writes each batch had and how long its commit took.
-    ///   - idle: does a little of what can wait, on the thread, never beside a commit; says whether there is more. Called at
-    ///     first and after `leaveIdleWork`.
-    ///   - later: commits in place of the thread, which then is not started.
+    ///   - name: the thread's name.
+    ///   - commit: runs a batch, at least its first write, and must not retain it. Called on the thread, or on the
+    ///     caller's thread for a single write.
+    ///   - onCommitTime: called with the number of writes in each batch and the duration of its commit.
+    ///   - idle: does a small part of the deferred work and returns whether there is more. Called on the thread, never
+    ///     during a commit; first at the start, then after `leaveIdleWork`.
+    ///   - later: runs commits in place of the thread, which is then not started.
     init(
         name: String,
         commit: @escaping @Sendable (consuming [any StoreWrite]) -> CommitCut?,
@@ -79,7 +86,7 @@ final class CommitQueue: @unchecked Sendable {
             return
         }
         let thread = Thread { [self] in
-            // Only a thread itself can give itself a name that the system shows.
+            // A thread's name is visible to the system only if the thread sets it itself.
             Thread.current.name = name
             while let batch = next() {
                 let isIdle = batch.isEmpty
@@ -99,7 +106,9 @@ final class CommitQueue: @unchecked Sendable {
         thread.start()
     }
 
-    /// Queues a write, or carries it out before it returns; false once the queue is closed.
+    /// Queues a write, or commits it before returning.
+    ///
+    /// - Returns: `false` if the queue is closed.
     func add(_ write: any StoreWrite) -> Bool {
         condition.lock()
         guard !isClosed else {
@@ -128,15 +137,18 @@ final class CommitQueue: @unchecked Sendable {
         return true
     }
 
-    /// Writes that wait for their commit.
+    /// The number of writes that wait for a commit.
     var depth: Int { condition.withLock { waiting.count } }
 
-    /// There is something to do once nothing waits; called within a commit.
+    /// Requests a call of `idle` once no write is queued; called during a commit.
     func leaveIdleWork() { condition.withLock { hasIdleWork = true } }
 
-    /// Takes no more, and returns when all that waited is done, with how long a commit may take at present.
+    /// Closes the queue and waits until all queued writes are done.
     ///
-    /// On the thread itself, which may be the last to let go of a store, that is so already.
+    /// Does not wait if called on the queue's own thread, which may hold the last reference to a store; nothing is
+    /// queued then.
+    ///
+    /// - Returns: how long a commit takes at present.
     @discardableResult
     func close() -> Duration {
         if later != nil { repeat { commitNow() } while depth > 0 }
@@ -148,7 +160,7 @@ final class CommitQueue: @unchecked Sendable {
         }
     }
 
-    /// Takes no more, and forgets what waits: nobody hears of it again, as if the process had ended.
+    /// Closes the queue and drops all queued writes without answering them, as a crash would.
     func abandon() {
         condition.withLock {
             isClosed = true
@@ -165,7 +177,7 @@ final class CommitQueue: @unchecked Sendable {
         if mustAsk { later?({ [weak self] in self?.commitNow() }) }
     }
 
-    /// Commits what waits, on this thread; for those who have no thread.
+    /// Commits the queued writes on this thread, if there is no commit thread.
     private func commitNow() {
         let batch = condition.withLock {
             isAsked = false
@@ -194,19 +206,19 @@ final class CommitQueue: @unchecked Sendable {
         }
     }
 
-    /// `nil` at the end; nothing at all where there is idle work to do.
+    /// Returns the next batch, an empty one if there is idle work, or `nil` at the end.
     private func next() -> [any StoreWrite]? {
         condition.lock()
         defer { condition.unlock() }
         while isCommitting || (waiting.isEmpty && !hasIdleWork && !isClosed) { condition.wait() }
-        // What can wait also waits for the next start.
+        // Idle work that is left continues after the next start.
         if waiting.isEmpty, isClosed { return nil }
         isCommitting = true
         if latestBatch >= Self.leastGathered, !waiting.isEmpty, !isClosed { gather() }
         return takeBatch(atMost: Self.batchLimit)
     }
 
-    /// Those first whose users have taken least, while there is not room for all.
+    /// Takes writes of the users that have written least first, if there is not room for all.
     private func takeBatch(atMost limit: Int) -> [any StoreWrite] {
         if !spent.isEmpty {
             let turns = waiting.enumerated().map { (spent: spent[$1.user] ?? 0, place: $0, write: $1) }
@@ -219,7 +231,7 @@ final class CommitQueue: @unchecked Sendable {
 
     private func putBack(_ cut: CommitCut?) {
         guard let cut else {
-            // Without a cut, none of those who came meanwhile has waited for more than this one commit.
+            // The last commit had room for all, so no queued write has waited for more than that commit.
             if !spent.isEmpty { spent = [:] }
             return
         }
@@ -227,7 +239,9 @@ final class CommitQueue: @unchecked Sendable {
         if !isAbandoned { waiting.insert(contentsOf: cut.rest, at: 0) }
     }
 
-    /// Lets go of the lock for moments, until those of the latest commit are back or their time is over.
+    /// Waits for writes until as many have come as the latest commit had, or the time is over.
+    ///
+    /// Releases the lock meanwhile.
     private func gather() {
         guard gatheringRests == 0 else {
             gatheringRests -= 1
@@ -239,12 +253,12 @@ final class CommitQueue: @unchecked Sendable {
         var waited = Duration.zero
         while waiting.count < target, waited < limit, !isClosed {
             condition.unlock()
-            // By the clock that cannot jump, as waiting for a condition could not be.
+            // Measured with a monotonic clock; waiting for a condition would use one that can jump.
             usleep(50)
             condition.lock()
             waited = ContinuousClock.now - start
         }
-        // Did the batch grow by less than the time that it takes?
+        // The batch grew by less than the time spent.
         if commitTime * (waiting.count - before) < waited * before { gatheringRests = Self.restAfterGathering }
     }
 }

@@ -2,13 +2,13 @@ import GRDB
 import Records
 import RelayCore
 
-/// Where the store is in its generations of done writes.
+/// The current generation of a store's idempotency records.
 struct DoneWriteRows {
-    /// Writes of one generation; those of the latest and the one before are remembered.
+    /// The number of records in a generation; those of the current generation and the one before are used.
     private let size: Int
     var generation: Int64
     var count: Int
-    /// Whether there are rows of generations that are not remembered any more.
+    /// Whether rows of older generations may be left.
     var hasOld: Bool
 
     init(_ database: Database, size: Int) throws {
@@ -23,7 +23,7 @@ struct DoneWriteRows {
         hasOld = true
     }
 
-    /// Counts one more row, in a new generation where this one is full.
+    /// Counts one more row, and starts a new generation if the current one is full.
     mutating func add() {
         count += 1
         guard count > size else { return }
@@ -75,7 +75,9 @@ extension SQLiteWriter {
         return rows
     }
 
-    /// Removes two rows for each that is added, so that what is forgotten goes while writes come, and is never much at once.
+    /// Removes two old rows for each row that is added, so that no write removes many.
+    ///
+    /// - Returns: whether there were any.
     private func forgetDoneWrites(before generation: Int64) throws -> Bool {
         let statement = try SQL(
             """

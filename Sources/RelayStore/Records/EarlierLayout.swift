@@ -2,19 +2,19 @@ import Foundation
 import GRDB
 import RelayCore
 
-/// Makes files as earlier versions left them, for tests of how they are brought up to date.
+/// Creates files in the layouts of earlier versions, for tests of the migrations.
 package enum EarlierLayout {
-    /// How many layouts there have been of a store's file.
+    /// The number of layouts of a store's file.
     package static var storeVersions: Int { StoreLayout.migrator.migrations.count }
 
-    /// The same for `relay.sqlite`.
+    /// The number of layouts of `relay.sqlite`.
     package static var accountVersions: Int { AccountSchema.version }
 
-    /// A store of the first so many layouts, with a zone of so many records.
+    /// Creates a store with the first `version` layouts and a zone of `records` records.
     package static func makeStore(_ path: String, version: Int, records: Int) throws {
         var configuration = Configuration()
         configuration.journalMode = .wal
-        // Without sums, as they were.
+        // Without page checksums, as in earlier versions.
         let queue = try DatabaseQueue(path: path, configuration: configuration)
         let migrator = StoreLayout.migrator
         try migrator.migrate(queue, upTo: migrator.migrations[version - 1])
@@ -47,7 +47,7 @@ package enum EarlierLayout {
         try queue.close()
     }
 
-    /// The public database's zone and one of user 2, in the one table or the two that there are.
+    /// Inserts the zone of the public database and one of user 2, into the one or two tables of the layout.
     private static func enterZones(_ database: Database, lastChange: Int) throws {
         try database.execute(
             sql: try database.tableExists("zone_row")
@@ -62,7 +62,7 @@ package enum EarlierLayout {
         )
     }
 
-    /// A `relay.sqlite` of the first so many layouts, with one account.
+    /// Creates a `relay.sqlite` with the first `version` layouts and one account.
     package static func makeAccounts(_ folder: String, version: Int) throws {
         var configuration = Configuration()
         configuration.journalMode = .wal

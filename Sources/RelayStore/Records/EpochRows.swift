@@ -1,12 +1,12 @@
 import GRDB
 import RelayCore
 
-/// How the epochs of a store are kept in its file.
+/// Reads and writes the epochs in a store's file.
 extension Epochs {
-    /// So many that have ended are remembered: a client that was away for more lives of a relay starts over.
+    /// The number of ended epochs that are kept: a client that was away for more runs of the relay starts over.
     private static let mostEnded = 10_000
 
-    /// `nil` where the file is new.
+    /// `nil` if the file is new.
     init?(of database: Database) throws {
         guard let current = try Int64.fetchOne(database, sql: "SELECT value FROM fact WHERE name = 'epoch'") else {
             return nil
@@ -19,7 +19,7 @@ extension Epochs {
         self.init(current: UInt64(bitPattern: current), ends: ends)
     }
 
-    /// Lets another one follow that which runs and has come to the number `last`.
+    /// Ends the current epoch at the change number `last`, and starts the epoch `next`.
     static func follow(by next: UInt64, after last: UInt64, in database: Database) throws {
         try database.execute(
             sql: """
@@ -33,7 +33,7 @@ extension Epochs {
         try setCurrent(next, in: database)
     }
 
-    /// Puts another one in the place of all there were: no token of before is served any more.
+    /// Replaces all epochs with a new one: every earlier token is refused.
     static func replace(by next: UInt64, in database: Database) throws {
         try database.execute(sql: "DELETE FROM ended_epoch")
         try setCurrent(next, in: database)

@@ -1,13 +1,14 @@
 import Records
 import RelayCore
 
-/// The live zones that the writer knows, found by their addresses or, for less, by their numbers; and for nothing where it
-/// is the one that was asked for last, since writes to one zone come together.
+/// The writer's cache of live zones, by ID and by number.
+///
+/// Checks the last used zone first, since writes to one zone come together.
 struct KnownZones {
     private var zones: [Zone] = []
     private var places: [Int64: Int] = [:]
     private var numbers: [ZoneID: Int64] = [:]
-    /// The place of the one that was asked for last, or kept.
+    /// The index of the last zone that was looked up with `turn` or added.
     private var latest = 0
 
     var count: Int { zones.count }
@@ -19,7 +20,7 @@ struct KnownZones {
 
     subscript(number: Int64) -> Zone? { place(of: number).map { zones[$0] } }
 
-    /// What is shared of the zone of this number; nothing where it is not known.
+    /// Returns how much of the zone with this number is shared; `.nothing` if the zone is not cached.
     func sharing(of number: Int64) -> Zone.Sharing { place(of: number).map { zones[$0].sharing } ?? .nothing }
 
     private func place(of number: Int64) -> Int? {
@@ -27,7 +28,7 @@ struct KnownZones {
         return places[number]
     }
 
-    /// The same as the subscript; what comes next is about this zone.
+    /// Does the same as the subscript, and makes the zone the one that is checked first.
     mutating func turn(to id: ZoneID) -> Zone? {
         if latest < zones.count, zones[latest].id == id { return zones[latest] }
         guard let number = numbers[id], let place = places[number] else { return nil }
@@ -35,7 +36,7 @@ struct KnownZones {
         return zones[place]
     }
 
-    /// Takes a zone in, or what it has become.
+    /// Adds a zone, or replaces its cached state.
     mutating func keep(_ zone: Zone) {
         if let place = place(of: zone.number) {
             latest = place
@@ -54,7 +55,7 @@ struct KnownZones {
         else {
             return
         }
-        // The last one takes its place.
+        // The last zone moves to the free index.
         zones[place] = last
         places[last.number] = place
     }

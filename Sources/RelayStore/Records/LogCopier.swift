@@ -2,7 +2,7 @@ import Dispatch
 import GRDB
 import Synchronization
 
-/// Copies a full write-ahead log into its file on a connection of its own, while commits go on.
+/// Copies a full write-ahead log into its file on a separate connection, while commits continue.
 final class LogCopier: Sendable {
     private let log: WriteAheadLog
     private let open: @Sendable () throws -> DatabaseQueue
@@ -16,9 +16,11 @@ final class LogCopier: Sendable {
     private let line = DispatchQueue(label: "zonecast-checkpoint")
     private let later: CommitLater?
 
+    /// Creates a copier, which opens its connection on first use.
+    ///
     /// - Parameters:
-    ///   - log: what is copied.
-    ///   - later: copies in place of a queue of its own.
+    ///   - log: the log to copy.
+    ///   - later: runs the copying in place of a queue.
     ///   - open: opens a connection that may write.
     init(_ log: WriteAheadLog, later: CommitLater?, open: @escaping @Sendable () throws -> DatabaseQueue) {
         self.log = log
@@ -26,7 +28,9 @@ final class LogCopier: Sendable {
         self.open = open
     }
 
-    /// Begins to copy, unless that is going on; a failure is told to `onFailure`, on a thread that may wait.
+    /// Starts to copy, unless a copy is running.
+    ///
+    /// `onFailure` is called on a thread that may block.
     func begin(onFailure: @escaping @Sendable (any Error) -> Void) {
         guard !isCopying.exchange(true, ordering: .acquiringAndReleasing) else { return }
         run { [self] in
@@ -34,7 +38,7 @@ final class LogCopier: Sendable {
             do {
                 try copy()
             } catch {
-                // Not here: whoever hears of it may close the store, and that waits for this line to be empty.
+                // Not on this queue: `onFailure` may close the store, which waits until this queue is empty.
                 tell { onFailure(error) }
             }
         }
@@ -58,7 +62,7 @@ final class LogCopier: Sendable {
         try connection?.inDatabase { try log.checkpoint($0) }
     }
 
-    /// Returns when nothing is being copied any more, and closes the connection.
+    /// Waits until no copy runs, and closes the connection.
     func close() {
         line.sync {}
         state.withLock { state in

@@ -1,15 +1,15 @@
 import GRDB
 import GRDBSQLite
 
-/// Bounds how long statements of one access may run.
+/// Limits how long the statements of one access may run.
 ///
-/// SQLite asks back every few thousand steps of its machine; past the deadline the statement fails as interrupted.
-/// See Reliability.md, "Limits".
+/// SQLite calls a handler every few thousand steps of its virtual machine. After the deadline the statement fails with
+/// `SQLITE_INTERRUPT`. See Reliability.md, "Limits".
 enum RunTime {
     /// The longest a query may take.
     static let query = Duration.seconds(5)
 
-    /// Runs `body`, whose statements on `database` are stopped once `limit` is over.
+    /// Runs `body`, whose statements on `database` are interrupted after `limit`.
     static func limited<Result>(
         to limit: Duration = query,
         on database: Database,

@@ -1,10 +1,10 @@
 import GRDB
 import GRDBSQLite
 
-/// A prepared statement of one connection, driven through SQLite's own calls.
+/// A prepared statement of one connection, used through SQLite's C functions.
 ///
-/// The relay's hot paths bind and read a dozen columns a row; going through boxed values there costs as much again as
-/// SQLite itself. The statement belongs to the connection's cache: use it within one access and call `reset` at the end.
+/// The relay's hot paths bind and read a dozen columns per row, where boxed values would cost as much again as SQLite
+/// itself. The statement belongs to the connection's cache: use it within one access, and call `reset` at the end.
 struct SQL {
     private let handle: OpaquePointer
     private let database: Database
@@ -54,7 +54,7 @@ struct SQL {
         }
     }
 
-    /// The same without a copy: the bytes must stay where they are until the statement is reset.
+    /// Binds text without copying it: the bytes must stay in place until the statement is reset.
     func bind(_ index: Int32, lentText text: UnsafeBufferPointer<UInt8>) {
         text.withMemoryRebound(to: CChar.self) {
             _ = sqlite3_bind_text(handle, index, $0.baseAddress ?? Self.nothing, Int32(text.count), nil)
@@ -66,18 +66,18 @@ struct SQL {
         _ = sqlite3_bind_blob64(handle, index, start, UInt64(bytes.count), nil)
     }
 
-    /// Tells SQLite to copy what it is given before the call returns.
+    /// Makes SQLite copy a value before the call returns.
     private static var copied: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
-    /// An address for empty values: a null pointer would bind NULL.
+    /// An address for empty values, since a null pointer would bind NULL.
     ///
-    /// Lives for ever, on purpose.
+    /// Points to static memory.
     private static var nothing: UnsafePointer<CChar> {
         UnsafeRawPointer(StaticString("").utf8Start).assumingMemoryBound(to: CChar.self)
     }
 
     // MARK: Stepping
 
-    /// Goes on to the next row; false at the end.
+    /// Advances to the next row; returns `false` after the last one.
     func step() throws -> Bool {
         switch sqlite3_step(handle) {
         case SQLITE_ROW: return true
@@ -86,7 +86,7 @@ struct SQL {
         }
     }
 
-    /// Runs a statement without rows and makes it ready for the next use.
+    /// Runs a statement that returns no rows, and resets it.
     func run() throws {
         defer { reset() }
         while try step() {}
@@ -111,7 +111,7 @@ struct SQL {
     func unsigned(_ column: Int32) -> UInt64 { UInt64(bitPattern: sqlite3_column_int64(handle, column)) }
     func real(_ column: Int32) -> Double { sqlite3_column_double(handle, column) }
     func bool(_ column: Int32) -> Bool { sqlite3_column_int64(handle, column) != 0 }
-    /// One of SQLite's five: `SQLITE_INTEGER` and so on.
+    /// Returns one of SQLite's five types, such as `SQLITE_INTEGER`.
     func valueType(_ column: Int32) -> Int32 { sqlite3_column_type(handle, column) }
     func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
 
@@ -128,13 +128,15 @@ struct SQL {
         return Array(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column))))
     }
 
-    /// A text column's UTF-8 where it lies: good until the next step, or until the column is read as something else.
+    /// Returns a text column's UTF-8 without copying it.
+    ///
+    /// Valid until the next step, or until the column is read as another type.
     func lentText(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
         guard let start = sqlite3_column_text(handle, column) else { return UnsafeBufferPointer(start: nil, count: 0) }
         return UnsafeBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
     }
 
-    /// The same for a blob.
+    /// Returns a blob without copying it; valid as long as `lentText`.
     func lentBlob(_ column: Int32) -> UnsafeBufferPointer<UInt8> {
         let start = sqlite3_column_blob(handle, column)?.assumingMemoryBound(to: UInt8.self)
         return UnsafeBufferPointer(start: start, count: start == nil ? 0 : Int(sqlite3_column_bytes(handle, column)))

@@ -2,9 +2,9 @@ import GRDB
 import Records
 import RelayCore
 
-/// The feeds of zones: which way through the file they are read, and their rows as they lie there.
+/// Reads the feeds of zones.
 extension SQLiteReader {
-    /// What is in a zone, run by run: the living or the dead, for each of which there is an index.
+    /// Selects a zone's live or deleted records run by run, through the index for that state.
     private static func feedArm(_ index: String, deleted: Int, _ more: String = "") -> String {
         """
         SELECT \(columns(deleted: "\(deleted)"))\(more) FROM zone_run z CROSS JOIN record r INDEXED BY \(index)
@@ -17,7 +17,9 @@ extension SQLiteReader {
         feedArm("live_by_run", deleted: 0) + " ORDER BY z.run \(direction), r.change \(direction) LIMIT ?4"
     }
 
-    /// Both arms come in their order already, and are merged by the run and the change, which are columns 14 and 1.
+    /// Selects live and deleted records.
+    ///
+    /// Both parts are in order already, and SQLite merges them by run and change, which are columns 14 and 1.
     private static func wholeFeed(_ direction: String) -> String {
         feedArm("live_by_run", deleted: 0, ", z.run") + " UNION ALL " + feedArm("dead_by_run", deleted: 1, ", z.run")
             + " ORDER BY 14 \(direction), 1 \(direction) LIMIT ?4"
@@ -35,8 +37,9 @@ extension SQLiteReader {
         }
     }
 
-    /// All changes of a range, those of other zones passed over: where the zone has most of them, that costs less than to look
-    /// up each by an index.
+    /// Selects from a range of changes without an index, skipping records of other zones.
+    ///
+    /// Costs less than an index if most changes in the range belong to the zone.
     private static func narrowFeed(_ direction: String) -> String {
         """
         SELECT \(recordColumns) FROM record r NOT INDEXED
@@ -63,7 +66,7 @@ extension SQLiteReader {
         }
     }
 
-    /// So many changes are looked at to learn whether a zone has most of them.
+    /// The number of changes to read to find out whether the zone has most of them.
     private static let sample: UInt64 = 32
 
     func visitRecords(
@@ -125,13 +128,13 @@ extension SQLiteReader {
         }
     }
 
-    /// How the rows of one statement are read, and what most likely is the same in the next one.
+    /// How the rows of one statement are read, with values that the next row probably shares.
     struct RowReading {
-        /// Records of all other types are lent, if there is such a set.
+        /// Records of all other types are lent; `nil` means that none are lent.
         let wholeTypes: Set<String>?
-        /// Whether the statement gives no tombstones.
+        /// Whether the statement returns no tombstones.
         let showsLivingOnly: Bool
-        /// Without a name: records of this type are needed whole.
+        /// The latest type; without its name if its records are needed whole.
         fileprivate var type: (number: Int64, name: String?)?
         fileprivate var authors: (marks: AuthorMarks, RecordRow.Authors)?
 
@@ -141,13 +144,13 @@ extension SQLiteReader {
         }
     }
 
-    /// The record in a row of `recordColumns`: as it lies there where it is plain and need not be whole.
+    /// Returns the record in a row of `recordColumns`; lends it if it is plain and need not be whole.
     func visited(in row: SQL, _ reading: inout RowReading) throws -> VisitedRecord {
         if let plain = try plainRow(in: row, &reading) { return .lent(plain) }
         return .whole(try record(in: row))
     }
 
-    /// Two users and two devices as they stand in a row.
+    /// The numbers of the two users and two devices in a row.
     fileprivate struct AuthorMarks: Equatable {
         var creator: Int64
         var creatingDevice: UInt64
@@ -155,9 +158,10 @@ extension SQLiteReader {
         var modifyingDevice: UInt64
     }
 
-    /// What lies in a row of `recordColumns`; `nil` for records that are anything but plain.
+    /// Returns a row of `recordColumns` without copying it; `nil` if the record is a share, shared, deleted or needed
+    /// whole.
     ///
-    /// Good until the statement's next step.
+    /// Valid until the statement's next step.
     private func plainRow(in row: SQL, _ reading: inout RowReading) throws -> RecordRow? {
         guard reading.wholeTypes != nil, reading.showsLivingOnly || !row.bool(3), row.isNull(11),
             let type = try lendableType(row.int(2), &reading)

@@ -3,22 +3,22 @@ import Records
 import RelayCore
 import Wire
 
-/// One committed state of a store on SQLite, for as long as one access lasts.
+/// Reads one committed state of a SQLite store; valid for one access.
 class SQLiteReader: StoreReader {
     let database: Database
     private let connection: StoreConnection?
     var names: StoreNames
     let committedSchema: Schema
-    /// What queries may cost here, and did.
+    /// What queries may cost in this access, and have cost.
     var queryWork = QueryWork()
     private var lastUser: (number: Int64, user: UserID)?
     private var lastType: (number: Int64, name: String)?
 
-    /// Whether something asked for could not be read because the file is damaged.
+    /// Whether a request could not be read because the file is damaged.
     private(set) var hasMetDamage = false
-    /// Bytes of the records that were read whole, and of those written.
+    /// Bytes of the records that were read in full or written.
     var recordBytes = 0
-    /// What a record costs besides its fields, as bytes of those.
+    /// The cost of a record besides its fields, in bytes.
     static let bytesOfRow = 512
 
     init(_ database: Database, of connection: StoreConnection? = nil, names: StoreNames, schema: Schema) {
@@ -37,7 +37,7 @@ class SQLiteReader: StoreReader {
         return try connection.statement(which, in: database)
     }
 
-    /// Runs SQL and says its failures in the relay's words.
+    /// Runs SQL and converts errors to `RelayError`.
     func attempt<Result>(_ body: () throws -> Result) throws(RelayError) -> Result {
         do {
             return try body()
@@ -48,7 +48,7 @@ class SQLiteReader: StoreReader {
         }
     }
 
-    /// What a failing store means for a request; a writer also remembers that its commit is lost.
+    /// Converts an error to the one for the request; a writer also marks its commit as failed.
     func report(_ error: any Error) -> RelayError {
         if StoreFailure.isDamage(error) { hasMetDamage = true }
         return StoreFailure.relayError(for: error)
@@ -57,7 +57,7 @@ class SQLiteReader: StoreReader {
     // MARK: Users
 
     func number(of user: UserID) throws -> Int64? {
-        // Most of what one access asks for is one user's.
+        // Most of an access concerns one user.
         if let lastUser, lastUser.user == user { return lastUser.number }
         if let number = names.number(of: user) {
             lastUser = (number, user)
@@ -72,7 +72,7 @@ class SQLiteReader: StoreReader {
     }
 
     func user(_ number: Int64) throws -> UserID {
-        // Neighbours are mostly by one writer.
+        // Neighbouring records mostly have the same author.
         if let lastUser, lastUser.number == number { return lastUser.user }
         let user = try findUser(number)
         lastUser = (number, user)
@@ -99,7 +99,7 @@ class SQLiteReader: StoreReader {
 
     private func findType(_ number: Int64) throws -> String {
         if let type = names.type(number) { return type }
-        // Made by a commit that came between taking the names and looking at the file.
+        // A later commit inserted it, after the names were cached and before this state was read.
         let statement = try SQL("SELECT name FROM record_type WHERE id = ?", in: database)
         defer { statement.reset() }
         statement.bind(1, number)
@@ -142,10 +142,9 @@ class SQLiteReader: StoreReader {
         try attempt { try sharedZone(id, with: user) }
     }
 
-    /// Which of an owner's zones have not ended.
+    /// The condition for an owner's live zones.
     ///
-    /// By the index that has only those, which SQLite takes if names are spoken of: of zones that come and go the ended ones
-    /// are far more.
+    /// It mentions `name` so that SQLite uses the partial index of live zones: an owner may have far more ended zones.
     static let living = "owner = ? AND name >= '' AND deleted = 0"
 
     func livingZones(of owner: UserID) throws(RelayError) -> [Zone] {
@@ -156,7 +155,7 @@ class SQLiteReader: StoreReader {
         try zones(of: owner, "WHERE id IN (\(Self.ended)) ORDER BY last_change", change)
     }
 
-    /// Which of an owner's zones have ended after a change.
+    /// Selects an owner's zones that ended after a change.
     static let ended = "SELECT id FROM zone_row WHERE owner = ?1 AND deleted = 1 AND ended > ?2"
 
     func lastEnd(ofZonesOf owner: UserID) throws(RelayError) -> UInt64 {
@@ -181,7 +180,7 @@ class SQLiteReader: StoreReader {
         }
     }
 
-    /// The zone that once had an identity and a name.
+    /// The condition for an ended zone with a given identity and name.
     static let endedOne = "identity = ? AND owner = ? AND name = ? AND deleted = 1"
 
     func zoneCount(of owner: UserID) throws(RelayError) -> Int {
@@ -234,7 +233,7 @@ class SQLiteReader: StoreReader {
 
     static let recordColumns = columns(deleted: "r.deleted")
 
-    /// The columns of records that are known to live or to be dead: each one read costs SQLite as much as a comparison.
+    /// Returns the columns of records, with a constant for `deleted` where it is known: reading a column is costly.
     static func columns(deleted: String) -> String {
         """
         r.change, r.name, r.type, \(deleted), r.created_at, r.created_by, r.created_device, \
@@ -268,7 +267,7 @@ class SQLiteReader: StoreReader {
         }
     }
 
-    /// The record in a row of `recordColumns`.
+    /// Returns the record in a row of `recordColumns`.
     func record(in row: SQL, withFields: Bool = true) throws -> StoredRecord {
         var record = StoredRecord(
             name: row.text(1),

@@ -1,6 +1,8 @@
 import GRDB
 
-/// All that is in a store, read row by row and by nothing but itself: what checkers compare everything else with.
+/// The whole content of a store, read row by row with queries of its own.
+///
+/// Checkers compare everything else with it.
 package struct StoreContent: Sendable {
     package struct Zone: Sendable {
         package var number: Int64
@@ -8,7 +10,7 @@ package struct StoreContent: Sendable {
         package var name: String
         package var identity: UInt64
         package var lastChange: UInt64
-        /// Rows of records and of tombstones.
+        /// The number of records and tombstones.
         package var rowCount: Int
     }
 
@@ -19,39 +21,39 @@ package struct StoreContent: Sendable {
         package var change: UInt64
         package var isDeleted: Bool
         package var parent: String?
-        /// As they are stored.
+        /// The bytes as stored.
         package var fields: [UInt8]
     }
 
-    /// One who has joined a share, or the share itself with nobody.
+    /// A participant who has joined a share, or a share that nobody has joined.
     package struct Member: Sendable {
         package var zone: Int64
         package var share: Int64
-        /// `nil`: the whole zone.
+        /// `nil` for a share of the whole zone.
         package var root: String?
         package var user: String?
-        /// As in `Share.Permission`.
+        /// A raw value of `Share.Permission`.
         package var permission: Int
     }
 
-    /// Those that are there, and the public database's first of all.
+    /// The live zones, that of the public database first.
     package var zones: [Zone] = []
     package var rows: [Row] = []
     package var members: [Member] = []
-    /// Users with a subscription to a whole database, by that database's number.
+    /// Users with a subscription to a whole database, and that database's scope.
     package var listeners: [(user: String, scope: Int)] = []
-    /// The greatest number that any zone was ever stamped with.
+    /// The greatest change number of any zone, including deleted ones.
     package var lastChange: UInt64 = 0
 }
 
-/// Looking beneath, for checkers and tests.
+/// Access to stored data for checkers and tests.
 extension SQLiteStore {
-    /// What is in the store.
+    /// Reads the content of the store in one committed state.
     ///
-    /// - Parameter change: Of the records, those that changed after this, and the public database's, which keeps no
-    ///   tombstones. From 0 on: all.
-    /// - Returns: One committed state.
-    /// - Throws: What SQLite throws.
+    /// - Parameter change: only records that changed after this number are returned, and all of the public database,
+    ///   which keeps no tombstones; 0 returns all.
+    /// - Returns: the content.
+    /// - Throws: the error of SQLite.
     package func content(after change: UInt64 = 0) throws -> StoreContent {
         try connections.read { database in
             var content = StoreContent()
@@ -141,25 +143,25 @@ extension SQLiteStore {
         while try listeners.step() { content.listeners.append((listeners.text(0), Int(listeners.int(1)))) }
     }
 
-    /// `PRAGMA synchronous` of the writing connection, for the test that reads it back: 2 is FULL.
+    /// Returns `PRAGMA synchronous` of the writing connection, for a test; 2 is FULL.
     package func synchronousLevel() throws -> Int {
         try connections.inspect { try Int.fetchOne($0, sql: "PRAGMA synchronous") ?? -1 }
     }
 
-    /// How many writes are remembered that may be repeated.
+    /// Returns the number of idempotency records.
     package func doneWriteCount() async throws -> Int {
         try connections.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM done_write") ?? 0 }
     }
 
-    /// How many signatures of writes are kept.
+    /// Returns the number of stored signatures.
     package func signedWriteCount() async throws -> Int {
         try connections.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM signed_write") ?? 0 }
     }
 
-    /// The statements that read a zone's feed, for the test that looks at their plans.
+    /// The statements that read a zone's feed, for a test of their query plans.
     package static var feedStatements: [String] { [SQLiteReader.forwardFeed, SQLiteReader.forwardLivingFeed] }
 
-    /// What SQLite's own check of the whole file says: `ok` when nothing is wrong.
+    /// Returns the result of SQLite's check of the whole file: `ok` if nothing is wrong.
     package func integrityReport() throws -> String {
         try connections.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") ?? "no answer" }
     }

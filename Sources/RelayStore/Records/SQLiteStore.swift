@@ -4,30 +4,34 @@ package import Records
 package import RelayCore
 import Synchronization
 
-/// A container's records in one environment, in one SQLite file: WAL, fsync before every answer, many writes to a commit.
+/// The records of one container in one environment, stored in one SQLite file.
+///
+/// Uses a write-ahead log, flushes before it answers a write, and puts many writes into one commit.
 package final class SQLiteStore: Store {
     package enum Place: Sendable {
         case file(path: String)
-        /// Gone with the process; for tests and previews.
+        /// Removed with the process; for tests and previews.
         case memory
     }
 
     package var epochs: Epochs { epochsNow.withLock { $0 } }
     private let epochsNow: Mutex<Epochs>
-    /// Whether this life has begun an epoch; looked at by whoever commits.
+    /// Whether this run of the process has started its epoch; set by the thread that commits.
     let hasBegun: Atomic<Bool>
     let tuning: QueryTuning
     private let rememberedWrites: Int
 
-    /// How long reads may go by a schema that another process has changed meanwhile; writes never do.
+    /// How long a read may use a cached schema after another process has changed it; a write never does.
     ///
-    /// Shorter than a command needs to end after its commit, so that a script never meets the old one.
+    /// Shorter than a command takes to exit after its commit, so that a script never sees the old schema.
     private static let schemaAge = Duration.milliseconds(20)
 
     let connections: StoreConnections
     /// Whether other processes may change the file.
     private let isShared: Bool
-    /// Whether reads may go to any thread; a test has them all on one, and in memory there is one connection for all.
+    /// Whether reads may run on any thread.
+    ///
+    /// `false` for a store in memory, which has one connection, and for tests that run everything on one thread.
     var hasOwnThreads: Bool { isShared && later == nil }
     private let committed: Mutex<CommittedState>
     let onCommit: @Sendable (Commit) -> Void
@@ -35,31 +39,32 @@ package final class SQLiteStore: Store {
     private let onDamage: @Sendable () -> Void
     private let draw: @Sendable () -> UInt64
     package let assets: AssetFolder
-    /// The writer's memory between two transactions; taken out for the length of one.
+    /// The writer's caches between two transactions; `nil` while a transaction uses them.
     let memory: Mutex<SQLiteWriter.Memory?>
     let isStopped = Mutex(false)
-    /// Commits in place of the queue's thread.
+    /// Runs commits in place of the queue's thread.
     let later: CommitLater?
     let queue = Mutex<CommitQueue?>(nil)
 
-    /// Opens the file, or makes it with its folder.
+    /// Opens the file, creating it and its folder if necessary.
     ///
     /// - Parameters:
     ///   - place: the file, or memory.
-    ///   - draw: gives random 64 bits, for epochs and zone identities.
-    ///   - tuning: how queries choose their ways.
-    ///   - rememberedWrites: how many of the writes that clients may repeat are remembered at the least; three times as many
-    ///     are kept at the most.
-    ///   - disk: what assets are written by.
-    ///   - checkpointPages: so many pages of log are written back into the file at once.
-    ///   - onCommit: hears of every committed change, before the writes are answered: it must not wait for anything. Hears
-    ///     first, on the caller's thread, of the query subscriptions that the file holds.
-    ///   - onCommitTime: hears how many writes shared a commit and how long it took.
-    ///   - onLostWrite: hears once that the disk failed to keep a commit; the process should end and start again.
-    ///   - onDamage: hears of each request that needed what the disk has damaged.
-    ///   - later: commits in place of a thread of the store's own.
-    ///   - pause: where this process has had the file open before; then `onCommit` knows its subscriptions already.
-    /// - Throws: what GRDB throws where the file cannot be opened.
+    ///   - draw: returns 64 random bits, for epochs and zone identities.
+    ///   - tuning: the thresholds for query plans.
+    ///   - rememberedWrites: the least number of idempotency records that are kept; at most three times as many are
+    ///     kept.
+    ///   - disk: the calls that write assets.
+    ///   - checkpointPages: the number of log pages that are copied into the file at once.
+    ///   - onCommit: called with each commit's changes, before its writes are answered. Must not block. First called on
+    ///     the caller's thread with the query subscriptions in the file.
+    ///   - onCommitTime: called with the number of writes in a commit and its duration.
+    ///   - onLostWrite: called once if the disk fails to keep a commit; the process should exit and start again.
+    ///   - onDamage: called for each request that needs a damaged part of the file.
+    ///   - later: runs commits in place of the store's own thread.
+    ///   - pause: the state in which this process last closed the file; `onCommit` then knows its subscriptions
+    ///     already.
+    /// - Throws: GRDB's error if the file cannot be opened.
     package init(
         _ place: Place,
         draw: @escaping @Sendable () -> UInt64,
@@ -98,7 +103,7 @@ package final class SQLiteStore: Store {
         self.onDamage = onDamage
         let queue = CommitQueue(
             name: "zonecast-commit",
-            // Whoever writes keeps the store alive; the thread alone does not.
+            // Weak: callers that write keep the store alive, the thread must not.
             commit: { [weak self] in self?.commit($0) },
             onCommitTime: onCommitTime,
             idle: { [weak self] in self?.purge() ?? false },
@@ -107,17 +112,17 @@ package final class SQLiteStore: Store {
         self.queue.withLock { $0 = queue }
     }
 
-    /// Finishes the writes that wait and closes the file.
+    /// Finishes the queued writes and closes the file.
     ///
-    /// `end`, where given: the log is copied into the file only where that may be done by then.
+    /// - Parameter end: the log is copied into the file only if that can be done by this time; `nil` means always.
     package func close(by end: ContinuousClock.Instant? = nil) {
         let commit = queue.withLock { $0.take() }?.close() ?? .zero
-        // To copy it takes a flush of the log and one of the file.
+        // Copying takes one flush of the log and one of the file.
         connections.close(leavesLog: end.map { ContinuousClock.now + commit * 2 > $0 } ?? false)
         assets.removeIfTemporary()
     }
 
-    /// Closes the file as the end of the process would: writes that wait are forgotten, and nobody is answered.
+    /// Closes the file as a crash would: queued writes are dropped and not answered.
     package func abandon() {
         queue.withLock { $0.take() }?.abandon()
         connections.close()
@@ -128,11 +133,11 @@ package final class SQLiteStore: Store {
     package var currentSchema: Schema {
         let known = committed.withLock { $0 }
         guard isShared, mustLook(known, ContinuousClock.now) else { return known.schema }
-        // Without a request for a while nobody has looked: what is read by it now must not be read by an old one.
+        // After a time without requests the cached schema may be old, and no request must be parsed with an old one.
         return (try? connections.read { try freshSchema(known, $0) }) ?? known.schema
     }
 
-    /// Writes that wait for their commit.
+    /// The number of writes that wait for a commit.
     package var waitingWrites: Int { queue.withLock { $0 }?.depth ?? 0 }
 
     // MARK: Reading
@@ -144,7 +149,7 @@ package final class SQLiteStore: Store {
         return try read(&work, body)
     }
 
-    /// Reads with a bound on what queries may cost, and tells what they did.
+    /// Reads with a bound on the cost of queries, and returns in `work` what they cost.
     func read<Result>(
         _ work: inout QueryWork,
         _ body: (any StoreReader) throws(RelayError) -> Result
@@ -170,12 +175,12 @@ package final class SQLiteStore: Store {
         }
     }
 
-    /// Whether a schema may have come since: from this process, or, after a while, from another.
+    /// Returns whether the schema may have changed: at any time by this process, after `schemaAge` by another one.
     private func mustLook(_ known: CommittedState, _ now: ContinuousClock.Instant) -> Bool {
         known.schemaChanges != SchemaFolder.changes || now - known.looked > Self.schemaAge
     }
 
-    /// The schema that is known, or, looked up now and then, the one that another process has put in its place.
+    /// Returns the cached schema, or a newer one that another process has committed, if it is time to check for one.
     private func freshSchema(_ known: CommittedState, _ database: Database) throws -> Schema {
         let (now, changes) = (ContinuousClock.now, SchemaFolder.changes)
         guard isShared, mustLook(known, now) else { return known.schema }
@@ -195,7 +200,7 @@ package final class SQLiteStore: Store {
         return schema
     }
 
-    /// Keeps what a reader had to look up, so that the next one need not.
+    /// Keeps the names that a reader looked up, for the next readers.
     private func learn(_ names: StoreNames, since known: StoreNames) {
         guard names.count > known.count else { return }
         committed.withLock { $0.names.merge(names) }
@@ -208,8 +213,11 @@ package final class SQLiteStore: Store {
         if !isQueued { write.finish(RelayError(.tryAgainLater, "The relay is stopping.", retryAfter: .seconds(2))) }
     }
 
-    /// One commit for as much of `batch` as is done in a moment; where it fails, one for each, so that nobody fails for
-    /// another's sake.
+    /// Commits as many writes of `batch` as fit into one commit.
+    ///
+    /// If that commit fails, each write gets a commit of its own, so that none fails because of another.
+    ///
+    /// - Returns: the writes that did not fit; `nil` if all are done.
     private func commit(_ batch: consuming [any StoreWrite]) -> CommitCut? {
         guard !isStopped.withLock({ $0 }) else {
             finish(batch, StoreFailure.relayError(for: StoreFailure.stopped))
@@ -224,7 +232,7 @@ package final class SQLiteStore: Store {
             finish(batch, nil)
             checkpointIfDue()
         } catch  where StoreFailure.isLostWrite(error) {
-            // First: whoever hears of the failure finds the end begun.
+            // First, so that the process is stopping by the time a caller receives the failure.
             stopAfterLostWrite()
             finish(batch, StoreFailure.relayError(for: error))
         } catch  where batch.count > 1 {
@@ -237,10 +245,10 @@ package final class SQLiteStore: Store {
         return cut
     }
 
-    /// Before the first write of this life: another epoch, and numbers that none of before can have reached.
+    /// Starts a new epoch and skips change numbers, before the first write of this run.
     ///
-    /// In a commit of its own, so that no token of the old epoch can be from beyond its end. Whoever puts the file back to an
-    /// earlier state thus makes neither tokens nor change tags mean something else than they did.
+    /// Uses a commit of its own, so that no token of the old epoch can be past that epoch's end. If the file is put
+    /// back to an earlier state, the tokens and change tags issued since then therefore never get another meaning.
     private func beginEpoch() throws {
         guard !hasBegun.load(ordering: .relaxed) else { return }
         guard let last = memory.withLock({ $0?.lastChange }) else { return }
@@ -252,14 +260,17 @@ package final class SQLiteStore: Store {
         hasBegun.store(true, ordering: .relaxed)
     }
 
-    /// Tells each write and lets go of it, so that it ends on the thread that answers, where its memory is from.
+    /// Finishes each write and releases it at once.
+    ///
+    /// The last reference is then dropped by the thread that sends the response, which also allocated the write.
     private func finish(_ batch: consuming [any StoreWrite], _ failure: RelayError?) {
         batch.reverse()
         while let write = batch.popLast() { write.finish(failure) }
     }
 
-    /// Copies the log into the file now and then; where the disk fails at it, nothing is written any more, since a second
-    /// try would prove nothing.
+    /// Copies the log into the file if it is due.
+    ///
+    /// After a failure the store refuses all writes: a second attempt to flush would prove nothing.
     private func checkpointIfDue() {
         do {
             try connections.checkpointIfDue { [weak self] in self?.checkpointFailed($0) }
@@ -269,18 +280,18 @@ package final class SQLiteStore: Store {
     }
 
     private func checkpointFailed(_ error: any Error) {
-        // A full disk is no such failure: what was answered is safe in the log, and a later commit tries again.
+        // A full disk is not such a failure: answered writes are safe in the log, and a later commit tries again.
         if StoreFailure.isLostWrite(error) { stopAfterLostWrite() }
         if StoreFailure.isDamage(error) { onDamage() }
     }
 
-    /// Takes no write any more: what the disk holds is unknown until the file is opened again.
+    /// Refuses all further writes: the state of the disk is unknown until the file is opened again.
     private func stopAfterLostWrite() {
         isStopped.withLock { $0 = true }
         onLostWrite()
     }
 
-    /// Runs `body` in a transaction and commits it; returns when that is on disk.
+    /// Runs `body` in a transaction and commits it; returns when the commit is on disk.
     func transaction(_ body: (SQLiteWriter) throws -> Void) throws -> Commit {
         let known = committed.withLock { $0 }
         var lastChange: UInt64 = 0
@@ -291,7 +302,7 @@ package final class SQLiteStore: Store {
                     database,
                     of: connection,
                     names: known.names,
-                    // Handed over whole: a second owner would make each transaction copy it.
+                    // Moved: a second reference would make each transaction copy the caches.
                     memory: memory.withLock { $0.take() } ?? .init(schema: known.schema, lastChange: 0),
                     epoch: epoch,
                     rememberedWrites: rememberedWrites,
@@ -308,7 +319,7 @@ package final class SQLiteStore: Store {
             }
             return learn(from: writer, since: known)
         } catch {
-            // What the lost transaction learnt of zones is not so; the numbers it took are not given again.
+            // What the failed transaction learned about zones is wrong. Its change numbers are not used again.
             memory.withLock { memory in
                 var fresh = SQLiteWriter.Memory(
                     schema: known.schema,
@@ -321,13 +332,13 @@ package final class SQLiteStore: Store {
         }
     }
 
-    /// Keeps what a committed transaction learnt, and gives its changes.
+    /// Keeps what a committed transaction learned, and returns its changes.
     private func learn(from writer: SQLiteWriter, since known: CommittedState) -> Commit {
         let kept = writer.takeMemory()
         if kept.schema.version != known.schema.version || writer.names.count != known.names.count {
             committed.withLock {
                 $0.names.merge(writer.names)
-                // A read may have met a still later one of another process.
+                // A read may have seen a still newer schema of another process.
                 if kept.schema.version > $0.schema.version { $0.schema = kept.schema }
             }
         }
@@ -339,7 +350,7 @@ package final class SQLiteStore: Store {
         return commit
     }
 
-    /// Removes some of what deleted zones left behind; true while there is more.
+    /// Removes some of the rows that deleted zones and dropped indexes left; returns whether there are more.
     private func purge() -> Bool {
         guard !isStopped.withLock({ $0 }) else { return false }
         var hasMore = false
@@ -350,15 +361,15 @@ package final class SQLiteStore: Store {
         } catch  where StoreFailure.isLostWrite(error) {
             stopAfterLostWrite()
         } catch {
-            // It is met again by the next write, which has somebody to tell.
+            // The next write meets the same error and reports it to its caller.
             hasMore = false
         }
         return hasMore
     }
 
-    /// Draws another epoch, as a restore does: no token of before is served any more.
+    /// Starts a new epoch and ends all others, as a restore does: every earlier token is refused.
     ///
-    /// To be called while nobody writes.
+    /// Must not be called while writes run.
     package func renewEpoch() throws {
         let epoch = draw()
         try connections.write { try Epochs.replace(by: epoch, in: $0) }
@@ -371,7 +382,7 @@ extension SQLiteStore.Place {
         (path.hasSuffix(".sqlite") ? String(path.dropLast(7)) : path) + ".assets"
     }
 
-    /// Beside the file; of a store in memory among the system's temporary files.
+    /// The folder beside the file, or a temporary folder for a store in memory.
     fileprivate func assetFolder(_ draw: @escaping @Sendable () -> UInt64, _ disk: DiskCalls) -> AssetFolder {
         switch self {
         case .file(let path):

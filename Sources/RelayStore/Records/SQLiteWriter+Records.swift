@@ -2,7 +2,7 @@ import GRDB
 import Records
 import RelayCore
 
-/// How records get into the file.
+/// Writes records to the file.
 extension SQLiteWriter {
     func put(
         _ records: [StoredRecord],
@@ -17,11 +17,11 @@ extension SQLiteWriter {
         }
         rootSearch = nil
         try attempt {
-            // It may have been written to in this very commit, since the caller looked.
+            // An earlier write of this commit may have changed the zone since the caller read it.
             var zone = memory.zones[zone.number] ?? zone
             var run = zone.lastChange >> StoreLayout.runShift
             var growth = StorageUse()
-            // New ones are entered several at once, where there are as many.
+            // Inserts new records several at a time if there are enough of them.
             let isLong = records.count >= Self.rowsAtOnce
             var new = 0..<0
             for (index, record) in records.enumerated() {
@@ -48,7 +48,8 @@ extension SQLiteWriter {
             if !new.isEmpty { try insert(records[new], in: zone) }
             if zone.sharing == .hierarchies {
                 last = max(last, try updateEntries(for: records, in: zone))
-                // What moved may be the first of a run: the next record in it would be taken for one that follows another.
+                // A moved entry may have the first number of a run. The next record in that run would not enter it,
+                // since the zone's last change is in the run already.
                 if last >> StoreLayout.runShift != run { try enterRun(of: last, zone: zone.number) }
             }
             zone.lastChange = last
@@ -63,7 +64,7 @@ extension SQLiteWriter {
         }
     }
 
-    /// Keeps up what is kept besides the record itself; answers what the zone takes more by it.
+    /// Updates the indexes, asset uses and references for a record; returns the growth of the zone's storage use.
     private func keepUp(with record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws -> StorageUse {
         try updateIndexes(for: record, ofType: ensureNumber(ofType: record.type), over: before, in: zone)
         var growth = StorageUse(of: record) - StorageUse(of: before)
@@ -98,7 +99,7 @@ extension SQLiteWriter {
 
     private func insertSeveral(_ records: ArraySlice<StoredRecord>, in zone: Zone) throws {
         let insert = try statement(.insertRecords)
-        // Side by side, so that all of them can be lent together.
+        // Contiguous, so that all of them can be lent to the statement together.
         var bytes: [UInt8] = []
         bytes.reserveCapacity(records.reduce(0) { $0 + $1.name.utf8.count + $1.fields.count })
         for record in records {
@@ -132,7 +133,7 @@ extension SQLiteWriter {
         }
     }
 
-    /// All columns but the last two.
+    /// Binds all columns but `name` and `fields`.
     private func bind(_ record: StoredRecord, in zone: Zone, to statement: SQL, from first: Int32) throws {
         statement.bind(first, record.change)
         statement.bind(first + 1, zone.number)
@@ -149,13 +150,16 @@ extension SQLiteWriter {
     }
 
     private static let columns: Int32 = 14
-    /// New records of one statement: half of what SQLite does for a statement it does once, whatever its rows.
+    /// The number of new records in one statement: half of SQLite's work is per statement, whatever the number of rows.
     private static let rowsAtOnce = 10
 
     static let insert = inserting(rows: 1)
     static let insertSeveral = inserting(rows: rowsAtOnce)
 
-    /// Where a row fails, the transaction is given up: no copies of pages need be kept to take back those before it.
+    /// Returns a statement that inserts so many rows.
+    ///
+    /// Uses `OR FAIL`: a failure rolls the transaction back anyway, so SQLite need not keep copies of pages to undo
+    /// earlier rows.
     private static func inserting(rows: Int) -> String {
         let row = "(" + Array(repeating: "?", count: Int(columns)).joined(separator: ", ") + ")"
         return """

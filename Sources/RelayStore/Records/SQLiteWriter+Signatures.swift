@@ -14,7 +14,7 @@ extension SQLiteWriter {
         }
     }
 
-    /// Removes two rows for each that is added: what has gone stale goes while writes come, and is never much at once.
+    /// Removes two expired rows for each row that is added, so that no write removes many.
     private func forgetSignatures(before oldest: Timestamp) throws {
         let statement = try SQL(
             """

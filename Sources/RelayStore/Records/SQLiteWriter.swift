@@ -2,61 +2,62 @@ import GRDB
 import Records
 import RelayCore
 
-/// The state that the next commit will make.
+/// The state that the next commit creates.
 ///
 /// Lives for one transaction, on the commit thread.
 final class SQLiteWriter: SQLiteReader, StoreWriter {
-    /// What the writer knows and need not ask the file for, being the only one that writes it.
+    /// Cached facts that the writer need not read from the file, because only the writer changes it.
     struct Memory {
         var schema: Schema
         var lastChange: UInt64
         var zones = KnownZones()
-        /// `nil` until they are looked up.
+        /// `nil` until they are read from the file.
         var indexes: KeptIndexes?
-        /// How many query subscriptions watch each record type; types that nobody watches are not in it.
+        /// The number of query subscriptions to each record type; types without one are absent.
         var watchedTypes: [String: Int] = [:]
-        /// Types with fields for assets, in one version of the schema.
+        /// The types that have asset fields, in one version of the schema.
         var assetTypes: (version: Int, names: Set<String>)?
-        /// What owners have stored, of those whom somebody asked about.
+        /// The storage use of owners, as far as it has been requested.
         var use: [UserID: StorageUse] = [:]
-        /// `nil` until somebody asks.
+        /// `nil` until it is requested.
         var userCount: Int?
-        /// With whom zones are shared, by their numbers; only zones that were asked about.
+        /// The users with whom zones are shared, by zone number; only zones that have been looked up.
         var listeners: [Int64: [Listener]] = [:]
-        /// `nil` until a write comes that may be repeated.
+        /// `nil` until the first write with an idempotency key.
         var doneWrites: DoneWriteRows?
     }
 
     var memory: Memory
-    /// Zones, by their numbers, whose rows have to be written before the commit: once each, however many requests touched
-    /// them.
+    /// The numbers of zones whose stamps must be written before the commit, once each for all requests together.
     var stamped: Set<Int64> = []
     private var changedZones = ChangedZones()
-    /// Changed records of watched types, in their order.
+    /// The changed records of watched types, in the order of the changes.
     var changedRecords: [CommittedRecord] = []
-    /// Bytes of fields, of records that were replaced or have moved, that are kept for listeners.
+    /// Bytes of fields kept for notices, of records that were replaced or have moved.
     var notedBytes = 0
-    /// Which hierarchies those of zones with such stood and stand in, by the numbers of the changes.
+    /// By change number, the hierarchies that contained a changed record before, and those that do now.
+    ///
+    /// Only for zones that have shared hierarchies.
     var sights: [UInt64: RecordSight] = [:]
-    /// Records of watched types that have only moved into hierarchies or out of them, with one above them.
+    /// Records of watched types that only moved into or out of hierarchies because a record above them did.
     var movedRecords: [(record: CommittedRecord, sight: RecordSight)] = []
     var changedSubscriptions: [CommittedSubscription] = []
-    /// The record type that was asked for last: most of what one commit writes is of one.
+    /// The record type that was used last: most writes of a commit have the same type.
     var latestType: (name: String, number: Int64)?
-    /// Whether indexes have been given up whose entries have to go.
+    /// Whether indexes have been dropped whose entries must be removed.
     var hasDroppedIndexes = false
-    /// Set when SQL failed: then nothing of this transaction may be committed.
+    /// Set when a statement fails: nothing of this transaction may be committed then.
     private(set) var failure: (any Error)?
-    /// Participants who are told of a zone though they have lost it, or have yet to join.
+    /// Participants to notify of a change in a zone to which they have lost access or that they have yet to join.
     var told: [ZoneID: [CommittedChange.Participant]] = [:]
-    /// Hierarchies in which something has changed, by the zones.
+    /// The shared hierarchies in which something has changed, by zone.
     var touchedShares: [ZoneID: Set<Int64>] = [:]
-    /// Hierarchies that came to be shared and whose records have still to be entered.
+    /// Newly shared hierarchies whose records must still be entered.
     var newHierarchies: [(share: Int64, root: String)] = []
-    /// `nil` until somebody asks, and after each write.
+    /// `nil` until it is needed, and after each write.
     var rootSearch: ShareRootSearch?
     let epoch: UInt64
-    /// Writes of a generation of those that may be repeated.
+    /// The number of idempotency records in a generation.
     let rememberedWrites: Int
     private let assets: AssetFolder
     let drawIdentity: () -> UInt64
@@ -89,7 +90,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         return super.report(error)
     }
 
-    /// Writes what was put off, so that the transaction can be committed.
+    /// Writes what was deferred, so that the transaction can be committed.
     func finish() throws {
         if !stamped.isEmpty { try writeStamps() }
         try changedZones.setAudiences(where: isShared) { Self.told(try audience(of: $0)) }
@@ -97,7 +98,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
     }
 
     private func writeStamps() throws {
-        // Neighbours one after the other.
+        // In order of zone numbers, so that neighbouring rows are written together.
         var rest = stamped.sorted().compactMap { memory.zones[$0] }[...]
         while rest.count >= Self.stampsAtOnce {
             try write(rest.prefix(Self.stampsAtOnce), by: statement(.stampZones))
@@ -120,7 +121,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         try statement.run()
     }
 
-    /// Stamps of one statement.
+    /// The number of stamps in one statement.
     private static let stampsAtOnce = 16
     static let stampZone = stamping(zones: 1)
     static let stampZones = stamping(zones: stampsAtOnce)
@@ -136,7 +137,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         !told.isEmpty || memory.zones.sharing(of: zone) != .nothing
     }
 
-    /// Gives its memory to the next transaction, once this one is committed.
+    /// Returns the caches for the next transaction, once this one is committed.
     func takeMemory() -> Memory {
         var taken = Memory(schema: memory.schema, lastChange: memory.lastChange, indexes: memory.indexes)
         taken.watchedTypes = memory.watchedTypes
@@ -149,7 +150,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         return taken
     }
 
-    /// All that listeners hear of.
+    /// The changes to report once the transaction is committed.
     var commit: Commit {
         Commit(
             zones: changedZones.changes,
@@ -161,7 +162,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
 
     // MARK: Users and zones
 
-    /// The user's number, made where there was none.
+    /// Returns the user's number, inserting a row if there is none.
     func ensureNumber(of user: UserID) throws -> Int64 {
         if let number = try number(of: user) { return number }
         let statement = try SQL("INSERT INTO user (name) VALUES (?)", in: database)
@@ -261,7 +262,7 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         }
     }
 
-    /// Marks that the zone has a change in the run of `change`.
+    /// Records that the zone has a change in the run that contains `change`.
     func enterRun(of change: UInt64, zone: Int64) throws {
         let statement = try SQL("INSERT OR IGNORE INTO zone_run (zone, run) VALUES (?, ?)", in: database)
         statement.bind(1, zone)
@@ -269,7 +270,9 @@ final class SQLiteWriter: SQLiteReader, StoreWriter {
         try statement.run()
     }
 
-    /// Remembers for listeners that the zone has changed; `device` is one of `author`'s.
+    /// Adds the zone to the changes that the commit reports.
+    ///
+    /// `device` is the device of `author` that made the change.
     func note(_ zone: Zone, by device: String, of author: UserID) {
         guard zone.tracksChanges else { return }
         changedZones.note(zone, epoch: epoch, by: device, of: author)

@@ -4,10 +4,10 @@ import GRDB
 import GRDBSQLite
 import Synchronization
 
-/// One of a store's connections, with what it keeps from one access to the next.
-// Unchecked for SQLite's handles: one thread at a time uses them, whoever has taken it from its place, or holds the writer's queue.
+/// One of a store's SQLite connections, with its cached statements.
+// Unchecked for SQLite's handles: used by one thread at a time, which took the connection or holds the writer's queue.
 final class StoreConnection: @unchecked Sendable {
-    /// Statements that every write needs: found by their places, where a cache would hash their text each time.
+    /// Statements that every write needs, found by index: a cache by SQL text would hash the text each time.
     enum Kept: Int, CaseIterable {
         case begin, beginImmediate, commit, rollback
         case recordByName, insertRecord, insertRecords, updateRecord, stampZone, stampZones
@@ -31,17 +31,16 @@ final class StoreConnection: @unchecked Sendable {
     private let queue: DatabaseQueue
     private var kept: [(statement: Statement, sql: SQL)?] = Array(repeating: nil, count: Kept.allCases.count)
     private var isClosed = false
-    /// SQLite's number for the file's content that we know: since our latest commit nobody else has written, or what they
-    /// wrote has been looked at.
+    /// SQLite's data version of the content we know: unchanged since our latest commit, or read since it changed.
     private var knownVersion: UInt32?
     private var hasLooked = false
 
-    /// The thread that is in `write`; 0: none.
+    /// The thread inside `write`; 0 means none.
     private let user = Atomic<UInt>(0)
 
     init(_ queue: DatabaseQueue) { self.queue = queue }
 
-    /// Whether it is this thread that writes, for which to ask for more would be to wait for itself.
+    /// Whether this thread is inside `write`, so that waiting for the writer would be a deadlock.
     var isInUseHere: Bool { user.load(ordering: .relaxed) == Self.thisThread }
 
     private static var thisThread: UInt {
@@ -52,7 +51,7 @@ final class StoreConnection: @unchecked Sendable {
         #endif
     }
 
-    /// Has SQLite not copy the log into the file when this closes.
+    /// Keeps SQLite from copying the log into the file when this connection closes.
     func leaveLog() {
         queue.inDatabase { database in
             guard let handle = database.sqliteConnection else { return }
@@ -61,7 +60,7 @@ final class StoreConnection: @unchecked Sendable {
     }
 
     func close() {
-        // SQLite does not close under a statement.
+        // SQLite does not close a connection that has statements.
         queue.inDatabase { _ in
             kept = kept.map { _ in nil }
             isClosed = true
@@ -71,7 +70,7 @@ final class StoreConnection: @unchecked Sendable {
 
     func statement(_ which: Kept, in database: Database) throws -> SQL {
         if let known = kept[which.rawValue] { return known.sql }
-        // Whoever waited for their turn while the store was closed.
+        // The store was closed while the caller waited for the queue.
         guard !isClosed else { throw DatabaseError(resultCode: .SQLITE_MISUSE, message: "The store is closed.") }
         let statement = try database.makeStatement(sql: which.text)
         let sql = SQL(statement.sqliteStatement, of: database)
@@ -87,7 +86,7 @@ final class StoreConnection: @unchecked Sendable {
         try queue.inDatabase { try transact(.begin, $0, body) }
     }
 
-    /// Runs `body` in a transaction, and returns when that is on disk; nothing of it is kept when it throws.
+    /// Runs `body` in a transaction, and returns when it is on disk; rolls back if `body` throws.
     func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
         try queue.inDatabase { database in
             user.store(Self.thisThread, ordering: .relaxed)
@@ -98,14 +97,15 @@ final class StoreConnection: @unchecked Sendable {
                 wasKnown = knownVersion == Self.version(of: database)
                 return try body(database)
             }
-            // What another process wrote stays new to us until somebody asks for it.
+            // A change by another process stays unknown until `isTouched` is called.
             if wasKnown || hasLooked { knownVersion = Self.version(of: database) }
             return result
         }
     }
 
-    /// Whether somebody else may have written to the file what nobody here has looked at; for those in a transaction, who
-    /// look at it then.
+    /// Returns whether another process may have written something that this one has not read.
+    ///
+    /// Must be called in a transaction, in which the caller then reads it.
     func isTouched(_ database: Database) -> Bool {
         hasLooked = true
         return knownVersion.map { $0 != Self.version(of: database) } ?? true

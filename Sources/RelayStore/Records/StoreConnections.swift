@@ -2,29 +2,30 @@ import Foundation
 import GRDB
 import Synchronization
 
-/// A store's connections to its SQLite file: one that writes, and as many that read as are read from at once.
+/// A store's connections to its SQLite file: one writer, and as many readers as threads read at once.
 ///
-/// Not GRDB's pool: for each access that parses SQL to begin and to end, asks for the schema's version and searches its
-/// connections, which costs several times what SQLite needs to find a record. Here a read is two kept statements.
+/// GRDB's pool is not used: for each access it parses SQL to begin and end a transaction, reads the schema's version
+/// and searches its connections, which costs several times what SQLite needs to find a record. Here a read costs two
+/// cached statements.
 final class StoreConnections: Sendable {
     private let writer: StoreConnection
     /// `nil` in memory.
     private let log: WriteAheadLog?
-    /// Likewise.
+    /// `nil` in memory.
     private let copier: LogCopier?
-    /// What opens another reader; `nil` in memory, where the one connection does everything.
+    /// Opens another reader; `nil` in memory, where one connection does everything.
     private let openReader: (@Sendable () throws -> StoreConnection)?
     private let restingReaders = Mutex<[StoreConnection]>([])
 
-    /// Pages of log that are written back at once.
+    /// The number of log pages that are copied into the file at once.
     static let usualCheckpoint = 8_000
 
-    /// Readers kept open; there are more only while more threads read.
+    /// The number of idle readers to keep; more exist only while more threads read.
     private static let keptReaders = 16
 
-    /// Opens the file, or makes it; its folder must exist.
+    /// Opens the file, creating it if necessary; its folder must exist.
     ///
-    /// `later`, where given, copies the log beside commits, in place of a queue: then any rest is too much for the writer.
+    /// `later`, if given, runs the copying of the log in place of a queue.
     init(
         _ place: SQLiteStore.Place,
         checkpointPages: Int = usualCheckpoint,
@@ -33,7 +34,7 @@ final class StoreConnections: Sendable {
     ) throws {
         var configuration = Configuration()
         configuration.label = "zonecast-store"
-        // Another process holds the file's lock for a moment only: the command line, or a backup.
+        // Other processes, such as commands and backups, lock the file only for moments.
         configuration.busyMode = .timeout(5)
         switch place {
         case .memory:
@@ -42,7 +43,7 @@ final class StoreConnections: Sendable {
             openReader = nil
             log = nil
             copier = nil
-            // Copied page by page: tests open thousands.
+            // Copied page by page, since tests open thousands.
             try Self.blank.get().backup(to: queue)
             return
         case .file(let path):
@@ -52,7 +53,7 @@ final class StoreConnections: Sendable {
             }
             var reading = configuration
             reading.readonly = true
-            // Only here: whoever writes gets no mapped pages, and would search the log for each page it has already.
+            // Readers only: a writer gets no mapped pages, and would search the log for each page that it has already.
             reading.prepareDatabase { try $0.execute(sql: "PRAGMA mmap_size = 268435456") }
             try StoreLayout.makeFile(path, disk)
             let queue = try DatabaseQueue.ofStore(path, configuration)
@@ -76,51 +77,53 @@ final class StoreConnections: Sendable {
         }
     }
 
-    /// A store without content, laid out once for all that are opened in memory.
+    /// An empty store with its tables, created once and copied for each store in memory.
     private static let blank = Result {
         let store = try DatabaseQueue()
         try StoreLayout.migrate(store)
         return store
     }
 
-    /// Puts on the disk what an earlier process left in the log, before anybody reads it.
+    /// Writes the log of an earlier process to the disk, before anything reads it.
     ///
-    /// A process that was killed between writing a commit and flushing it, or whose flush failed, leaves a log that shows the
-    /// commit and may yet lose it to a power cut: then its numbers would be given to other changes, behind the back of
-    /// those who have read it.
+    /// A process that was killed between writing a commit and flushing it, or whose flush failed, leaves a log that
+    /// shows the commit but may lose it in a power cut. Its change numbers would then be used for other changes,
+    /// although clients had read them.
     func settleLog(_ path: String, by disk: DiskCalls) throws {
         try writer.inDatabase { try Self.settleLog($0, path, by: disk) }
     }
 
-    /// The same for any file in WAL mode.
+    /// Does the same for any file in WAL mode.
     static func settleLog(of writer: DatabaseQueue, _ path: String, by disk: DiskCalls) throws {
         try writer.inDatabase { try settleLog($0, path, by: disk) }
     }
 
     private static func settleLog(_ database: Database, _ path: String, by disk: DiskCalls) throws {
         guard LogCheck.size(of: path + "-wal") ?? 0 > LogSum.headSize else { return }
-        // Whoever holds the lock is the only one who writes to the log.
+        // Only the holder of the lock writes to the log.
         try database.execute(sql: "BEGIN IMMEDIATE")
         defer { if database.isInsideTransaction { try? database.execute(sql: "ROLLBACK") } }
         try disk.rewrite(path + "-wal")
         do {
             try coverEnd(of: database)
         } catch let error as DatabaseError where error.resultCode == .SQLITE_FULL {
-            // Whoever cannot write may still read.
+            // A store that cannot be written may still be read.
         }
     }
 
-    /// Commits a page as it is.
+    /// Commits one page unchanged.
     ///
-    /// Where another process has had the file open all the time, a commit whose flush failed lies behind the log's end: nobody
-    /// sees it, until after a power cut the end is looked for anew. A frame in its place ends that.
+    /// If another process has kept the file open, a commit whose flush failed is past the end of the log, where it is
+    /// ignored until the end is searched again after a power cut. A new frame in its place prevents that.
     private static func coverEnd(of database: Database) throws {
         let version = try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
         try database.execute(sql: "PRAGMA user_version = \(version); COMMIT")
     }
 
-    /// - Parameter leavesLog: whether the log stays beside the file, as it does when a process is killed, where SQLite would
-    ///   copy it into the file and flush both: what is committed is on the disk either way.
+    /// Closes all connections.
+    ///
+    /// - Parameter leavesLog: whether the log stays beside the file, as when a process is killed; otherwise SQLite
+    ///   copies it into the file and flushes both. All commits are on disk in both cases.
     func close(leavesLog: Bool = false) {
         if leavesLog { writer.leaveLog() }
         copier?.close()
@@ -149,8 +152,10 @@ final class StoreConnections: Sendable {
         return try reader.read { try body($0, reader) }
     }
 
-    /// One that rests, or another; `nil` where only the writer is left to read with: in memory, and where the process has no
-    /// descriptor for one more, so that reads then wait for commits, and are answered.
+    /// Returns an idle reader, or a new one.
+    ///
+    /// Returns `nil` if only the writer can read: in memory, and if the process has no file descriptor left. Reads then
+    /// wait for commits, but are answered.
     private func takeReader() throws -> StoreConnection? {
         guard let openReader else { return nil }
         if let resting = restingReaders.withLock({ $0.popLast() }) { return resting }
@@ -162,7 +167,7 @@ final class StoreConnections: Sendable {
         }
     }
 
-    /// Runs `body` in a transaction, and returns when that is on disk; nothing of it is kept when it throws.
+    /// Runs `body` in a transaction, and returns when it is on disk; rolls back if `body` throws.
     func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
         try write { database, _ in try body(database) }
     }
@@ -174,10 +179,10 @@ final class StoreConnections: Sendable {
         }
     }
 
-    /// Copies the log into the file where there is enough of it, most of it while commits go on; for when nobody waits for
-    /// an answer.
+    /// Copies the log into the file if it is long enough, mostly while commits continue.
     ///
-    /// Throws where the disk failed, or tells `onFailure` later: what the file holds is unknown then.
+    /// Called when no caller waits for an answer. Throws, or calls `onFailure` later, if the disk failed; the content
+    /// of the file is unknown then.
     func checkpointIfDue(onFailure: @escaping @Sendable (any Error) -> Void) throws {
         guard let log, let copier else { return }
         switch log.need {
@@ -187,6 +192,6 @@ final class StoreConnections: Sendable {
         }
     }
 
-    /// Runs `body` on the connection that writes, outside of a transaction.
+    /// Runs `body` on the writing connection, outside of a transaction.
     func inspect<Result>(_ body: (Database) throws -> Result) throws -> Result { try writer.inDatabase(body) }
 }

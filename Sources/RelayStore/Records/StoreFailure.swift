@@ -1,16 +1,16 @@
 import GRDB
 import Records
 
-/// What went wrong in the file beneath a store.
+/// A failure of a store's file.
 enum StoreFailure: Error {
-    /// The file contradicts itself.
+    /// The file is inconsistent.
     case damaged(String)
-    /// An earlier commit could not be made durable: what the disk holds is unknown until the process starts again.
+    /// An earlier commit could not be made durable: the state of the disk is unknown until the process starts again.
     case stopped
-    /// A later version of the program has written the file, and what this one writes might spoil it.
+    /// A later version of the program has written the file, and a write of this version might damage it.
     case later
 
-    /// What such a failure means for the request that met it: the cause stays out of the answer.
+    /// Returns the error for the request that met the failure; it does not reveal the cause.
     static func relayError(for error: any Error) -> RelayError {
         if isDamage(error) {
             return RelayError(.internalError, "The store is damaged; the operator should restore a backup.")
@@ -34,7 +34,7 @@ enum StoreFailure: Error {
             return RelayError(.tryAgainLater, "The store cannot write now.", retryAfter: .seconds(5))
         }
         switch error.resultCode {
-        // SQLite wants a little room beside a file for those who read it, too.
+        // SQLite needs a little disk space beside a file even to read it.
         case _ where [.SQLITE_FULL, .SQLITE_IOERR_SHMSIZE].contains(error.extendedResultCode):
             return RelayError(.tryAgainLater, "The relay's disk is full.", retryAfter: .seconds(30))
         case .SQLITE_INTERRUPT:
@@ -44,7 +44,7 @@ enum StoreFailure: Error {
         }
     }
 
-    /// Whether the file is otherwise than it was written.
+    /// Returns whether the content of the file is damaged.
     static func isDamage(_ error: any Error) -> Bool {
         if let failure = error as? StoreFailure, case .damaged = failure { return true }
         guard let error = error as? DatabaseError else { return false }
@@ -54,15 +54,16 @@ enum StoreFailure: Error {
         }
     }
 
-    /// Did the operating system fail to make a commit durable? Then trying again proves nothing: the kernel may have
-    /// dropped the pages it could not write.
+    /// Returns whether the operating system failed to make a commit durable.
+    ///
+    /// A retry proves nothing then: the kernel may have dropped the pages that it could not write.
     ///
     /// See Reliability.md, "Faults".
     static func isLostWrite(_ error: any Error) -> Bool {
         guard let error = error as? DatabaseError else { return false }
         switch error.extendedResultCode {
         case .SQLITE_IOERR_WRITE, .SQLITE_IOERR_FSYNC, .SQLITE_IOERR_DIR_FSYNC, .SQLITE_IOERR_TRUNCATE: return true
-        // The rest is about reading, locks and the log's index in memory: those lose nothing, and end by themselves.
+        // The other codes concern reads, locks and the log's index in memory. They lose nothing and are temporary.
         default: return false
         }
     }

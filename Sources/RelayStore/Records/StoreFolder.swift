@@ -4,18 +4,20 @@ package import Records
 package import RelayCore
 import Synchronization
 
-/// A data folder's stores: `containers/<container>/<environment>.sqlite`, each opened when it is asked for.
+/// The stores of a data folder, `containers/<container>/<environment>.sqlite`, opened on demand.
 ///
-/// An open store takes descriptors, a thread and memory, so only so many are open at once: for another one those are closed
-/// that nobody has asked for longest and nobody uses. They are opened again when they are asked for, and nobody can tell.
+/// An open store uses file descriptors, a thread and memory, so the number of open stores is limited. To open another
+/// one, the folder closes the least recently used stores that are idle. They are reopened on demand, which is invisible
+/// to clients.
 package final class StoreFolder: StoreCatalog {
-    /// Hears of commits: whose they are and what they changed.
+    /// Called with the changes of each commit and the container and environment they belong to.
     ///
-    /// On the commit thread, so it must not wait.
+    /// Runs on the commit thread. Must not block.
     package typealias CommitListener = @Sendable (ContainerEnvironment, Commit) -> Void
 
-    /// Hears of a store's damage, for each request that met it: whose it is, in which file, and where in it if that is
-    /// known.
+    /// Called for each request that meets a damaged file.
+    ///
+    /// The arguments are the container and environment, the file's path, and the damaged places if they are known.
     package typealias DamageListener = @Sendable (ContainerEnvironment, _ path: String, _ places: [String]) -> Void
 
     private let folder: String?
@@ -34,20 +36,22 @@ package final class StoreFolder: StoreCatalog {
     private let places = Mutex(StorePlaces())
     private let closing = DispatchQueue(label: "zonecast-close", qos: .utility)
 
+    /// Creates the catalog of stores; opens no file.
+    ///
     /// - Parameters:
     ///   - folder: the data folder; `nil` keeps everything in memory.
-    ///   - draw: gives random 64 bits.
-    ///   - tuning: how queries choose their ways, and how long they may take.
-    ///   - disk: what folders and assets are written by.
-    ///   - checkpointPages: so many pages of a store's log are written back into its file at once.
-    ///   - mostOpen: so many stores are open at once, and more only while more are in use.
-    ///   - onCommit: hears of every commit.
-    ///   - onCommitTime: hears how many writes shared a commit and how long it took.
-    ///   - onLostWrite: hears once for each store whose disk failed to keep a commit.
-    ///   - onDamage: hears of each request that needed what the disk has damaged.
-    ///   - onShortage: hears each time that a store could not be opened since the process has no descriptor left.
-    ///   - freeBytes: how many are free on a folder's disk; `nil` where that is not known.
-    ///   - later: commits in place of the stores' own threads.
+    ///   - draw: returns 64 random bits.
+    ///   - tuning: the thresholds and time limits for queries.
+    ///   - disk: the calls that write folders and assets.
+    ///   - checkpointPages: the number of pages of a store's log that are copied into its file at once.
+    ///   - mostOpen: the maximum number of open stores; exceeded only while more are in use.
+    ///   - onCommit: called with each commit's changes.
+    ///   - onCommitTime: called with the number of writes in a commit and its duration.
+    ///   - onLostWrite: called once for each store whose disk failed to keep a commit.
+    ///   - onDamage: called for each request that needs a damaged part of a file.
+    ///   - onShortage: called each time a store cannot be opened because the process has no file descriptor left.
+    ///   - freeBytes: returns the free bytes on a folder's disk; `nil` if unknown.
+    ///   - later: runs commits in place of the stores' own threads.
     package init(
         folder: String?,
         draw: @escaping @Sendable () -> UInt64,
@@ -86,9 +90,10 @@ package final class StoreFolder: StoreCatalog {
         try sqliteStore(of: home).assets
     }
 
-    /// Removes the uploads that were on their way into any store when the relay before this one ended.
+    /// Removes unfinished uploads that an earlier process left in any store.
     ///
-    /// To be called before the first request, by whoever holds the folder. Costs a look into each store's folder.
+    /// Must be called before the first request, by the process that holds the folder's lock. Lists each store's
+    /// incoming folder.
     package func removeBrokenUploads() {
         guard let folder else { return }
         let containers = "\(folder)/containers"
@@ -100,14 +105,15 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
-    /// Marks the stores that an earlier version has left unmarked.
+    /// Creates the missing marks of stores from earlier versions.
     package func markStores() {
         guard let folder, let stores = try? BackupFiles.stores(in: folder) else { return }
         for store in stores where access("\(folder)/\(store)", F_OK) == 0 { StoreMark.make(for: "\(folder)/\(store)") }
     }
 
-    /// Removes the assets of the stores that this process has used, which came before `limit` and which no record uses;
-    /// tells how many.
+    /// Removes assets that are older than `limit` and that no record uses, in all stores this process has used.
+    ///
+    /// - Returns: the number of removed assets.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
         let hold = try holdAssets()
         defer { hold?.release() }
@@ -119,7 +125,7 @@ package final class StoreFolder: StoreCatalog {
                 removed += try await store.removeUnusedAssets(before: limit)
                 if !store.assets.hasAssets(since: limit) { places.withLock { $0.swept(home, asOf: use) } }
             } catch {
-                // The others have nothing to do with it.
+                // A failure in one store does not affect the others.
                 failure = failure ?? error
             }
         }
@@ -127,7 +133,7 @@ package final class StoreFolder: StoreCatalog {
         return removed
     }
 
-    /// The same of one store.
+    /// Does the same for one store.
     package func removeUnusedAssets(
         of home: ContainerEnvironment,
         before limit: Timestamp
@@ -137,8 +143,9 @@ package final class StoreFolder: StoreCatalog {
         return try await sqliteStore(of: home).removeUnusedAssets(before: limit)
     }
 
-    /// Forgets the tombstones of what was deleted before `limit` in the stores that are open, which are those in use; tells
-    /// how many.
+    /// Removes the tombstones of records deleted before `limit`, in all open stores.
+    ///
+    /// - Returns: the number of removed tombstones.
     package func forgetTombstones(before limit: Timestamp) async throws(RelayError) -> Int {
         var forgotten = 0
         var failure: RelayError?
@@ -146,7 +153,7 @@ package final class StoreFolder: StoreCatalog {
             do throws(RelayError) {
                 forgotten += try await sqliteStore(of: home, isUse: false).forgetTombstones(before: limit)
             } catch {
-                // The others have nothing to do with it.
+                // A failure in one store does not affect the others.
                 failure = failure ?? error
             }
         }
@@ -154,8 +161,9 @@ package final class StoreFolder: StoreCatalog {
         return forgotten
     }
 
-    /// Whoever copies assets finds all that the copied records use, and of two who clear them none spares what the other is
-    /// about to remove.
+    /// Locks the folder's assets for removal.
+    ///
+    /// A copy of the assets thus contains everything that the copied records use, and two removals never run at once.
     private func holdAssets() throws(RelayError) -> AssetHold? {
         guard let folder else { return nil }
         do throws(AssetHold.Busy) { return try AssetHold.clearing(of: folder) } catch {
@@ -167,18 +175,18 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
-    /// The store as what it is, for those who look beneath.
+    /// Returns the store as its concrete type, for inspection.
     package func sqliteStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore {
         try sqliteStore(of: home, isUse: true)
     }
 
-    /// `isUse`: whether it is not to be the next one that is closed.
+    /// `isUse` is whether the call makes the store the most recently used one.
     private func sqliteStore(of home: ContainerEnvironment, isUse: Bool) throws(RelayError) -> SQLiteStore {
         if let store = places.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
         if places.withLock({ $0.openCount }) >= mostOpen { closeIdle(downTo: mostOpen - 1) }
         let door = places.withLock { $0.door(of: home) }
         let store = try door.line.withLock { _ throws(RelayError) in
-            // Another may have been quicker.
+            // Another thread may have opened it meanwhile.
             if let store = places.withLock({ $0.store(of: home, isUse: isUse) }) { return store }
             let pause = places.withLock { $0.pause(of: home) }
             let store = try openStore(of: home, after: pause)
@@ -234,36 +242,36 @@ package final class StoreFolder: StoreCatalog {
         listener(home, path, DamageLedger.places(of: path))
     }
 
-    /// Writes that wait for their commits, in all open stores.
+    /// The number of writes that wait for a commit, in all open stores.
     package var waitingWrites: Int { places.withLock { $0.openStores }.reduce(0) { $0 + $1.waitingWrites } }
 
-    /// How many stores are open, and how often one was closed to make room for others.
+    /// The number of open stores, and how many have been closed to make room for others.
     package var counts: (open: Int, closed: Int) { places.withLock { ($0.openCount, $0.closedCount) } }
 
     package func isThere(_ home: ContainerEnvironment) -> Bool {
         if places.withLock({ $0.isOpen(home) }) { return true }
         guard let path = folder.map({ Self.path(of: home, in: $0) }) else { return false }
-        // One that is lost is there, and cannot be opened.
+        // A store whose file is lost still exists; opening it fails.
         return FileManager.default.fileExists(atPath: path) || StoreMark.isThere(for: path)
     }
 
     // MARK: Making room
 
-    /// Closes half of those that nobody uses, beside what else goes on; for when the process has no descriptor left.
+    /// Closes half of the open stores that are idle, in the background; called when no file descriptor is left.
     package func makeRoom() {
         closing.async { [self] in closeIdle(downTo: places.withLock { $0.openCount } / 2) }
     }
 
-    /// Where the most are nearly open, some are closed before somebody has to wait for it.
+    /// Closes some stores in the background when the maximum is nearly reached, so that no request has to wait for it.
     private func closeSomeBeside() {
         let comfortable = mostOpen - mostOpen / 8
         guard later == nil, places.withLock({ $0.openCount }) > comfortable else { return }
         closing.async { [self] in closeIdle(downTo: comfortable) }
     }
 
-    /// Closes those that nobody has asked for longest, and nobody uses, until so many are open.
+    /// Closes idle stores, least recently used first, until only `count` are open.
     private func closeIdle(downTo count: Int) {
-        // What is in memory would be gone.
+        // A store in memory would lose its content.
         guard let folder, hasRoomToReopen(folder) else { return }
         for home in places.withLock({ $0.openHomes }) {
             guard places.withLock({ $0.openCount }) > count else { return }
@@ -271,7 +279,8 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
-    /// To open a store takes a little of the disk, and on a full one reads must go on: what is open there stays so.
+    /// Free bytes below which stores stay open: reopening needs some disk space, and a full disk must still serve
+    /// reads.
     private static let roomToReopen: UInt64 = 64 << 20
 
     private func hasRoomToReopen(_ folder: String) -> Bool {
@@ -280,7 +289,7 @@ package final class StoreFolder: StoreCatalog {
 
     private func closeIfIdle(_ home: ContainerEnvironment) {
         let door = places.withLock { $0.door(of: home) }
-        // Somebody is opening or closing it: the next one will do, and nobody waits for two doors.
+        // If another thread is opening or closing the store, skips it: waiting for two locks could deadlock.
         _ = door.line.withLockIfAvailable { _ in
             guard let store = places.withLock({ $0.takeIfIdle(home) }) else { return }
             let pause = store.pause()
@@ -290,10 +299,10 @@ package final class StoreFolder: StoreCatalog {
 
     // MARK: The end
 
-    /// Finishes what waits to be written and closes every file.
+    /// Finishes the queued writes and closes every file.
     ///
-    /// - Parameter patience: how long it may take to copy logs into their files. On a slow disk, or with many stores, the rest
-    ///   stay beside theirs as after a crash, and nothing is lost: they hold what is committed.
+    /// - Parameter patience: how long copying logs into their files may take. The remaining logs stay beside their
+    ///   files, as after a crash; nothing is lost, since they hold all commits.
     package func close(patience: Duration = .seconds(1)) {
         let end = ContinuousClock.now + patience
         for (home, door) in places.withLock({ $0.doors }) {
@@ -301,12 +310,12 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
-    /// Ends every token of the stores that this process has used.
+    /// Ends all epochs of the stores that this process has used, which invalidates every token.
     package func renewEpochs() throws {
         for home in places.withLock({ $0.usedHomes }) { try sqliteStore(of: home).renewEpoch() }
     }
 
-    /// Closes every file as the end of the process would.
+    /// Closes every file as a crash would.
     package func abandon() {
         let stores = places.withLock { places in
             defer { places = StorePlaces() }
@@ -322,12 +331,13 @@ package final class StoreFolder: StoreCatalog {
         return .file(path: path)
     }
 
-    /// Container names hold only letters, digits, dots, dashes and underscores, so they are safe as folder names.
+    /// Returns the path of a store's file; container names contain only letters, digits, `.`, `-` and `_`, so they are
+    /// safe.
     static func path(of home: ContainerEnvironment, in folder: String) -> String {
         "\(folder)/containers/\(home.container.name)/\(home.environment.rawValue).sqlite"
     }
 
-    /// Makes the folders of a store's file.
+    /// Creates the folders of a store's file.
     static func makeFolder(ofFile path: String, in data: String, by disk: DiskCalls = .system) throws {
         if !FileManager.default.fileExists(atPath: data) {
             try FileManager.default.createDirectory(

@@ -2,21 +2,21 @@ import Foundation
 import GRDB
 
 extension StoreLayout {
-    /// What a file's name ends with while it is being made.
+    /// The suffix of a file's name while the file is being created.
     static let draftEnding = ".new"
 
-    /// Makes a store's file where there is none and was none, with its layout, at one stroke.
+    /// Creates a store's file with its tables, in one step, if there is none and has been none.
     ///
-    /// One that was merely begun would look like one that has lost everything.
+    /// A file that was only begun would look like one that has lost everything.
     static func makeFile(_ path: String, _ disk: DiskCalls) throws {
         try makeMissing(path, disk)
         StoreMark.make(for: path)
     }
 
-    /// Throws where what lies in a store's place is another program's, or where only a later version knows how to write it.
+    /// Throws if a store's file belongs to another program, or if only a later version may write it.
     ///
-    /// Each store is made with its layout at one stroke. To begin one in a file without would tell devices that all of their
-    /// zones are gone.
+    /// Each store gets its file and its tables in one step. Creating tables in a file without them would tell devices
+    /// that all their zones are gone.
     static func demandOurs(_ queue: DatabaseQueue, _ path: String) throws {
         let (migrator, name) = (migrator, (path as NSString).lastPathComponent)
         let (done, known) = (try queue.read { try migrator.appliedIdentifiers($0) }, Set(migrator.migrations))
@@ -37,7 +37,7 @@ extension StoreLayout {
         guard lock >= 0 else { throw DiskCalls.Failure("open") }
         defer { close(lock) }
         while flock(lock, LOCK_EX) != 0 { guard errno == EINTR else { throw DiskCalls.Failure("flock") } }
-        // A process that is being started just now holds a copy of the descriptor: closing alone would leave it the lock.
+        // A process that is just being started has a copy of the descriptor: closing ours would not release the lock.
         defer { flock(lock, LOCK_UN) }
         guard access(path, F_OK) != 0 else { return }
         let draft = path + draftEnding
@@ -45,15 +45,15 @@ extension StoreLayout {
         var configuration = Configuration()
         configuration.prepareDatabase { database in
             CheckedVFS.leaveRoom(database)
-            // Flushed below, all at once. What a log could not bring into the file nobody would be told of.
+            // Flushed below, all at once. Without a log: a failure to copy it into the file would not be reported.
             try database.execute(sql: "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF")
         }
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: draft), configuration: configuration)
         try migrate(queue)
-        // With nothing in it yet: its first use then has nothing to change in the file.
+        // While the file is empty, so that its first use need not change it.
         try queue.keepDurableLog()
         try queue.close()
-        // What stays beside it is of no use under this name.
+        // Useless once the file has another name.
         for ending in ["-wal", "-shm"] { unlink(draft + ending) }
         try disk.flush(draft)
         guard disk.rename(draft, path) == 0 else { throw DiskCalls.Failure("rename") }

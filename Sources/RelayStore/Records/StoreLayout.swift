@@ -2,21 +2,21 @@ import GRDB
 import Records
 import RelayCore
 
-/// The tables of one container's store, and how an older file becomes a newer one.
+/// The tables of one container's store, and the migrations from older layouts.
 ///
-/// `record` is laid out by change number: what is written together stands together, a feed reads forwards through the
-/// file, and a commit for many zones touches as few pages as one for a single zone. The feed's index is cut into runs of
-/// 2,048 changes for the same reason: inside a run the zones lie side by side on a handful of pages. `zone_run` says in
-/// which runs a zone has changes, so that a zone's feed skips the rest. The index by name begins with the name for that
-/// reason too: with the zone in front, a commit for 64 zones would write 64 of its pages where one zone's writes one.
-/// Whoever wants all of a zone goes through its runs.
+/// `record` is ordered by change number: records written together are stored together, a feed reads the file forwards,
+/// and a commit for many zones touches as few pages as one for a single zone. For the same reason the feed's index is
+/// divided into runs of 2,048 changes: within a run, the zones are next to each other on a few pages. `zone_run` lists
+/// the runs in which a zone has changes, so that a zone's feed skips all others. The index by name starts with the name
+/// for that reason too: with the zone first, a commit for 64 zones would write 64 of its pages instead of one. Code
+/// that reads a whole zone goes through the zone's runs.
 enum StoreLayout {
-    /// `change >> runShift` is the run of a change.
+    /// The run of a change is `change >> runShift`.
     static let runShift: UInt64 = 11
 
     static func migrate(_ writer: any DatabaseWriter) throws { try migrator.migrate(writer) }
 
-    /// Every step that a file has ever taken, in their order; none is ever changed.
+    /// All migrations in order; a migration must never be changed.
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("1 records") { try $0.execute(sql: first) }
@@ -53,9 +53,9 @@ enum StoreLayout {
         return migrator
     }
 
-    /// What a new store holds: its epoch, and the public database's one zone, as number 1.
+    /// Inserts the rows of a new store: its epoch, and the public database's zone with the number 1.
     ///
-    /// Answers the epoch.
+    /// - Returns: the epoch.
     @discardableResult
     static func begin(_ database: Database, draw: () -> UInt64) throws -> UInt64 {
         let epoch = draw()
@@ -145,9 +145,10 @@ enum StoreLayout {
         ) STRICT, WITHOUT ROWID;
         """
 
-    /// Indexes of fields, made when a query first needs them: types that nobody queries cost their writers nothing.
+    /// Indexes of fields, created when a query first needs them: a type that is never queried costs its writers
+    /// nothing.
     ///
-    /// Their entries hold a record's name, not its change number, so that a write touches only the entries of values that
+    /// Entries contain a record's name, not its change number, so that a write touches only entries of values that
     /// changed.
     private static let indexes = """
         CREATE TABLE field_index (
@@ -171,17 +172,19 @@ enum StoreLayout {
         ) STRICT, WITHOUT ROWID;
         """
 
-    /// A listing from nothing reads the living only, however many there were before; each write is in one of the two.
+    /// Separate indexes of live and deleted records.
+    ///
+    /// A listing from the start reads only the live ones, however many were deleted; each write changes only one index.
     private static let livingAndDead = """
         DROP INDEX record_by_run;
         CREATE INDEX live_by_run ON record (run, zone) WHERE deleted = 0;
         CREATE INDEX dead_by_run ON record (run, zone) WHERE deleted = 1;
         """
 
-    /// Why a zone was deleted, as `ZoneLoss` has it.
+    /// The reason of a zone's deletion, a raw value of `ZoneLoss`.
     private static let zoneLosses = "ALTER TABLE zone ADD COLUMN loss INTEGER NOT NULL DEFAULT 0"
 
-    /// The latest time of modification that the public database has given; 0 in every other zone.
+    /// The latest modification time in the public database; 0 for every other zone.
     private static let lastModified = """
         ALTER TABLE zone ADD COLUMN last_modified INTEGER NOT NULL DEFAULT 0;
         UPDATE zone SET last_modified = coalesce((
@@ -193,9 +196,9 @@ enum StoreLayout {
         ), 0) WHERE id = 1;
         """
 
-    /// What every commit writes of a zone, apart from what is seldom written; `zone` shows both.
+    /// The columns of a zone that every commit writes, apart from those that rarely change; the view `zone` joins both.
     ///
-    /// So a commit for many zones puts down short rows that lie side by side, without a look at the old ones.
+    /// A commit for many zones thus writes short rows that are next to each other, without reading the old ones.
     private static let zoneStamps = """
         ALTER TABLE zone RENAME TO zone_row;
         CREATE TABLE zone_stamp (
@@ -216,12 +219,12 @@ enum StoreLayout {
             FROM zone_row z JOIN zone_stamp s ON s.zone = z.id;
         """
 
-    /// How far each epoch before the one that runs has come.
+    /// The last change number of each epoch that has ended.
     private static let endedEpochs = """
         CREATE TABLE ended_epoch (epoch INTEGER PRIMARY KEY, last_change INTEGER NOT NULL) STRICT;
         """
 
-    /// Which records use which asset; what nobody uses is removed from the folder.
+    /// Which records use which asset; unused assets are removed from the folder.
     private static let assets = """
         CREATE TABLE asset_use (
             hash BLOB NOT NULL,
@@ -233,7 +236,7 @@ enum StoreLayout {
         CREATE INDEX asset_use_by_zone ON asset_use (zone);
         """
 
-    /// What binds a record, found from its end: see `StoredReference`.
+    /// The references to each record, by target; see `StoredReference`.
     private static let references = """
         CREATE TABLE reference (
             zone INTEGER NOT NULL,
@@ -247,9 +250,10 @@ enum StoreLayout {
         ) STRICT, WITHOUT ROWID;
         """
 
-    /// What each zone's live records and their assets take, and what the public database sent in each month.
+    /// The storage use of each zone's live records and assets, and the bytes that the public database sent in each
+    /// month.
     ///
-    /// An older file's zones are added up once; records count as `StorageUse` counts them.
+    /// Adds up the existing zones of an older file, in the same way as `StorageUse`.
     private static let quota = """
         ALTER TABLE zone ADD COLUMN record_bytes INTEGER NOT NULL DEFAULT 0;
         ALTER TABLE zone ADD COLUMN asset_bytes INTEGER NOT NULL DEFAULT 0;
@@ -265,8 +269,9 @@ enum StoreLayout {
         CREATE TABLE transfer (month INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT;
         """
 
-    /// What writes have done that may be repeated, in two or three generations: so the oldest stand together, and
-    /// are found without an index by age.
+    /// Idempotency records, in two or three generations.
+    ///
+    /// The oldest are stored together, and are found without an index by age.
     private static let doneWrites = """
         CREATE TABLE done_write (
             generation INTEGER NOT NULL,
@@ -278,7 +283,7 @@ enum StoreLayout {
         ) STRICT, WITHOUT ROWID;
         """
 
-    /// The signatures of writes, for as long as they are good: the oldest stand together.
+    /// Signatures of writes, as long as they are valid; the oldest are stored together.
     private static let signedWrites = """
         CREATE TABLE signed_write (
             signed_at INTEGER NOT NULL,
@@ -287,20 +292,20 @@ enum StoreLayout {
         ) STRICT, WITHOUT ROWID;
         """
 
-    /// `words` was written for all fields' words and for a field of that name: whichever was meant is built anew.
+    /// Drops indexes on `words`, which meant either the words of all fields or a field of that name; they are rebuilt.
     private static let wordsOfAllFields = "UPDATE field_index SET dropped = 1 WHERE target = 'words'"
 
-    /// Records that were written while an index was built, with the value that they had, were in none of it.
+    /// Drops all indexes: records written with an unchanged value while an index was built were missing in it.
     private static let indexesBuiltAnew = "UPDATE field_index SET dropped = 1"
 
-    /// Records that followed one that had moved into a share were written without their run, and in no feed.
+    /// Adds missing runs: a record after one that had moved into a share did not enter its run, and was in no feed.
     private static let runsAfterMoves = """
         INSERT OR IGNORE INTO zone_run (zone, run)
             SELECT zone, run FROM record INDEXED BY live_by_run WHERE deleted = 0 AND zone <> 1 GROUP BY run, zone
             UNION SELECT zone, run FROM record INDEXED BY dead_by_run WHERE deleted = 1 AND zone <> 1 GROUP BY run, zone
         """
 
-    /// Whoever asks what has ended since reads that, and not all that ever was.
+    /// The change number with which a zone ended, and an index by it, to find zones that ended since a token.
     private static let zoneEnds = """
         ALTER TABLE zone_row ADD COLUMN ended INTEGER NOT NULL DEFAULT 0;
         UPDATE zone_row SET ended = (SELECT last_change FROM zone_stamp WHERE zone = id) WHERE deleted = 1;
@@ -308,18 +313,18 @@ enum StoreLayout {
         DROP INDEX zone_by_owner;
         """
 
-    /// Whoever comes with a token of a zone that has ended is told how.
+    /// An index to find out how a zone ended, for a client that sends one of its tokens.
     private static let endedIdentities = """
         CREATE INDEX zone_by_identity ON zone_row (identity) WHERE deleted = 1;
         """
 
-    /// The latest change of a tombstone that has been forgotten, of zones that have had some.
+    /// The latest change of a removed tombstone, for zones that have lost any.
     private static let zoneHorizons = """
         CREATE TABLE zone_horizon (zone INTEGER PRIMARY KEY, change INTEGER NOT NULL) STRICT;
 
         """
 
-    /// What fields were before they were taken out of the schema.
+    /// The definitions of fields that were removed from the schema.
     private static let retiredFields = """
         CREATE TABLE retired_field (
             type INTEGER NOT NULL REFERENCES record_type (id),
@@ -331,17 +336,18 @@ enum StoreLayout {
         ) STRICT, WITHOUT ROWID;
         """
 
-    /// What a query subscription has besides: its query as the client wrote it, and the bits of what it fires on, with 8 for
-    /// "once".
+    /// Columns for query subscriptions: the query as the client wrote it, and the bits of the events that it fires on.
+    ///
+    /// The bit 8 means "once".
     private static let querySubscriptions = """
         ALTER TABLE subscription ADD COLUMN record_type TEXT;
         ALTER TABLE subscription ADD COLUMN query BLOB;
         ALTER TABLE subscription ADD COLUMN fires INTEGER NOT NULL DEFAULT 0;
         """
 
-    /// What the schema language can say besides types and grants.
+    /// The parts of the schema language besides types and grants.
     ///
-    /// What an older file's fields and types can be asked stays so: all that a query could ask before.
+    /// The fields of an older file get every index, so that all queries keep working.
     private static let schema = """
         -- Is it in the schema, or only the type of records from before it was taken out?
         ALTER TABLE record_type ADD COLUMN declared INTEGER NOT NULL DEFAULT 1;

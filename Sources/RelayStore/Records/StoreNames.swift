@@ -1,10 +1,10 @@
 package import Records
 
-/// The short numbers that stand for users and record types inside the file.
+/// The numbers that stand for users and record types in the file.
 ///
-/// Rows of both are only ever added, so a copy of these maps stays right for all it holds. Nearly all that is known is shared by
-/// the copies; only what came of late is copied where something is added, and a user more costs the same whether the
-/// relay knows a hundred or a hundred thousand.
+/// Rows of both are only added, so a copy of these maps stays valid for everything it contains. Copies share almost all
+/// entries, and adding one copies only the recent ones: it costs the same whether the relay knows a hundred users or a
+/// hundred thousand.
 package struct StoreNames: Sendable {
     private struct Maps {
         var users: [Int64: UserID] = [:]
@@ -36,7 +36,7 @@ package struct StoreNames: Sendable {
         init(_ maps: Maps) { self.maps = maps }
     }
 
-    /// Beyond so many the recent ones are settled too, which copies all.
+    /// With more recent entries than this, they are merged into the shared ones, which copies all.
     private static let mostRecent = 512
 
     private var settled = Settled(Maps())
@@ -44,7 +44,7 @@ package struct StoreNames: Sendable {
 
     package init() {}
 
-    /// How many of both are known.
+    /// The number of known users and types.
     package var count: Int { settled.maps.count + recent.count }
 
     package func user(_ number: Int64) -> UserID? { settled.maps.users[number] ?? recent.users[number] }
@@ -52,7 +52,7 @@ package struct StoreNames: Sendable {
     package func type(_ number: Int64) -> String? { settled.maps.types[number] ?? recent.types[number] }
     package func number(ofType name: String) -> Int64? { settled.maps.typeNumbers[name] ?? recent.typeNumbers[name] }
 
-    /// Takes over what a copy of these, or of what these were earlier, has learnt since.
+    /// Adds what a copy of this value, or of an earlier state of it, has gained since.
     package mutating func merge(_ other: StoreNames) {
         for (number, user) in other.recent.users where settled.maps.users[number] == nil {
             recent.add(user: user, number: number)

@@ -1,27 +1,28 @@
 import RelayCore
 import Synchronization
 
-/// What a store that was closed to make room for others goes on from when the same process opens it again.
+/// The state of a store that was closed to make room for others, for reopening it in the same process.
 ///
-/// Then that is no new life, with an epoch of its own: of those only so many are remembered, and a relay of many containers
-/// would have soon refused tokens that are good.
+/// Reopening it starts no new epoch: only a limited number of ended epochs is kept, and a relay with many containers
+/// would soon refuse valid tokens.
 package struct StorePause: Sendable {
-    /// How far a store's life had come.
+    /// The state at the time of closing.
     struct Life: Sendable {
         var epoch: UInt64
         var hasBegun: Bool
-        /// The last number that was given out, also to what came to nothing.
+        /// The last change number used, also by failed transactions.
         var lastChange: UInt64
-        /// The greatest that anything in the file was stamped with.
+        /// The greatest change number of any zone in the file.
         var greatestStamp: UInt64
     }
 
-    /// `nil` where the file could not be read at the end.
+    /// `nil` if the file could not be read at the end.
     fileprivate let end: Life?
-    /// They know what is about to be removed, and uploads that are on their way go into them.
+    /// Kept, because it knows which assets are about to be removed, and unfinished uploads write into it.
     let assets: AssetFolder
 
-    /// The life that goes on; `nil` where the file is another than the one that was closed, as one that was put back is.
+    /// Returns the state to continue from; `nil` if the file is not the one that was closed, for example after a
+    /// restore.
     func life(goingOnIn state: StoredState) -> Life? {
         let isSame = end?.epoch == state.epochs.current && end?.greatestStamp == state.greatestStamp
         return isSame ? end : nil
@@ -29,15 +30,15 @@ package struct StorePause: Sendable {
 }
 
 extension SQLiteStore {
-    /// Whether it may be closed and opened again: not where that would hide that the disk has lost something.
+    /// Whether the store may be closed and reopened: not after a lost write, which reopening would hide.
     var canPause: Bool { !isStopped.withLock { $0 } }
 
-    /// Finishes the writes that wait and closes the file, for a while.
+    /// Finishes the queued writes and closes the file for a while.
     ///
-    /// Returns what `init` wants to have when it is opened again.
+    /// - Returns: the argument for `init` when the store is reopened.
     func pause() -> StorePause {
         queue.withLock { $0.take() }?.close()
-        // Nobody writes any more.
+        // No more writes can run.
         let stamp = try? connections.read(StoredState.greatestStamp)
         let lastChange = memory.withLock { $0?.lastChange }
         let life = stamp.flatMap { stamp in

@@ -2,35 +2,35 @@ import Records
 import RelayCore
 import Synchronization
 
-/// Held by whoever opens or closes the store of one place: that takes a while, and all others go on meanwhile.
+/// A lock held while one store is opened or closed, so that the others are not delayed.
 final class StoreDoor: Sendable {
     let line = Mutex(())
 }
 
-/// Which stores of a folder are open, and in which order they were asked for.
+/// The open stores of a folder, in the order of their last use.
 struct StorePlaces: ~Copyable {
     fileprivate struct Place {
         let door = StoreDoor()
         var store: SQLiteStore?
-        /// In the count of `uses`; of the latest, older than it is.
+        /// The value of `uses` at the last use; too low for the latest store.
         var lastUse = 0
-        /// What it goes on from, where it has been open before.
+        /// The state to continue from, if the store was open before.
         var pause: StorePause?
-        /// It is open, closed for a while, or on its way from one to the other.
+        /// Whether the store is open, closed for a while, or in between.
         var isUsed = false
-        /// `lastUse` as of the last look for assets that no record uses, where none was too young to be judged.
+        /// `lastUse` at the last search for unused assets, if no asset was too young to be judged.
         var sweptUse: Int?
     }
 
     private var places: [ContainerEnvironment: Place] = [:]
-    /// The one that was asked for last, which mostly is the next one too.
+    /// The most recently used store, which mostly is the next one too.
     private var latest: (home: ContainerEnvironment, store: SQLiteStore)?
     private var uses = 0
     private(set) var openCount = 0
-    /// How often one was closed to make room.
+    /// How many stores have been closed to make room.
     private(set) var closedCount = 0
 
-    /// The store, where it is open; `isUse`: whether that counts as asking for it.
+    /// Returns the store if it is open; `isUse` is whether the call counts as a use.
     mutating func store(of home: ContainerEnvironment, isUse: Bool) -> SQLiteStore? {
         if let latest, latest.home == home { return latest.store }
         guard let store = places[home]?.store else { return nil }
@@ -38,14 +38,14 @@ struct StorePlaces: ~Copyable {
         return store
     }
 
-    /// The one that was the latest has been in use until now.
+    /// Makes a store the latest one; the former latest was in use until now.
     private mutating func turn(to home: ContainerEnvironment, _ store: SQLiteStore) {
         uses += 1
         if let latest { places[latest.home]?.lastUse = uses }
         latest = (home, store)
     }
 
-    /// The one door of a place, from the first time that somebody asks for it: two would open two stores on one file.
+    /// Returns the lock of a store, always the same: with two locks, one file could be opened twice.
     mutating func door(of home: ContainerEnvironment) -> StoreDoor {
         if let door = places[home]?.door { return door }
         let place = Place()
@@ -59,12 +59,12 @@ struct StorePlaces: ~Copyable {
 
     var openStores: [SQLiteStore] { places.values.compactMap(\.store) }
 
-    /// Those that are open or have been, and not those that could not be opened.
+    /// The stores that are open or have been, without those that could not be opened.
     var usedHomes: [ContainerEnvironment] { places.filter { $0.value.isUsed }.map(\.key) }
 
     var doors: [(ContainerEnvironment, StoreDoor)] { places.map { ($0.key, $0.value.door) } }
 
-    /// Those that are open, the one first that nobody has asked for longest.
+    /// The open stores, least recently used first.
     var openHomes: [ContainerEnvironment] {
         let open = places.filter { $0.value.store != nil && $0.key != latest?.home }
         let homes = open.map { ($0.key, $0.value.lastUse) }.sorted { $0.1 < $1.1 }.map(\.0)
@@ -81,9 +81,9 @@ struct StorePlaces: ~Copyable {
 
     // MARK: Closing
 
-    /// Takes a store out that nobody uses: no request that waits for anything has it in hand.
+    /// Takes out a store that is idle: nothing else has a reference to it.
     ///
-    /// Whoever asks for it waits at its door, which the caller holds.
+    /// The caller holds the store's lock, so a new request for the store waits.
     mutating func takeIfIdle(_ home: ContainerEnvironment) -> SQLiteStore? {
         if latest?.home == home {
             uses += 1
@@ -94,7 +94,7 @@ struct StorePlaces: ~Copyable {
         return take(home)
     }
 
-    /// Takes a store out, whoever uses it, and for good.
+    /// Takes out a store for good, even if it is in use.
     mutating func end(_ home: ContainerEnvironment) -> SQLiteStore? {
         places[home]?.pause = nil
         places[home]?.isUsed = false
@@ -109,7 +109,7 @@ struct StorePlaces: ~Copyable {
         return store
     }
 
-    /// It has been closed for a while.
+    /// Records that a store was closed for a while.
     mutating func closed(_ home: ContainerEnvironment, _ pause: StorePause) {
         places[home]?.pause = pause
         closedCount += 1
@@ -117,18 +117,18 @@ struct StorePlaces: ~Copyable {
 
     // MARK: Assets
 
-    /// Those with assets to look at: the open ones, and those that have been used since their last look.
+    /// The stores whose assets must be searched: the open ones, and those used since their last search.
     var homesWithAssets: [(home: ContainerEnvironment, use: Int)] {
         places.compactMap { home, place in
             place.store != nil || (place.isUsed && place.sweptUse != place.lastUse) ? (home, place.lastUse) : nil
         }
     }
 
-    /// Nothing is left there that could be unused, unless it has been used since.
+    /// Records that a store has no assets that could be unused, unless it is used again.
     mutating func swept(_ home: ContainerEnvironment, asOf use: Int) { places[home]?.sweptUse = use }
 }
 
 extension StorePlaces.Place {
-    /// Whether it is open, and nobody else has a hold of its store.
+    /// Returns whether the store is open and has no other references.
     fileprivate mutating func isIdle() -> Bool { isKnownUniquelyReferenced(&store) && store?.canPause == true }
 }

@@ -2,15 +2,15 @@ import GRDB
 import Records
 import RelayCore
 
-/// What a store keeps in memory, read when it opens.
+/// The state that a store reads into memory when it opens.
 struct StoredState {
     var epochs: Epochs
-    /// Whether the file has been made just now.
+    /// Whether the file was created just now.
     var isNew = false
     var names = StoreNames()
     var schema = Schema()
     var lastChange: UInt64
-    /// The greatest number that anything in the file is stamped with.
+    /// The greatest change number of any zone.
     var greatestStamp: UInt64
     var queries: [CommittedSubscription]
 
@@ -28,9 +28,10 @@ struct StoredState {
         schema = try SchemaRows.read(database)
     }
 
-    /// Every change stamps its zone, and zone rows stay for ever: the greatest stamp is the last number given.
+    /// Returns the last change number used: each change stamps its zone, and zone rows are never removed.
     ///
-    /// None of a file that somebody has made by hand: it may be any number, and those that follow have to fit as well.
+    /// Throws if the number is out of range, as it may be in a file that was edited by hand: later numbers must fit
+    /// too.
     static func greatestStamp(_ database: Database) throws -> UInt64 {
         let stamp = try Int64.fetchOne(database, sql: "SELECT max(last_change) FROM zone_stamp") ?? 0
         guard (0...Int64.max / 2).contains(stamp) else {
@@ -40,7 +41,9 @@ struct StoredState {
     }
 }
 
-/// What is known of a store's committed state: one reference, since every request takes it out.
+/// The latest committed state of a store.
+///
+/// Holds one reference, since every request copies it.
 struct CommittedState: Sendable {
     private final class State: Sendable {
         let names: StoreNames
@@ -53,9 +56,9 @@ struct CommittedState: Sendable {
     }
 
     private var state: State
-    /// When a read last looked whether another process has changed the schema.
+    /// When a read last checked whether another process has changed the schema.
     var looked = ContinuousClock.now
-    /// `SchemaFolder.changes` as of then.
+    /// The value of `SchemaFolder.changes` at that time.
     var schemaChanges: UInt64 = 0
 
     init(names: StoreNames, schema: Schema) { state = State(names, schema) }

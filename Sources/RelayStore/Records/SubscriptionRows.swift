@@ -2,7 +2,7 @@ import GRDB
 import Records
 import RelayCore
 
-/// How a subscription stands in its row.
+/// Converts between subscriptions and rows of the table `subscription`.
 enum SubscriptionRow {
     static let columns = "s.id, s.kind, s.zone_owner, s.zone_name, s.notification_info, s.record_type, s.query, s.fires"
 
@@ -10,7 +10,7 @@ enum SubscriptionRow {
     /// With the scope as the ninth column.
     static let ofUser = "SELECT \(columns), s.scope FROM subscription s WHERE user = ? ORDER BY scope, id"
 
-    /// `kind` of rows: the numbers stay, whatever else changes.
+    /// The values of the column `kind`; they must never change.
     enum Kind {
         static let database: Int64 = 1
         static let everyZone: Int64 = 2
@@ -18,10 +18,10 @@ enum SubscriptionRow {
         static let query: Int64 = 4
     }
 
-    /// Beside the bits of `RecordEvents`.
+    /// A bit of the column `fires` beside those of `RecordEvents`.
     static let firesOnce: Int64 = 8
 
-    /// Reads `columns`, which begin at `first`.
+    /// Reads `columns`, which begin at the column `first`.
     static func read(_ row: SQL, from first: Int32 = 0) -> Subscription {
         let zone =
             row.isNull(first + 3)
@@ -47,7 +47,7 @@ enum SubscriptionRow {
         return subscription
     }
 
-    /// All query subscriptions of a store, as though they had just been made.
+    /// Returns all query subscriptions of a store, as if they had just been created.
     static func readQueries(_ database: Database) throws -> [CommittedSubscription] {
         let statement = try SQL(
             "SELECT \(columns), u.name, s.scope FROM subscription s JOIN user u ON u.id = s.user WHERE s.kind = 4",
@@ -95,7 +95,7 @@ extension SQLiteReader {
         }
     }
 
-    /// The record type that a query subscription watches; `nil` for others and where there is none.
+    /// Returns the record type that a query subscription watches; `nil` if there is no such query subscription.
     fileprivate func watchedType(ofSubscription id: String, user: Int64, scope: DatabaseScope) throws -> String? {
         let statement = try SQL(
             """
@@ -177,7 +177,7 @@ extension SQLiteWriter {
         }
     }
 
-    /// Keeps count of the watched types when a subscription is made, replaced or ended.
+    /// Updates the number of subscriptions per watched type when one is created, replaced or deleted.
     private func watch(_ type: String?, insteadOf id: String, of user: Int64, in scope: DatabaseScope) throws {
         if let old = try watchedType(ofSubscription: id, user: user, scope: scope) {
             let count = memory.watchedTypes[old, default: 1] - 1

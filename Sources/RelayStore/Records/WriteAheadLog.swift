@@ -2,56 +2,60 @@ import GRDB
 import GRDBSQLite
 import Synchronization
 
-/// Looks after the writer's write-ahead log: room ahead of it, and when it is copied into the file.
+/// Preallocates the writer's write-ahead log, and decides when it is copied into the file.
 ///
-/// To copy it takes a tenth of a second or more, in which nobody should wait for a commit. So another connection copies
-/// most of it while commits go on behind, and again what came meanwhile, until so little is left that the writer itself
-/// can copy that between two commits: then all is in the file, and the log begins anew.
+/// Copying takes a tenth of a second or more, and no commit should wait for it. So another connection copies most of
+/// the log while commits continue, and repeats this until so little is left that the writer can copy the rest between
+/// two commits. Then everything is in the file, and the log starts over.
 ///
-/// A commit that makes the log's file longer has to wait for the file system's own books as well as for its pages, which
-/// takes half as long again as one that overwrites: so zeros are written ahead, a mebibyte at a time, until the log has the
-/// length at which it begins anew.
+/// A commit that extends the log's file waits for the file system's metadata as well as for its own pages, which takes
+/// half as long again as overwriting. So zeros are written ahead, 1 MiB at a time, until the log has the length at
+/// which it starts over.
 final class WriteAheadLog: Sendable {
     private struct State {
-        /// Pages in the log as of our last commit.
+        /// The number of pages in the log after our latest commit.
         var frames = 0
-        /// So many of them have been copied into the file.
+        /// How many of them have been copied into the file.
         var copied = 0
-        /// Bytes of its file, as far as we have looked.
+        /// The size of the log's file in bytes, when it was last checked.
         var size: Int64 = 0
     }
 
     private let state = Mutex(State())
 
-    /// A checkpoint costs two more fsyncs and stops the writes: at 32 MiB of log it comes a tenth as often as by default,
-    /// and a page written many times meanwhile is copied once.
+    /// The number of pages in the log that starts a checkpoint.
+    ///
+    /// A checkpoint costs two more fsyncs and delays writes. With 32 MiB of log it happens a tenth as often as by
+    /// default, and a page that was written several times meanwhile is copied once.
     private let checkpointFrames: Int
-    /// Pages that room is made for: commits go on while the log is copied.
+    /// The number of pages to preallocate: more, since commits continue while the log is copied.
     private var roomyFrames: Int { checkpointFrames + checkpointFrames / 4 }
-    /// One page with what the log says about it, and what stands before the first.
+    /// The size of a frame, which is a page and its header. The size of the log's header follows.
     private static let frameBytes: Int64 = 4096 + 24
     private static let headBytes: Int64 = 32
     private static let step: Int64 = 1 << 20
-    /// So much room is enough for now.
+    /// No zeros are written while this much room is left.
     private static let margin: Int64 = 256 << 10
 
-    /// So many pages the writer itself copies between two commits.
+    /// The maximum number of pages that the writer copies between two commits.
     private let mostRest: Int
 
+    /// Creates the state of a log that has not been read yet.
+    ///
     /// - Parameters:
-    ///   - checkpointPages: So many pages are copied into the file at once.
-    ///   - mostRest: So many of them may be left for the writer: a few milliseconds' worth.
+    ///   - checkpointPages: the number of pages that are copied into the file at once.
+    ///   - mostRest: how many of them may be left for the writer: a few milliseconds' worth.
     init(checkpointPages: Int, mostRest: Int) {
         checkpointFrames = checkpointPages
         self.mostRest = mostRest
     }
 
-    /// Bytes of a log that room has been made for.
+    /// The size in bytes up to which the log is preallocated.
     private var fullSize: Int64 { Self.headBytes + Int64(roomyFrames) * Self.frameBytes }
 
-    /// Begins to count the pages of the connection's commits, in place of SQLite's own checkpoints.
+    /// Counts the pages of the connection's commits, in place of SQLite's automatic checkpoints.
     ///
-    /// Must outlive the connection's last commit.
+    /// This object must outlive the connection's last commit.
     func watch(_ database: Database) {
         let count:
             @convention(c) (
@@ -59,7 +63,7 @@ final class WriteAheadLog: Sendable {
             ) -> Int32 = { log, _, _, frames in
                 guard let log else { return SQLITE_OK }
                 Unmanaged<WriteAheadLog>.fromOpaque(log).takeUnretainedValue().state.withLock {
-                    // Fewer than before: the log has begun anew.
+                    // Fewer than before: the log has started over.
                     if frames < $0.frames { $0.copied = 0 }
                     $0.frames = Int(frames)
                 }
@@ -68,10 +72,10 @@ final class WriteAheadLog: Sendable {
         sqlite3_wal_hook(database.sqliteConnection, count, Unmanaged.passUnretained(self).toOpaque())
     }
 
-    /// Writes zeros behind the log's end where that is near.
+    /// Writes zeros past the log's end if that is near.
     ///
-    /// Only inside of a write transaction, and only behind the file's end: no process but this one can write there now, and
-    /// zeros are what no reader of the log takes for a page. A failure is not one of the transaction.
+    /// Must be called inside a write transaction, and writes only past the end of the file: no other process can write
+    /// there meanwhile, and no reader of the log takes zeros for a page. A failure does not affect the transaction.
     func makeRoom(in database: Database) {
         let isNear = state.withLock { state in
             let end = Self.headBytes + Int64(state.frames) * Self.frameBytes
@@ -83,7 +87,7 @@ final class WriteAheadLog: Sendable {
         guard let file = pointer, let methods = file.pointee.pMethods else { return }
         var size: Int64 = 0
         guard methods.pointee.xFileSize(file, &size) == SQLITE_OK else { return }
-        // Before its first page the log's head has to be written by SQLite.
+        // SQLite must write the log's header first.
         if size >= Self.headBytes, size < fullSize {
             size += Self.writeZeros(min(Self.step, fullSize - size), at: size) {
                 methods.pointee.xWrite(file, $0, $1, $2)
@@ -92,7 +96,7 @@ final class WriteAheadLog: Sendable {
         state.withLock { [size] in $0.size = size }
     }
 
-    /// How many have been written.
+    /// Returns the number of bytes written.
     private static func writeZeros(
         _ count: Int64,
         at start: Int64,
@@ -107,15 +111,15 @@ final class WriteAheadLog: Sendable {
         }
     }
 
-    /// SQLite's own files take less than 128 KiB at once.
+    /// SQLite's own files accept less than 128 KiB in one call.
     private static let zeros = [UInt8](repeating: 0, count: 64 << 10)
 
-    /// What is to be done about a log that may have grown to its full length.
+    /// What to do about the log.
     enum Need {
         case nothing
-        /// So few pages are left to copy that the next commit may well wait for them; it then begins the log anew.
+        /// Few pages are left to copy, so the next commit can wait for them; the log then starts over.
         case copyRest
-        /// So many that commits had better go on beside it.
+        /// Many pages are left to copy, so commits should continue meanwhile.
         case copyBeside
     }
 
@@ -126,7 +130,9 @@ final class WriteAheadLog: Sendable {
         }
     }
 
-    /// Copies what it can of the log into the file; on any connection, and beside commits on another one.
+    /// Copies as much of the log as possible into the file.
+    ///
+    /// May run on any connection, while another one commits.
     func checkpoint(_ database: Database) throws {
         var (frames, copied): (CInt, CInt) = (0, 0)
         let result = sqlite3_wal_checkpoint_v2(
@@ -136,7 +142,7 @@ final class WriteAheadLog: Sendable {
             &frames,
             &copied
         )
-        // Readers and other processes may be in its way: then a later commit tries again.
+        // Readers and other processes may prevent it; a later commit tries again.
         guard result & 0xFF == SQLITE_IOERR else {
             state.withLock { [copied] in $0.copied = min(max(Int(copied), 0), $0.frames) }
             return
