@@ -2,17 +2,17 @@ import Foundation
 import GRDBSQLite
 import Synchronization
 
-/// One of SQLite's files behind `CheckedVFS`: the system's own file, with a look at each page that comes from the disk.
+/// One of SQLite's files in `CheckedVFS`: wraps the system's file and verifies the pages that are read from the disk.
 ///
 /// Belongs to one connection, which one thread uses at a time.
 ///
-/// A page or frame that has been looked at is taken for good for some seconds: what has just been read comes from memory, and
-/// only what the system fetches from the disk anew can have changed.
+/// A page or frame that was verified is not verified again for some seconds: it is served from memory meanwhile, and
+/// only what the system reads from the disk again can have changed.
 final class CheckedFile {
     enum Role {
-        /// The database itself, whose pages have sums of ours.
+        /// The database file, whose pages have our checksums.
         case pages
-        /// The write-ahead log, whose frames have SQLite's.
+        /// The write-ahead log, whose frames have SQLite's checksums.
         case log
         /// Journals and temporary files.
         case other
@@ -24,26 +24,26 @@ final class CheckedFile {
     let isReadOnly: Bool
     var index = LogIndex()
 
-    /// 0 until the file's head has been seen.
+    /// 0 until the file's header has been read.
     private var pageSize = 0
-    /// Whether eight bytes of each page are ours; so it is with every file that we have made.
+    /// Whether eight bytes of each page are reserved for a checksum, as in every file that we create.
     private var isSummed = false
     private var log: LogHead?
-    /// When a page, or a frame of the log, was last looked at.
+    /// When each page, or each frame of the log, was last verified.
     private var looks: ContiguousArray<UInt16> = []
-    /// Frames that were written over within a transaction, and whose sums come with its end.
+    /// Frames that were overwritten inside a transaction, and whose checksums are written at its end.
     private var looseFrames: Set<Int> = []
     private var latestFrameHead = -1
     private let fresh: FreshFrames?
-    /// Of the database's file a page that is being sealed, of a log the frames that are being put together.
+    /// A buffer for the page being sealed in a database file, or for the frames held back in a log.
     private var scratch: [UInt8] = []
-    /// Where the frames belong that wait there to be written, and how many bytes they are; the last may lack its page.
+    /// The offset and length of the held-back frames; the last frame may lack its page.
     private var heldStart: Int?
     private var heldCount = 0
-    /// Where the next frame belongs, if that is known.
+    /// The offset of the next frame, if known.
     private var logEnd: Int?
     private var gathersFrames = false
-    /// SQLite's own files take less than 128 KiB at once.
+    /// Less than 128 KiB, the most that SQLite's own VFS writes in one call.
     private static let mostAtOnce = (128 << 10) - 1
 
     init(_ real: UnsafeMutablePointer<sqlite3_file>, path: String?, flags: CInt) {
@@ -73,7 +73,7 @@ final class CheckedFile {
             guard status == SQLITE_OK else { return status }
             return readFrame(bytes, at: offset)
         case .pages:
-            // Behind the file's end SQLite reads zeros.
+            // SQLite reads zeros past the end of the file.
             guard status == SQLITE_OK || status == CheckedVFS.shortRead else { return status }
             if offset == 0 { learn(from: UnsafeRawBufferPointer(bytes)) }
             guard isPage(bytes.count, at: offset) else {
@@ -91,7 +91,7 @@ final class CheckedFile {
     private func readPage(_ bytes: UnsafeMutableRawBufferPointer, at offset: Int, _ status: CInt) -> CInt {
         let number = offset / pageSize + 1
         var status = status
-        // Twice: a page that is just being written by another process is whole the next time.
+        // Twice: a page that another process is just writing is complete the next time.
         for attempt in 0..<2 {
             if attempt > 0 { status = readReal(bytes, at: offset) }
             switch PageSum.verdict(on: UnsafeRawBufferPointer(bytes), number: number) {
@@ -99,9 +99,9 @@ final class CheckedFile {
                 looked(at: number)
                 PageSum.unseal(bytes)
                 return status
-            // Whole ones only: where the file ends within a page, zeros stand for the sum and all else that is missing.
+            // Complete pages only: if the file ends within the page, the checksum is missing along with the rest.
             case .unsummed: if status == SQLITE_OK { return status }
-            // Only what the writer has thrown away may be so.
+            // Only pages that the writer has discarded may be empty.
             case .empty: if !isReadOnly { return status }
             case .damaged: break
             }
@@ -110,17 +110,17 @@ final class CheckedFile {
         return CheckedVFS.damaged
     }
 
-    /// Whether SQLite may look at pages where the system has mapped them.
+    /// Whether SQLite may read pages where the system has mapped them.
     ///
-    /// What is changed would carry its old sum along, which is why `read` takes it out: only readers may.
+    /// Only in readers: a changed page would contain its old checksum, which `read` clears.
     var isMappable: Bool { role == .pages && isReadOnly }
 
-    /// Whether a page that the system has mapped is as it was written.
+    /// Returns whether a mapped page is as it was written.
     func isGoodMapped(_ page: UnsafeRawPointer, count: Int, at offset: Int) -> Bool {
         guard isPage(count, at: offset) else { return pageSize > 0 && !isSummed }
         let number = offset / pageSize + 1
         if isLookedAt(number) { return true }
-        // What is wrong here is read once more, and told there.
+        // A bad page is read once more by `read`, which reports it.
         guard PageSum.verdict(on: UnsafeRawBufferPointer(start: page, count: count), number: number) == .good else {
             return false
         }
@@ -128,7 +128,7 @@ final class CheckedFile {
         return true
     }
 
-    /// Whether the first page has a sum and only does not say so any more, for that very byte is damaged.
+    /// Returns whether the first page has a checksum but does not say so, because that byte is damaged.
     private func hidesSums(_ page: UnsafeRawBufferPointer) -> Bool {
         guard !isSummed, pageSize > 0, page.count == pageSize, page[20] != PageSum.size else { return false }
         let isStrange = page[20] != 0
@@ -139,7 +139,7 @@ final class CheckedFile {
         return true
     }
 
-    /// Whether these bytes are one page of a file with sums.
+    /// Returns whether these bytes are one page of a file with checksums.
     private func isPage(_ count: Int, at offset: Int) -> Bool {
         if pageSize == 0 {
             withUnsafeTemporaryAllocation(byteCount: 100, alignment: 8) { head in
@@ -149,7 +149,7 @@ final class CheckedFile {
         return isSummed && count == pageSize && offset % pageSize == 0
     }
 
-    /// Reads what the database's first page says of all; it stays so for as long as the file lives.
+    /// Reads the properties of all pages from the first page; they never change.
     private func learn(from bytes: UnsafeRawBufferPointer) {
         guard pageSize == 0, bytes.count >= 100, bytes.starts(with: "SQLite format 3\0".utf8) else { return }
         let size = Int(bytes[16]) << 8 | Int(bytes[17])
@@ -183,7 +183,7 @@ final class CheckedFile {
         return withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { bytes in
             let before = UnsafeMutableRawBufferPointer(rebasing: bytes[24...])
             let own = UnsafeMutableRawBufferPointer(rebasing: bytes[..<24])
-            // The sum before the first frame's stands at the end of the log's head.
+            // For the first frame, the preceding checksum is at the end of the log's header.
             let place = frame == 0 ? LogSum.headSize - 8 : start - head.frameSize + 16
             guard readReal(before, at: place) == SQLITE_OK, readReal(own, at: start) == SQLITE_OK else { return false }
             let sum = LogSum(storedIn: UnsafeRawBufferPointer(before), at: 0)
@@ -191,7 +191,7 @@ final class CheckedFile {
         }
     }
 
-    /// The number, from 0, of the frame whose page lies there; `nil` for other parts of the log.
+    /// Returns the index of the frame whose page is at this offset; `nil` for other parts of the log.
     private func frame(ofPage count: Int, at offset: Int) -> Int? {
         if log == nil {
             withUnsafeTemporaryAllocation(byteCount: LogSum.headSize, alignment: 8) { head in
@@ -229,7 +229,7 @@ final class CheckedFile {
             guard isPage(bytes.count, at: offset) else { break }
             let number = offset / pageSize + 1
             guard isWritten(page: number, of: pageSize) else { return SQLITE_OK }
-            // What SQLite hands over is its own to change.
+            // SQLite's buffer must not be changed.
             return scratch.withUnsafeMutableBytes { page in
                 page.copyMemory(from: bytes)
                 PageSum.seal(page, number: number)
@@ -244,9 +244,10 @@ final class CheckedFile {
         return write(real, bytes.baseAddress, CInt(bytes.count), sqlite3_int64(offset))
     }
 
-    /// Writes to a log, a frame that is added to its end as one piece, or all of a commit as few pieces.
+    /// Writes to a log: a frame at its end in one call, or the frames of a commit in as few calls as possible.
     ///
-    /// SQLite hands over a frame's 24 bytes of head and then its page, and each write costs as much as the copy of a page.
+    /// SQLite passes a frame's header of 24 bytes and its page separately, and each write costs as much as copying a
+    /// page.
     private func writeLog(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ log: LogHead) -> CInt {
         let isNext = heldStart.map { offset == $0 + heldCount } ?? true
         if isNext, heldCount % log.frameSize != 0, bytes.count == log.pageSize {
@@ -277,10 +278,10 @@ final class CheckedFile {
         heldCount += bytes.count
     }
 
-    /// Whether the frame that is held there is a commit's last: its head says how many pages the file then has.
+    /// Returns whether the held frame is a commit's last, whose header contains the size of the database in pages.
     private func endsCommit(_ frame: Int) -> Bool { scratch[frame + 4..<frame + 8].contains { $0 != 0 } }
 
-    /// Writes what is held back; to be called before anything else is done with the file.
+    /// Writes the held-back frames; must be called before any other use of the file.
     func settle() -> CInt {
         guard let start = heldStart else { return SQLITE_OK }
         defer { forgetHeld() }
@@ -292,11 +293,11 @@ final class CheckedFile {
         heldCount = 0
     }
 
-    /// Begins or ends to hold whole frames back until a commit's last is there: what is shown to other connections, or
-    /// flushed, has been written by then.
+    /// Starts or stops holding frames back until the last one of a commit.
     ///
-    /// For the length of a commit only, in which nothing but that comes to the log's end. What is still held at its end is of a
-    /// commit that failed, and must not be written later: there others may have written by then.
+    /// Everything is written before other connections can see it or it is flushed. Holds frames only during a commit,
+    /// when nothing else is written to the log's end. Frames still held at the end belong to a failed commit and are
+    /// dropped: other processes may have written there by the time.
     func gatherFrames(_ gathers: Bool) {
         gathersFrames = gathers && role == .log
         guard heldStart != nil else { return }
@@ -317,7 +318,7 @@ final class CheckedFile {
     }
 }
 
-/// A clock that moves every eight seconds and costs nothing to read; never 0.
+/// A clock that ticks every eight seconds and is cheap to read; never 0.
 enum LookTime {
     static var now: UInt16 {
         var time = timespec()
@@ -331,18 +332,18 @@ enum LookTime {
     }
 }
 
-/// Which frames of a log this process has just written, so that its readers need not look at them.
+/// Frames of a log that this process has just written, so that its readers need not verify them.
 final class FreshFrames: Sendable {
-    /// Frames that are as fresh as the latest of them.
+    /// The number of frames that share one time: that of the latest.
     private static let perBlock = 64
     private static let blocks = 4_096
     private struct Weak { weak var frames: FreshFrames? }
     private static let known = Mutex<[String: Weak]>([:])
 
-    // The pointer never changes, and all threads use what it points to as atomics.
+    // The pointer never changes, and all threads access what it points to as atomics.
     nonisolated(unsafe) private let times: UnsafeMutablePointer<Atomic<UInt16>>
 
-    /// The one of all connections to the log.
+    /// Returns the instance shared by all connections to the log.
     static func of(_ path: String) -> FreshFrames {
         known.withLock { known in
             if let frames = known[path]?.frames { return frames }

@@ -3,14 +3,15 @@ import Foundation
 package import GRDB
 import GRDBSQLite
 
-/// SQLite's way to a store's files: the system's, through `CheckedFile`.
+/// A SQLite VFS that verifies a checksum of every page; wraps each of the system's files in a `CheckedFile`.
 ///
-/// A page that is not as it was written is an input/output error (`SQLITE_IOERR_DATA`) and never shown; where it is stands in
-/// `DamageLedger`. After SQLite's checksum shim (sqlite.org/cksumvfs.html), but for the log: SQLite has summed a frame up
-/// before it comes here, so a page gets its sum on its way into the database file, and in the log its frame's sum counts.
+/// A page that is not as it was written is reported as an input/output error (`SQLITE_IOERR_DATA`) and never returned;
+/// its place is in `DamageLedger`. Modelled on SQLite's checksum VFS (sqlite.org/cksumvfs.html), except for the log:
+/// SQLite has computed a frame's checksum before the frame gets here. So a page gets its checksum when it is written
+/// into the database file, and in the log the frame's own checksum is verified.
 ///
-/// Any other program may read the files. One that writes to them leaves pages with sums that are wrong; its `VACUUM` leaves
-/// none, and such pages are taken as they are.
+/// Other programs can read the files. A program that writes to them leaves pages with wrong checksums; its `VACUUM`
+/// leaves pages without checksums, which are accepted as they are.
 package enum CheckedVFS {
     static let ioError = SQLITE_IOERR | 1 << 8
     static let shortRead = SQLITE_IOERR | 2 << 8
@@ -18,7 +19,7 @@ package enum CheckedVFS {
 
     private static let name = "zonecast-pages"
 
-    /// What to open the file at `path` by; the path itself where SQLite was built without such names.
+    /// Returns the name to open the file at `path` by: a URI, or the path if SQLite was built without URIs.
     package static func address(of path: String) -> String {
         guard isRegistered else { return path }
         var escaped = path.hasPrefix("/") ? "file://" : "file:"
@@ -33,20 +34,20 @@ package enum CheckedVFS {
         return escaped + "?vfs=" + name
     }
 
-    /// To be called before a connection writes to a file for the first time: leaves room for sums in one that is new.
+    /// Reserves room for checksums in a new file; must be called before a connection first writes to the file.
     ///
-    /// In a file without, nothing changes; but copies made by `VACUUM INTO` have it.
+    /// Has no effect on a file without that room, except that copies made by `VACUUM INTO` have it.
     package static func leaveRoom(_ database: Database) {
         guard isRegistered else { return }
         var size = CInt(PageSum.size)
         sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_RESERVE_BYTES, &size)
     }
 
-    /// Runs `body`, which commits: the frames of its log are written in as few pieces as can be.
+    /// Runs `body`, which commits, and writes the frames of the commit in as few calls as possible.
     static func gatheringFrames(_ database: Database, _ body: () throws -> Void) rethrows {
         var file: UnsafeMutablePointer<sqlite3_file>?
         sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file)
-        // In memory, and without names such as ours, the file is none of ours.
+        // In memory, and if SQLite was built without URIs, the file is not a `CheckedFile`.
         guard let file, file.pointee.pMethods == UnsafePointer(methods), let log = with(file, else: nil, { $0 }) else {
             return try body()
         }
@@ -55,14 +56,14 @@ package enum CheckedVFS {
         try body()
     }
 
-    // Written once below, under the lock of a static's making and before SQLite hears of it; all threads only read it then.
+    // Written once, below, under the lock of the static's initialization and before SQLite gets it; then only read.
     nonisolated(unsafe) private static let methods = makeMethods()
 
     private static let isRegistered: Bool = {
-        // Else each of its allocations, some thirty for a record, takes a lock that all threads share to count bytes.
+        // Otherwise each of SQLite's allocations, some thirty per record, takes a global lock to count bytes.
         _ = zonecast_sqlite_count_no_memory()
         guard sqlite3_compileoption_used("USE_URI") != 0, let system = sqlite3_vfs_find(nil) else { return false }
-        // SQLite keeps the structure for as long as the process lives.
+        // SQLite uses the structure for as long as the process runs.
         let ours = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
         ours.initialize(to: system.pointee)
         ours.pointee.zName = UnsafePointer(strdup(name))
@@ -78,9 +79,9 @@ package enum CheckedVFS {
         return sqlite3_vfs_register(ours, 0) == SQLITE_OK
     }()
 
-    /// What SQLite gives us memory for, per file.
+    /// The memory that SQLite provides for each open file.
     private struct Head {
-        /// SQLite's part: where the methods are.
+        /// SQLite's part: the pointer to the methods.
         var base: sqlite3_file
         var file: Unmanaged<CheckedFile>
     }
@@ -91,7 +92,7 @@ package enum CheckedVFS {
         _ flags: CInt,
         _ outFlags: UnsafeMutablePointer<CInt>?
     ) -> CInt {
-        // Looked up each time: a test puts its own disk in the system's place.
+        // Looked up each time: a test replaces the system's VFS by a disk of its own.
         guard let file, let system = sqlite3_vfs_find(nil), let open = system.pointee.xOpen else {
             return SQLITE_CANTOPEN
         }
@@ -102,7 +103,7 @@ package enum CheckedVFS {
         var granted = flags
         var status = open(system, name, real, flags, &granted)
         if status != SQLITE_OK, flags & SQLITE_OPEN_WAL != 0, let name, isOnReadOnlyDisk(log: String(cString: name)) {
-            // Whoever closed the file took its log away, and none can be made there: one without content says the same.
+            // The log was removed when the file was closed, and cannot be created here. An empty one is equivalent.
             status = open(system, nothing, real, SQLITE_OPEN_WAL | SQLITE_OPEN_READONLY, &granted)
         }
         outFlags?.pointee = granted
@@ -118,7 +119,7 @@ package enum CheckedVFS {
         return SQLITE_OK
     }
 
-    // SQLite keeps the name for as long as the file is open; never changed.
+    // Never changed; SQLite uses the name for as long as the file is open.
     nonisolated(unsafe) private static let nothing = UnsafePointer(strdup("/dev/null"))
 
     private static func isOnReadOnlyDisk(log: String) -> Bool {
@@ -135,7 +136,7 @@ package enum CheckedVFS {
         return status
     }
 
-    /// Runs `body` on the file behind SQLite's.
+    /// Runs `body` on the `CheckedFile` behind SQLite's file.
     @inline(__always) private static func with<Value>(
         _ file: UnsafeMutablePointer<sqlite3_file>?,
         else failure: Value,
@@ -146,7 +147,7 @@ package enum CheckedVFS {
             ._withUnsafeGuaranteedRef(body)
     }
 
-    /// The same for what needs the file as SQLite thinks that it is.
+    /// Does the same after held-back frames are written, for calls that need the file in the state that SQLite expects.
     private static func settled(_ file: UnsafeMutablePointer<sqlite3_file>?, _ body: (CheckedFile) -> CInt) -> CInt {
         with(file, else: ioError) { file in
             let status = file.settle()
@@ -154,7 +155,7 @@ package enum CheckedVFS {
         }
     }
 
-    /// Hands a page out where the system has mapped it, if it is as it was written.
+    /// Returns a page where the system has mapped it, if the page is as it was written.
     private static func fetch(
         _ file: CheckedFile,
         _ offset: sqlite3_int64,
@@ -167,7 +168,7 @@ package enum CheckedVFS {
         guard status == SQLITE_OK, let mapped = page.pointee else { return status }
         if !file.isGoodMapped(mapped, count: Int(count), at: Int(offset)) {
             page.pointee = nil
-            // SQLite reads it instead.
+            // SQLite reads the page instead.
             return file.methods?.pointee.xUnfetch?(file.file, offset, mapped) ?? SQLITE_OK
         }
         return SQLITE_OK
@@ -196,7 +197,7 @@ package enum CheckedVFS {
         return kept
     }
 
-    /// The rest is the system's own.
+    /// The remaining methods call the system's.
     private static func passOn(_ table: inout sqlite3_io_methods) {
         table.xTruncate = { file, size in
             CheckedVFS.settled(file) { $0.methods?.pointee.xTruncate?($0.file, size) ?? 1 }

@@ -1,12 +1,12 @@
 import Foundation
 import Synchronization
 
-/// Which places of which files were met damaged, for whoever tells the operator.
+/// The damaged places that have been found, by file, to report them to the operator.
 ///
 /// SQLite's errors say only that something is damaged.
 package enum DamageLedger {
     private static let places = Mutex<[String: Set<String>]>([:])
-    /// A disk that is going may damage everything.
+    /// A failing disk may damage everything.
     private static let most = 100
 
     static func note(_ place: String, of path: String) {
@@ -17,19 +17,19 @@ package enum DamageLedger {
         }
     }
 
-    /// What is known of a file, in words.
+    /// Returns the known damaged places of a file, in words.
     package static func places(of path: String) -> [String] {
         let path = real(path)
         return places.withLock { ($0[path] ?? []).sorted() }
     }
 
-    /// Forgets a file, because another has taken its place.
+    /// Removes the entries of a file that another one has replaced.
     static func forget(_ path: String) {
         let path = real(path)
         places.withLock { $0[path] = nil }
     }
 
-    /// As SQLite calls the file.
+    /// Returns the path in the form that SQLite uses.
     private static func real(_ path: String) -> String {
         guard let name = realpath(path, nil) else { return path }
         defer { free(name) }

@@ -2,22 +2,24 @@ import GRDB
 import GRDBSQLite
 
 extension DatabaseQueue {
-    /// Turns the write-ahead log on, where it is not yet, with a flush for each commit.
+    /// Turns on the write-ahead log if it is off, with a flush for each commit.
     ///
-    /// Not by GRDB's setting: that makes and drops a table at every opening, which a full disk refuses, so that nobody could
-    /// even read; and it flushes less than keeps an answered change through a power cut.
+    /// GRDB's setting is not used: it creates and drops a table each time a file is opened, which fails on a full disk,
+    /// so that nothing could even be read; and it flushes too little to keep an answered change through a power cut.
     ///
-    /// The log and its index stay beside the file, empty, when the last connection closes: to make them anew takes a little of
-    /// the disk, and on a full one reads must go on after a start too.
+    /// The log and its index stay beside the file, empty, when the last connection closes. Creating them again takes
+    /// some disk space, and a full disk must serve reads after a restart too.
     func keepDurableLog() throws {
         try inDatabase { database in
-            // To its end: the file's head is written after the row, and whoever stops there is not told that it failed.
+            // Fetches all rows: the file's header is written after the row, and a caller that stops there misses an
+            // error.
             let mode = try String.fetchAll(database, sql: "PRAGMA journal_mode = WAL").first
             guard mode == "wal" else {
                 throw DatabaseError(resultCode: .SQLITE_CANTOPEN, message: "The write-ahead log cannot be turned on.")
             }
             try database.execute(sql: "PRAGMA synchronous = FULL")
-            // A log that a long read let grow is cut once it begins anew: each start writes all of it.
+            // Truncates a log that grew during a long read, once it starts over: each start of the relay writes all of
+            // it.
             try database.execute(sql: "PRAGMA journal_size_limit = \(64 << 20)")
             var stays: CInt = 1
             sqlite3_file_control(database.sqliteConnection, "main", SQLITE_FCNTL_PERSIST_WAL, &stays)

@@ -1,38 +1,39 @@
 import Foundation
 import GRDB
 
-/// Looks through a write-ahead log before SQLite does.
+/// Checks a write-ahead log before SQLite opens it.
 ///
-/// At a start SQLite takes the first frame whose sum is wrong for the log's end, since that is what a power cut leaves of
-/// the last commit. But a frame that was flushed and damaged later looks the same, and everything committed after it would
-/// be forgotten without a word. What tells them apart: a commit is flushed before the next is written, so behind a frame that
-/// merely never reached the disk there is one commit at the most.
+/// When a process opens the log, SQLite takes the first frame with a wrong checksum for the log's end, since that is
+/// what a power cut leaves of the last commit. But a frame that was flushed and damaged later looks the same, and every
+/// later commit would be lost silently. The two cases differ: a commit is flushed before the next one is written, so a
+/// frame that merely never reached the disk is followed by at most one commit.
 package struct LogCheck: Sendable {
-    /// Frames that are as they were written, up to the first that is not.
+    /// The number of frames before the first one that is not as it was written.
     package private(set) var goodFrames = 0
-    /// Commits among the frames behind the first bad one that hang together.
+    /// The length of the longest series of commits with consecutive checksums after the first bad frame.
     package private(set) var lostCommits = 0
-    /// Whether the log is one that can be read at all.
+    /// Whether the log's header is valid.
     ///
-    /// Its head is flushed before the first frame is written, and fits into a disk's smallest block: no power cut leaves frames
-    /// without one.
+    /// The header is flushed before the first frame is written, and fits into a disk's smallest block: no power cut
+    /// leaves frames without it.
     package private(set) var hasHead = true
 
-    /// Whether commits were on the disk that cannot be read any more.
+    /// Whether commits that were on disk can no longer be read.
     package var isDamaged: Bool { !hasHead || lostCommits > 1 }
 
     private init() {}
 
-    /// Looks through the log whose first bytes are `head`; `frame` gives a frame with its head by its number from 0, and
-    /// nothing behind the last.
+    /// Checks the log with the header `head`.
+    ///
+    /// `frame` returns a frame with its header by its index, or `nil` after the last one.
     init(head: LogHead, frame: (_ number: Int) throws -> [UInt8]?) rethrows {
         var sum = head.sum
         var (number, isBroken, commits) = (0, false, 0)
         while let bytes = try frame(number) {
             number += 1
             let (isGood, isCommit, next) = bytes.withUnsafeBytes { bytes in
-                // What is from before the log began anew is no part of it. But what is damaged may look so: behind it goes on
-                // what hangs together.
+                // A frame with another salt is older than the log's last restart and not part of it. Damage may look
+                // the same, so the frames after it are checked for consecutive checksums.
                 let salt = UInt64(LogSum.number(bytes, 8)) << 32 | UInt64(LogSum.number(bytes, 12))
                 return (
                     salt == head.salt && head.isGood(bytes, after: sum), LogSum.number(bytes, 4) != 0,
@@ -51,7 +52,7 @@ package struct LogCheck: Sendable {
         }
     }
 
-    /// Looks through the log of a store's file; `nil` where there is none.
+    /// Checks the log of a store's file; `nil` if there is no log.
     package init?(ofFile path: String) throws {
         let descriptor = open(path + "-wal", O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -72,24 +73,24 @@ package struct LogCheck: Sendable {
 
     // MARK: Before a file is opened
 
-    /// Throws where commits are lost that were on the disk; before anybody opens the file, which may change it.
+    /// Throws if commits that were on disk are lost; must be called before the file is opened, which may change it.
     static func demandWhole(_ path: String) throws {
         guard let fault = try fault(of: path) else { return }
         DamageLedger.note(fault, of: path)
         throw StoreFailure.damaged("\(path): \(fault)")
     }
 
-    /// What is wrong with a file or the log behind it, in a few words; `nil` where neither has lost anything.
+    /// Returns what is wrong with a file or its log, in a few words; `nil` if neither has lost anything.
     private static func fault(of path: String) throws -> String? {
         let name = (path as NSString).lastPathComponent
-        // SQLite takes a file without content for a new one, and throws the log behind it away.
+        // SQLite takes an empty file for a new one, and discards its log.
         guard let bytes = size(of: path), bytes > 0 else {
             let log = size(of: path + "-wal") ?? 0
             if log > LogSum.headSize { return "\(name) is missing or empty, the log behind it is not" }
             guard let mark = StoreMark.name(for: path) else { return nil }
             return "\(name) is missing or empty; to begin with nothing in its place, remove \(mark)"
         }
-        // Another process may be writing to it: what is wrong is so, and at the same place, every time.
+        // Another process may be writing. Real damage is found at the same place every time.
         var place: Int?
         for _ in 0..<100 {
             guard let check = try LogCheck(ofFile: path), check.isDamaged else { return nil }
@@ -101,7 +102,7 @@ package struct LogCheck: Sendable {
         return nil
     }
 
-    /// In bytes; `nil` where there is no such file.
+    /// Returns the size in bytes; `nil` if there is no such file.
     static func size(of path: String) -> Int? {
         var facts = stat()
         return stat(path, &facts) == 0 ? Int(facts.st_size) : nil
@@ -109,13 +110,15 @@ package struct LogCheck: Sendable {
 }
 
 extension DatabaseQueue {
-    /// Opens a file that is there, looking through its log first: whoever opens it without takes what a damaged log still has
-    /// for all there was, and may write over the rest.
+    /// Opens an existing store file, after a check of its log.
     ///
-    /// Throws `StoreFailure.damaged` where commits are lost, and what SQLite throws.
+    /// Opening it without the check would take the readable part of a damaged log for all of it, and might overwrite
+    /// the rest.
+    ///
+    /// Throws `StoreFailure.damaged` if commits are lost, or the error of SQLite.
     static func ofStore(_ path: String, _ configuration: Configuration) throws -> DatabaseQueue {
         try LogCheck.demandWhole(path)
-        // None is ever without content: each is made at one stroke.
+        // A store's file is never empty: it is created with its tables in one step.
         guard LogCheck.size(of: path) != 0 else {
             DamageLedger.note("\((path as NSString).lastPathComponent) is empty", of: path)
             throw StoreFailure.damaged("\(path) is empty")

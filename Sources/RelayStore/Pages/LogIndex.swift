@@ -1,24 +1,24 @@
 import GRDBSQLite
 
-/// What SQLite knows of a write-ahead log: a file beside it, or memory of its own where no such file can be made.
+/// SQLite's index of a write-ahead log: a file beside it, or memory if no such file can be created.
 ///
-/// Without the file nobody could even read what lies on a disk that is mounted read-only, or has no room left: of all times
-/// when somebody wants to bring data to another one. SQLite does without for files that it may not write
-/// (`SQLITE_READONLY_CANTINIT`, sqlite.org/rescode.html): it reads the log whenever it begins to read.
+/// Without this, data on a disk that is mounted read-only or full could not even be read, exactly when it must be
+/// copied to another disk. For files that it may not write, SQLite can work without the index file
+/// (`SQLITE_READONLY_CANTINIT`, sqlite.org/rescode.html): it then reads the log at the start of each read.
 struct LogIndex {
-    /// Once so, always so: what is read must not change under whoever reads.
+    /// Never reset: the index must not change during a read.
     private var isInMemory = false
-    /// Whether there is a file that others would find us in.
+    /// Whether there is a file in which other processes can see our locks.
     private var hasFile = true
 
     private static let isUnusable = SQLITE_READONLY | 5 << 8
-    /// In bytes: an index takes 32 KiB, and more with its log.
+    /// In bytes: an index takes at least 32 KiB, and grows with its log.
     private static let leastRoom: UInt64 = 1 << 20
 
-    /// Gives SQLite a part of the index, or its own code for that it has to do without.
+    /// Maps a part of the index, or returns SQLite's code for working without one.
     ///
-    /// `map` asks the system for the part, and puts it where `part` says; `path` is the database's file, and `isReadOnly` whether
-    /// it is the first part and nothing is to be written by way of it.
+    /// `map` asks the system for the part and stores its address in `part`. `path` is the path of the database file;
+    /// `isReadOnly` is whether this is the first part and the caller never writes through it.
     mutating func map(
         _ path: String,
         isReadOnly: Bool,
@@ -30,12 +30,12 @@ struct LogIndex {
         if status == SQLITE_CANTOPEN, FreeSpace.isReadOnly(path) {
             (isInMemory, hasFile) = (true, false)
         } else if status == SQLITE_OK, isReadOnly, part?.pointee == nil {
-            // Nobody has an index, and there may be no room for one. Others find us in the file, and wait for us.
+            // No process has an index, and there may be no room for one. Others see our locks in the file, and wait.
             isInMemory = FreeSpace.bytes(in: path).map { $0 < Self.leastRoom } ?? false
         }
         return isInMemory ? Self.isUnusable : status
     }
 
-    /// Where there is no file nobody else can be there: the disk takes none.
+    /// Without an index file no other process can be using the database: the disk is read-only.
     func lock(_ lock: () -> CInt) -> CInt { hasFile ? lock() : SQLITE_OK }
 }

@@ -1,7 +1,7 @@
-/// The sums that SQLite writes into a write-ahead log, and itself looks at only when a process starts.
+/// The checksum of a write-ahead log's frames, which SQLite itself verifies only when a process opens the log.
 ///
-/// The log is a head of 32 bytes and then frames: 24 bytes about a page, and the page. Each frame's sum goes on from that of
-/// the frame before. SQLite file format, section 4.2.
+/// The log is a header of 32 bytes, followed by frames: a header of 24 bytes and a page. Each frame's checksum
+/// continues that of the frame before. See the SQLite file format, section 4.2.
 package struct LogSum: Hashable, Sendable {
     static let headSize = 32
     static let frameHeadSize = 24
@@ -9,7 +9,7 @@ package struct LogSum: Hashable, Sendable {
     private var first: UInt32
     private var second: UInt32
 
-    /// As it stands in the log, which is big-endian whatever the words are that were added.
+    /// Reads a stored checksum, which is big-endian whatever the byte order of the summed words is.
     init(storedIn bytes: UnsafeRawBufferPointer, at offset: Int) {
         first = Self.number(bytes, offset)
         second = Self.number(bytes, offset + 4)
@@ -17,11 +17,11 @@ package struct LogSum: Hashable, Sendable {
 
     init() { (first, second) = (0, 0) }
 
-    /// Goes on over more bytes, a multiple of eight.
+    /// Adds more bytes, a multiple of eight.
     ///
     /// - Parameters:
-    ///   - bytes: what is added.
-    ///   - isBigEndian: how the words were read by whoever wrote the log.
+    ///   - bytes: the bytes to add.
+    ///   - isBigEndian: whether the log's writer read the words as big-endian.
     mutating func add(_ bytes: UnsafeRawBufferPointer, isBigEndian: Bool) {
         var (s1, s2) = (first, second)
         var offset = 0
@@ -40,15 +40,15 @@ package struct LogSum: Hashable, Sendable {
     }
 }
 
-/// What a log's first 32 bytes say.
+/// The contents of a log's header, which is 32 bytes.
 struct LogHead: Hashable, Sendable {
     var isBigEndian: Bool
     var pageSize: Int
-    /// Frames with another salt are from before the log began anew.
+    /// Frames with another salt were written before the log last started over.
     var salt: UInt64
     var sum: LogSum
 
-    /// `nil` where no log begins so.
+    /// `nil` if the bytes are not the header of a log.
     init?(_ bytes: UnsafeRawBufferPointer) {
         guard bytes.count >= LogSum.headSize else { return nil }
         let magic = LogSum.number(bytes, 0)
@@ -64,7 +64,7 @@ struct LogHead: Hashable, Sendable {
 
     var frameSize: Int { LogSum.frameHeadSize + pageSize }
 
-    /// Whether a frame, given with its head, is as it was written behind a frame with that sum.
+    /// Returns whether a frame, given with its header, is as it was written after a frame with that checksum.
     func isGood(_ frame: UnsafeRawBufferPointer, after before: LogSum) -> Bool {
         isGood(head: frame, page: UnsafeRawBufferPointer(rebasing: frame[LogSum.frameHeadSize...]), after: before)
     }

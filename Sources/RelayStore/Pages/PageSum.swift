@@ -1,18 +1,18 @@
-/// The sum at the end of each page of a store's file: of all before it and of the page's place.
+/// The checksum at the end of each page of a store's file, computed over the rest of the page and the page number.
 ///
-/// SQLite keeps none, so that a page whose bytes have changed on the disk, or that was written to another's place, would be
-/// served as long as it looks like a page. Eight bytes of each page are left to us (SQLite file format, section 1.3.4); any
-/// SQLite can read such a file.
+/// SQLite stores none, so a page whose bytes changed on the disk, or that was written to another page's place, would be
+/// served as long as it looks like a page. Eight bytes at the end of each page are reserved (SQLite file format,
+/// section 1.3.4); any SQLite can read such a file.
 package enum PageSum {
-    /// Bytes at the end of each page.
+    /// The number of reserved bytes at the end of each page.
     package static let size = 8
 
-    /// What a page on the disk says of itself.
+    /// The result of checking a page.
     package enum Verdict: Hashable, Sendable {
         case good
-        /// Without a sum: another program has written it.
+        /// No checksum: another program has written the page.
         case unsummed
-        /// Nothing but zeros, as a write leaves it that never came.
+        /// Only zeros, as a lost write leaves it.
         case empty
         case damaged
     }
@@ -23,13 +23,13 @@ package enum PageSum {
         return kept == sum(of: page, number: number) ? .good : damaged
     }
 
-    /// Writes the sum behind what it is of.
+    /// Writes the checksum at the end of the page.
     package static func seal(_ page: UnsafeMutableRawBufferPointer, number: Int) {
         let sum = sum(of: UnsafeRawBufferPointer(page), number: number)
         page.storeBytes(of: sum.littleEndian, toByteOffset: page.count - size, as: UInt64.self)
     }
 
-    /// Takes the sum out, so that it can never be taken for one of what SQLite makes of the page.
+    /// Clears the checksum, so that it can never be taken for that of a page changed by SQLite.
     static func unseal(_ page: UnsafeMutableRawBufferPointer) {
         page.storeBytes(of: 0, toByteOffset: page.count - size, as: UInt64.self)
     }
@@ -38,9 +38,9 @@ package enum PageSum {
         UInt64(littleEndian: page.loadUnaligned(fromByteOffset: page.count - size, as: UInt64.self))
     }
 
-    /// Four sums side by side, as the processor adds and multiplies four at once; xxHash64's way and primes.
+    /// Computes xxHash64 with four accumulators, since a processor adds and multiplies four numbers at once.
     ///
-    /// About 0.4 microseconds for 4,096 bytes. Never 0.
+    /// Takes about 0.4 microseconds for 4,096 bytes. Never returns 0.
     private static func sum(of page: UnsafeRawBufferPointer, number: Int) -> UInt64 {
         let seed = UInt64(truncatingIfNeeded: number)
         var (a, b) = (seed &+ prime1 &+ prime2, seed &+ prime2)
@@ -57,7 +57,7 @@ package enum PageSum {
         var sum = rotated(a, 1) &+ rotated(b, 7) &+ rotated(c, 12) &+ rotated(d, 18)
         for lane in [a, b, c, d] { sum = (sum ^ round(0, lane)) &* prime1 &+ prime4 }
         sum &+= UInt64(length)
-        // A page's size is a power of two, so what is left is whole words.
+        // A page's size is a power of two, so the rest is whole words.
         while offset + 8 <= length {
             sum = rotated(sum ^ round(0, word(page, offset)), 27) &* prime1 &+ prime4
             offset += 8

@@ -1,25 +1,25 @@
 import Foundation
 import GRDB
 
-/// Reads every page of a data folder's SQLite files, as a relay that runs does now and then and `doctor` on demand.
+/// Reads every page of a data folder's SQLite files, periodically in a running relay and on demand in `doctor`.
 package enum StoreCheck {
-    /// What is wrong with one file.
+    /// The damage to one file.
     package struct Fault: Hashable, Sendable, CustomStringConvertible {
-        /// In the data folder.
+        /// The path in the data folder.
         package var file: String
-        /// What SQLite and the pages' sums say, in a few words.
+        /// The result of SQLite's check and of the page checksums, in a few words.
         package var what: String
 
         package var description: String { "\(file) is damaged: \(what)" }
     }
 
-    /// What is wrong with the files of a data folder, which a relay may be using.
+    /// Checks the files of a data folder, which a relay may be using.
     ///
     /// - Parameters:
     ///   - data: the data folder.
-    ///   - step: hears the path of each file before it is read.
-    /// - Returns: one for each file that is not as it was written.
-    /// - Throws: where the folder cannot be listed.
+    ///   - step: called with the path of each file before it is read.
+    /// - Returns: one fault for each file that is not as it was written.
+    /// - Throws: an error if the folder cannot be listed.
     package static func faults(in data: String, step: (String) -> Void = { _ in }) throws -> [Fault] {
         try BackupFiles.databases(in: data).compactMap { file in
             step(file)
@@ -27,7 +27,7 @@ package enum StoreCheck {
         }
     }
 
-    /// What is wrong with a file; `nil` where all of it is as it was written, or somebody keeps it locked.
+    /// Returns what is wrong with a file; `nil` if it is as it was written, or locked by another process.
     static func fault(ofFile path: String) -> String? {
         var configuration = Configuration()
         configuration.readonly = true
@@ -49,7 +49,7 @@ package enum StoreCheck {
         }
     }
 
-    /// What an operator can do about it, to follow the sentence that says what is wrong.
+    /// What the operator can do, as a sentence to follow the description of a fault.
     package static func remedy(data: String) -> String {
         "Look at the disk, and restore a backup: zonecast backup restore latest --data \(data.shellWord). "
             + "If another program has written to the file and it is as you want it: sqlite3 FILE VACUUM."

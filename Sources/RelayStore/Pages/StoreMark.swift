@@ -1,15 +1,15 @@
 import Foundation
 package import Records
 
-/// An empty file for each store of a data folder, which says that there was one: `stores-here/CONTAINER.ENVIRONMENT`.
+/// An empty file that records that a store exists: `stores-here/CONTAINER.ENVIRONMENT` in the data folder.
 ///
-/// A store that is missing would be begun anew with nothing in it, and devices that come back would take all their zones for
-/// deleted. Not beside the store, since all of a container may be gone, or the disk with all containers not be there. Made
-/// by hand it is of no use; removed by hand it lets a store begin with nothing.
+/// Without it a missing store would be created anew, and devices that connect would take all their zones for deleted.
+/// It is not beside the store, since the whole container folder may be lost, or the disk with all containers not
+/// mounted. Removing a mark by hand lets a store start empty; creating one has no use.
 package enum StoreMark {
     static let folder = "stores-here"
 
-    /// Does nothing where it is there, or cannot be made: the next opening tries again.
+    /// Creates the mark; if that fails, the next opening of the store tries again.
     static func make(for store: String) {
         guard let place = Place(store), access(place.path, F_OK) != 0 else { return }
         mkdir("\(place.data)/\(folder)", 0o700)
@@ -17,7 +17,7 @@ package enum StoreMark {
         if descriptor >= 0 { close(descriptor) }
     }
 
-    /// The mark's path in the data folder; `nil` where there is none.
+    /// Returns the mark's path in the data folder; `nil` if there is no mark.
     static func name(for store: String) -> String? {
         guard let place = Place(store), access(place.path, F_OK) == 0 else { return nil }
         return "\(folder)/\(place.name)"
@@ -25,7 +25,7 @@ package enum StoreMark {
 
     static func isThere(for store: String) -> Bool { name(for: store) != nil }
 
-    /// Where the mark of a store's file is.
+    /// The place of a store's mark.
     private struct Place {
         var data: String
         var name: String
@@ -34,7 +34,7 @@ package enum StoreMark {
 
         /// `nil` for a file that is in no data folder.
         ///
-        /// Parted by hand: Foundation traps over the parent of a path that is a single character.
+        /// Splits the path by hand: Foundation traps on the parent of a path that is one character long.
         init?(_ store: String) {
             let parts = store.split(separator: "/", omittingEmptySubsequences: false)
             guard parts.count > 2, parts[parts.count - 3] == "containers" else { return nil }
@@ -43,7 +43,7 @@ package enum StoreMark {
         }
     }
 
-    /// The paths in the data folder of all stores that are marked.
+    /// Returns the paths in the data folder of all stores that have a mark.
     static func stores(in data: String) -> [String] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "\(data)/\(folder)")) ?? []
         return names.compactMap { name in
@@ -55,7 +55,7 @@ package enum StoreMark {
         }
     }
 
-    /// For one whose stores are about to be removed.
+    /// Removes the marks of a container whose stores are about to be removed.
     package static func remove(of container: ContainerID, in data: String) {
         for environment in Environment.allCases {
             unlink("\(data)/\(folder)/\(container.name).\(environment.rawValue)")

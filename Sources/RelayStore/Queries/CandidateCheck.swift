@@ -2,18 +2,19 @@ import GRDB
 import Records
 import RelayCore
 
-/// What is left to be asked of a record that one index has offered: other indexes first, then the record itself.
+/// The checks for a record that an index has offered: first against other indexes, then on the record itself.
 struct CandidateCheck {
     private let run: QueryRun
     private let probes: [(place: IndexPlace, probe: KeyProbe)]
     private let match: QueryMatch
-    /// The list or text field whose entries may offer one record several times, with the ranges visited.
+    /// The list or text field that may offer a record several times, with the visited ranges.
     private let repeated: (target: IndexTarget, ranges: [KeyRange])?
-    /// The type's own fields that filters, order and the above look at.
+    /// The type's own fields that the filters, the order and `repeated` need.
     let fieldNames: Set<String>
 
-    /// Of the index that offers, `target`, the filters that `keys` answer, all single keys visited, need no second look;
-    /// `ranges` is what was visited where a record may stand under several keys.
+    /// Skips filters on the index `target` that the visited keys `keys` answer.
+    ///
+    /// `ranges` are the visited ranges, for an index that may contain a record under several keys.
     init(
         _ filters: [Query.Filter],
         run: QueryRun,
@@ -43,7 +44,7 @@ struct CandidateCheck {
             .union(repeated.map { $0.target.fieldNames(in: run.type) } ?? [])
     }
 
-    /// Whether the other indexes have this record where its filters want it.
+    /// Returns whether the other indexes contain this record as its filters require.
     func passesProbes(_ name: String) throws -> Bool {
         for (place, probe) in probes {
             guard case .entries(let number) = place else { continue }
@@ -56,7 +57,7 @@ struct CandidateCheck {
         return true
     }
 
-    /// Whether the filters that are left hold and this is the entry that speaks for the record.
+    /// Returns whether the remaining filters match, and this entry is the one that stands for the record.
     func holds(for values: QueryValues, under key: QueryKey) -> Bool {
         guard match.holds(for: values) else { return false }
         guard let repeated else { return true }
@@ -67,7 +68,7 @@ struct CandidateCheck {
 }
 
 extension Query.Filter {
-    /// Whether entries under these keys, of its own index, match it and nothing else.
+    /// Returns whether the filter matches exactly the entries of its own index with these keys.
     fileprivate func isAnswered(by keys: [QueryKey]) -> Bool {
         guard let probe, !probe.isNegative, !probe.wantsAll || probe.keys.count == 1 else { return false }
         return probe.keys == Array(Set(keys)).sorted()
@@ -75,7 +76,7 @@ extension Query.Filter {
 }
 
 extension IndexTarget {
-    /// Whether a record may stand under several keys.
+    /// Returns whether a record may have several keys.
     fileprivate func hasSeveralKeys(in type: RecordType) -> Bool {
         switch self {
         case .words, .allWords: true

@@ -1,16 +1,16 @@
 import Records
 import RelayCore
 
-/// What an index finds records by.
+/// What an index contains.
 enum IndexTarget: Hashable, Sendable {
-    /// The field's value; each member of a list.
+    /// The field's value, or each member of a list.
     case value(Query.Field)
     /// The words of one SEARCHABLE field.
     case words(String)
     /// The words of all SEARCHABLE fields of the type.
     case allWords
 
-    /// Its form in the file; field names hold neither blanks nor stars.
+    /// The form stored in the file; field names contain neither spaces nor asterisks.
     var text: String {
         switch self {
         case .value(let field): field.name
@@ -33,7 +33,7 @@ enum IndexTarget: Hashable, Sendable {
 
     private static let allWordsText = "* words"
 
-    /// The index that serves a filter.
+    /// The index for a filter.
     init(_ filter: Query.Filter) {
         switch filter.field {
         case .anySearchable: self = .allWords
@@ -42,7 +42,7 @@ enum IndexTarget: Hashable, Sendable {
         }
     }
 
-    /// The type's own fields that it looks at.
+    /// Returns the type's own fields that the index covers.
     func fieldNames(in type: RecordType) -> [String] {
         switch self {
         case .value(.own(let name)), .words(let name): [name]
@@ -51,7 +51,7 @@ enum IndexTarget: Hashable, Sendable {
         }
     }
 
-    /// The field that a person is told of.
+    /// The name of the field in error messages.
     var fieldName: String {
         switch self {
         case .value(let field): field.name
@@ -60,9 +60,9 @@ enum IndexTarget: Hashable, Sendable {
         }
     }
 
-    /// The keys that a live record is entered under.
+    /// Returns the keys of a live record.
     ///
-    /// A scalar has one always, `absent` if need be, so that such an index holds every record of its type.
+    /// A scalar field always has one, `absent` if necessary, so that its index contains every record of the type.
     func keys(of values: QueryValues, in type: RecordType) -> Set<QueryKey> {
         switch self {
         case .value(.own(let name)):
@@ -74,22 +74,22 @@ enum IndexTarget: Hashable, Sendable {
     }
 }
 
-/// An index as the file has it.
+/// An index as stored in the file.
 struct FieldIndex: Hashable, Sendable {
     var number: Int64
     /// The record type's number.
     var type: Int64
     var target: IndexTarget
-    /// Records up to this change are entered.
+    /// Records up to this change have been entered.
     var builtTo: UInt64
     /// Records after this change are entered as they are written.
     var goal: UInt64
 
-    /// Whether it holds every record of its type.
+    /// Whether the index contains every record of its type.
     var isReady: Bool { builtTo >= goal }
 }
 
-/// An index that a query would have used.
+/// An index that a query needs.
 struct WantedIndex: Hashable, Sendable {
     var recordType: String
     var target: IndexTarget

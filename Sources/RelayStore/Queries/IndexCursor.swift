@@ -2,24 +2,23 @@ import GRDB
 import Records
 import RelayCore
 
-/// Where index entries stand in the file.
+/// Where the entries of an index are stored.
 enum IndexPlace: Hashable, Sendable {
-    /// Under this number in `field_value`.
+    /// In `field_value`, under this number.
     case entries(Int64)
-    /// In the public zone's own index of this record type by time of modification.
+    /// In the public zone's index of this record type by modification time.
     case publicModified(type: Int64)
 }
 
-/// An entry of an index: what a record is found under, and its name.
+/// An entry of an index: a key and the name of a record.
 struct IndexEntry: Hashable, Sendable {
     var key: QueryKey
     var name: String
 }
 
-/// Visits the entries of one range in their order, by key and then by name, or backwards.
+/// Visits the entries of one range by key and then by name, forwards or backwards.
 ///
-/// It reads in portions that grow, so that any number of cursors can be open on the same statement and a short page costs
-/// little.
+/// Reads in growing portions, so that any number of cursors can use the same statement and a short page costs little.
 struct IndexCursor {
     private let place: IndexPlace
     private let zone: Int64
@@ -30,11 +29,11 @@ struct IndexCursor {
     private var next = 0
     private var size = 16
     private var isAtEnd = false
-    /// The last entry read, or the one to start at.
+    /// The last entry that was read, or the one to start at.
     private var from: IndexEntry?
     private var includesFrom = false
 
-    /// Begins at `start`, an entry that need not exist; at the end of the range where it is `nil`.
+    /// Begins at `start`, which need not exist; `nil` means the first entry in the visiting order.
     init(
         _ place: IndexPlace,
         zone: Int64,
@@ -58,7 +57,7 @@ struct IndexCursor {
         }
     }
 
-    /// The next entry, which stays next.
+    /// Returns the next entry without advancing.
     mutating func peek() throws -> IndexEntry? {
         if next == portion.count { try readPortion() }
         return next < portion.count ? portion[next] : nil
@@ -87,7 +86,7 @@ struct IndexCursor {
     }
 }
 
-/// The SQL that walks through one range of an index; also what the tests look at the plan of.
+/// The SQL that scans one range of an index; tests check its query plan.
 struct IndexScan {
     let place: IndexPlace
     let zone: Int64
@@ -118,18 +117,20 @@ struct IndexScan {
 
     var columns: String { "\(key), name" }
 
-    // The entry to go on from is inside the range, so the bound on its side says nothing more: two bounds on one side and
-    // SQLite might walk from the wrong one.
+    // The entry to continue from is inside the range, so the bound on its side is redundant. With two bounds on one
+    // side, SQLite might start from the wrong one.
     private var lower: KeyRange.Bound? { from != nil && isAscending ? nil : range.lower }
     private var upper: KeyRange.Bound? { from != nil && !isAscending ? nil : range.upper }
 
-    /// The text without its selection: the parameters are 1 the index or type, 2 the zone, 3 and 4 the bounds, 5 and 6
-    /// the entry to go on from, 7 the limit.
+    /// The statement, apart from the columns to select.
+    ///
+    /// The parameters are: 1 the index or type, 2 the zone, 3 and 4 the bounds, 5 and 6 the entry to continue from, 7
+    /// the limit.
     private func text(selecting columns: String) -> String {
         var text: String
         switch place {
         case .entries: text = "SELECT \(columns) FROM field_value WHERE field = ?1 AND zone = ?2"
-        // The zone stands as text: only so does SQLite see that its partial index serves.
+        // The zone is a literal, so that SQLite uses the partial index.
         case .publicModified:
             text = """
                 SELECT \(columns) FROM record INDEXED BY public_by_modified
@@ -169,7 +170,7 @@ struct IndexScan {
         statement.bind(7, Int64(limit))
     }
 
-    /// How many entries there are, counted up to `limit`.
+    /// Counts the entries, up to `limit`.
     func count(upTo limit: Int, in database: Database) throws -> Int {
         guard !range.isEmpty else { return 0 }
         let statement = try SQL("SELECT count(*) FROM (\(text(selecting: "1")))", in: database)
@@ -179,13 +180,13 @@ struct IndexScan {
     }
 }
 
-/// Visits the entries of several keys together in the order of their names, each name once, or backwards.
+/// Visits the entries of several keys together by name, forwards or backwards, and each name once.
 struct MergedCursor {
     private var cursors: [IndexCursor]
     private let isAscending: Bool
     private var last: String?
 
-    /// Each of `cursors` is on one key.
+    /// Each of `cursors` visits one key.
     init(_ cursors: [IndexCursor], ascending: Bool) {
         self.cursors = cursors
         self.isAscending = ascending

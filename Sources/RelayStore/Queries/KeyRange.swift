@@ -1,7 +1,7 @@
 import Records
 import RelayCore
 
-/// Neighbouring keys of an index.
+/// A range of consecutive keys in an index.
 struct KeyRange: Hashable, Sendable {
     struct Bound: Hashable, Sendable {
         var key: QueryKey
@@ -11,18 +11,18 @@ struct KeyRange: Hashable, Sendable {
         static func excluding(_ key: QueryKey) -> Bound { Bound(key: key, isInclusive: false) }
     }
 
-    /// `nil`: from the first entry on, which is that of records without a value.
+    /// `nil` for a range from the first entry, which is one of a record without a value.
     var lower: Bound?
-    /// `nil`: to the last entry.
+    /// `nil` for a range to the last entry.
     var upper: Bound?
 
     static let everything = KeyRange(lower: nil, upper: nil)
-    /// Records that have a value.
+    /// All records that have a value.
     static let present = KeyRange(lower: .excluding(.absent), upper: nil)
 
     static func only(_ key: QueryKey) -> KeyRange { KeyRange(lower: .including(key), upper: .including(key)) }
 
-    /// The one key that it holds, if it is one.
+    /// The key of a range that contains exactly one.
     var point: QueryKey? {
         guard let lower, lower == upper, lower.isInclusive else { return nil }
         return lower.key
@@ -34,14 +34,14 @@ struct KeyRange: Hashable, Sendable {
         return upper.key < lower.key
     }
 
-    /// Where a key is: -1 before the range, 0 in it, 1 after it.
+    /// Returns -1 for a key before the range, 0 inside it, 1 after it.
     func side(of key: QueryKey) -> Int {
         if let lower, key < lower.key || (key == lower.key && !lower.isInclusive) { return -1 }
         if let upper, key > upper.key || (key == upper.key && !upper.isInclusive) { return 1 }
         return 0
     }
 
-    /// The keys in both.
+    /// Returns the keys in both ranges.
     func intersection(_ other: KeyRange) -> KeyRange {
         KeyRange(
             lower: Self.stricter(lower, other.lower) { $0 > $1 },
@@ -59,17 +59,17 @@ struct KeyRange: Hashable, Sendable {
         return isStricter(a.key, b.key) ? a : b
     }
 
-    /// Texts that begin with `prefix`, which is no longer than a key.
+    /// Returns the texts that begin with `prefix`, which must not be longer than a key.
     static func beginning(with prefix: String) -> KeyRange {
         guard !prefix.isEmpty else { return .present }
         return KeyRange(lower: .including(.text(prefix)), upper: successor(of: prefix).map { .excluding(.text($0)) })
     }
 
-    /// The least text that is after all that begin with `prefix`; `nil` if there is none.
+    /// Returns the smallest text after all texts that begin with `prefix`; `nil` if there is none.
     private static func successor(of prefix: String) -> String? {
         var scalars = Array(prefix.unicodeScalars)
         while let last = scalars.popLast() {
-            // Between U+D7FF and U+E000 there are no characters.
+            // There are no characters between U+D7FF and U+E000.
             let next = last.value == 0xD7FF ? 0xE000 : last.value + 1
             guard let scalar = Unicode.Scalar(next) else { continue }
             return String(String.UnicodeScalarView(scalars + [scalar]))
@@ -79,9 +79,9 @@ struct KeyRange: Hashable, Sendable {
 }
 
 extension Query.Filter {
-    /// The keys of its index that its matches are under; `nil` for the negative ones, whose matches are nearly everywhere.
+    /// The keys of the filter's index that its matches have; `nil` for negative filters, which match nearly everything.
     ///
-    /// Of comparators that ask for all of several keys, the range of each: any one of them holds all matches.
+    /// For a comparator that requires all of several keys, each of the ranges contains all matches.
     var ranges: KeyRanges? {
         switch comparator {
         case .equals, .in, .listContains, .listContainsAny: .anyOf(keys.map { .only($0) })
@@ -108,10 +108,10 @@ extension Query.Filter {
 
     private func bounded(_ range: (QueryKey) -> KeyRange) -> KeyRanges? { keys.first.map { .anyOf([range($0)]) } }
 
-    /// How its index alone tells whether one record matches; `nil` where the record has to be looked at.
+    /// How the index alone decides whether a record matches; `nil` if the record must be read.
     var probe: KeyProbe? {
         let isNegative = comparator.opposite != nil
-        // A location's key is its cell: more than one place.
+        // A location's key is a cell, which contains more than one place.
         if case .location? = values.first { return nil }
         switch comparator.opposite ?? comparator {
         case .equals, .in, .listContains, .listContainsAny: return KeyProbe(keys: keys, wantsAll: false, isNegative)
@@ -132,23 +132,23 @@ extension KeyRange {
     }
 }
 
-/// Where a filter's matches are in its index.
+/// The ranges that contain a filter's matches.
 enum KeyRanges: Hashable, Sendable {
-    /// Under the keys of any of these.
+    /// Matches have a key in any of the ranges.
     case anyOf([KeyRange])
-    /// Under a key of each.
+    /// Matches have a key in each range.
     case eachOf([KeyRange])
 }
 
-/// Asks an index whether it has a record under some keys.
+/// A test of whether an index has a record under some keys.
 struct KeyProbe: Hashable, Sendable {
     var keys: [QueryKey]
     var wantsAll: Bool
-    /// Matches where the answer is no.
+    /// The filter matches if the test fails.
     var isNegative: Bool
 
     init(keys: [QueryKey], wantsAll: Bool, _ isNegative: Bool) {
-        // Like keys share one entry.
+        // Equal keys share one entry.
         self.keys = Array(Set(keys)).sorted()
         self.wantsAll = wantsAll
         self.isNegative = isNegative

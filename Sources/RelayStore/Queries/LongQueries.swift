@@ -2,7 +2,7 @@ import Foundation
 import Records
 import Synchronization
 
-/// Where queries go on that look at much: a few at a time, and not on the threads that answer everybody's requests.
+/// Runs long queries, a few at a time, away from the threads that answer all other requests.
 final class LongQueries: TaskExecutor {
     static let shared = LongQueries()
 
@@ -11,7 +11,7 @@ final class LongQueries: TaskExecutor {
 
     private let most: Int
 
-    /// So many may run or wait: at some seconds each, no client would wait for more.
+    /// At most `most` queries may run or wait: they take seconds each, and no client would wait for more.
     init(most: Int = 32) {
         self.most = most
         queue.name = "zonecast long queries"
@@ -23,7 +23,7 @@ final class LongQueries: TaskExecutor {
         queue.addOperation { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 
-    /// Runs `body` in its turn.
+    /// Runs `body` when it is its turn.
     func run<Result>(_ body: () throws(RelayError) -> Result) async throws(RelayError) -> Result {
         let hasRoom = count.withLock { count in
             guard count < most else { return false }

@@ -1,9 +1,9 @@
 import Records
 import RelayCore
 
-/// The first records of an order among those offered, as many as a page holds and one more.
+/// The first records in a query's order among those offered: as many as a page holds, and one more.
 ///
-/// A page of large records holds fewer: as soon as those that are here are too many bytes together, it is full.
+/// A page of large records holds fewer: it is full when its records exceed the byte limit.
 struct PageOfQuery {
     struct Entry {
         var position: Query.Position
@@ -13,11 +13,11 @@ struct PageOfQuery {
 
     private let order: QueryOrder
     private var limit: Int
-    /// What more fits.
+    /// The remaining bytes.
     private var room: Int
     private(set) var entries: [Entry] = []
 
-    /// `limit` is how many records the page holds; memory holds one more.
+    /// `limit` is the number of records in the page; one more is kept in memory.
     init(_ order: QueryOrder, limit: Int, bytes: Int) {
         self.order = order
         self.limit = limit
@@ -26,7 +26,7 @@ struct PageOfQuery {
 
     var isFull: Bool { entries.count > limit }
 
-    /// Whether a record here would be kept.
+    /// Returns whether a record at this position would be kept.
     func takes(_ position: Query.Position) -> Bool {
         guard isFull, let last = entries.last else { return true }
         return order.areInOrder(position, last.position)
@@ -42,7 +42,7 @@ struct PageOfQuery {
         entries.insert(entry, at: low)
         room -= entry.record.fields.count
         if entries.count > limit + 1 { removeLast() }
-        // What is let go of does not come back, so the page stays as small.
+        // Removed records do not come back, so the page keeps this limit.
         while room < 0, entries.count > 2 {
             removeLast()
             limit = entries.count - 1
@@ -51,7 +51,7 @@ struct PageOfQuery {
 
     private mutating func removeLast() { room += entries.removeLast().record.fields.count }
 
-    /// What the page holds; the one record more tells that there is a next.
+    /// The records of the page; an additional record means that there is a next page.
     var page: QueryPage {
         QueryPage(
             records: entries.prefix(limit).map { ($0.zone.id, $0.record) },

@@ -1,45 +1,45 @@
 import Records
 import RelayCore
 
-/// How one zone's matches of a query are found.
+/// How the matches of a query are found in one zone.
 enum QueryPlan: Hashable, Sendable {
-    /// Which records have these names?
+    /// Look up the records with these names.
     case names([String])
-    /// Visit the entries of one index in the order of the results, and stop when the page is full.
+    /// Visit the entries of one index in the order of the results, until the page is full.
     case inOrder(IndexTarget, KeyRange)
-    /// Visit the entries under several keys of one index together, by name, and stop when the page is full.
+    /// Visit the entries under several keys of one index together, by name, until the page is full.
     case byName(IndexTarget, [QueryKey])
-    /// Visit all that is in these ranges, and keep the first of the order.
+    /// Visit everything in these ranges, and keep the first records in the query's order.
     case gather(IndexTarget, [KeyRange])
-    /// Look at squares of the globe, from the nearest to a place to the farthest or back, until the page is full.
+    /// Visit squares of the globe by distance from a place, ascending or descending, until the page is full.
     case byDistance(IndexTarget)
-    /// Look at every record there is, while they are few.
+    /// Read every record; only for few records.
     case scan
 }
 
-/// A set of index entries that holds all matches: one way to find them.
+/// A set of index entries that contains all matches.
 struct QueryOption: Hashable, Sendable {
     var target: IndexTarget
     var ranges: [KeyRange]
-    /// Its entries, counted up to some limit.
+    /// The number of its entries, counted up to some limit.
     var count = 0
 
-    /// The keys of its ranges, where each is but one: the entries under them stand in the order of their names.
+    /// The keys of the ranges, if each contains exactly one: entries of one key are in the order of their names.
     var points: [QueryKey]? {
         let points = ranges.compactMap(\.point)
         return points.count == ranges.count ? points : nil
     }
 }
 
-/// Chooses a plan by what was counted.
+/// Chooses a plan by the number of index entries.
 struct QueryPlanner {
     let query: Query
     let order: QueryOrder
     let tuning: QueryTuning
-    /// Whether this index is there and complete.
+    /// Returns whether an index exists and is complete.
     let isReady: (IndexTarget) -> Bool
 
-    /// The names that a filter asks for, if one does.
+    /// The record names in a filter on them, if there is one.
     var names: [String]? {
         for filter in query.filters
         where filter.field == .system(.recordName) && (filter.comparator == .equals || filter.comparator == .in) {
@@ -48,7 +48,7 @@ struct QueryPlanner {
         return nil
     }
 
-    /// The ways that the filters offer, those whose index is not ready included.
+    /// The options that the filters offer, including those whose index is not ready.
     var options: [QueryOption] {
         var options: [QueryOption] = []
         var scalarRanges: [Query.Field: KeyRange] = [:]
@@ -67,14 +67,16 @@ struct QueryPlanner {
         return options + scalarRanges.map { QueryOption(target: .value($0), ranges: [$1]) }
     }
 
-    /// The index in whose order the results come; `nil` for an order by distance.
+    /// The index in the order of the results; `nil` for an order by distance.
     var orderTarget: IndexTarget? {
         guard let sort = order.sorts.first else { return .value(.system(.recordName)) }
         return sort.relativeLocation == nil ? .value(sort.field) : nil
     }
 
-    /// `options` are those that are ready, counted up to `manyEntries` where even the least has more than `fewEntries`; `nil`
-    /// where none of them serves.
+    /// Chooses a plan; `nil` if no index helps.
+    ///
+    /// `options` contains those whose index is ready, with entries counted up to `fewEntries`, or up to `manyEntries`
+    /// if all of them have more.
     func plan(_ options: [QueryOption]) -> QueryPlan? {
         let best = options.min { $0.count < $1.count }
         if let best {
@@ -90,15 +92,14 @@ struct QueryPlanner {
         return best.map { .gather($0.target, $0.ranges) }
     }
 
-    /// The index of places for an order by distance, if that is what is asked.
+    /// The index of locations, if the order is by distance.
     var distanceTarget: IndexTarget? {
         order.sorts.first.flatMap { $0.relativeLocation == nil ? nil : .value($0.field) }
     }
 
-    /// The indexes that this query should have had: those of the filters first, and that of the order where no filter says
-    /// much.
+    /// Returns the indexes that this query lacks: those of its filters, then that of its order if no filter is selective.
     ///
-    /// `options` are as for `plan`.
+    /// `options` is as for `plan`.
     func missing(_ options: [QueryOption]) -> Set<IndexTarget> {
         let least = options.map(\.count).min() ?? .max
         guard least >= tuning.fewEntries else { return [] }
@@ -113,7 +114,7 @@ struct QueryPlanner {
 }
 
 extension Query.Filter {
-    /// Whether it is a bound on a field with one value, so that several of them make one range.
+    /// Whether the filter bounds a field with a single value, so that several of them form one range.
     fileprivate var isScalarRange: Bool { comparator.isRange || comparator == .beginsWith }
 }
 

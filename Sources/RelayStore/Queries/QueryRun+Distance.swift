@@ -1,20 +1,20 @@
 import Records
 import RelayCore
 
-/// Walking in the order of distance from a place, near to far or far to near.
+/// Visits records by distance from a place, ascending or descending.
 ///
-/// The globe is cut into squares, and those into quarters, always taking the one next that may hold what comes first: a
-/// square with few entries is looked at, one with many is cut again. So a page costs about the same wherever its places
-/// lie, and what comes before its beginning or beyond its end is never read.
+/// Divides the globe into squares and those into quarters, always continuing with the square that may contain the next
+/// record: a square with few entries is read, one with many is divided. A page therefore costs about the same wherever
+/// its places are, and nothing before its start or after its end is read.
 extension QueryRun {
-    /// A square that has not been looked at, and where in the order its first place can be.
+    /// A square to visit, and the first rank that a place in it can have.
     private struct Waiting {
         var square: GeoSquare
-        /// A distance, counted downwards where the order is.
+        /// The distance; negative for a descending order.
         var rank: Double
     }
 
-    /// Entries of a square that are looked at together.
+    /// The number of entries up to which a square is read at once.
     private static let fewInSquare = 16
 
     func visitByDistance(_ target: IndexTarget) throws {
@@ -22,7 +22,7 @@ extension QueryRun {
             return
         }
         let check = CandidateCheck(query.filters, run: self, through: nil)
-        // Without a place is farther than any: `QueryOrder`.
+        // A record without a place is farther than any other: see `QueryOrder`.
         guard sort.isAscending else {
             if try visitPlaceless(place, check) { try visitSquares(place, center, isAscending: false, check) }
             return
@@ -63,14 +63,14 @@ extension QueryRun {
                 let ends = (Distance.least(from: center, to: quarter), Distance.most(from: center, to: quarter))
                 let (first, last) = isAscending ? ends : (-ends.1, -ends.0)
                 guard last >= from else { continue }
-                // The one that comes first is at the end, where it is taken.
+                // The square that comes first is last in the array, from which it is taken.
                 let index = waiting.firstIndex { $0.rank <= first } ?? waiting.endIndex
                 waiting.insert(Waiting(square: quarter, rank: first), at: index)
             }
         }
     }
 
-    /// Whether the square reaches into all the circles that filters draw.
+    /// Returns whether the square overlaps all circles of the filters.
     private func mayMatch(_ square: GeoSquare) -> Bool {
         query.filters.allSatisfy { filter in
             guard filter.comparator == .near, filter.field == order.sorts.first?.field,
@@ -80,7 +80,9 @@ extension QueryRun {
         }
     }
 
-    /// Visits records without a place, which are all as far; says whether there may be room for others behind them.
+    /// Visits records without a place, which all have the same distance.
+    ///
+    /// - Returns: whether the page may have room for records after them.
     private func visitPlaceless(_ place: IndexPlace, _ check: CandidateCheck) throws -> Bool {
         let isLast = order.sorts.count == 1
         if let start, start.keys.first != .real(.infinity), !order.sorts[0].isAscending { return true }

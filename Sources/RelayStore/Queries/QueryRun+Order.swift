@@ -1,30 +1,32 @@
 import Records
 import RelayCore
 
-/// Walking in the order of the results.
+/// Visits records in the order of the results.
 extension QueryRun {
-    /// A key that all records of a part of the order have in one of the earlier sorts, and the index that says so.
+    /// A key that all records of a part of the order share in an earlier sort, and the index that contains it.
     private struct Shared {
         var index: Int64
         var key: QueryKey
     }
 
-    /// Visits the entries of the first sort's index, or of the names', in the order of the results, until the page is full.
+    /// Visits the entries of the first sort's index, or of the names, in the order of the results until the page is
+    /// full.
     func visitInOrder(_ target: IndexTarget, _ range: KeyRange, _ check: CandidateCheck) throws {
         guard let place = place(of: target) else { return }
         try walk(place, range, sharing: [], check)
     }
 
-    /// Visits what has the keys `shared` in the earlier sorts, by the index of the next.
+    /// Visits the records that have the keys `shared` in the earlier sorts, through the index of the next sort.
     ///
-    /// Where many records have the same key and more sorts follow, these come by the next sort's index: so a page of
-    /// records sorted by few different values and then by another does not look at all that share a value.
+    /// If many records have the same key and another sort follows, these are visited through that sort's index. A page
+    /// sorted by a field with few different values and then by another field thus does not read all records with one
+    /// value.
     private func walk(_ place: IndexPlace, _ range: KeyRange, sharing shared: [Shared], _ check: CandidateCheck) throws
     {
         let level = shared.count
         let isAscending = order.sorts.isEmpty ? order.namesAscend : order.sorts[level].isAscending
-        // Entries of one key come in the order of names, in the same direction: where further sorts follow, or names go the
-        // other way, that is not the order of the results.
+        // Entries of one key come in the order of names, in the direction of the scan. That is not the order of the
+        // results if another sort follows or names are sorted the other way.
         let isLast = level + 1 >= order.sorts.count
         let isExact = isLast && order.namesAscend == isAscending
         var cursor = IndexCursor(
@@ -61,17 +63,17 @@ extension QueryRun {
         }
     }
 
-    /// Where to begin; `nil` for the beginning of the range.
+    /// Returns the entry to start at; `nil` for the beginning of the range.
     private func first(sharing shared: [Shared], _ isAscending: Bool, _ isExact: Bool) -> IndexEntry? {
         guard let start, start.keys.prefix(shared.count).elementsEqual(shared.map(\.key)) else { return nil }
         if order.sorts.isEmpty { return IndexEntry(key: .text(start.recordName), name: start.recordName) }
         guard shared.count < start.keys.count else { return nil }
-        // Before or after every record name.
+        // Sorts before or after every record name.
         let edge = isAscending ? "" : "\u{7F}"
         return IndexEntry(key: start.keys[shared.count], name: isExact ? start.recordName : edge)
     }
 
-    /// Whether the entry, and with it all that follow, come after the last record of a full page.
+    /// Returns whether the entry, and therefore all after it, come after the last record of a full page.
     private func isBeyond(_ entry: IndexEntry, sharing shared: [Shared], _ isExact: Bool) -> Bool {
         guard page.isFull, let last = page.entries.last?.position else { return false }
         let keys = order.sorts.isEmpty ? [] : shared.map(\.key) + [entry.key]
@@ -81,7 +83,7 @@ extension QueryRun {
         return isExact && !page.takes(Query.Position(keys: keys, recordName: entry.name, zone: zone.id))
     }
 
-    /// The index of the next sort, where so many records share this key that it is better to go by that.
+    /// Returns the index of the next sort, if so many records share this key that it is worth using.
     private func nextIndex(
         after place: IndexPlace,
         sharing shared: [Shared],
@@ -112,7 +114,7 @@ extension QueryRun {
 }
 
 extension KeyRange {
-    /// The keys that follow one, in an order that goes up or down.
+    /// Returns the keys after a given one, in ascending or descending order.
     fileprivate static func after(_ key: QueryKey, ascending: Bool) -> KeyRange {
         ascending ? KeyRange(lower: .excluding(key), upper: nil) : KeyRange(lower: nil, upper: .excluding(key))
     }

@@ -2,18 +2,18 @@ import GRDB
 import Records
 import RelayCore
 
-/// One query at work on one state of the store: it plans each zone by what is there, and fills a page.
+/// Runs one query on one state of the store: plans each zone by the available indexes, and fills a page.
 final class QueryRun {
-    /// What a query may cost beyond its page before it is told to wait for an index.
+    /// The limits on a query's cost.
     struct Allowance: Sendable {
-        /// Records that may be looked at while an index is missing.
+        /// The number of records it may look at while an index is missing.
         var records: Int
-        /// Records that may be looked at in any case; `nil`: as many as there are.
+        /// The number of records it may look at in any case; `nil` for no limit.
         var atOnce: Int?
     }
 
     let reader: SQLiteReader
-    /// As it is asked of the zone that is being visited.
+    /// The query for the zone being visited.
     private(set) var query: Query
     private let asked: Query
     let order: QueryOrder
@@ -24,15 +24,15 @@ final class QueryRun {
     let tuning: QueryTuning
     private let indexes: [IndexTarget: FieldIndex]
     var page: PageOfQuery
-    /// Records and index entries looked at, for the tests that say nothing was scanned.
+    /// The number of records and index entries looked at; tests check that nothing was scanned.
     private(set) var examined = 0
-    /// Indexes that would have helped, once one was missed.
+    /// The indexes that the query lacks.
     var missing: Set<IndexTarget> = []
     var zone: Zone
 
     var zoneNumber: Int64 { zone.number }
 
-    /// `zone` is the first to visit.
+    /// `zone` is the first zone to visit.
     init(
         _ query: Query,
         type: (number: Int64, definition: RecordType),
@@ -56,7 +56,7 @@ final class QueryRun {
         indexes = try reader.indexes(ofType: type.number)
     }
 
-    /// Visits the zones and gives the page of all of them together.
+    /// Visits the zones and returns one page of all of them together.
     func run(in zones: [Zone]) throws -> QueryPage {
         let sorted = zones.sorted { QueryOrder.isBefore($0.id, $1.id) }
         for zone in sorted {
@@ -81,10 +81,10 @@ final class QueryRun {
         try visit(planner.plan(options) ?? .scan)
     }
 
-    /// The options that are ready with their entries counted, roughly at first.
+    /// Returns the options whose index is ready, with their entries counted, roughly at first.
     private func counted(_ options: [QueryOption]) throws -> [QueryOption] {
         var ready = options.filter { place(of: $0.target) != nil }
-        // With nothing to choose between there is nothing to count.
+        // Without options there is nothing to count.
         for limit in [tuning.fewEntries, tuning.manyEntries] {
             for index in ready.indices { ready[index].count = try count(ready[index], upTo: limit) }
             if ready.contains(where: { $0.count < limit }) { break }
@@ -102,9 +102,9 @@ final class QueryRun {
         return count
     }
 
-    /// Where the index stands, if it is complete.
+    /// Returns where the index is stored, if it is complete.
     func place(of target: IndexTarget) -> IndexPlace? {
-        // The public zone is polled by this field and has an index of its own for it.
+        // The public zone has its own index for this field, by which clients poll it.
         if target == .value(.system(.modified)), zone.number == 1 { return .publicModified(type: typeNumber) }
         guard let index = indexes[target], index.isReady else { return nil }
         return .entries(index.number)
@@ -172,7 +172,7 @@ final class QueryRun {
         }
     }
 
-    /// Counts something looked at; while an index is missing that is not for free.
+    /// Counts a visited record or entry, which is limited while an index is missing.
     func countOne() throws {
         examined += 1
         if !missing.isEmpty, examined > allowance.records { throw IndexMissing(targets: missing) }
@@ -181,13 +181,13 @@ final class QueryRun {
 
     // MARK: Candidates
 
-    /// Where the page starts inside this zone.
+    /// The position in this zone at which the page starts.
     var start: Query.Position? {
         guard let after else { return nil }
         return order.isZoneByZone && after.zone != zone.id ? nil : after
     }
 
-    /// Looks at one record that may match, and keeps it if it does and belongs on the page.
+    /// Reads a record that may match, and adds it to the page if it matches and belongs there.
     func offer(_ entry: IndexEntry, _ check: CandidateCheck) throws {
         try countOne()
         guard try check.passesProbes(entry.name), let record = try reader.liveRecord(named: entry.name, in: zone),
@@ -201,10 +201,10 @@ final class QueryRun {
     }
 }
 
-/// Thrown where a query looks at more than others can wait for.
+/// Thrown if a query looks at more records than it may on a thread that answers requests.
 struct TakesLong: Error {}
 
-/// Thrown where a query would have to look at too much for want of these indexes.
+/// Thrown if a query would look at too many records because these indexes are missing.
 struct IndexMissing: Error {
     var targets: Set<IndexTarget>
 }

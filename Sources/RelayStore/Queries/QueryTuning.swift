@@ -1,20 +1,20 @@
-/// From which numbers on a query goes about its work in another way, and how long it may take.
+/// The thresholds at which a query changes its plan, and the limits on its time.
 ///
-/// The answer is the same with any numbers.
+/// The results are the same with any values.
 package struct QueryTuning: Sendable {
-    /// Records that a query may look at before it asks for an index: a page's worth, since what is so small needs none.
+    /// Records that a query may look at before it needs an index: as many as a page, which is cheap without one.
     package var recordsWithoutIndex = 200
-    /// Records that a query may look at on the thread that answers requests, for some milliseconds at the most; beyond, it
-    /// begins anew beside it.
+    /// Records that a query may look at on a thread that answers requests, which takes a few milliseconds at most.
+    ///
+    /// Beyond this it starts again on a thread of its own.
     package var recordsAtOnce = 500
-    /// So few entries are visited rather than counted more exactly.
+    /// Entries up to which an option is taken as it is; with more, the options are counted further.
     package var fewEntries = 1_000
-    /// With more than so many matches of the best filter it is cheaper to walk in the order of the results, most of which
-    /// will match.
+    /// Entries of the best filter from which walking in the order of the results is cheaper, since most records match.
     package var manyEntries = 5_000
-    /// The longest that the statements of one query may run.
+    /// The longest time that the statements of one query may run.
     package var longestRun = RunTime.query
-    /// How long a query waits for the indexes that it lacks.
+    /// The longest time that a query waits for missing indexes.
     package var longestWait = Duration.seconds(20)
 
     package init() {}

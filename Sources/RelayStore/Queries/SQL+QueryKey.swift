@@ -2,8 +2,9 @@ import GRDBSQLite
 import Records
 
 extension SQL {
-    /// Binds a key in the form that `field_value` keeps, whose order is the keys' own; `absent` is the number that is
-    /// before all others.
+    /// Binds a key in the form stored in `field_value`, in which SQLite's order is the order of the keys.
+    ///
+    /// `absent` is stored as the number that is less than all others.
     func bind(_ index: Int32, _ key: QueryKey) {
         switch key {
         case .absent: bind(index, -Double.infinity)
@@ -14,7 +15,7 @@ extension SQL {
         }
     }
 
-    /// Reads a key back.
+    /// Reads a key.
     func key(_ column: Int32) -> QueryKey {
         switch valueType(column) {
         case SQLITE_INTEGER: return .number(int(column))

@@ -38,7 +38,7 @@ extension SQLiteReader {
         }
     }
 
-    /// The type's indexes that are not on their way out, by what they find by.
+    /// Returns the type's indexes that have not been dropped.
     func indexes(ofType type: Int64) throws -> [IndexTarget: FieldIndex] {
         let statement = try SQL(FieldIndex.select + " WHERE type = ? AND dropped = 0", in: database)
         defer { statement.reset() }
@@ -73,20 +73,20 @@ extension SQLiteReader {
 
     static let entry = "SELECT 1 FROM field_value WHERE field = ? AND zone = ? AND value = ? AND name = ?"
 
-    /// The names of a type in the public zone, which has an index by type.
+    /// Selects the names of a type in the public zone, through the index by type.
     static let publicNames = """
         SELECT type, name FROM record INDEXED BY public_by_modified
         WHERE zone = 1 AND deleted = 0 AND type = ?2 AND ?1 = 1
         """
 
-    /// The names of a zone, through its runs.
+    /// Selects the names in a zone, through the zone's runs.
     static let zoneNames = """
         SELECT r.type, r.name FROM zone_run z CROSS JOIN record r INDEXED BY live_by_run
         ON r.run = z.run AND r.zone = z.zone AND r.deleted = 0
         WHERE z.zone = ?1 AND ?2 <> 0
         """
 
-    /// Hands over the name of each live record of the zone, `nil` for those of other types.
+    /// Calls `visit` with the name of each live record in the zone, or `nil` for a record of another type.
     func visitNames(ofType type: Int64, in zone: Zone, _ visit: (String?) throws -> Void) throws {
         let statement = try SQL(zone.number == 1 ? Self.publicNames : Self.zoneNames, in: database)
         defer { statement.reset() }
@@ -96,15 +96,15 @@ extension SQLiteReader {
     }
 }
 
-/// What the queries of one access may cost, and did.
+/// What the queries of one access may cost, and have cost.
 struct QueryWork {
     var allowance = QueryRun.Allowance(records: 20_000)
     var tuning = QueryTuning()
-    /// Records and index entries looked at.
+    /// The number of records and index entries looked at.
     var examined = 0
-    /// Whether a query was broken off for looking at more than it may at once.
+    /// Whether a query was stopped because it would take too long on its thread.
     var takesLong = false
-    /// Indexes for want of which a query failed.
+    /// The missing indexes because of which a query failed.
     var missing: Set<WantedIndex> = []
 }
 

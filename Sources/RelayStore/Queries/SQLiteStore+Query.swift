@@ -2,22 +2,23 @@ package import Records
 package import RelayCore
 
 extension SQLiteStore {
-    /// Records that it may look at while the index it lacks is being built.
+    /// Records that a query may look at while its missing index is being built.
     private static let manyRecords = 20_000
-    /// Records that one step of building reads: some 20 ms in which other writes wait.
+    /// Records that one step of building an index reads: other writes wait for about 20 ms.
     private static let buildingStep = 2_000
 
-    /// Answers from what there is while that is cheap; else builds the indexes that are missing, step by step among the
-    /// other writes, and answers from them.
+    /// Runs a body that pages through query results.
     ///
-    /// What one query has built the next goes on from, so a query that was told to try again later is not told so for ever.
+    /// Answers from existing indexes if that is cheap. Otherwise builds the missing indexes, step by step between other
+    /// writes, and answers from them. Building continues where an earlier query left off, so a query that is refused is
+    /// not refused forever.
     package func query<Result>(
         _ body: (any StoreReader) throws(RelayError) -> Result
     ) async throws(RelayError) -> Result {
         try await countedQuery(body).0
     }
 
-    /// As `query`, with the number of records and index entries that were looked at for the answer.
+    /// Does the same as `query`, and returns the number of records and index entries looked at.
     package func countedQuery<Result>(
         _ body: (any StoreReader) throws(RelayError) -> Result
     ) async throws(RelayError) -> (Result, examined: Int) {
@@ -40,7 +41,7 @@ extension SQLiteStore {
             let missing = work.missing
             work.missing = []
             let isComplete = try await build(missing)
-            // The second try may look at more; a third waits until the indexes are there.
+            // The second attempt may look at more records; the third waits for the indexes.
             guard !isComplete, work.allowance.records == Self.manyRecords else {
                 work.allowance.records = Self.manyRecords
                 continue
@@ -51,7 +52,7 @@ extension SQLiteStore {
         }
     }
 
-    /// Reads here, or, once it has turned out to take long, beside those who answer everybody.
+    /// Reads on this thread, or, once the query has proved long, on a thread for long queries.
     private func answer<Result>(
         _ work: inout QueryWork,
         _ body: (any StoreReader) throws(RelayError) -> Result
@@ -70,8 +71,9 @@ extension SQLiteStore {
 }
 
 extension SQLiteStore {
-    /// The statements that walk through indexes or look into them, each with the word that its plan must have, for the
-    /// test that looks at their plans.
+    /// The statements that scan indexes or look up entries, each with a word that its query plan must contain.
+    ///
+    /// For a test of the query plans.
     package static var queryStatements: [(sql: String, index: String)] {
         let entry = IndexEntry(key: .text("k"), name: "n")
         let bounds: [KeyRange] = [

@@ -2,7 +2,7 @@ import GRDB
 import Records
 import RelayCore
 
-/// The indexes that writes keep up, by their record types' numbers.
+/// The indexes that writes must update, by record type number.
 struct KeptIndexes {
     var ofType: [Int64: [FieldIndex]] = [:]
 }
@@ -10,9 +10,9 @@ struct KeptIndexes {
 extension SQLiteWriter {
     // MARK: Keeping up
 
-    /// Enters what `record` holds now and takes out what the one before it held and it does not.
+    /// Enters the values of `record` and removes those of the record it replaces.
     ///
-    /// Costs a look into an empty dictionary while no query has needed an index.
+    /// Costs one lookup in an empty dictionary until a query has needed an index.
     func updateIndexes(
         for record: StoredRecord,
         ofType type: Int64,
@@ -30,15 +30,15 @@ extension SQLiteWriter {
             let old = before.map { index.target.keys(of: $0, in: definition) } ?? []
             let new = after.map { index.target.keys(of: $0, in: definition) } ?? []
             for key in old where !new.contains(key) { try remove(key, index, zone.number, record.name) }
-            // The building reads up to its goal, and this record has just moved behind it: whatever was not entered yet is
-            // entered now.
+            // An index being built reads changes up to its goal, and this record is now beyond it: its values are
+            // entered here.
             for key in new where !index.isReady || !old.contains(key) {
                 try enter(key, index, zone.number, record.name)
             }
         }
     }
 
-    /// The public zone has an index of its own for the time of modification.
+    /// The public zone has its own index by modification time.
     private func isServedElsewhere(_ target: IndexTarget, in zone: Zone) -> Bool {
         zone.number == 1 && target == .value(.system(.modified))
     }
@@ -73,7 +73,7 @@ extension SQLiteWriter {
         try statement.run()
     }
 
-    /// Those in memory, read from the file where they are not.
+    /// Returns the cached indexes, or reads them from the file.
     private func keptIndexes() throws -> KeptIndexes {
         if let kept = memory.indexes { return kept }
         var kept = KeptIndexes()
@@ -89,10 +89,9 @@ extension SQLiteWriter {
 
     // MARK: Building
 
-    /// Takes the building of these indexes a step further, beginning it where it has not begun; true once all are
-    /// complete.
+    /// Builds these indexes one step further; returns whether all are complete.
     ///
-    /// A step reads `limit` records at most, so that other writes wait for it no longer than for each other.
+    /// A step reads at most `limit` records, so that other writes do not wait long.
     func build(_ wanted: Set<WantedIndex>, limit: Int) throws(RelayError) -> Bool {
         try attempt {
             var isComplete = true
@@ -102,7 +101,7 @@ extension SQLiteWriter {
                 else { continue }
                 var indexes = try wanted.map { try ensureIndex($0.target, ofType: type) }.filter { !$0.isReady }
                 guard let least = indexes.map(\.builtTo).min() else { continue }
-                // Those that are as far take the step together.
+                // Indexes that have come equally far are built in one step.
                 indexes = indexes.filter { $0.builtTo == least }
                 try build(indexes, of: typeName, definition, limit: limit)
                 isComplete =
@@ -174,9 +173,9 @@ extension SQLiteWriter {
 
     // MARK: Dropping
 
-    /// Gives up the indexes that the schema has ceased to want.
+    /// Drops the indexes that the new schema does not want.
     ///
-    /// No query uses them from now on; their entries go little by little.
+    /// Queries no longer use them; their entries are removed gradually.
     func dropIndexes(from old: Schema, to new: Schema) throws {
         for (number, kept) in try keptIndexes().ofType {
             guard let name = names.type(number) else { continue }
@@ -190,7 +189,7 @@ extension SQLiteWriter {
         }
     }
 
-    /// Removes up to `limit` entries of dropped indexes; true while there are more.
+    /// Removes up to `limit` entries of dropped indexes; returns whether there are more.
     func purgeDroppedIndexes(limit: Int) throws -> Bool {
         let next = try SQL("SELECT id FROM field_index WHERE dropped = 1 LIMIT 1", in: database)
         guard try next.step() else {
@@ -223,7 +222,7 @@ extension SQLiteWriter {
         return database.changesCount
     }
 
-    /// Removes up to `limit` entries of a zone that is gone; true while there are more.
+    /// Removes up to `limit` entries of a deleted zone; returns whether there are more.
     func purgeEntries(ofZone zone: Int64, limit: Int) throws -> Bool {
         for index in try keptIndexes().ofType.values.joined()
         where try removeEntries(of: index.number, zone: zone, limit: limit) == limit {
@@ -234,7 +233,7 @@ extension SQLiteWriter {
 }
 
 extension IndexTarget {
-    /// Whether the type's new definition means by it what the old one did.
+    /// Returns whether the index means the same in the type's new definition.
     func survives(from old: RecordType?, to new: RecordType?) -> Bool {
         guard let old, let new else { return false }
         switch self {
@@ -243,7 +242,7 @@ extension IndexTarget {
             let needed: Indexes = if case .words = self { .searchable } else { [.queryable, .sortable] }
             return before.type == after.type && !after.indexes.isDisjoint(with: needed)
         case .allWords: return old.searchableFields == new.searchableFields
-        // Rights to read may need one of these without the schema asking for it.
+        // Read permissions may need such an index, even if the schema does not ask for it.
         case .value: return true
         }
     }

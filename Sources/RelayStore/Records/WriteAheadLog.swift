@@ -30,7 +30,7 @@ final class WriteAheadLog: Sendable {
     private let checkpointFrames: Int
     /// The number of pages to preallocate: more, since commits continue while the log is copied.
     private var roomyFrames: Int { checkpointFrames + checkpointFrames / 4 }
-    /// The size of a frame, which is a page and its header. The size of the log's header follows.
+    /// The size of a frame, which is one page with its header.
     private static let frameBytes: Int64 = 4096 + 24
     private static let headBytes: Int64 = 32
     private static let step: Int64 = 1 << 20

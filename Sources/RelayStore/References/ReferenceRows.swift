@@ -3,9 +3,9 @@ import Records
 import RelayCore
 import Wire
 
-/// The table of what binds a record, kept in the transaction that makes it so.
+/// The table of references by target, updated in the transaction that changes a record.
 enum ReferenceRows {
-    /// What the record says that binds others.
+    /// Returns the references of a record: its parent, and fields with `DELETE_SELF` or `VALIDATE`.
     static func references(of record: StoredRecord) throws -> Set<StoredReference> {
         try references(parent: record.parent, fields: record.fields, of: record.name)
     }
@@ -38,7 +38,7 @@ enum ReferenceRows {
         try statement.run()
     }
 
-    /// Enters what the records of an older file say.
+    /// Inserts the references of all records in an older file.
     static func enterAll(_ database: Database) throws {
         let rows = try SQL("SELECT zone, name, parent, fields FROM record WHERE deleted = 0", in: database)
         defer { rows.reset() }
