@@ -5,28 +5,31 @@ package import Records
 package import RelayCore
 import Synchronization
 
-/// A container's assets in one environment: files named by the hash of their content, in a folder beside the records.
+/// The assets of one container and environment: files named by the hash of their content, in a folder beside the
+/// records.
 ///
-/// An upload is written to a file of its own, flushed, and renamed: what stands under a hash is whole. The same content
-/// is kept once. What no record uses goes some hours after it came, or was uploaded again.
+/// An upload is written to a file of its own, flushed and renamed, so a file under a hash is complete. Equal content is
+/// stored once. An asset that no record uses is removed some hours after it was last uploaded.
 package final class AssetFolder: AssetKeep {
     private let folder: String
     private let isTemporary: Bool
     private let draw: @Sendable () -> UInt64
     fileprivate let disk: DiskCalls
-    /// Folders that this process has made, or found, and whose names it has flushed.
+    /// Folders that this process has created or found, and whose names it has flushed.
     private let keptFolders = Mutex<Set<String>>([])
-    /// Held while a file gets its name or loses it: what comes again meanwhile is not taken for the old one.
+    /// Held while a file is renamed or removed, so that a new upload is not taken for the old file.
     private let naming = Mutex(())
-    /// What is about to be removed: no record takes it into use any more.
+    /// Assets that are about to be removed: no record may start to use them.
     private let condemned = Mutex<Set<AssetHash>>([])
     private let sound = SoundFiles()
 
+    /// Creates the value for a folder, which need not exist yet.
+    ///
     /// - Parameters:
-    ///   - folder: Made when the first asset comes.
-    ///   - isTemporary: Whether it goes with `removeIfTemporary`.
-    ///   - disk: What files are written by.
-    ///   - draw: Gives random 64 bits, for the names of what is on its way in.
+    ///   - folder: created with the first asset.
+    ///   - isTemporary: whether `removeIfTemporary` removes it.
+    ///   - disk: the calls that write files.
+    ///   - draw: returns 64 random bits, for the names of unfinished uploads.
     package init(
         folder: String,
         isTemporary: Bool = false,
@@ -39,7 +42,7 @@ package final class AssetFolder: AssetKeep {
         self.draw = draw
     }
 
-    /// What uploads leave free of the disk, in bytes: assets that fill it must not keep records from being written.
+    /// The bytes that uploads leave free on the disk, so that assets do not keep records from being written.
     private static let reserve: UInt64 = 512 * 1024 * 1024
 
     private var incoming: String { folder + "/incoming" }
@@ -83,32 +86,32 @@ package final class AssetFolder: AssetKeep {
         try await sound.isSound(file, hash)
     }
 
-    /// Whether a record may take it into use.
+    /// Returns whether a record may start to use the asset.
     func isUsable(_ hash: AssetHash) -> Bool { file(of: hash) != nil && !condemned.withLock { $0.contains(hash) } }
 
-    /// Gives a finished upload its name.
+    /// Renames a finished upload to its hash.
     fileprivate func keep(_ path: String, as hash: AssetHash) throws {
         let target = self.path(of: hash)
         let parent = "\(folder)/\(hash.hex.prefix(2))"
         try keepFolder(parent)
-        // In place of the same content, if it was there: it is as new now.
+        // Replaces the same content if it exists, and gives it a new time.
         let outcome = try again(ifMissing: parent) { naming.withLock { _ in disk.rename(path, target) } }
         guard outcome == 0 else { throw DiskCalls.Failure("rename") }
         sound.note(hash, at: target)
-        // A new name in a folder is on the disk only when the folder is.
+        // A new name is on disk only after its folder is flushed.
         try disk.flush(parent)
     }
 
-    /// Makes a folder where it is missing; its name is on the disk when this returns.
+    /// Creates a folder if it is missing; returns when its name is on disk.
     ///
-    /// That it is there says nothing of that, so the first use in each process flushes.
+    /// An existing folder need not be on disk, so the first use in each process flushes.
     private func keepFolder(_ path: String) throws {
         guard !keptFolders.withLock({ $0.contains(path) }) else { return }
         try disk.makeFolders(path, within: (folder as NSString).deletingLastPathComponent)
         keptFolders.withLock { _ = $0.insert(path) }
     }
 
-    /// Calls once more where the folder has gone meanwhile, as it does when the container's data are reset.
+    /// Calls again if the folder has disappeared, as it does when the container's data are reset.
     private func again(ifMissing folder: String, _ call: () -> Int32) throws -> Int32 {
         let outcome = call()
         guard outcome < 0, errno == ENOENT else { return outcome }
@@ -119,9 +122,9 @@ package final class AssetFolder: AssetKeep {
 
     // MARK: Clearing up
 
-    /// Removes what was on its way in when the process before this one ended: nobody can go on with it.
+    /// Removes uploads that an earlier process left unfinished and that cannot be continued.
     ///
-    /// To be called before anything begins to come.
+    /// Must be called before the first upload.
     static func removeIncoming(in folder: String) {
         let incoming = folder + "/incoming"
         for file in (try? FileManager.default.contentsOfDirectory(atPath: incoming)) ?? [] {
@@ -129,7 +132,7 @@ package final class AssetFolder: AssetKeep {
         }
     }
 
-    /// The assets that came, or came again, before `limit`; and removes what was on its way in since before then.
+    /// Returns the assets last uploaded before `limit`, and removes unfinished uploads that are as old.
     package func assets(before limit: Timestamp) -> [AssetHash] {
         var found: [AssetHash] = []
         for name in (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? [] {
@@ -146,7 +149,7 @@ package final class AssetFolder: AssetKeep {
         return found
     }
 
-    /// Whether something came, or began to come, since `limit`.
+    /// Returns whether an upload has begun or ended since `limit`.
     func hasAssets(since limit: Timestamp) -> Bool {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? [] {
             let place = "\(folder)/\(name)"
@@ -156,12 +159,12 @@ package final class AssetFolder: AssetKeep {
         return false
     }
 
-    /// Keeps records from taking these into use, until they are spared or removed.
+    /// Keeps records from starting to use these assets, until they are spared or removed.
     func condemn(_ hashes: [AssetHash]) { condemned.withLock { $0.formUnion(hashes) } }
 
     func spare(_ hashes: [AssetHash]) { condemned.withLock { $0.subtract(hashes) } }
 
-    /// Removes an asset unless it came again since `limit`.
+    /// Removes an asset, unless it was uploaded again since `limit`.
     package func remove(_ hash: AssetHash, ifBefore limit: Timestamp) {
         let path = path(of: hash)
         naming.withLock { _ in if Self.isOlder(path, than: limit) { unlink(path) } }
@@ -179,7 +182,7 @@ package final class AssetFolder: AssetKeep {
 }
 
 extension AssetHash {
-    /// As `hex` writes it.
+    /// Parses the form that `hex` returns.
     fileprivate init?(hex: String) {
         guard Hex.isDigits(hex, count: AssetHash.byteCount * 2) else { return nil }
         let digits = hex.utf8.map { $0 < 0x3A ? $0 - 0x30 : $0 - 0x57 }
@@ -189,13 +192,13 @@ extension AssetHash {
 
 /// A file that is being written, with the hash so far.
 private final class FileIntake: AssetIntake {
-    /// `nil` while it rests.
+    /// `nil` while the file is closed between two pieces.
     private var descriptor: Int32?
     private let path: String
     private let folder: AssetFolder
     private let hasher = PieceHasher()
     private var size: Int64 = 0
-    /// Bytes that the system was told to write.
+    /// Bytes that the system was told to write to the disk.
     private var begun: Int64 = 0
     private var isKept = false
 
@@ -210,7 +213,7 @@ private final class FileIntake: AssetIntake {
         descriptor = nil
     }
 
-    /// Opens it again after a rest: at its end, where the next piece belongs.
+    /// Opens the file again after `rest`, at its end.
     private func opened() throws -> Int32 {
         if let descriptor { return descriptor }
         let again = folder.disk.open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
@@ -244,10 +247,10 @@ private final class FileIntake: AssetIntake {
 
     private static let writeBehind: Int64 = 4 * 1024 * 1024
 
-    /// Has the disk begin with what has come, while the rest is on its way: the flush at the end then finds little left.
+    /// Makes the disk start to write what has arrived, so that little is left for the flush at the end.
     private func beginWriting(_ descriptor: Int32) {
         #if os(Linux)
-            // What it says of dirty pages is that they shall be written; only clean ones are let go.
+            // For dirty pages the advice starts writing them; only clean ones are dropped.
             posix_fadvise(descriptor, off_t(begun), off_t(size - begun), POSIX_FADV_DONTNEED)
         #endif
         begun = size
@@ -272,10 +275,10 @@ private final class FileIntake: AssetIntake {
     }
 }
 
-/// Hashes pieces beside their being written, which takes about as long.
+/// Hashes pieces while they are being written, which takes about as long.
 ///
-/// A few may wait; then whoever brings the next one does.
-// Unchecked for the hasher: it is touched on `queue` alone, by one thread at a time.
+/// A few pieces may wait; then `add` blocks.
+// Unchecked for the hasher: used on `queue` only, by one thread at a time.
 private final class PieceHasher: @unchecked Sendable {
     private var hasher = SHA256()
     private let queue = DispatchQueue(label: "zonecast hashing")
@@ -289,11 +292,11 @@ private final class PieceHasher: @unchecked Sendable {
         }
     }
 
-    /// The hash of all that was added.
+    /// Returns the hash of all pieces.
     func finish() -> SHA256.Digest { queue.sync { hasher.finalize() } }
 }
 
-/// What a failed call means for the client; nothing of paths and causes is told.
+/// Converts a failed call to an error for the client, which reveals neither paths nor causes.
 private enum AssetFailure {
     static func relayError(_ error: any Error) -> RelayError {
         if let error = error as? RelayError { return error }

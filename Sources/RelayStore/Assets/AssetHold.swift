@@ -1,19 +1,19 @@
 import Foundation
 
-/// Keeps a data folder's assets where they are while a backup copies them, and one clearing from another.
+/// A lock on a data folder's assets, held while a backup copies them or unused ones are removed.
 ///
-/// A lock on a file of its own in that folder, since backups are made by other processes too; the system lets go of it with
-/// the process. Where the file system knows no locks, or the folder cannot be written to, nothing is held.
+/// Uses a file of its own in the folder, since other processes make backups too; the system releases the lock with the
+/// process. If the file system has no locks, or the folder cannot be written, nothing is locked.
 struct AssetHold {
-    /// They are being copied, or cleared by somebody else.
+    /// The assets are being copied, or removed by another process.
     struct Busy: Error {}
 
     private let descriptor: Int32
 
-    /// For whoever copies them; waits for a clearing to end.
+    /// Locks the assets for copying; waits until a removal has ended.
     static func copying(of data: String) -> AssetHold? { try? AssetHold(data, LOCK_SH) }
 
-    /// For whoever clears them.
+    /// Locks the assets for removing unused ones.
     static func clearing(of data: String) throws(Busy) -> AssetHold? { try AssetHold(data, LOCK_EX | LOCK_NB) }
 
     private init?(_ data: String, _ kind: Int32) throws(Busy) {

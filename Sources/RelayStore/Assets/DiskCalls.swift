@@ -1,9 +1,9 @@
 import Foundation
 
-/// The calls by which the relay keeps files beside those of SQLite; a test puts a disk in their place that fails or loses
-/// its power.
+/// The calls with which the relay writes files other than SQLite's; a test replaces them by a disk that fails or loses
+/// power.
 ///
-/// Each answers as the system's call of that name does and leaves its reason in `errno`.
+/// Each returns what the system call of that name returns, and sets `errno`.
 package struct DiskCalls: Sendable {
     package var open: @Sendable (_ path: String, _ flags: Int32) -> Int32
     package var write: @Sendable (_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int
@@ -28,7 +28,7 @@ package struct DiskCalls: Sendable {
         self.link = link
     }
 
-    /// The system's own; files and folders are the owner's alone.
+    /// The system's calls; only the owner can access the files and folders.
     package static let system = DiskCalls(
         open: { Foundation.open($0, $1, 0o600) },
         write: { Foundation.write($0, $1.baseAddress, $1.count) },
@@ -51,9 +51,9 @@ package struct DiskCalls: Sendable {
         var description: String { "\(call): \(String(cString: strerror(number)))" }
     }
 
-    /// Makes the folders from `root`, which is there, down to `path`; the names of all are on the disk when this returns.
+    /// Creates the folders from `root`, which exists, down to `path`; returns when all names are on disk.
     ///
-    /// Also of those that are there already: whoever made them may have been stopped before it had flushed them.
+    /// Flushes existing folders too: the process that created them may have ended before it did.
     func makeFolders(_ path: String, within root: String) throws {
         guard path.count > root.count else { return }
         let parent = (path as NSString).deletingLastPathComponent
@@ -62,10 +62,10 @@ package struct DiskCalls: Sendable {
         try flush(parent)
     }
 
-    /// Writes a file's content over itself and flushes it, so that what programs read there is what a power cut leaves.
+    /// Writes a file's content over itself and flushes it, so that what programs read is what a power cut would leave.
     ///
-    /// A flush alone would not do: after one that failed the system takes the pages for clean that it could not write, and
-    /// shows them all the same until it needs their memory. Nothing happens where there is no such file.
+    /// A flush alone is not enough: after a failed one the system treats the unwritten pages as clean, and returns
+    /// their content until it needs the memory. Does nothing if there is no such file.
     func rewrite(_ path: String) throws {
         let descriptor = open(path, O_RDWR | O_CLOEXEC)
         guard descriptor >= 0 else {
@@ -88,7 +88,7 @@ package struct DiskCalls: Sendable {
         guard sync(descriptor) == 0 else { throw Failure("fsync") }
     }
 
-    /// Returns when the file, or the names in the folder, are on the disk.
+    /// Returns when the file, or the names in the folder, are on disk.
     func flush(_ path: String) throws {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw Failure("open") }

@@ -2,10 +2,11 @@ package import Records
 import RelayCore
 
 extension SQLiteStore {
-    /// Removes the assets that came before `limit` and that no record uses; tells how many.
+    /// Removes assets that are older than `limit` and that no record uses; returns their number.
     ///
-    /// What is unused is found inside of writes, after which no record can take it into use, and is removed once they are
-    /// committed: a record whose deletion comes to nothing, since the disk is full or the process ends, has its asset still.
+    /// Unused assets are found inside a write, after which no record can start to use them, and are removed after its
+    /// commit. If a deletion fails because the disk is full or the process ends, the record therefore still has its
+    /// asset.
     package func removeUnusedAssets(before limit: Timestamp) async throws(RelayError) -> Int {
         var removed = 0
         var rest = assets.assets(before: limit)[...]

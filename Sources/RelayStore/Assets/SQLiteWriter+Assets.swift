@@ -2,9 +2,9 @@ import Records
 import RelayCore
 import Wire
 
-/// Which records use which assets, kept in the transaction that makes it so; types without assets cost nothing.
+/// Records which records use which assets, in the transaction that changes a record; types without assets cost nothing.
 extension SQLiteWriter {
-    /// Types that have a field for assets.
+    /// The types that have an asset field.
     private var assetTypes: Set<String> {
         if let known = memory.assetTypes, known.version == memory.schema.version { return known.names }
         let names = memory.schema.assetTypes
@@ -12,7 +12,7 @@ extension SQLiteWriter {
         return names
     }
 
-    /// Answers the bytes that come to the zone, less those that leave it.
+    /// Returns by how many bytes the zone's assets grow.
     func updateAssetUses(of record: StoredRecord, over before: StoredRecord?, in zone: Zone) throws -> Int64 {
         guard assetTypes.contains(record.type) else { return 0 }
         let old = try Self.assets(of: before)

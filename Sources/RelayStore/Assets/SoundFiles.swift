@@ -3,33 +3,33 @@ import Records
 import RelayCore
 import Synchronization
 
-/// Which of a store's assets hold what their names say, as far as this process has seen.
+/// Which of a store's assets are intact, as far as this process knows.
 ///
-/// A disk may give back other bytes than it was given, with no error and years later. So each file is read before it is
-/// served for the first time, unless it came to this very process.
+/// A disk may return other bytes than were written, without an error and years later. So each file is checked against
+/// the hash in its name before it is first served, unless this process has received it.
 final class SoundFiles: Sendable {
     private struct Finding {
         var file: FileVersion
         var isSound: Bool
     }
 
-    /// Some megabytes of findings; those beyond are read once more.
+    /// The maximum number of findings, which take some megabytes; with more, files are read again.
     private static let most = 1 << 15
 
     private let findings = Mutex<[AssetHash: Finding]>([:])
-    /// One file at a time: after a restart many are asked for, and a disk reads one faster than many at once.
+    /// Reads one file at a time: after a restart many are requested, and a disk reads one faster than many at once.
     private let queue = DispatchQueue(label: "zonecast asset checks", qos: .utility)
-    /// Large ones have a line of their own, so that nobody waits through a film for a picture.
+    /// Large files have a queue of their own, so that a request for a picture does not wait for a film.
     private let largeQueue = DispatchQueue(label: "zonecast asset checks, large", qos: .utility)
     private static let large: Int64 = 1 << 22
 
-    /// Keeps what came just now: its hash was taken on the way in.
+    /// Records a file that was received just now: its hash was computed on the way.
     func note(_ hash: AssetHash, at path: String) {
         guard let file = FileVersion(path) else { return }
         keep(Finding(file: file, isSound: true), of: hash)
     }
 
-    /// Makes the file as new, by `touch`; what is known of it stays known.
+    /// Runs `touch`, which gives the file a new time, and keeps what is known about the file.
     func renew(_ hash: AssetHash, at path: String, _ touch: () -> Void) {
         let isSound = known(hash, at: path)
         touch()
@@ -37,7 +37,7 @@ final class SoundFiles: Sendable {
         keep(Finding(file: file, isSound: isSound), of: hash)
     }
 
-    /// Whether the file holds what its name says; reads it where that is not known.
+    /// Returns whether the content of the file matches its name; reads the file if that is not known.
     func isSound(_ asset: AssetFile, _ hash: AssetHash) async throws(RelayError) -> Bool {
         let path = asset.path
         if let isSound = known(hash, at: path) { return isSound }
@@ -52,7 +52,7 @@ final class SoundFiles: Sendable {
     }
 
     private func look(_ hash: AssetHash, at path: String) -> Bool? {
-        // Whoever came before has read it for all.
+        // An earlier request may have read it meanwhile.
         if let isSound = known(hash, at: path) { return isSound }
         guard let file = FileVersion(path), let checksum = try? BackupFiles.checksum(of: path) else { return nil }
         let finding = Finding(file: file, isSound: checksum.hex.hasPrefix(hash.hex))

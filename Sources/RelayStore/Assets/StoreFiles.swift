@@ -3,43 +3,43 @@ import GRDB
 package import Records
 import RelayCore
 
-/// The files of one container's environment, looked at from outside and beside a running relay.
+/// The files of one container and environment, inspected beside a running relay.
 package struct StoreFiles: Sendable {
     package struct Asset: Sendable {
-        /// The first 40 hex digits of the content's SHA-256, and the file's name.
+        /// The first 40 hex digits of the content's SHA-256; also the file's name.
         package var hash: String
         package var bytes: Int64
         package var isUsed: Bool
-        /// When it was uploaded, the last time that it was.
+        /// When it was last uploaded.
         package var came: Timestamp
         fileprivate var path: String
     }
 
-    /// Steps of the layout that the file has gone through.
+    /// The number of migrations that the file has gone through.
     package var layout = 0
-    /// Of the records' file, and of the log that is not in it yet.
+    /// The sizes of the records' file and of its log.
     package var bytes: Int64 = 0
     package var logBytes: Int64 = 0
     package var assets: [Asset] = []
-    /// Assets that records use and that are not there.
+    /// Assets that records use but that do not exist.
     package var missing: [String] = []
 
-    /// The SQLite that this program uses.
+    /// The version of SQLite that this program uses.
     package static var engine: String {
         let queue = try? DatabaseQueue()
         return (try? queue?.read { try String.fetchOne($0, sql: "SELECT sqlite_version()") }) ?? "?"
     }
 
-    /// `nil` where nobody has used the environment.
+    /// `nil` if the environment is unused.
     ///
-    /// - Throws: `DirectoryError` where the file cannot be read.
+    /// - Throws: `DirectoryError` if the file cannot be read.
     package init?(of home: ContainerEnvironment, in folder: String) throws {
         let path = StoreFolder.path(of: home, in: folder)
         if access(path, F_OK) != 0 {
             guard errno == ENOENT else {
                 throw DirectoryError.unavailable("\(path): \(String(cString: strerror(errno))).")
             }
-            // One that is lost is told below.
+            // A lost store is reported below.
             guard StoreMark.isThere(for: path) else { return nil }
         }
         bytes = Self.size(path)
@@ -63,13 +63,13 @@ package struct StoreFiles: Sendable {
         missing = used.subtracting(assets.map(\.hash)).sorted()
     }
 
-    /// Where an asset lies in a data folder, or in a backup.
+    /// Returns the path of an asset in a data folder or in a backup.
     package static func path(of hash: String, in home: ContainerEnvironment, folder: String) -> String {
         let assets = SQLiteStore.Place.assetFolder(ofFile: StoreFolder.path(of: home, in: folder))
         return "\(assets)/\(hash.prefix(2))/\(hash)"
     }
 
-    /// Whether the content is what its name says.
+    /// Returns whether the content matches the name.
     package func isWhole(_ asset: Asset) -> Bool {
         guard let (checksum, _) = try? BackupFiles.checksum(of: asset.path) else { return false }
         return checksum.hasPrefix(asset.hash)

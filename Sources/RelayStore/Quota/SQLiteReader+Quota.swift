@@ -1,7 +1,7 @@
 import Records
 import RelayCore
 
-/// What is stored, and what was sent, as the file has it.
+/// Reads storage use and transfer from the file.
 extension SQLiteReader {
     func committedUse(of owner: UserID) throws(RelayError) -> StorageUse {
         try attempt {
@@ -17,8 +17,9 @@ extension SQLiteReader {
         }
     }
 
-    /// Counted by their default zones, which users have from their first request on: whoever was only named has none, be
-    /// there such a user or not.
+    /// Returns the number of users, counted by their default zones.
+    ///
+    /// A user has a default zone from the first request on. A user that was only named by others has none.
     func committedUserCount() throws(RelayError) -> Int {
         try attempt {
             let statement = try SQL(

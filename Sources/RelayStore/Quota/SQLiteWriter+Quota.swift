@@ -6,7 +6,7 @@ extension SQLiteReader {
         try attempt { try uses(of: hash, in: zone.number) }
     }
 
-    /// How many of a zone's records use an asset; more than two count as two.
+    /// Returns how many of a zone's records use an asset; more than two count as two.
     func uses(of hash: AssetHash, in zone: Int64) throws -> Int {
         let statement = try SQL("SELECT 1 FROM asset_use WHERE hash = ? AND zone = ? LIMIT 2", in: database)
         defer { statement.reset() }

@@ -3,9 +3,9 @@ import GRDB
 package import Records
 package import RelayCore
 
-/// What a container's environment holds, owner by owner, for the operator; read beside a running relay.
+/// The storage use of one container and environment by owner, for the operator; read beside a running relay.
 package struct StorageReport: Sendable {
-    /// Those of one user.
+    /// The storage use of one user.
     package struct Owner: Sendable {
         package var user: UserID
         package var use: StorageUse
@@ -14,19 +14,19 @@ package struct StorageReport: Sendable {
 
     package var publicUse = StorageUse()
     package var users = 0
-    /// Bytes that the public database has sent this month.
+    /// Bytes that the public database has sent in the month.
     package var sent: Int64 = 0
-    /// The users who have most, the most first.
+    /// The users with the greatest use, in descending order.
     package var owners: [Owner] = []
 
-    /// Reads the file; an environment that nobody has used yet holds nothing, and gets no file for being looked at.
+    /// Reads the file; an environment that has not been used is empty, and no file is created for it.
     ///
     /// - Parameters:
-    ///   - folder: The data folder.
-    ///   - home: The container's environment.
-    ///   - month: Whose transfers are told.
-    ///   - count: How many users are named.
-    /// - Throws: `DirectoryError` where the file cannot be used.
+    ///   - folder: the data folder.
+    ///   - home: the container and environment.
+    ///   - month: the month of `sent`.
+    ///   - count: the maximum number of `owners`.
+    /// - Throws: `DirectoryError` if the file cannot be used.
     package init(folder: String, home: ContainerEnvironment, month: CalendarMonth, naming count: Int) throws {
         let path = StoreFolder.path(of: home, in: folder)
         guard FileManager.default.fileExists(atPath: path) else { return }
@@ -45,7 +45,7 @@ package struct StorageReport: Sendable {
         }
     }
 
-    /// What one user's private database holds, and in how many zones; nothing where nobody has used the environment.
+    /// Returns the size of one user's private database and the number of its zones; 0 if the environment is unused.
     package static func use(
         of user: UserID,
         in home: ContainerEnvironment,
@@ -66,7 +66,7 @@ package struct StorageReport: Sendable {
         }
     }
 
-    /// Names of the live records in a user's default zone, which has no feed to list them by.
+    /// Returns the names of the live records in a user's default zone, which has no feed to list them by.
     package static func defaultZoneNames(
         of user: UserID,
         in home: ContainerEnvironment,
@@ -83,7 +83,7 @@ package struct StorageReport: Sendable {
         )
     }
 
-    /// Names of the live records in the public database that a user has made, the one of type `Users` among them.
+    /// Returns the names of a user's live records in the public database, including that of type `Users`.
     package static func publicNames(
         madeBy user: UserID,
         in home: ContainerEnvironment,

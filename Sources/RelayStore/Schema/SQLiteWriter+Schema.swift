@@ -36,7 +36,7 @@ extension SQLiteWriter {
         }
     }
 
-    /// Goes by the schema that is in the file, which the command line may have changed since the last commit.
+    /// Adopts the schema in the file, which a command may have changed since the last commit.
     func noticeSchema() throws {
         guard try SchemaRows.version(database) != memory.schema.version else { return }
         memory.schema = try SchemaRows.read(database)

@@ -4,36 +4,35 @@ package import Records
 import RelayCore
 import Synchronization
 
-/// A container's schemas in a data folder, for the command line: beside a running relay, whose next commit and reads
-/// notice what is changed here.
+/// A container's schemas in a data folder, for commands that run beside a relay.
 ///
-/// Throws `DirectoryError` where a file cannot be used.
+/// The relay notices a change with its next commit or read. Throws `DirectoryError` if a file cannot be used.
 package struct SchemaFolder: Sendable {
     private let folder: String
     private let container: ContainerID
     private let disk: DiskCalls
 
-    /// How often this process has changed a schema, so that a store that is open in it looks again.
+    /// How often this process has changed a schema, so that stores that are open in it read the new one.
     static var changes: UInt64 { changeCount.load(ordering: .acquiring) }
     private static let changeCount = Atomic<UInt64>(0)
 
-    /// The caller has seen that the container exists.
+    /// The container must exist.
     package init(folder: String, container: ContainerID, disk: DiskCalls = .system) {
         self.folder = folder
         self.container = container
         self.disk = disk
     }
 
-    /// An environment that nobody has used yet has an empty schema, and gets no file for being looked at.
+    /// Returns an environment's schema; that of an unused environment is empty, and no file is created for it.
     package func schema(of environment: Records.Environment) throws -> Schema {
         let path = path(of: environment)
         guard FileManager.default.fileExists(atPath: path) else { return Schema() }
-        // A look must not need room: what brings a file up to date writes to it even where there is nothing to do.
+        // Reading must not need disk space: opening a file to update its layout writes even if nothing is to be done.
         if let schema = try? look(path) { return schema }
         return try open(environment) { connections in try connections.read(SchemaRows.read) }
     }
 
-    /// `nil` where the file is of an earlier layout.
+    /// `nil` if the file has an earlier layout.
     private func look(_ path: String) throws -> Schema? {
         var configuration = Configuration()
         configuration.readonly = true
@@ -45,15 +44,14 @@ package struct SchemaFolder: Sendable {
         }
     }
 
-    /// Gives the schema to `body` and puts the one that it answers in its place, under a new version; with `nil` nothing
-    /// happens.
+    /// Replaces a schema by the one that `body` returns, with a new version; `nil` changes nothing.
     ///
-    /// All in one transaction: a running relay writes before it or after it.
+    /// Runs in one transaction: a running relay writes before it or after it.
     package func change<Result>(
         _ environment: Records.Environment,
         _ body: (Schema) throws -> (schema: Schema?, Result)
     ) throws -> Result {
-        // When it is committed, and not before.
+        // After the commit.
         defer { Self.changeCount.add(1, ordering: .releasing) }
         return try open(environment) { connections in
             try connections.write { database in
@@ -65,10 +63,9 @@ package struct SchemaFolder: Sendable {
         }
     }
 
-    /// Deletes everything that development holds and makes its schema a copy of production's; tokens of before are refused
-    /// from then on.
+    /// Deletes everything in the development environment, and makes its schema a copy of production's.
     ///
-    /// No relay may run: it would go on with what it remembers of the file.
+    /// Earlier tokens are refused from then on. No relay may run: it would continue with its cached state.
     package func resetDevelopment(draw: () -> UInt64) throws {
         let production = try schema(of: .production)
         try open(.development) { connections in
@@ -80,16 +77,16 @@ package struct SchemaFolder: Sendable {
                 copy.members = [:]
                 try SchemaRows.replace(Schema(version: version), by: copy, database)
             }
-            // What the deleted records took is given back to the disk; one that is too full for that has been reset all the
-            // same.
+            // Returns the room of the deleted records to the disk. If the disk is too full for that, the reset is done
+            // anyway.
             try? connections.inspect { try $0.execute(sql: "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") }
         }
-        // No record refers to them any more; what cannot be removed now the relay removes later.
+        // No record uses them any more. What cannot be removed now, the relay removes later.
         let assets = SQLiteStore.Place.assetFolder(ofFile: path(of: .development))
         try? FileManager.default.removeItem(atPath: assets)
     }
 
-    /// Every row of every table; the layout stays.
+    /// Deletes all rows of all tables.
     private static func empty(_ database: Database) throws {
         try database.execute(sql: "PRAGMA defer_foreign_keys = ON")
         let tables = try String.fetchAll(

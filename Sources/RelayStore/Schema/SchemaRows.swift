@@ -2,10 +2,11 @@ import GRDB
 import Records
 import RelayCore
 
-/// The schema in a container's file: read when the file is opened and when another process has changed it, written
-/// type by type.
+/// Reads and writes the schema in a container's file.
+///
+/// It is read when the file is opened and after another process has changed it, and written type by type.
 enum SchemaRows {
-    /// The schema's version alone; cheap enough to be asked for in every commit.
+    /// Returns the schema's version; cheap enough to be read in every commit.
     static func version(_ database: Database) throws -> Int {
         let statement = try SQL("SELECT value FROM fact WHERE name = 'schema'", in: database)
         defer { statement.reset() }
@@ -18,7 +19,7 @@ enum SchemaRows {
         try statement.run()
     }
 
-    /// Every type there is a number for, those that the schema no longer has included.
+    /// Returns the number of every type, including types that are no longer in the schema.
     static func typeNumbers(_ database: Database) throws -> [String: Int64] {
         var numbers: [String: Int64] = [:]
         for row in try Row.fetchAll(database, sql: "SELECT id, name FROM record_type") { numbers[row[1]] = row[0] }
@@ -75,7 +76,7 @@ enum SchemaRows {
         return schema
     }
 
-    /// Makes the file's schema `new`, under the version after that of `old`, which it has now.
+    /// Replaces the file's schema `old` by `new`, with the next version.
     static func replace(_ old: Schema, by new: Schema, _ database: Database) throws {
         var numbers = try typeNumbers(database)
         for name in Set(old.types.keys).union(new.types.keys) where old.types[name] != new.types[name] {
@@ -105,7 +106,7 @@ enum SchemaRows {
         try write(version: old.version + 1, database)
     }
 
-    /// Gives up the indexes that `new` does not want; whoever writes next purges their entries.
+    /// Drops the indexes that `new` does not want; the relay removes their entries after its next write.
     private static func dropIndexes(
         numbers: [String: Int64],
         from old: Schema,
@@ -128,7 +129,7 @@ enum SchemaRows {
 
     // MARK: Types
 
-    /// Makes the rows of a type say `new` where they said `old`; `nil` is a type that the schema has not.
+    /// Changes the rows of a type from `old` to `new`; `nil` is a type that is not in the schema.
     static func write(_ new: RecordType?, over old: RecordType?, number: Int64, _ database: Database) throws {
         if (new == nil) != (old == nil) {
             let statement = try SQL("UPDATE record_type SET declared = ? WHERE id = ?", in: database)
@@ -143,7 +144,7 @@ enum SchemaRows {
         }
     }
 
-    /// A row of `record_field`, or of `record_grant` where it has rights.
+    /// A row of `record_field`, or of `record_grant` if it has rights.
     private struct TypeRow: Hashable {
         var tag = ""
         var isEncrypted = false
@@ -152,7 +153,7 @@ enum SchemaRows {
         var rights: Rights?
     }
 
-    /// A field and a role may be called alike, so roles stand behind a blank.
+    /// Returns the rows by name; a role's name gets a leading space, since a field may have the same name.
     private static func rows(of type: RecordType) -> [String: TypeRow] {
         var rows: [String: TypeRow] = [:]
         for (name, field) in type.fields {
@@ -170,7 +171,7 @@ enum SchemaRows {
         return rows
     }
 
-    /// Remembers what a field was: see `Schema.retired`.
+    /// Stores the definition of a removed field: see `Schema.retired`.
     private static func retire(name: String, number: Int64, _ database: Database) throws {
         let statement = try SQL(
             """

@@ -3,9 +3,9 @@ import Records
 import RelayCore
 import Wire
 
-/// Zones of which a participant sees only hierarchies.
+/// Reads zones of which a participant sees only hierarchies.
 extension SQLiteReader {
-    /// Which entries a view shows: those of the shares that the user has joined in the zone.
+    /// Selects the shares that a user has joined in a zone, whose entries the user's view shows.
     ///
     /// `?1` is the user's number, `?2` the zone's.
     static let joined = """
@@ -19,7 +19,7 @@ extension SQLiteReader {
             WHERE e.name = ?3 AND e.zone = ?2 AND e.gone = 0 AND e.share IN (\(joined)))
         """
 
-    /// Only records that are in sight; a tombstone in it is as absent as one outside.
+    /// Returns only records that the view shows, and no tombstones.
     func records(
         named wanted: [String],
         in zone: Zone,
@@ -57,7 +57,7 @@ extension SQLiteReader {
         }
     }
 
-    /// The record of an entry that is not gone, by its number.
+    /// Joins the record of an entry that is not gone, by its change number.
     private static func recordOf(_ entry: String) -> String {
         """
         LEFT JOIN record r NOT INDEXED
@@ -66,8 +66,10 @@ extension SQLiteReader {
         """
     }
 
-    /// A page of the feed of several hierarchies together: what they have now comes before what is gone from one of them
-    /// and stands in another, and what is gone from several is told of where it went last.
+    /// Selects a page of the feed of several hierarchies together.
+    ///
+    /// A record that left one hierarchy but is in another is present; one that left several is reported where it left
+    /// last.
     private static func feed(_ direction: String) -> String {
         """
         SELECT \(recordColumns), t.change, t.gone, t.name, t.type FROM (
@@ -81,7 +83,7 @@ extension SQLiteReader {
         """
     }
 
-    /// The same for one hierarchy, `?6`, whose index gives the order.
+    /// Selects the same for one hierarchy, `?6`, whose index provides the order.
     private static func feedOfOne(_ direction: String) -> String {
         """
         SELECT \(recordColumns), e.change, e.gone, e.name, e.type
@@ -127,15 +129,16 @@ extension SQLiteReader {
 }
 
 extension StoredRecord {
-    /// How a record looks to somebody from whose sight it has gone: deleted, and as it was seen last, whatever has its name
-    /// now.
+    /// Returns a tombstone for a record that has left a user's view.
+    ///
+    /// It has the type that the user saw last, whatever record has the name now.
     fileprivate static func lastSeen(
         as name: String,
         _ type: String,
         at position: UInt64,
         by user: UserID
     ) -> StoredRecord {
-        // Who took it away, and when, was out of sight.
+        // The user could not see who removed it from view, and when.
         let stamp = Stamp(at: Timestamp(milliseconds: 0), by: user, device: DeviceMark(bits: 0))
         return StoredRecord(
             name: name,

@@ -5,7 +5,7 @@ import RelayCore
 extension SQLiteReader {
     // MARK: Shares
 
-    /// What a share record shares; `nil` for a tombstone.
+    /// Returns what a share record shares; `nil` for a tombstone.
     func sharing(of record: StoredRecord) throws -> Share? {
         guard !record.isDeleted, let guid = record.shareMark?.shortGUID else { return nil }
         let statement = try SQL(
@@ -146,7 +146,9 @@ extension SQLiteReader {
         return zone
     }
 
-    /// What the user was given in a zone, whose latest change is the giving, with that of its hierarchies.
+    /// Returns a user's view of a zone, and the last change of the hierarchies in it.
+    ///
+    /// The last change of `zone` is the one that gave the user access.
     private func view(of zone: Zone, for user: UserID, number: Int64) throws -> (ZoneView, lastChange: UInt64) {
         let statement = try SQL(
             """
@@ -177,8 +179,10 @@ extension SQLiteReader {
         return (view, last)
     }
 
-    /// A name leads to the record that has it wherever that is in sight, whatever others have chosen since; and where two
-    /// hierarchies give one name to different records, to neither.
+    /// Returns the names under which the user sees records that have other names in the zone.
+    ///
+    /// A name means the record that has it if the user can see that record, whatever participants have chosen. A name
+    /// that two hierarchies use for different records means neither.
     private func aliases(for user: Int64, in zone: Int64) throws -> RecordAliases {
         let statement = try SQL(
             """
@@ -195,7 +199,7 @@ extension SQLiteReader {
         var found: [String: String] = [:]
         while try statement.step() { found[statement.text(0)] = statement.text(1) }
         var aliases = RecordAliases()
-        // Where a name that the relay gave was chosen by somebody in its turn, its own record is not in sight.
+        // Skips a name assigned by the relay that a participant has chosen too: the record that has it is not visible.
         for (shown, kept) in found where found[kept] == nil { aliases.add(shown, for: kept) }
         return aliases
     }

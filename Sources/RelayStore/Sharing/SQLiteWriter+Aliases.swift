@@ -2,16 +2,16 @@ import GRDB
 import Records
 import RelayCore
 
-/// Keeping the names under which hierarchies show records that the zone keeps under others.
+/// Maintains the names under which hierarchies show records that have other names in the zone.
 ///
-/// Whom a name comes to lead to another record than before begins anew: a feed has no way to say that two records have
-/// exchanged their names.
+/// If a name comes to mean another record for a user, the user's tokens expire: a feed cannot express that two records
+/// have exchanged their names.
 extension SQLiteWriter {
     func show(_ kept: String, as shown: String, in share: Int64, of zone: Zone) throws(RelayError) {
         try attempt {
             let former = try self.kept(for: shown, in: share)
             let place = try former.flatMap { try cover(ofEntry: $0, in: zone) }
-            // Who sees it there goes on seeing it so.
+            // Users who see the record there keep seeing it under this name.
             guard place != share else { return }
             let insert = try SQL(
                 "INSERT OR REPLACE INTO share_alias (share, shown, kept) VALUES (?, ?, ?)",
@@ -25,7 +25,7 @@ extension SQLiteWriter {
             mark.bind(1, share)
             try mark.run()
             var others = try shares("shown", shown, in: zone).filter { $0 != share }
-            // The name may be one that the relay gave.
+            // The relay may have assigned this name.
             others += try shares("kept", shown, in: zone)
             if let place { others.append(place) }
             guard !others.isEmpty else { return }
@@ -33,8 +33,9 @@ extension SQLiteWriter {
         }
     }
 
-    /// The record that has this name comes into sight or goes: for those to whom the name leads elsewhere while it is not
-    /// there.
+    /// Called when the record that has this name enters or leaves shares.
+    ///
+    /// Expires the tokens of users for whom the name means another record while this one is not visible.
     func bearerMoves(_ name: String, from old: Int64?, to new: Int64?, in zone: Zone, at change: UInt64) throws {
         for share in try shares("shown", name, in: zone) {
             try beginAnew(share, whereIn: [old, new].compactMap(\.self), of: zone, at: change)
@@ -56,7 +57,7 @@ extension SQLiteWriter {
         return try statement.step() ? statement.text(0) : nil
     }
 
-    /// Those with an alias that has this name in a column.
+    /// Returns the shares with an alias that has this name in `column`.
     private func shares(_ column: StaticString, _ name: String, in zone: Zone) throws -> [Int64] {
         let statement = try SQL(Self.sharesWithAlias(column), in: database)
         defer { statement.reset() }
@@ -67,7 +68,7 @@ extension SQLiteWriter {
         return found
     }
 
-    /// `?1` is the zone's number, `?2` the name.
+    /// Selects those shares; `?1` is the zone's number, `?2` the name.
     static func sharesWithAlias(_ column: StaticString) -> String {
         """
         SELECT DISTINCT s.id FROM share s JOIN share_alias a ON a.share = s.id AND a.\(column) = ?2
@@ -75,7 +76,7 @@ extension SQLiteWriter {
         """
     }
 
-    /// For those who have joined this share and one of the others.
+    /// Expires the tokens of users who have joined this share and one of the others.
     private func beginAnew(_ share: Int64, whereIn others: [Int64], of zone: Zone, at change: UInt64) throws {
         let statement = try SQL(
             """

@@ -2,12 +2,12 @@ import GRDB
 import Records
 import RelayCore
 
-/// Keeping the entries of shared hierarchies: which records stand in which, and where in its feed.
+/// Maintains the entries of shared hierarchies: the records in each, and their positions in its feed.
 ///
-/// Costs a few statements for each record that is written in a zone with hierarchies, and one for each record that a move
-/// takes in or out with the one above it; in other zones nothing.
+/// Costs a few statements for each record that is written in a zone with hierarchies, and one for each descendant that
+/// enters or leaves a hierarchy with it; nothing in other zones.
 extension SQLiteWriter {
-    /// Brings the entries up to date after these records were put; gives the greatest change number it took.
+    /// Updates the entries after these records were put; returns the greatest change number it used.
     func updateEntries(for records: [StoredRecord], in zone: Zone) throws -> UInt64 {
         var update = EntryUpdate(records: records, zone: zone)
         for (share, root) in newHierarchies { try enter(root, in: share, &update) }
@@ -29,16 +29,16 @@ extension SQLiteWriter {
         return update.latest.values.max() ?? 0
     }
 
-    /// What is known on the way.
+    /// What one update has found out so far.
     private struct EntryUpdate {
         /// The records just put, by name.
         let records: [String: StoredRecord]
         let zone: Zone
-        /// Which share covers those of them that were looked at.
+        /// The share that covers each of those records, as far as it has been looked up.
         var covers: [String: Int64?] = [:]
-        /// Whether some share of the zone shows records under other names; `nil` until something moves.
+        /// Whether any share of the zone shows records under other names; `nil` until it is needed.
         var hasAliases: Bool?
-        /// The greatest number given out in each share.
+        /// The greatest change number used in each share.
         var latest: [Int64: UInt64] = [:]
 
         init(records: [StoredRecord], zone: Zone) {
@@ -53,8 +53,9 @@ extension SQLiteWriter {
         return known
     }
 
-    /// A hierarchy that has just come to be shared: nobody has a token of its feed yet, so its records stand there with the
-    /// numbers they have.
+    /// Enters the records of a hierarchy that has just been shared.
+    ///
+    /// They keep their own change numbers in its feed, since no client has a token of that feed yet.
     private func enter(_ root: String, in share: Int64, _ update: inout EntryUpdate) throws {
         var waiting = [root]
         var seen: Set<String> = []
@@ -67,11 +68,11 @@ extension SQLiteWriter {
         }
     }
 
-    /// The share that covers a record: its own where it is a root or the record of a share, else that of the record above.
+    /// Returns the share that covers a record: its own for a root or a share record, otherwise that of its parent.
     private func cover(of name: String, _ update: inout EntryUpdate) throws -> Int64? {
         guard let record = update.records[name] else { return try cover(ofEntry: name, in: update.zone) }
         if let known = update.covers[name] { return known }
-        // Where parents go round in a circle none of them is below a root.
+        // If parents form a cycle, none of them is below a root.
         update.covers[name] = .some(nil)
         var found: Int64?
         if !record.isDeleted {
@@ -85,7 +86,7 @@ extension SQLiteWriter {
         return found
     }
 
-    /// Whether the record above one that was put, and that stays as it is, is below that one.
+    /// Returns whether the parent of a record that was put, and that was not put itself, is below that record.
     private func isBelow(_ parent: String, _ name: String, _ update: EntryUpdate) throws -> Bool {
         guard update.records[parent] == nil, try !children(of: name, in: update.zone).isEmpty else { return false }
         let statement = try SQL("SELECT parent FROM record WHERE zone = ? AND name = ?", in: database)
@@ -118,13 +119,13 @@ extension SQLiteWriter {
         return try statement.step() ? statement.int(0) : nil
     }
 
-    /// All below a record that has come into a share or out of one go with it, each at a place of its own.
+    /// Moves everything below a record that has entered or left a share, each record to a feed position of its own.
     private func moveDescendants(of name: String, to share: Int64?, _ update: inout EntryUpdate) throws {
         var waiting = try children(of: name, in: update.zone)
         var seen: Set<String> = [name]
         while let name = waiting.popLast() {
             guard seen.insert(name).inserted else { continue }
-            // Another share's root keeps what is below it.
+            // The root of another share keeps what is below it.
             guard let record = try liveRecord(named: name, in: update.zone), record.shareMark?.record == nil else {
                 continue
             }
@@ -154,7 +155,9 @@ extension SQLiteWriter {
         return names
     }
 
-    /// `number` is the record's own, and `change` that of its place in the feeds.
+    /// Moves a record's entry from one share to another.
+    ///
+    /// `number` is the record's change number, `change` its position in the feeds.
     private func move(
         _ name: String,
         ofNumber number: UInt64,

@@ -2,18 +2,18 @@ import GRDB
 import Records
 import RelayCore
 
-/// Whom a commit is told to besides the owners of the zones.
+/// Finds the participants to notify of a commit, besides the owners of the zones.
 extension SQLiteWriter {
-    /// Somebody a zone is shared with.
+    /// A user with whom a zone is shared.
     struct Listener: Sendable {
         var user: UserID
-        /// Of the zone as they see it.
+        /// The identity of the zone in the user's view.
         var identity: UInt64
-        /// When they were given what they see.
+        /// The change with which the user got access.
         var change: UInt64
     }
 
-    /// Those a zone is shared with now: from memory, as each commit to a shared zone asks.
+    /// Returns the users with whom a zone is shared; cached, since each commit to a shared zone needs them.
     func listeners(of zone: Zone) throws -> [Listener] {
         if let known = memory.listeners[zone.number] { return known }
         let statement = try SQL(
@@ -36,7 +36,7 @@ extension SQLiteWriter {
         return found
     }
 
-    /// The participants whom a change of this zone concerns; empty, without a look at the file, where nothing is shared.
+    /// Returns the participants whom a change of this zone concerns; reads nothing from the file if nothing is shared.
     func audience(of id: ZoneID) throws -> [CommittedChange.Participant] {
         let lost = told[id] ?? []
         guard let zone = memory.zones[id], zone.sharing != .nothing else { return lost }
@@ -53,7 +53,7 @@ extension SQLiteWriter {
         return present + lost.filter { !users.contains($0.user) }
     }
 
-    /// Those who have joined a hierarchy that this transaction changed.
+    /// Returns the users who have joined a hierarchy that this transaction changed.
     private func audience(ofHierarchiesIn zone: Zone) throws -> [CommittedChange.Participant] {
         guard let touched = touchedShares[zone.id] else { return [] }
         let statement = try SQL(

@@ -2,11 +2,11 @@ import GRDB
 import Records
 import RelayCore
 
-/// Keeping the tables of sharing in step with the share records.
+/// Updates the sharing tables when share records change.
 extension SQLiteWriter {
-    /// Writes down what a share record shares now, gives and takes access, and remembers whom to tell.
+    /// Stores what a share record shares, grants and revokes access, and records whom to notify.
     ///
-    /// `zone` is as its owner sees it.
+    /// `zone` is the owner's view of the zone.
     func updateShare(of record: StoredRecord, over before: StoredRecord?, in zone: inout Zone) throws {
         let old = before?.sharing
         guard let share = Self.written(record.sharing, over: old) else {
@@ -70,7 +70,7 @@ extension SQLiteWriter {
 
     // MARK: Access
 
-    /// Gives and takes what changed; tells those who lost something.
+    /// Grants and revokes access, and notifies users who have lost some.
     private func changeAccess(
         from old: [UserID: Share.Permission],
         to new: [UserID: Share.Permission],
@@ -83,7 +83,7 @@ extension SQLiteWriter {
         memory.listeners[zone.number] = nil
         for user in given { try setAccess(of: user, to: zone, ended: false, at: change) }
         for user in taken {
-            // Another hierarchy of the zone may be left; what is seen as a whole is another thing then.
+            // The user may still see another hierarchy of the zone; the zone gets a new identity for the user then.
             let rest = try isHierarchy ? super.zone(zone.id, sharedWith: user) : nil
             let isOver = rest?.view?.shares.isEmpty ?? true
             let identity = try setAccess(of: user, to: zone, ended: isOver, at: change)
@@ -92,7 +92,7 @@ extension SQLiteWriter {
         }
     }
 
-    /// Gives the identity of the zone as they see it from now on.
+    /// Sets a user's access to a zone; returns the zone's new identity in the user's view.
     @discardableResult
     func setAccess(of user: UserID, to zone: Zone, ended: Bool, at change: UInt64) throws -> UInt64 {
         let identity = drawIdentity()
@@ -225,7 +225,7 @@ extension SQLiteWriter {
 }
 
 extension Share {
-    /// Who is in, with what they may do.
+    /// The users who have joined, with their permissions.
     fileprivate var joined: [UserID: Permission] {
         participants.reduce(into: [:]) { joined, participant in
             guard participant.hasAccepted, participant.permission != .none, let user = participant.user else { return }
@@ -233,6 +233,6 @@ extension Share {
         }
     }
 
-    /// Who has an invitation that waits.
+    /// The users with a pending invitation.
     fileprivate var invited: Set<UserID> { Set(participants.filter { !$0.hasAccepted }.compactMap(\.user)) }
 }

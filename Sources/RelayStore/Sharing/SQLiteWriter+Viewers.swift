@@ -3,20 +3,21 @@ import Records
 import RelayCore
 import Wire
 
-/// Which hierarchy a record stood in before a change, and which it stands in now; `nil`: none.
+/// The hierarchy that contained a record before a change, and the one that does after it; `nil` means none.
 struct RecordSight {
     var before: Int64?
     var after: Int64?
 }
 
-/// Who besides the owner sees a changed record that query subscriptions may be about.
+/// Finds the participants who see a changed record, for query subscriptions.
 ///
-/// Costs one statement for each zone with hierarchies in a commit that changed records of watched types there; for zones
-/// shared as a whole, and for all others, none.
+/// Costs one statement for each zone with hierarchies in which a commit changed records of watched types; nothing for
+/// zones that are shared as a whole and for all others.
 extension SQLiteWriter {
-    /// A record for whoever hears of the commit: without its fields where those of all would take too much memory.
+    /// Returns a record for the commit's notices, without its fields if those of all records would take too much
+    /// memory.
     ///
-    /// One deletion may take gigabytes with it. Subscriptions that ask for fields then miss some of it, and notices are hints.
+    /// One deletion may remove gigabytes. Subscriptions that need fields then miss some of it; notices are hints.
     func outlined(_ record: StoredRecord) -> StoredRecord {
         notedBytes += record.fields.count
         guard notedBytes > Self.mostNotedBytes else { return record }
@@ -34,12 +35,12 @@ extension SQLiteWriter {
         movedRecords.append((moved, sight))
     }
 
-    /// Completes what the commit tells of changed records.
+    /// Adds the viewers to the changed records of the commit.
     func noteViewers() throws {
         var people: [ZoneID: [SharedWith]] = [:]
         // One list for all records of a zone that is shared as a whole.
         var everybody: [ZoneID: [CommittedRecord.Viewer]] = [:]
-        // Most commits are of one zone that is shared with nobody: asked once, not for each of its records.
+        // Most commits change one zone that is not shared: this is checked once, not for each record.
         var unshared: ZoneID?
         for index in changedRecords.indices where changedRecords[index].zone != unshared {
             let change = changedRecords[index]
@@ -65,7 +66,7 @@ extension SQLiteWriter {
         }
     }
 
-    /// Somebody who has joined hierarchies of a zone.
+    /// A user who has joined hierarchies of a zone.
     private struct SharedWith {
         var user: UserID
         var shares: Set<Int64>

@@ -1,23 +1,23 @@
 import Records
 import RelayCore
 
-/// What is known of where share roots are in one zone, while nothing is written to it.
+/// Finds share roots below records of one zone, and caches the results while nothing is written to the zone.
 ///
-/// A request may set the parents of a whole branch, record by record: each part of it is walked through once.
+/// A request may set the parents of a whole branch, record by record: each part of the branch is visited once.
 struct ShareRootSearch {
     let zone: Int64
     fileprivate let roots: Set<String>
-    /// Whether a share's root is below, of all records that were passed.
+    /// Whether a share root is below each visited record.
     fileprivate var known: [String: Bool] = [:]
 
-    /// Records that are passed for one write, in the time that is everybody's.
+    /// The maximum number of records to visit for one write, since all other writes wait meanwhile.
     fileprivate static let limit = 200_000
 
-    /// Goes down from a record until it meets a root.
+    /// Searches downwards from a record until it finds a root.
     fileprivate mutating func isRoot(below name: String, childrenOf: (String) throws -> [String]) throws -> Bool {
         if let known = known[name] { return known }
         var way = [(name: name, rest: try childrenOf(name)[...])]
-        // Parents may go round in a circle, which each of its records is on.
+        // Parents may form a cycle, in which case all its records have the same result.
         var circle: [String] = []
         var isFound = false
         known[name] = false
@@ -41,12 +41,12 @@ struct ShareRootSearch {
 }
 
 extension SQLiteWriter {
-    /// Whether some record below this one is the root of a share.
+    /// Returns whether a record below this one is the root of a share.
     func hasShareRoot(below name: String, in zone: Zone) throws(RelayError) -> Bool {
         try attempt {
             var search = try rootSearch.flatMap { $0.zone == zone.number ? $0 : nil } ?? newSearch(in: zone)
             guard !search.roots.isEmpty else { return false }
-            // Not held twice while it is changed.
+            // A second reference would make each change copy it.
             rootSearch = nil
             defer { rootSearch = search }
             return try search.isRoot(below: name) { try children(of: $0, in: zone) }

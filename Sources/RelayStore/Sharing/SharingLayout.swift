@@ -1,5 +1,4 @@
-/// The tables that follow share records: whatever a share record says stands here too, for those who look for it from
-/// another side.
+/// The tables derived from share records, which allow lookups by user, address, link and record.
 enum SharingLayout {
     static let tables = """
         -- 0 nothing in it is shared, 1 all of it, 2 hierarchies
@@ -58,14 +57,16 @@ enum SharingLayout {
         CREATE INDEX share_entry_by_name ON share_entry (name, zone) WHERE gone = 0;
         """
 
-    /// With all that a feed asks of an entry in its index, a page saves a look at each entry itself.
+    /// An index with all columns of an entry that a feed needs, so that a page does not read each entry itself.
     static let feeds = """
         DROP INDEX share_entry_by_change;
         CREATE INDEX share_entry_by_change ON share_entry (share, change, gone);
         """
 
-    /// What an entry has to say where its record says something else, or is gone: so a page of the feed looks nothing up by
-    /// name, and tells nothing of what has taken a name after its record left.
+    /// Columns for entries whose record has another change number, or is gone.
+    ///
+    /// With them a page of the feed looks nothing up by name, and reveals nothing about a later record of the same
+    /// name.
     static let lastSeen = """
         -- The record's own number, where it came with one above it and stands elsewhere in the feed; NULL: `change`.
         ALTER TABLE share_entry ADD COLUMN record INTEGER;
@@ -85,7 +86,7 @@ enum SharingLayout {
         CREATE INDEX share_entry_by_change ON share_entry (share, change, gone, record, type);
         """
 
-    /// Who asked for access to shares, and who may not.
+    /// Requests for access to shares, and blocked users.
     static let requests = """
         ALTER TABLE share ADD COLUMN allows_requests INTEGER NOT NULL DEFAULT 0;
         ALTER TABLE participant ADD COLUMN has_asked INTEGER NOT NULL DEFAULT 0;
@@ -101,7 +102,7 @@ enum SharingLayout {
 
         """
 
-    /// Records that participants chose names for which the zone had given away out of their sight.
+    /// Names that participants chose for records, while the zone used them for records that they cannot see.
     static let aliases = """
         -- whether there are any, which saves nearly everybody the look
         ALTER TABLE share ADD COLUMN has_aliases INTEGER NOT NULL DEFAULT 0;
@@ -114,9 +115,9 @@ enum SharingLayout {
         ) STRICT, WITHOUT ROWID;
         """
 
-    /// The latest change of an entry that was gone and has been forgotten; 0: of none.
+    /// The latest change of a removed entry that was gone; 0 if none was removed.
     static let horizons = "ALTER TABLE share ADD COLUMN horizon INTEGER NOT NULL DEFAULT 0;"
 
-    /// A new name is looked for among those that the relay gave, of which there may be many.
+    /// An index to check a new name against those that the relay has assigned, of which there may be many.
     static let keptNames = "CREATE INDEX share_alias_by_kept ON share_alias (share, kept)"
 }
