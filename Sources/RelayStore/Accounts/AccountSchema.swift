@@ -6,15 +6,15 @@ import RelayCore
 ///
 /// Times are milliseconds since 1970; names and identifiers are case-sensitive text.
 enum AccountSchema {
-    /// What made each version of the file out of the one before; never changed, only added to.
+    /// The migrations of the file, which must never be changed; new ones are appended.
     ///
-    /// A file with a higher version than there are steps is of a newer zonecast and left alone.
+    /// A file with a higher version than there are migrations belongs to a newer zonecast and is not touched.
     private static let steps = [
         tables, people, uses, pushes, operators, quotas, passkeys, management, containerQuotas, composition,
     ]
     static var version: Int { steps.count }
 
-    /// Brings the tables up to date and gives back the relay's key.
+    /// Migrates the tables, and returns the relay's key.
     static func prepare(_ queue: DatabaseQueue, freshKey: [UInt8]) throws -> [UInt8] {
         try queue.writeWithoutTransaction { db in
             if try found(db) < version { try bringUpToDate(db, freshKey: freshKey) }
@@ -25,7 +25,7 @@ enum AccountSchema {
         }
     }
 
-    /// The tables without content, laid out once for all that are opened in memory.
+    /// Empty tables, created once and copied for each store in memory.
     static let blank = Result {
         let queue = try DatabaseQueue()
         try queue.inDatabase { db in
@@ -35,12 +35,12 @@ enum AccountSchema {
         return queue
     }
 
-    /// What a new file holds: its key.
+    /// Inserts the content of a new file, which is its key.
     static func begin(_ db: Database, key: [UInt8]) throws {
         try db.execute(sql: "INSERT INTO relay(id, token_key) VALUES (1, ?)", arguments: [Data(key)])
     }
 
-    /// The tables as they were in an earlier version.
+    /// Creates the tables of an earlier version.
     static func make(version: Int, in db: Database, key: [UInt8]) throws {
         try run(steps.prefix(version), in: db)
         try begin(db, key: key)
@@ -49,7 +49,7 @@ enum AccountSchema {
 
     private static func bringUpToDate(_ db: Database, freshKey: [UInt8]) throws {
         try db.inTransaction(.immediate) {
-            // Another process may have been faster.
+            // Another process may have migrated it meanwhile.
             let from = try found(db)
             try run(steps.dropFirst(from), in: db)
             if from == 0 { try begin(db, key: freshKey) }
@@ -64,22 +64,22 @@ enum AccountSchema {
         for step in steps { try db.execute(sql: step) }
     }
 
-    /// What SQLite has no function for.
+    /// A function that SQLite does not have: Unicode's canonical composition of a text.
     private static let composed = DatabaseFunction("composed", argumentCount: 1, pure: true) { values in
         String.fromDatabaseValue(values[0])?.precomposedStringWithCanonicalMapping
     }
 
-    /// Whether the file has room for a relay's key.
+    /// Returns whether the file has the table and column of the relay's key.
     static func isOurs(_ db: Database) throws -> Bool {
         try db.tableExists("relay") && db.columns(in: "relay").contains { $0.name == "token_key" }
     }
 
-    /// Whether it has something in it, and nothing of a relay's.
+    /// Returns whether the file has content, but not a relay's.
     static func isForeign(_ db: Database) throws -> Bool {
         try !isOurs(db) && (try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_schema") ?? 0) > 0
     }
 
-    /// Throws where the file is another program's, and where a folder has stores and nothing says whose they are.
+    /// Throws if the file belongs to another program, or has no accounts although the folder has stores.
     static func demandOurs(_ queue: DatabaseQueue, in folder: String) throws {
         let (isOurs, isForeign) = try queue.read { (try Self.isOurs($0), try Self.isForeign($0)) }
         if isOurs { return }
@@ -137,13 +137,13 @@ enum AccountSchema {
         ) WITHOUT ROWID;
         """
 
-    /// When each sign-in was last used; of those that are there nobody knows, so now.
+    /// The time at which each session was last used; unknown for existing ones, so now.
     private static let uses = """
         ALTER TABLE sessions ADD COLUMN used INTEGER;
         UPDATE sessions SET used = CAST(strftime('%s', 'now') AS INTEGER) * 1000;
         """
 
-    /// Names, addresses to be found by, the choice to be found, and the issuers that containers trust.
+    /// Names, contact addresses for lookups, the consent to be found, and the issuers that containers trust.
     private static let people = """
         ALTER TABLE accounts ADD COLUMN email TEXT;
         ALTER TABLE accounts ADD COLUMN phone TEXT;
@@ -166,7 +166,7 @@ enum AccountSchema {
         ) WITHOUT ROWID;
         """
 
-    /// Devices that are woken by push services.
+    /// Devices that push services notify.
     private static let pushes = """
         CREATE TABLE push_devices(
             id TEXT NOT NULL UNIQUE, container TEXT NOT NULL, environment TEXT NOT NULL, user TEXT NOT NULL,
@@ -177,12 +177,12 @@ enum AccountSchema {
         ) WITHOUT ROWID;
         """
 
-    /// What single users may store, where that is not what everybody may.
+    /// Storage limits of individual users that differ from the configuration.
     private static let quotas = """
         CREATE TABLE quotas(account INTEGER PRIMARY KEY REFERENCES accounts(id), private_bytes INTEGER NOT NULL);
         """
 
-    /// The same of containers; a column without a value: as configured.
+    /// The same for containers; a column without a value means the configured limit.
     private static let containerQuotas = """
         CREATE TABLE container_quotas(
             container TEXT NOT NULL, environment TEXT NOT NULL, private_bytes INTEGER, public_records INTEGER,
@@ -190,7 +190,7 @@ enum AccountSchema {
         ) WITHOUT ROWID;
         """
 
-    /// What lets programs change schemas from elsewhere.
+    /// Tokens with which programs change schemas through the management API.
     private static let management = """
         CREATE TABLE management_tokens(
             hash BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE, container TEXT NOT NULL, name TEXT NOT NULL,
@@ -198,7 +198,7 @@ enum AccountSchema {
         ) WITHOUT ROWID;
         """
 
-    /// Keys on operators' own devices.
+    /// Passkeys of operators.
     private static let passkeys = """
         CREATE TABLE operator_passkeys(
             id BLOB PRIMARY KEY, operator INTEGER NOT NULL REFERENCES operators(id), name TEXT NOT NULL,
@@ -208,7 +208,7 @@ enum AccountSchema {
         CREATE INDEX passkeys_of_operator ON operator_passkeys(operator);
         """
 
-    /// Those who use the console, and what they have done.
+    /// Operators of the console, and the log of their actions.
     private static let operators = """
         CREATE TABLE operators(
             id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, user_name TEXT NOT NULL UNIQUE,
@@ -226,9 +226,9 @@ enum AccountSchema {
         );
         """
 
-    /// Names that earlier versions kept as a keyboard or a file had written their letters, in the form they are looked for.
+    /// Converts names that earlier versions stored as they were typed to the composed form in which they are looked up.
     ///
-    /// Where somebody has meanwhile taken the composed one that stays theirs.
+    /// A name whose composed form somebody has registered meanwhile stays as it is.
     private static let composition = """
         UPDATE OR IGNORE accounts SET login = composed(login) WHERE is_dev = 0 AND login <> composed(login);
         UPDATE accounts SET email = login WHERE is_dev = 0;

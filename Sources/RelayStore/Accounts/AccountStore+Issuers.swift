@@ -14,14 +14,14 @@ extension AccountStore {
         }
     }
 
-    /// Of every container.
+    /// Returns the issuers of all containers.
     package func issuers() throws(DirectoryError) -> [ForeignIssuer] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT * FROM issuers ORDER BY container, issuer").compactMap(Self.issuer)
         }
     }
 
-    /// Takes the place of an issuer of the same name.
+    /// Adds an issuer, replacing one of the same name.
     package func putIssuer(_ issuer: ForeignIssuer) throws(DirectoryError) {
         guard try hasContainer(issuer.container) else { throw .missing("container \(issuer.container)") }
         let claims = issuer.claims.map { "\($0.key.rawValue)=\($0.value)" }.sorted().joined(separator: "\n")
@@ -46,7 +46,7 @@ extension AccountStore {
         }
     }
 
-    /// Its people's sign-ins to the container end with it.
+    /// Removes an issuer, and ends the sessions of its users in the container.
     package func removeIssuer(_ issuer: String, of container: ContainerID) throws(DirectoryError) {
         let now = time.now().milliseconds
         try revoke { db in

@@ -24,13 +24,13 @@ extension AccountStore {
             }
         }
         seenContainers.withLock { seen in
-            // A bound, as anybody may name a container in `--dev`.
+            // A limit, since with `--dev` any client may name a container.
             if seen.count > 10_000 { seen = [] }
             seen.insert(container)
         }
     }
 
-    /// Refuses a name that is taken.
+    /// Throws `exists` if the name is taken.
     package func addContainer(_ container: ContainerID) throws(DirectoryError) {
         let now = time.now().milliseconds
         try write { db in
@@ -42,9 +42,9 @@ extension AccountStore {
         }
     }
 
-    /// Forgets a container with its tokens, keys, issuers, sign-ins and devices; the caller removes its files.
+    /// Deletes a container with its tokens, keys, issuers, sessions and devices; the caller removes its files.
     ///
-    /// Only while no relay runs: that keeps in mind which containers there are.
+    /// No relay may run, since it caches which containers exist.
     package func removeContainer(_ container: ContainerID) throws(DirectoryError) {
         try revoke { db in
             for table in [
@@ -58,7 +58,7 @@ extension AccountStore {
         seenContainers.withLock { _ = $0.remove(container) }
     }
 
-    /// All of them by name, each with the time it was made.
+    /// Returns all containers by name, each with the time it was created.
     package func containers() throws(DirectoryError) -> [(container: ContainerID, created: Timestamp)] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT name, created FROM containers ORDER BY name").compactMap { row in
@@ -86,7 +86,7 @@ extension AccountStore {
         }
     }
 
-    /// Makes a token and gives its text, which is kept nowhere.
+    /// Creates a token and returns its text, which is not stored.
     package func addAPIToken(
         in home: ContainerEnvironment,
         name: String,
@@ -120,16 +120,16 @@ extension AccountStore {
         return (text, token)
     }
 
-    /// Revoked ones too, oldest first.
+    /// Returns all API tokens, including revoked ones, oldest first.
     package func apiTokens() throws(DirectoryError) -> [APIToken] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT * FROM api_tokens ORDER BY created, id").compactMap(Self.apiToken)
         }
     }
 
-    /// By its id, or by the token's own text.
+    /// Revokes a token by its ID or its text.
     ///
-    /// Revoking again changes nothing.
+    /// Does nothing if it is already revoked.
     package func revokeAPIToken(_ name: String) throws(DirectoryError) {
         let now = time.now().milliseconds
         let hash = Data(SHA256.hash(data: Array(name.utf8)))
@@ -142,7 +142,7 @@ extension AccountStore {
         }
     }
 
-    /// Removes a token with all traces, by its id: for one that served for a moment.
+    /// Deletes a token by its ID; for one that was needed for a moment only.
     package func removeAPIToken(_ id: String) throws(DirectoryError) {
         try revoke { db in try db.execute(sql: "DELETE FROM api_tokens WHERE id = ?", arguments: [id]) }
     }
@@ -156,8 +156,9 @@ extension AccountStore {
         }
     }
 
-    /// Takes a P-256 public key in PEM (SPKI) and gives it an identifier, and a user of its own unless it takes the place of
-    /// another key and goes on as that one's `user`.
+    /// Adds a P-256 public key in PEM form (SPKI), with a new ID.
+    ///
+    /// The key gets a user of its own, unless it replaces another key and continues as that key's `user`.
     package func addServerKey(
         in home: ContainerEnvironment,
         name: String,
@@ -196,14 +197,14 @@ extension AccountStore {
         return key
     }
 
-    /// Revoked ones too, oldest first.
+    /// Returns all server keys, including revoked ones, oldest first.
     package func serverKeys() throws(DirectoryError) -> [ServerKey] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT * FROM server_keys ORDER BY created, id").compactMap(Self.serverKey)
         }
     }
 
-    /// Revoking again changes nothing.
+    /// Revokes a server key; does nothing if it is already revoked.
     package func revokeServerKey(_ id: String) throws(DirectoryError) {
         let now = time.now().milliseconds
         try revoke { db in

@@ -4,9 +4,9 @@ import GRDB
 package import Records
 package import RelayCore
 
-/// Management tokens: kept as hashes, shown once.
+/// Management tokens, of which only hashes are stored.
 extension AccountStore {
-    /// Makes a token and gives its text, which is kept nowhere.
+    /// Creates a token and returns its text, which is not stored.
     package func addManagementToken(
         for container: ContainerID,
         name: String,
@@ -35,7 +35,7 @@ extension AccountStore {
         return (text, token)
     }
 
-    /// Ended and revoked ones too, the oldest first.
+    /// Returns all management tokens, including expired and revoked ones, oldest first.
     package func managementTokens() throws(DirectoryError) -> [ManagementToken] {
         try read { db in
             try Row.fetchAll(db, sql: "SELECT * FROM management_tokens ORDER BY created, id")
@@ -43,7 +43,7 @@ extension AccountStore {
         }
     }
 
-    /// The token of this text, if it is good now; notes once a minute that it is in use.
+    /// Returns the token with this text if it is valid; records its use once a minute.
     package func managementToken(_ text: String) throws(DirectoryError) -> ManagementToken? {
         let hash = Self.managementHash(text)
         let found = try read { db in
@@ -65,7 +65,7 @@ extension AccountStore {
         return found
     }
 
-    /// By its id; revoking again changes nothing.
+    /// Revokes a token by its ID; does nothing if it is already revoked.
     package func revokeManagementToken(_ id: String) throws(DirectoryError) {
         let now = time.now().milliseconds
         try write { db in

@@ -41,10 +41,10 @@ extension AccountStore {
                 arguments: [AccountRules.canonicalEmail(email)]
             )
         }
-        // An address nobody has is checked against a hash nobody's password has: same work, same time.
+        // An unknown address is checked against a random hash: the same work, and the same time.
         let stored =
             row.flatMap(Self.passwordHash) ?? PasswordHash(cost: cost, salt: random.bytes(16), hash: random.bytes(32))
-        // Cut, not refused: the answer to a monstrous password must not depend on whose it is.
+        // Truncated, not refused: the response to an oversized password must not depend on the account.
         let isRight = try Self.wrapping {
             try stored.matches(
                 String(decoding: password.utf8.prefix(AccountRules.passwordLength.upperBound), as: UTF8.self)
@@ -64,12 +64,12 @@ extension AccountStore {
         return salt.map { Array($0) } ?? []
     }
 
-    /// All of them, in the order they were made.
+    /// Returns all accounts, in the order of their creation.
     package func accounts() throws(DirectoryError) -> [Account] {
         try read { db in try Row.fetchAll(db, sql: "SELECT * FROM accounts ORDER BY id").map(Self.account) }
     }
 
-    /// Refuses an address that is taken or cannot be one, and a password of the wrong length.
+    /// Throws if the address is taken or is not an address, or if the password has a wrong length.
     @discardableResult
     package func addAccount(email: String, password: String) throws(DirectoryError) -> Account {
         guard let login = AccountRules.canonicalEmail(email) else {
@@ -97,7 +97,7 @@ extension AccountStore {
         }
     }
 
-    /// Also ends every sign-in of the account: whoever knew the old password is out.
+    /// Sets a password, and ends all sessions of the account: the old password may have been known to others.
     package func setPassword(_ password: String, of account: Account.ID) throws(DirectoryError) {
         let hash = try hashed(password)
         try revoke { db in
@@ -112,7 +112,7 @@ extension AccountStore {
         }
     }
 
-    /// Disabling also ends every sign-in of the account; enabling brings none of them back.
+    /// Disables or enables an account; disabling ends all of its sessions, and enabling restores none.
     package func setDisabled(_ isDisabled: Bool, of account: Account.ID) throws(DirectoryError) {
         try revoke { db in
             try db.execute(
@@ -123,7 +123,7 @@ extension AccountStore {
         }
     }
 
-    /// Forgets an account, its sign-ins and its devices; containers keep the name they knew it by, which is nobody's then.
+    /// Deletes an account, its sessions and its devices; its user names in containers are not used again.
     package func removeAccount(_ account: Account.ID) throws(DirectoryError) {
         try revoke { db in
             let own: StatementArguments = [account.number]
@@ -232,7 +232,7 @@ extension AccountStore {
     }
 }
 
-/// How a login is written into the file.
+/// The kind of a login, as stored in the file.
 struct LoginWay: RawRepresentable {
     /// The column `is_dev`.
     var rawValue: Int

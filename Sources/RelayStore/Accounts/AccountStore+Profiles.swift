@@ -51,7 +51,7 @@ extension AccountStore {
         switch lookup {
         case .email(let address): ("accounts.email = ? AND (? OR accounts.is_dev <> 1)", address)
         case .phone(let number): ("accounts.phone = ? AND (? OR accounts.is_dev <> 1)", number)
-        // The last argument is of no account here; it only keeps the three alike.
+        // The last argument has no effect here; it only gives all three conditions the same arguments.
         case .user(let user): ("users.name = ? AND ? IS NOT NULL", user.recordName)
         }
     }
@@ -88,9 +88,9 @@ extension AccountStore {
         try write { db in try Self.write(name, of: account.number, db) }
     }
 
-    /// `nil` takes the number away.
+    /// Sets or, with `nil`, removes the telephone number of an account.
     ///
-    /// Refuses what cannot be one.
+    /// Throws `invalid` if the text cannot be a telephone number.
     package func setPhone(_ phone: String?, of account: Account.ID) throws(DirectoryError) {
         let number = phone.flatMap(AccountRules.canonicalPhone)
         if let phone, number == nil {

@@ -104,7 +104,7 @@ extension AccountStore: PushRegister {
         )
     }
 
-    /// `nil` for a kind that only a later version knows.
+    /// `nil` for a kind that only a later version supports.
     private static func target(_ row: Row) -> PushTarget? {
         switch row["kind"] as String {
         case "apns": .apns(token: row["address"], topic: row["topic"] ?? "", isSandbox: row["is_sandbox"] ?? false)

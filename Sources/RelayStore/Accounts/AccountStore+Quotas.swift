@@ -2,11 +2,11 @@ import GRDB
 package import Records
 package import RelayCore
 
-/// Bounds of single users and containers, where these are others than the configuration's.
+/// Storage limits of individual users and containers that differ from the configuration.
 extension AccountStore {
-    /// Bytes that the user's private database may hold in each container; `Int64.max`: any number; `nil`: as for everybody.
+    /// Sets how many bytes the user's private database may hold in each container.
     ///
-    /// A running relay goes by it within a second.
+    /// `Int64.max` means no limit, `nil` the configured limit. Takes effect in a running relay within a second.
     package func setPrivateQuota(_ bytes: Int64?, of account: Account.ID) throws(DirectoryError) {
         try write { db in
             if let bytes {
@@ -33,11 +33,11 @@ extension AccountStore {
         }
     }
 
-    /// What an environment of a container may hold; an empty one is forgotten.
+    /// Sets the limits of a container and environment; an empty quota removes them.
     ///
-    /// A running relay goes by it within a second.
+    /// Takes effect in a running relay within a second.
     ///
-    /// - Throws: `missing` where there is no such container.
+    /// - Throws: `missing` if there is no such container.
     package func setQuota(_ quota: ContainerQuota, of home: ContainerEnvironment) throws(DirectoryError) {
         guard try hasContainer(home.container) else { throw .missing("container \(home.container)") }
         let place: StatementArguments = [home.container.name, home.environment.rawValue]
@@ -67,7 +67,7 @@ extension AccountStore {
         }
     }
 
-    /// All of them; costs as much as there are such users and containers.
+    /// Returns all of these limits; the cost grows with the number of such users and containers.
     package func ownQuotas() throws(DirectoryError) -> OwnQuotas {
         try read { db in
             let rows = try Row.fetchAll(

@@ -3,7 +3,7 @@ import GRDB
 package import Records
 package import RelayCore
 
-/// Sign-ins.
+/// Sessions of signed-in users.
 extension AccountStore {
     package func session(_ id: Session.ID) throws(DirectoryError) -> Session? {
         try read { db in

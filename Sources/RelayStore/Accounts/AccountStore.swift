@@ -4,11 +4,11 @@ import Records
 package import RelayCore
 import Synchronization
 
-/// Who is who, in `relay.sqlite`: the running relay and the command line open it side by side.
+/// Accounts, sessions and keys, in `relay.sqlite`, which the relay and commands may have open at the same time.
 ///
-/// Holds no secret a thief of the file could use: of tokens only hashes, of passwords only scrypt. One connection
-/// writes, each change in a transaction of its own that is on the disk when the call returns (WAL, `synchronous=FULL`);
-/// another reads, so that a flush delays no look-up of a reader in another process.
+/// Stores no secret that a thief of the file could use: tokens only as hashes, passwords only as scrypt hashes. One
+/// connection writes, each change in a transaction of its own that is on disk when the call returns (WAL,
+/// `synchronous=FULL`). Another connection reads, so that a flush does not delay lookups.
 package final class AccountStore: Directory {
     let writer: DatabaseQueue
     let reader: DatabaseQueue
@@ -18,17 +18,18 @@ package final class AccountStore: Directory {
     private let key: [UInt8]
     private let onLostWrite: @Sendable () -> Void
     private let isStopped = Mutex(false)
-    /// What the next write notes in the audit log along with what it does.
+    /// The entry that the next write adds to the audit log in its own transaction.
     let noteOfNextWrite = Mutex<AuditEntry?>(nil)
-    /// Containers seen in the file, which none ever leaves.
+    /// Containers that have been found in the file, from which a running relay never removes one.
     ///
-    /// Every new device of `--dev` asks.
+    /// Each new device looks its container up with `--dev`.
     let seenContainers = Mutex<Set<ContainerID>>([])
 
-    /// Opens the file in `folder`, making both when they are missing, for the owner's eyes only.
+    /// Opens the file in `folder`, creating both if they are missing, accessible to the owner only.
     ///
-    /// A relay gives `onLostWrite`, which hears once that the disk failed to keep a change: then no other is taken, and the
-    /// process should end and start again. What such an end left in the log is put on the disk first.
+    /// `onLostWrite`, which a relay passes, is called once if the disk fails to keep a change. No other change is
+    /// accepted then, and the process should exit and start again. The log that such a process left is written to disk
+    /// first.
     package convenience init(
         folder: String,
         time: TimeSource = .system,
@@ -64,14 +65,14 @@ package final class AccountStore: Directory {
         )
     }
 
-    /// Whether a folder has stores, and no file that says whose they are, or nothing in it.
+    /// Returns whether a folder has stores but no `relay.sqlite`, or an empty one.
     package static func isLost(in folder: String) -> Bool {
         guard LogCheck.size(of: "\(folder)/relay.sqlite") ?? 0 == 0 else { return false }
-        // What cannot be looked into is there.
+        // A folder that cannot be read may contain stores.
         return (try? BackupFiles.stores(in: folder).isEmpty) != true
     }
 
-    /// One that lives in memory and ends with the process: for tests.
+    /// Creates a directory in memory, for tests.
     package convenience init(
         inMemory: Void,
         time: TimeSource = .system,
@@ -80,7 +81,7 @@ package final class AccountStore: Directory {
     ) throws(DirectoryError) {
         let queue = try Self.wrapping {
             let queue = try DatabaseQueue()
-            // Copied page by page: tests open thousands.
+            // Copied page by page, since tests open thousands.
             try AccountSchema.blank.get().backup(to: queue)
             try queue.inDatabase { try AccountSchema.begin($0, key: random.bytes(32)) }
             return queue
@@ -106,7 +107,7 @@ package final class AccountStore: Directory {
     }
 
     package func generation() throws(DirectoryError) -> UInt64 {
-        // One statement needs no transaction around it, and this one is run every second.
+        // A single statement needs no transaction, and this one runs every second.
         try Self.wrapping {
             try reader.inDatabase { db in
                 UInt64(try Int64.fetchOne(db.cachedStatement(sql: "SELECT revocations FROM relay")) ?? 0)
@@ -116,7 +117,7 @@ package final class AccountStore: Directory {
 
     package func relayKey() throws(DirectoryError) -> [UInt8] { key }
 
-    /// What the writing connection says of itself: `journal_mode`, `synchronous` (2 is FULL) and `integrity_check`.
+    /// Returns a pragma of the writing connection: `journal_mode`, `synchronous` (2 is FULL) or `integrity_check`.
     package func pragma(_ name: String) throws(DirectoryError) -> String? {
         try Self.wrapping {
             try writer.writeWithoutTransaction { db in try String.fetchOne(db, sql: "PRAGMA \(name)") }
@@ -124,8 +125,8 @@ package final class AccountStore: Directory {
     }
 
     func read<Value>(_ body: (Database) throws -> Value) throws(DirectoryError) -> Value {
-        // In memory there is but one connection, and nobody else to read beside it. GRDB's own reading would forbid it to
-        // write for that time, upon which SQLite prepares every statement anew.
+        // In memory there is one connection, and no other process. GRDB's `read` would make it read-only meanwhile,
+        // which makes SQLite prepare every statement again.
         try Self.wrapping { try reader === writer ? reader.inDatabase(body) : reader.read(body) }
     }
 
@@ -140,7 +141,7 @@ package final class AccountStore: Directory {
                     return value
                 }
             } catch  where StoreFailure.isLostWrite(error) {
-                // Trying again proves nothing: the kernel may have dropped the pages it could not write.
+                // A retry proves nothing: the kernel may have dropped the pages that it could not write.
                 if !isStopped.withLock({ stopped in
                     defer { stopped = true }
                     return stopped
@@ -164,7 +165,7 @@ package final class AccountStore: Directory {
         }
     }
 
-    /// A write that takes something away or alters it, so that every relay forgets what it kept.
+    /// Runs a write that removes or changes access, after which every relay drops its cached credentials.
     func revoke(_ body: (Database) throws -> Void) throws(DirectoryError) {
         try write { db in
             try body(db)
@@ -172,7 +173,7 @@ package final class AccountStore: Directory {
         }
     }
 
-    /// Runs `body`, turning whatever SQLite says into a `DirectoryError`.
+    /// Runs `body`, and converts SQLite's errors to `DirectoryError`.
     static func wrapping<Value>(_ body: () throws -> Value) throws(DirectoryError) -> Value {
         do {
             return try body()
@@ -196,14 +197,15 @@ package final class AccountStore: Directory {
                 try queue.keepDurableLog()
                 return queue
             } catch let error as DatabaseError where error.resultCode == .SQLITE_BUSY && attempts < 100 {
-                // Turning WAL on needs the file alone and does not wait for it: two first commands at once meet here.
+                // Turning on WAL needs exclusive access and does not wait for it; two commands may start at the same
+                // time.
                 attempts += 1
                 usleep(20_000)
             }
         }
     }
 
-    /// SQLite gives the files beside it the same rights as the main one.
+    /// SQLite gives its files beside the main file the same permissions.
     private static func makePrivate(folder: String, file: String) throws {
         if !FileManager.default.fileExists(atPath: folder) {
             try FileManager.default.createDirectory(
@@ -212,8 +214,8 @@ package final class AccountStore: Directory {
                 attributes: [.posixPermissions: 0o700]
             )
         }
-        // Only one that is not there yet: closing any descriptor of a file lets go of all locks that this process has on it,
-        // and a running relay that looks at its own folder would lose SQLite's.
+        // Only a file that does not exist: closing any descriptor of a file releases all locks that this process has on
+        // it, and a running relay that inspects its own folder would lose SQLite's.
         let descriptor = open(file, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
             if errno == EEXIST { return }

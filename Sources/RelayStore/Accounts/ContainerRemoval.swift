@@ -2,20 +2,22 @@ import Foundation
 package import Records
 import RelayCore
 
-/// Deletes a container with its files, while no relay runs.
+/// Deletes a container and its files; no relay may run.
 ///
-/// The files are put aside first, and the directory forgets the container then: that is the moment at which it is deleted.
-/// However a removal is broken off, `finish` puts the files back or brings it to its end; and a container that is made anew
-/// under that name begins without them.
+/// First the files are moved aside, then the directory deletes the container, which is the moment of its deletion. If
+/// the removal is interrupted, `finish` either puts the files back or completes the removal. A new container of the
+/// same name starts without them.
 package struct ContainerRemoval: Sendable {
     private static let folderName = "container-deleted"
 
     private let data: String
     private let files: BackupFiles
 
+    /// Prepares removals in a data folder.
+    ///
     /// - Parameters:
-    ///   - data: The data folder.
-    ///   - disk: What names are changed and flushed by.
+    ///   - data: the data folder.
+    ///   - disk: the calls that rename and flush files.
     package init(in data: String, disk: DiskCalls = .system) {
         self.data = data
         files = BackupFiles(disk: disk)
@@ -25,21 +27,21 @@ package struct ContainerRemoval: Sendable {
 
     private func place(of container: ContainerID) -> String { "\(data)/containers/\(container.name)" }
 
-    /// With the time it was made: one that is made later under the same name is another.
+    /// Contains the creation time: a later container of the same name is a different one.
     private static func name(aside row: (container: ContainerID, created: Timestamp)) -> String {
         "\(row.container.name).\(row.created.milliseconds)"
     }
 
-    /// Deletes the container; when this returns, no power cut brings it back.
+    /// Deletes the container; after it returns, no power cut restores the container.
     ///
-    /// - Throws: `DirectoryError` or `BackupFailure`; then the container is as it was once `finish` has been called.
+    /// - Throws: `DirectoryError` or `BackupFailure`; the container is then as before, once `finish` has been called.
     package func remove(_ container: ContainerID, from accounts: AccountStore) throws {
         try finish(with: accounts)
         guard let row = try accounts.containers().first(where: { $0.container == container }) else {
             throw DirectoryError.missing("container \(container)")
         }
         try putAside(row)
-        // Where this fails, only a relay's start knows whether it is on the disk, and what to do about the files.
+        // If this fails, the next start of a relay finds out whether it is on disk, and what to do with the files.
         try accounts.removeContainer(container)
         try? FileManager.default.removeItem(atPath: aside)
     }
@@ -51,16 +53,17 @@ package struct ContainerRemoval: Sendable {
                 try files.rename(place(of: row.container), to: "\(aside)/\(Self.name(aside: row))")
                 try flush()
             }
-            // A mark that stayed would have the relay look for the stores of one made anew. Put back, they are marked again.
+            // With a mark left, the relay would look for the stores of a new container. If the files are put back, the
+            // stores are marked again.
             StoreMark.remove(of: row.container, in: data)
             let marks = "\(data)/\(StoreMark.folder)"
             if files.exists(marks) { try files.flush(marks) }
         }
     }
 
-    /// Puts back the files of a container that the directory still knows, and removes those of one that it does not.
+    /// Puts back the files of a container that the directory still has, and removes those of a deleted one.
     ///
-    /// - Throws: `DirectoryError` where that cannot be read, `BackupFailure` where the files cannot be put back.
+    /// - Throws: `DirectoryError` if the directory cannot be read, `BackupFailure` if the files cannot be put back.
     package func finish(with accounts: AccountStore) throws {
         guard let kept = try? FileManager.default.contentsOfDirectory(atPath: aside) else { return }
         for row in try accounts.containers()

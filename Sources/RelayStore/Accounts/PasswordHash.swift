@@ -3,7 +3,7 @@ import CryptoExtras
 import Foundation
 import RelayCore
 
-/// How hard a password hash is to compute, kept beside each so that the default may rise without locking anybody out.
+/// The cost of a password hash, stored with each hash so that the default can be raised later.
 package struct ScryptCost: Hashable, Sendable {
     /// A power of two; memory is 128 bytes times this times `blockSize`.
     package var rounds: Int
@@ -16,13 +16,13 @@ package struct ScryptCost: Hashable, Sendable {
         self.parallelism = parallelism
     }
 
-    /// 32 MiB, three times over: what OWASP's password storage page asks for.
+    /// Three times 32 MiB, as OWASP's page on password storage recommends.
     package static let standard = ScryptCost(rounds: 32_768, blockSize: 8, parallelism: 3)
 
-    /// What a new password costs: the standard, but for programs that tests start.
+    /// The cost for new passwords: the standard, except in programs that tests start.
     ///
-    /// The cryptography of a debug build is ten times slower, two seconds for each of dozens of accounts. A release build
-    /// does not know the variable.
+    /// Cryptography in a debug build is ten times slower, which is two seconds for each of dozens of accounts. A
+    /// release build ignores the variable.
     package static var usual: ScryptCost {
         #if DEBUG
             if getenv("ZONECAST_QUICK_PASSWORDS") != nil { return ScryptCost(rounds: 16, blockSize: 8, parallelism: 1) }
@@ -31,7 +31,7 @@ package struct ScryptCost: Hashable, Sendable {
     }
 }
 
-/// A password as it is stored: scrypt of it, with the salt and cost it was made with.
+/// A stored password: its scrypt hash, with the salt and cost.
 struct PasswordHash: Hashable, Sendable {
     var cost: ScryptCost
     var salt: [UInt8]
@@ -53,7 +53,7 @@ struct PasswordHash: Hashable, Sendable {
     }
 
     private static func derive(_ password: String, salt: [UInt8], cost: ScryptCost) throws -> [UInt8] {
-        // One spelling per text: what looks the same must hash the same, whichever keyboard it was typed on.
+        // Normalized, so that equal text has an equal hash, whichever keyboard it was typed on.
         let key = try KDF.Scrypt.deriveKey(
             from: Array(password.precomposedStringWithCanonicalMapping.utf8),
             salt: salt,

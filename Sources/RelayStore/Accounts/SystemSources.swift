@@ -4,7 +4,7 @@ import Records
 package import RelayCore
 
 extension TimeSource {
-    /// The machine's own clocks.
+    /// The system's clocks.
     package static let system: TimeSource = {
         let start = ContinuousClock.now
         return TimeSource(
@@ -19,7 +19,7 @@ extension TimeSource {
 }
 
 extension RandomSource {
-    /// A generator fit for secrets: the cryptography library's own, which asks the system for a seed and not for each draw.
+    /// A cryptographically secure generator, that of the cryptography library, which does not ask the system each time.
     package static let system = RandomSource { count in
         SymmetricKey(size: SymmetricKeySize(bitCount: count * 8)).withUnsafeBytes { Array($0) }
     }

@@ -4,22 +4,22 @@ package import Records
 import RelayCore
 
 extension Backup {
-    /// Makes a backup of a data folder in another, which may be in it; a relay may run and write meanwhile.
+    /// Creates a backup of a data folder in another one, which may be inside it; a relay may run and write meanwhile.
     ///
-    /// Each SQLite file is copied as of one commit. Assets are kept after the records that use them, and none is cleared
-    /// away meanwhile: none can slip through. The manifest counts those of which there was no sound copy. What is there under
-    /// the backup's name when this returns is whole and on the disk.
+    /// Each SQLite file is copied as of one commit. Assets are copied after the records that use them, and none is
+    /// removed meanwhile, so none is missed. The manifest counts the assets of which there was no intact copy. What
+    /// exists under the backup's name when this returns is complete and on disk.
     ///
     /// - Parameters:
     ///   - data: the data folder.
-    ///   - folder: where the backup goes, made where it is missing.
-    ///   - now: names it.
-    ///   - disk: what it is written by.
-    ///   - freeBytes: how many are free on a folder's disk; `nil` where that is not known.
-    ///   - step: hears the path of each file before it is copied.
+    ///   - folder: the folder for backups, created if it is missing.
+    ///   - now: the time, which gives the backup its name.
+    ///   - disk: the calls that write files.
+    ///   - freeBytes: returns the free bytes on a folder's disk; `nil` if unknown.
+    ///   - step: called with the path of each file before it is copied.
     /// - Returns: the finished backup.
-    /// - Throws: `BackupFailure`, `busy` where another one is being made there, `noRoom` where it would fill the disk; then
-    ///   nothing is left in `folder`.
+    /// - Throws: `BackupFailure`: `busy` if another backup is being made there, `noRoom` if it would fill the disk.
+    ///   Nothing is left in `folder` then.
     package static func create(
         of data: String,
         in folder: String,
@@ -52,7 +52,7 @@ extension Backup {
             }
             manifest.settings = try BackupFiles.settings(in: data).map { path in
                 step(path)
-                // Whoever changes one puts a new file in its place: what is copied is always whole.
+                // A changed file replaces the old one by a rename, so the copy is always complete.
                 try files.copy("\(data)/\(path)", to: "\(partial)/\(path)")
                 return try file(path, copied: "\(partial)/\(path)")
             }
@@ -66,15 +66,16 @@ extension Backup {
         }
     }
 
-    /// From a disk that fails the data are to be brought to another one.
+    /// Throws if the disk is read-only: the backup of a failing disk must go to another one.
     private static func demandWritable(_ folder: String) throws(BackupFailure) {
         let isThere = FileManager.default.fileExists(atPath: folder)
         guard FreeSpace.isReadOnly(isThere ? folder : (folder as NSString).deletingLastPathComponent) else { return }
         throw .unreadable(folder, "its disk is mounted read-only. Name a folder on another disk with --backups.")
     }
 
-    /// A backup that fills the disk would end in nothing, and the relay beside it could not write meanwhile: as much again as
-    /// it takes has to stay free, 0.5 GB being enough.
+    /// Throws if the backup would fill the disk, which would interrupt it and the writes of a running relay.
+    ///
+    /// As much again as it takes must stay free, at most 0.5 GB.
     private static func demandRoom(
         for assets: BackupAssets,
         in folder: String,
@@ -90,7 +91,7 @@ extension Backup {
         if free < UInt64(needed) { throw BackupFailure.noRoom(folder, needed: needed) }
     }
 
-    /// Removes what was left of backups whose process ended; for whoever has the lock, beside whom nobody makes one.
+    /// Removes interrupted backups; the caller has the lock, so that no backup is being made.
     private static func removeBrokenOff(in folder: String) {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
         for name in names where name.hasSuffix(suffix + ".partial") {
@@ -98,7 +99,7 @@ extension Backup {
         }
     }
 
-    /// `2026-05-01T100000Z.zonecastbak`; with a number where there is one of that second.
+    /// Returns `2026-05-01T100000Z.zonecastbak`, with a number if there is a backup of that second.
     private static func freePath(in folder: String, at now: Timestamp) -> String {
         let base = "\(folder)/\(name(of: now))"
         var path = base + suffix
@@ -160,7 +161,7 @@ extension Backup {
         file.assetBytes = bytes
     }
 
-    /// Copies a SQLite file as of one commit, while others may write to it; the copy is the owner's alone and on the disk.
+    /// Copies a SQLite file as of one commit, while others may write to it; the copy is on disk, and the owner's alone.
     static func copyFile(_ path: String, to target: String, _ files: BackupFiles) throws {
         var configuration = Configuration()
         configuration.readonly = true
@@ -177,7 +178,7 @@ extension Backup {
         try files.flush(target)
     }
 
-    /// Opened and read from: what ails the source is not to be looked for where its copy goes.
+    /// Opens the source and reads from it, so that its errors are not reported for the copy.
     private static func opened(_ path: String, _ configuration: Configuration) throws -> DatabaseQueue {
         do {
             let source = try DatabaseQueue.ofStore(path, configuration)
@@ -189,10 +190,10 @@ extension Backup {
     }
 }
 
-/// Held by whoever makes a backup in a folder; the system lets go of it with the process.
+/// A lock held while a backup is made in a folder; the system releases it with the process.
 private struct BackupLock {
     private let descriptor: Int32
-    /// False where the file system knows no locks: somebody may be making one beside this.
+    /// `false` if the file system has no locks: another backup may be running.
     let isHeld: Bool
 
     init(on folder: String) throws {
@@ -205,14 +206,14 @@ private struct BackupLock {
     }
 
     func release() {
-        // A process that is being started just now holds a copy of the descriptor until it becomes another program: closing
-        // alone would leave the lock with it for that long.
+        // A process that is being started has a copy of the descriptor until it runs another program: closing ours
+        // would not release the lock at once.
         flock(descriptor, LOCK_UN)
         close(descriptor)
     }
 }
 
-/// What a copied store holds.
+/// The content of a copied store.
 struct StoreContents {
     var zones = 0
     var records = 0
@@ -227,7 +228,7 @@ struct StoreContents {
         try queue.inDatabase { database in
             zones = try Int.fetchOne(database, sql: "SELECT count(*) FROM zone WHERE deleted = 0") ?? 0
             records = try Int.fetchOne(database, sql: "SELECT count(*) FROM record WHERE deleted = 0") ?? 0
-            // A file that this version has not opened yet may lack it.
+            // Missing in a file that this version has not opened yet.
             guard try database.tableExists("asset_use") else { return }
             assets = try String.fetchAll(database, sql: "SELECT DISTINCT lower(hex(hash)) FROM asset_use ORDER BY 1")
         }

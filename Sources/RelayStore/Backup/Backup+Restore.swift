@@ -4,34 +4,34 @@ package import Records
 import RelayCore
 
 extension Backup {
-    /// Change numbers go on this much later after a restore.
+    /// How many change numbers a restore skips.
     ///
-    /// What the lost store gave since the backup was taken must not be given again: a device that holds such a tag would
-    /// overwrite what it never saw. Nobody makes as many changes in a lifetime, and eight million restores fit.
+    /// The numbers that the lost store issued after the backup must not be issued again: a device with such a change
+    /// tag would overwrite a change that it has not seen. No store makes this many changes, and eight million restores
+    /// fit.
     private static let jump: Int64 = 1 << 40
 
-    /// Where a restore gathers what is to take the place of the old.
+    /// The folder in which a restore prepares the new content.
     private static let freshName = "restoring"
-    /// In it, once all is gathered and on the disk: the name of the folder for what was there before.
+    /// The file in it that marks the new content as complete and on disk; contains the name of the folder for the old.
     private static let readyName = "ready"
-    /// What a data folder holds, the files of SQLite's beside the main one first.
+    /// The contents of a data folder, SQLite's additional files before the main one.
     private static let names = [
         "containers", StoreMark.folder, AlertBook.fileName, "relay.sqlite-wal", "relay.sqlite-shm", "relay.sqlite",
     ]
 
-    /// Puts the backup in place of what a data folder holds; no relay may run on it.
+    /// Replaces the content of a data folder by the backup; no relay may run on it.
     ///
-    /// Every store gets a new epoch, so that devices which know more than the backup are told to fetch anew. What was there
-    /// before is moved, not removed. However it is broken off, the folder is then as it was, or `finishRestore` brings it
-    /// to its end.
+    /// Every store gets a new epoch, so that devices that know more than the backup must fetch again. The old content
+    /// is moved, not deleted. If the restore is interrupted, the folder is as before, or `finishRestore` completes it.
     ///
     /// - Parameters:
-    ///   - data: the data folder, made where it is missing.
-    ///   - now: names the folder for what was there before.
-    ///   - draw: gives random 64 bits.
-    ///   - disk: what it is written by.
-    ///   - step: hears the path of each file before it is put back.
-    /// - Returns: where that is; `nil` when there was nothing.
+    ///   - data: the data folder, created if it is missing.
+    ///   - now: the time, which gives the folder for the old content its name.
+    ///   - draw: returns 64 random bits.
+    ///   - disk: the calls that write files.
+    ///   - step: called with the path of each file before it is restored.
+    /// - Returns: the folder with the old content; `nil` if there was none.
     /// - Throws: `BackupFailure`.
     package func restore(
         to data: String,
@@ -46,7 +46,8 @@ extension Backup {
             _ = try Self.finishRestore(in: data, disk: disk)
             let fresh = "\(data)/\(Self.freshName)"
             do {
-                // Both are there also where the backup has no store: what the folder holds is moved for what takes its place.
+                // Both are created even if the backup has no store: old content is moved only if there is a
+                // replacement.
                 for name in ["containers", StoreMark.folder] { try files.makeFolder("\(fresh)/\(name)") }
                 for file in manifest.files {
                     step(file.path)
@@ -62,7 +63,7 @@ extension Backup {
                 try? FileManager.default.removeItem(atPath: fresh)
                 throw error
             }
-            // From here on it goes forwards only.
+            // From here on the restore can only be completed.
             let isFull = Self.names.contains { FileManager.default.fileExists(atPath: "\(data)/\($0)") }
             let old = isFull ? "before-restore-\(now.milliseconds)" : ""
             try files.write(Data(old.utf8), to: "\(fresh)/\(Self.readyName).new")
@@ -72,11 +73,11 @@ extension Backup {
         }
     }
 
-    /// Brings a restore to its end that was broken off, or takes back what it had begun; nothing happens where there was none.
+    /// Completes an interrupted restore, or undoes it if nothing has been replaced; does nothing if there was none.
     ///
-    /// To be called before anybody opens the folder's files.
+    /// Must be called before the folder's files are opened.
     ///
-    /// - Returns: where is what was there before; `nil` when there was nothing.
+    /// - Returns: the folder with the old content; `nil` if there was none.
     @discardableResult
     package static func finishRestore(in data: String, disk: DiskCalls = .system) throws(BackupFailure) -> String? {
         let files = BackupFiles(disk: disk)
@@ -99,18 +100,18 @@ extension Backup {
         }
     }
 
-    /// Moves what the folder holds into one of its own; what has taken its place already, and the backups, stay.
+    /// Moves the old content into a folder of its own; new content that is in place already and the backups stay.
     private static func setAside(_ data: String, _ fresh: String, _ old: String, _ files: BackupFiles) throws {
         try files.makeFolder(old)
         for name in names {
-            // The files beside `relay.sqlite` are the old one's until the new one is there.
+            // The files beside `relay.sqlite` belong to the old one until the new one is in place.
             let owner = name.hasPrefix("relay.sqlite") ? "relay.sqlite" : name
             guard FileManager.default.fileExists(atPath: "\(fresh)/\(owner)"),
                 FileManager.default.fileExists(atPath: "\(data)/\(name)")
             else { continue }
             try files.rename("\(data)/\(name)", to: "\(old)/\(name)")
         }
-        // Nothing new takes a name before the old is safe under its other one.
+        // The old content is safe under its other name before new content takes its name.
         try files.flush(old)
         try files.flush(data)
     }
@@ -127,11 +128,11 @@ extension Backup {
         guard file.path != "relay.sqlite" else { return }
         StoreMark.make(for: target)
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: target))
-        // A backup of an earlier version too.
+        // The backup may be of an earlier version.
         try StoreLayout.migrate(queue)
         try queue.write { database in
             if Self.renewsEpochs { try Epochs.replace(by: draw(), in: database) }
-            // The public zone keeps no log; its number only holds the place of the last one given.
+            // The public zone has no log; its change number only records the last number used.
             try database.execute(
                 sql: "UPDATE zone_stamp SET last_change = (SELECT max(last_change) FROM zone_stamp) + ? WHERE zone = 1",
                 arguments: [Self.jump]
@@ -143,7 +144,7 @@ extension Backup {
         for asset in try StoreContents(ofFile: target).assets {
             let place = "\(assets)/\(asset.prefix(2))/\(asset)"
             guard files.exists("\(path)/\(place)") else { continue }
-            // No link: what damages the live file would damage the backup.
+            // A copy, not a link: damage to the live file must not damage the backup.
             try files.makeFolder(("\(fresh)/\(place)" as NSString).deletingLastPathComponent)
             try files.copy("\(path)/\(place)", to: "\(fresh)/\(place)")
         }

@@ -2,13 +2,13 @@ import Foundation
 package import Records
 
 extension Backup {
-    /// A finished backup of which nobody can tell what is in it.
+    /// A finished backup whose content is unknown.
     package struct Unusable: Sendable {
         package var name: String
         package var reason: BackupFailure
     }
 
-    /// Those of a folder, by their names.
+    /// Returns the unusable backups of a folder, by name.
     package static func unusable(in folder: String) -> [Unusable] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
         return names.filter { $0.hasSuffix(suffix) }.sorted().compactMap { name in
@@ -18,18 +18,18 @@ extension Backup {
             } catch {
                 guard case .missing = error else { return Unusable(name: name, reason: error) }
                 let manifest = "\(folder)/\(name)/\(manifestName)"
-                // Not there, or not for whoever asks.
+                // The manifest does not exist, or the caller may not read it.
                 let fault = access(manifest, R_OK) == 0 ? EIO : errno
                 return Unusable(name: name, reason: .unreadable(manifest, String(cString: strerror(fault)) + "."))
             }
         }
     }
 
-    /// The one that would be the newest of a folder, were it sound: by its name, which is the moment that it was made.
+    /// Returns the unusable backup that is newer than all others of a folder, by the time in its name.
     ///
-    /// Not what a clock that was ahead has named: those count as the oldest.
+    /// Ignores names that are later than `now`: such backups, of a clock that was ahead, count as the oldest.
     package static func newestUnusable(in folder: String, at now: Timestamp) -> Unusable? {
-        // The second one of a second has a number behind its moment.
+        // The second backup of a second has a number after the time.
         let moment = { (name: String) in String(name.dropLast(suffix.count)) }
         let made = unusable(in: folder).filter { unusable in
             unusable.name.first?.isNumber == true && moment(unusable.name).prefix(18) <= name(of: now)

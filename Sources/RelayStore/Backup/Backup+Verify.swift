@@ -2,17 +2,18 @@ import Foundation
 import GRDB
 
 extension Backup {
-    /// Reads the whole backup and holds it against its manifest; gives each fault as a sentence, none when it is good.
+    /// Reads the whole backup and compares it with its manifest; returns a sentence for each fault.
     ///
-    /// Files are opened as a restore would open them and checked by SQLite; every zone's change numbers are held against its
-    /// log, and every asset against the hash in its name. Nothing in the backup is changed.
+    /// Opens files as a restore would, has SQLite check them, and compares every zone's change numbers with its log,
+    /// and every asset with the hash in its name. Changes nothing in the backup.
     package func verify(step: (String) -> Void = { _ in }) -> [String] {
         faults(manifest.files, step) { try faults(of: $0) }
             + faults(manifest.settings ?? [], step) { try checksumFault(of: $0).map { [$0] } ?? [] }
     }
 
-    /// The assets that its records use and that were not there, or not sound, when it was made: no fault of the backup, but
-    /// not in it.
+    /// Returns the used assets that were missing or damaged when the backup was made.
+    ///
+    /// They are not faults of the backup.
     package func lackedAssets() -> [String] {
         guard manifest.lackedAssets > 0 else { return [] }
         return manifest.files.filter { $0.path != "relay.sqlite" }.flatMap { file -> [String] in
@@ -37,7 +38,7 @@ extension Backup {
         }
     }
 
-    /// `nil` where the file is as it was written.
+    /// `nil` if the file is as it was written.
     private func checksumFault(of file: Manifest.File) throws -> String? {
         let (checksum, bytes) = try BackupFiles.checksum(of: "\(path)/\(file.path)")
         guard checksum == file.checksum, bytes == file.bytes else {
@@ -62,7 +63,7 @@ extension Backup {
         }
     }
 
-    /// What a feed could not be read by; the public zone has none.
+    /// Finds records that a feed could not read; the public zone has no feed.
     private static func logFaults(_ database: Database) throws -> [String] {
         let checks = [
             (

@@ -1,31 +1,31 @@
 import Foundation
 
-/// A backup as one tar archive, piece by piece: never more than a folder's names and a small file are in memory.
+/// A backup as a tar archive, produced in pieces, with at most a folder's names and one small file in memory.
 ///
-/// Its length is known before the first piece, from a walk of its own. It holds the plain files in the backup's folder, and
-/// follows no links out of it.
+/// The length is determined in advance by a separate walk. Contains the plain files in the backup's folder, and does
+/// not follow links.
 package struct BackupArchive: Sendable {
     package enum Piece: Sendable {
         case bytes([UInt8])
-        /// So much from the start of a file.
+        /// This many bytes from the start of a file.
         case file(path: String, length: Int64)
     }
 
-    /// Files up to this size come in one piece with their headers.
+    /// Files up to this size are in one piece with their headers.
     private static let small: Int64 = 64 * 1024
 
-    /// What the archive unpacks to.
+    /// The name of the folder in the archive.
     package let name: String
-    /// Bytes of the whole.
+    /// The length of the whole archive in bytes.
     package let length: Int64
     private var walk: FileWalk
-    /// What comes next, where that was begun already.
+    /// The next piece, if it has been prepared.
     private var waiting: Piece?
-    /// Zeros after the file that was given last.
+    /// The number of zeros after the last file.
     private var padding = 0
     private var isOver = false
 
-    /// - Throws: `BackupFailure` where the backup cannot be read.
+    /// - Throws: `BackupFailure` if the backup cannot be read.
     package init(_ backup: Backup) throws(BackupFailure) {
         name = backup.name
         walk = FileWalk(backup.path)
@@ -38,9 +38,9 @@ package struct BackupArchive: Sendable {
         self.length = length
     }
 
-    /// The next piece; `nil` after the last.
+    /// Returns the next piece; `nil` after the last.
     ///
-    /// - Throws: `BackupFailure` where the backup is no longer what it was.
+    /// - Throws: `BackupFailure` if the backup has changed meanwhile.
     package mutating func next() throws(BackupFailure) -> Piece? {
         if let waiting {
             self.waiting = nil
@@ -72,10 +72,10 @@ package struct BackupArchive: Sendable {
     }
 }
 
-/// The plain files below a folder, in the order of their names; what is neither file nor folder is passed over.
+/// The plain files below a folder, ordered by name; skips everything but files and folders.
 struct FileWalk: Sendable {
     struct File: Sendable {
-        /// From the root on.
+        /// The path relative to the root.
         var path: String
         var size: Int64
         /// Seconds since 1970.
@@ -83,7 +83,7 @@ struct FileWalk: Sendable {
     }
 
     let root: String
-    /// What is still to be looked at, the next one last.
+    /// Paths still to visit, the next one last.
     private var open: [String] = [""]
 
     init(_ root: String) { self.root = root }

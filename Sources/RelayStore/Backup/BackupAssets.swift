@@ -1,35 +1,35 @@
 import Foundation
 package import Records
 
-/// The assets of a data folder on their way into a backup.
+/// Copies the assets of a data folder into a backup.
 ///
-/// What an earlier backup of the same folder holds is linked to the copy there, and costs nothing; the rest is copied. Never is
-/// it a link to the live file: what damages that would damage every backup with it. Each is read and held against the hash in
-/// its name, the live one and the one that is kept: a disk that forgets is told of while there is still a good copy.
+/// An asset that an earlier backup of the folder contains is linked to the copy there, at no cost; others are copied. A
+/// backup never links to the live file: damage to that file would damage every backup. Both the live file and the copy
+/// are verified against the hash in their name, so that a failing disk is noticed while there is still an intact copy.
 struct BackupAssets {
     let files: BackupFiles
     let data: String
-    /// Where the backup is gathered.
+    /// The folder in which the backup is being made.
     let target: String
-    /// The backups there are, the newest first.
+    /// The existing backups, newest first.
     let earlier: [Backup]
 
     enum Outcome {
         case kept
-        /// An earlier backup had it; the data folder has it no more, or damaged.
+        /// An earlier backup had it; in the data folder it is missing or damaged.
         case rescued
-        /// Nothing is kept of what is not as it was written.
+        /// The file has been changed or damaged; it is not copied.
         case damaged
         case missing
     }
 
-    /// Puts one into the backup.
+    /// Puts an asset into the backup.
     ///
     /// - Parameters:
     ///   - asset: its hash, in hex.
-    ///   - place: where it lies in a data folder, and in a backup.
-    /// - Returns: what became of it.
-    /// - Throws: `BackupFailure` where the backup cannot be written.
+    ///   - place: its path in a data folder, and in a backup.
+    /// - Returns: the outcome.
+    /// - Throws: `BackupFailure` if the backup cannot be written.
     func keep(_ asset: String, at place: String) throws -> Outcome {
         let (live, goal) = ("\(data)/\(place)", "\(target)/\(place)")
         let isThere = FileManager.default.fileExists(atPath: live)
@@ -48,7 +48,7 @@ struct BackupAssets {
         return .kept
     }
 
-    /// How many bytes of the files in a folder of assets are in no backup yet, at the most.
+    /// Returns how many bytes in a folder of assets are in no backup yet, at most.
     func newBytes(in folder: String) -> Int64 {
         var (walk, bytes) = (FileWalk("\(data)/\(folder)"), Int64(0))
         while let file = try? walk.next() {
@@ -57,7 +57,8 @@ struct BackupAssets {
         return bytes
     }
 
-    /// In earlier backups, the newest first; those that versions before this one made as links to the live file are none.
+    /// Returns the copies in earlier backups, newest first, without links to the live file, which earlier versions
+    /// made.
     private func copies(of place: String) -> [String] {
         let live = Identity("\(data)/\(place)")
         return earlier.map { "\($0.path)/\(place)" }.filter { path in
@@ -65,17 +66,18 @@ struct BackupAssets {
         }
     }
 
-    /// Also what cannot be read is not sound: one bad spot of a disk must not keep all else from being backed up.
+    /// Returns `false` also for an unreadable file: one bad place on a disk must not prevent the backup of everything
+    /// else.
     static func isSound(_ path: String, _ asset: String) -> Bool {
         (try? BackupFiles.checksum(of: path).hex.hasPrefix(asset)) ?? false
     }
 
-    /// Which file it is, whatever its name.
+    /// The identity of a file, whatever its name is.
     private struct Identity: Equatable {
         let device: UInt64
         let node: UInt64
 
-        /// `nil` where there is none.
+        /// `nil` if there is no file.
         init?(_ path: String) {
             var facts = stat()
             guard stat(path, &facts) == 0 else { return nil }
@@ -86,7 +88,7 @@ struct BackupAssets {
 }
 
 extension Backup {
-    /// Where an asset lies whole in a folder's backups, the newest first; `asset` is its hash, in hex.
+    /// Returns the paths of intact copies of an asset in a folder's backups, newest first; `asset` is its hash, in hex.
     package static func copies(
         of asset: String,
         in home: ContainerEnvironment,

@@ -1,22 +1,22 @@
 import Foundation
 
-/// Why a backup could not be made, checked or put back: one sentence each for whoever asked.
+/// Why a backup could not be made, verified or restored; each description is one sentence for the user.
 package enum BackupFailure: Error, CustomStringConvertible {
     /// There is no relay data in the folder.
     case nothingThere(String)
-    /// The file that a relay would have its accounts in is another program's.
+    /// The file for the relay's accounts belongs to another program.
     case foreign(String)
     /// There is no such backup.
     case missing(String)
     /// The file or folder could not be read or written.
     case unreadable(String, String)
-    /// What is to be copied is not as it was written.
+    /// A file to copy is damaged.
     case damaged(String, [String])
-    /// Another one is being made in the folder.
+    /// Another backup is being made in the folder.
     case busy(String)
-    /// The disk of the folder would be full, or close to it.
+    /// The folder's disk would be full, or nearly full.
     case noRoom(String, needed: Int64)
-    /// The backup is from a later version than this one.
+    /// A later version made the backup.
     case tooNew(String)
 
     package var description: String {

@@ -3,37 +3,39 @@ import Foundation
 import Records
 import RelayCore
 
-/// The file system's part of backups: copies that are on the disk when the call returns.
+/// File operations for backups; copies are on disk when the call returns.
 struct BackupFiles {
     var disk: DiskCalls
 
-    /// The SQLite files of a data folder by their paths in it: the containers' first, so that the accounts, which come
-    /// last, know every user that the records name.
+    /// Returns the paths of the SQLite files in a data folder, the accounts' last.
+    ///
+    /// A copy of the accounts made last has every user that the copied records name.
     static func databases(in folder: String) throws(BackupFailure) -> [String] {
         Set(try stores(in: folder) + StoreMark.stores(in: folder)).sorted() + ["relay.sqlite"]
     }
 
-    /// Those of the containers, without what is only marked.
+    /// Returns those of the containers that exist, without those that only have a mark.
     static func stores(in folder: String) throws(BackupFailure) -> [String] {
         var found: [String] = []
         let containers = "\(folder)/containers"
         for name in try contents(containers) where isContainer(name, in: containers) {
-            // Also one that is lost, and whose log is there.
+            // A lost store may have left its log.
             let files = try contents("\(containers)/\(name)").map { $0.hasSuffix("-wal") ? String($0.dropLast(4)) : $0 }
             found += files.filter { $0.hasSuffix(".sqlite") }.map { "containers/\(name)/\($0)" }
         }
         return found
     }
 
-    /// Whether a relay may have made it: what other programs leave there, as `.DS_Store` or `lost+found`, is not the relay's,
-    /// and must keep nobody from a backup.
+    /// Returns whether a relay may have created the folder.
+    ///
+    /// Entries of other programs, such as `.DS_Store` or `lost+found`, must not prevent a backup.
     private static func isContainer(_ name: String, in folder: String) -> Bool {
         var isFolder: ObjCBool = false
         return ContainerID(name) != nil
             && FileManager.default.fileExists(atPath: "\(folder)/\(name)", isDirectory: &isFolder) && isFolder.boolValue
     }
 
-    /// Files beside them that a relay goes by, and that are there.
+    /// Returns the existing files with settings of a relay.
     static func settings(in folder: String) -> [String] {
         [AlertBook.fileName].filter { FileManager.default.fileExists(atPath: "\(folder)/\($0)") }
     }
@@ -43,12 +45,12 @@ struct BackupFiles {
         do {
             return try FileManager.default.contentsOfDirectory(atPath: folder)
         } catch {
-            // By its own name: whoever asks knows that of the data folder or of the backups alone.
+            // Named itself: the caller knows only the data folder or the folder of backups.
             throw .unreadable(folder, FolderAccess.words(for: error))
         }
     }
 
-    /// The hash and the length of a file, read in pieces.
+    /// Returns the hash and the length of a file, which is read in pieces.
     static func checksum(of path: String) throws -> (hex: String, bytes: Int64) {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure(path) }
@@ -73,7 +75,7 @@ struct BackupFiles {
         return Int64(facts.st_size)
     }
 
-    /// Makes a folder with all above it that are missing; the names of those are on the disk when this returns.
+    /// Creates a folder and all missing parents; returns when their names are on disk.
     func makeFolder(_ path: String) throws {
         let path = path.hasPrefix("/") ? path : FileManager.default.currentDirectoryPath + "/" + path
         var root = (path as NSString).deletingLastPathComponent
@@ -83,7 +85,7 @@ struct BackupFiles {
         try disk.makeFolders((path as NSString).standardizingPath, within: (root as NSString).standardizingPath)
     }
 
-    /// Copies a file that never changes: as a link where both lie on one file system.
+    /// Copies a file that never changes, as a link if both paths are on one file system.
     func copyAsset(_ source: String, to target: String) throws {
         try makeFolder((target as NSString).deletingLastPathComponent)
         if disk.link(source, target) == 0 || errno == EEXIST { return }
@@ -93,7 +95,7 @@ struct BackupFiles {
         try copy(source, to: target)
     }
 
-    /// Whether there is something, or nobody can tell.
+    /// Returns whether the file exists, or `true` if that cannot be determined.
     func exists(_ path: String) -> Bool {
         let descriptor = disk.open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return errno != ENOENT }
@@ -101,14 +103,14 @@ struct BackupFiles {
         return true
     }
 
-    /// Copies a file, and gives the hash of what was copied, in hex.
+    /// Copies a file, and returns the hash of the copied bytes, in hex.
     func copyHashing(_ source: String, to target: String) throws -> String {
         var hasher = SHA256()
         try copy(source, to: target) { hasher.update(bufferPointer: $0) }
         return Hex.encode(hasher.finalize())
     }
 
-    /// Copies a file; the copy is the owner's alone.
+    /// Copies a file; only the owner can access the copy.
     func copy(_ source: String, to target: String, hearing: (UnsafeRawBufferPointer) -> Void = { _ in }) throws {
         let input = disk.open(source, O_RDONLY | O_CLOEXEC)
         guard input >= 0 else { throw Self.failure(source) }
@@ -155,7 +157,7 @@ struct BackupFiles {
         guard disk.rename(path, target) == 0 else { throw Self.failure(path) }
     }
 
-    /// Returns when the file, or the names in the folder, are on the disk.
+    /// Returns when the file, or the names in the folder, are on disk.
     func flush(_ path: String) throws {
         let descriptor = disk.open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw Self.failure(path) }
@@ -163,7 +165,7 @@ struct BackupFiles {
         guard disk.sync(descriptor) == 0 else { throw Self.failure(path) }
     }
 
-    /// The same for the folder and every folder in it.
+    /// Does the same for the folder and every folder in it.
     func flushFolders(_ path: String) throws {
         for name in try FileManager.default.contentsOfDirectory(atPath: path) {
             var isFolder: ObjCBool = false
@@ -177,7 +179,7 @@ struct BackupFiles {
 
     static func failure(_ path: String) -> BackupFailure { .unreadable(path, FolderAccess.words(errno)) }
 
-    /// Runs `body` and says its failures in a person's words.
+    /// Runs `body`, and converts its errors to failures with a readable text.
     static func wrapping<Value>(_ path: String, _ body: () throws -> Value) throws(BackupFailure) -> Value {
         do {
             return try body()

@@ -1,8 +1,9 @@
 import Foundation
 package import Records
 
-/// When a running relay makes backups by itself: kept as `backups/schedule.json` in the data folder, so that a change takes
-/// hold without a restart.
+/// When a running relay makes backups automatically.
+///
+/// Stored in `backups/schedule.json` in the data folder, so that a change takes effect without a restart.
 package struct BackupSchedule: Codable, Hashable, Sendable {
     package enum Interval: String, Codable, Hashable, Sendable, CaseIterable {
         case hourly, daily, weekly
@@ -17,9 +18,9 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
     }
 
     package var interval: Interval
-    /// How many backups stay; the oldest go.
+    /// The number of backups to keep.
     package var keep: Int
-    /// Where they go.
+    /// The folder for the backups.
     package var folder: String
 
     package init(_ interval: Interval, keep: Int, folder: String) {
@@ -28,23 +29,23 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
         self.folder = folder
     }
 
-    /// Where backups of a data folder go when nobody says otherwise.
+    /// Returns the default folder for backups of a data folder.
     package static func standardFolder(of data: String) -> String { "\(data)/backups" }
 
     private static func path(_ data: String) -> String { "\(standardFolder(of: data))/schedule.json" }
 
-    /// How many backups may be asked to stay.
+    /// The allowed numbers of backups to keep.
     package static let keepRange = 1...1_000
 
-    /// The schedule of a data folder; `nil` where there is none, or none that can be read.
+    /// Reads the schedule of a data folder; `nil` if there is none, or it cannot be read.
     package init?(of data: String) {
         guard let schedule = try? Self.read(from: data) else { return nil }
         self = schedule
     }
 
-    /// The schedule of a data folder; `nil` where there is none.
+    /// Reads the schedule of a data folder; `nil` if there is none.
     ///
-    /// - Throws: `BackupFailure.unreadable` where there is a file and it is no schedule.
+    /// - Throws: `BackupFailure.unreadable` if the file is not a schedule.
     package static func read(from data: String) throws(BackupFailure) -> BackupSchedule? {
         let path = path(data)
         guard FileManager.default.fileExists(atPath: path) else { return nil }
@@ -72,13 +73,13 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
         }
     }
 
-    /// When the schedule of a data folder was set, in milliseconds since 1970.
+    /// Returns when the schedule of a data folder was last changed, in milliseconds since 1970.
     package static func changed(in data: String) -> Int64? {
         let facts = try? FileManager.default.attributesOfItem(atPath: path(data))
         return (facts?[.modificationDate] as? Date).map { Int64($0.timeIntervalSince1970 * 1000) }
     }
 
-    /// Makes the folder of the backups, if it is not there, and writes something there; throws where that cannot be.
+    /// Creates the folder for the backups if it is missing, and throws if nothing can be written there.
     package func tryFolder(disk: DiskCalls = .system) throws(BackupFailure) {
         try BackupFiles.wrapping(folder) {
             let files = BackupFiles(disk: disk)
@@ -91,9 +92,9 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
 
     package static func remove(from data: String) { unlink(path(data)) }
 
-    /// Makes the backup that is due, and lets go of the oldest: before it where there is no room for one more.
+    /// Makes a backup if one is due, and removes the oldest: beforehand if there is no room for one more.
     ///
-    /// Answers `nil` where none is due; throws as `Backup.create`.
+    /// Returns `nil` if none is due. Throws as `Backup.create` does.
     package func makeDue(
         of data: String,
         at now: Timestamp,
@@ -110,7 +111,7 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
         return backup
     }
 
-    /// Whether the next one is due, by the newest there is.
+    /// Returns whether a backup is due, according to the newest one.
     package func isDue(at now: Timestamp) -> Bool {
         guard let latest = Backup.all(in: folder, at: now).last else { return true }
         let age = now.milliseconds - latest.manifest.made

@@ -1,7 +1,9 @@
 import Foundation
 package import Records
 
-/// When a backup was last read from end to end, and whether it was good; kept beside it, as nothing in a backup is changed.
+/// When a backup was last verified, and with which result.
+///
+/// Stored beside the backup, since nothing in a backup is changed.
 package struct BackupVerdict: Codable, Hashable, Sendable {
     /// Milliseconds since 1970.
     package var at: Int64
@@ -16,17 +18,17 @@ package struct BackupVerdict: Codable, Hashable, Sendable {
 extension Backup {
     private static func verdictPath(_ path: String) -> String { path + ".verdict" }
 
-    /// The last one; `nil` for a backup that nobody has verified since it was made.
+    /// The result of the last verification; `nil` if the backup has not been verified.
     package var verdict: BackupVerdict? {
         FileManager.default.contents(atPath: Self.verdictPath(path))
             .flatMap { try? JSONDecoder().decode(BackupVerdict.self, from: $0) }
     }
 
-    /// Verifies, and writes down what came of it where the folder can be written: gives each fault as a sentence.
+    /// Verifies the backup, stores the result if the folder is writable, and returns a sentence for each fault.
     package func verify(now: Timestamp, step: (String) -> Void = { _ in }) -> [String] {
         let faults = verify(step: step)
         let verdict = BackupVerdict(at: now.milliseconds, faults: faults.count)
-        // A backup may lie where nobody can write, and is no worse for it.
+        // The backup may be in a folder that cannot be written, which does not make it worse.
         let target = Self.verdictPath(path)
         let files = BackupFiles(disk: .system)
         if let text = try? JSONEncoder().encode(verdict), (try? files.write(text, to: target + ".new")) != nil {
@@ -35,7 +37,7 @@ extension Backup {
         return faults
     }
 
-    /// Removes the backup with all that is known of it.
+    /// Removes the backup and its verification result.
     func remove() {
         try? FileManager.default.removeItem(atPath: path)
         try? FileManager.default.removeItem(atPath: Self.verdictPath(path))

@@ -1,18 +1,18 @@
-/// What stands before a file in a tar archive: POSIX.1-2001's `ustar` header, with an extended one before it where a path
-/// or a size does not fit.
+/// The header of a file in a tar archive: POSIX.1-2001's `ustar` header, after an extended one if a path or size is too
+/// long.
 ///
 /// https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html, "ustar Interchange Format".
 enum TarHeader {
     static let block = 512
-    /// The largest size of eleven octal digits.
+    /// The largest size that fits into eleven octal digits.
     private static let largestSize: Int64 = 0o77_777_777_777
 
-    /// The header of a plain file that only its owner reads.
+    /// Returns the header of a plain file that only its owner can read.
     ///
     /// - Parameters:
-    ///   - path: Parts with `/` between, none at either end.
-    ///   - size: Bytes.
-    ///   - modified: Seconds since 1970.
+    ///   - path: the parts separated by `/`, without one at either end.
+    ///   - size: the size in bytes.
+    ///   - modified: the modification time, in seconds since 1970.
     /// - Returns: whole blocks.
     static func of(_ path: String, size: Int64, modified: Int64) -> [UInt8] {
         let parts = size > largestSize ? nil : split(path)
@@ -26,7 +26,7 @@ enum TarHeader {
                 size: Int64(records.count),
                 modified
             )
-            // Readers go by the records; the short forms are for those that know none.
+            // Readers use the extended records; the short forms are for readers that do not know them.
             let short = header(
                 name: String(decoding: path.utf8.suffix(100).drop { $0 & 0xC0 == 0x80 }, as: UTF8.self),
                 prefix: "",
@@ -39,17 +39,17 @@ enum TarHeader {
         return header(name: name, prefix: prefix, kind: "0", size: size, modified)
     }
 
-    /// Zeros up to the next block after a file of this size.
+    /// Returns the number of zeros up to the next block after a file of this size.
     static func padding(after size: Int64) -> Int { Int((Int64(block) - size % Int64(block)) % Int64(block)) }
 
-    /// What ends an archive.
+    /// The end of an archive.
     static let end = [UInt8](repeating: 0, count: 2 * block)
 
     private static func padded(_ bytes: [UInt8]) -> [UInt8] {
         bytes + [UInt8](repeating: 0, count: padding(after: Int64(bytes.count)))
     }
 
-    /// At a `/`, so that each fits its field; `nil` where none does, or a reader might take the letters for others.
+    /// Splits at a `/` so that both parts fit; `nil` if that is impossible, or the path is not ASCII.
     private static func split(_ path: String) -> (prefix: String, name: String)? {
         let bytes = Array(path.utf8)
         guard bytes.allSatisfy({ $0 < 0x80 }) else { return nil }
@@ -60,7 +60,7 @@ enum TarHeader {
         return (String(decoding: bytes[..<cut], as: UTF8.self), String(decoding: bytes[(cut + 1)...], as: UTF8.self))
     }
 
-    /// `LENGTH key=value\n`, where the length counts itself.
+    /// Returns `LENGTH key=value\n`; the length includes itself.
     private static func record(_ key: String, _ value: String) -> [UInt8] {
         let rest = " \(key)=\(value)\n".utf8.count
         var length = rest + 1

@@ -3,19 +3,20 @@ import Records
 package import RelayCore
 import Synchronization
 
-/// What was done by those who run the relay.
+/// The audit log of operators' actions.
 extension AccountStore {
-    /// Entries older than the newest of so many are forgotten now and then.
+    /// Only about this many of the newest entries are kept.
     private static let kept = 100_000
 
     package func note(_ entry: AuditEntry) throws(DirectoryError) {
         try write { db in try Self.insert(entry, db) }
     }
 
-    /// Runs `body`, whose first write notes the entry in its own commit: nothing is done that the log lacks, and a disk that
-    /// has no room for the entry has not done it either.
+    /// Runs `body`, whose first write adds the entry to the audit log in the same transaction.
     ///
-    /// For one thread that has the store to itself. Where `body` writes nothing here, the entry is noted behind it.
+    /// Nothing is thus done that the log lacks, and if the disk has no room for the entry, the action fails too. If
+    /// `body` writes nothing here, the entry is added afterwards. Must be called by one thread that has the store to
+    /// itself.
     package func noting<Value>(_ entry: AuditEntry, _ body: () throws -> Value) throws -> Value {
         noteOfNextWrite.withLock { $0 = entry }
         defer { _ = takeNote() }
@@ -49,8 +50,9 @@ extension AccountStore {
         )
     }
 
-    /// The newest first, `limit` at most: those before `number` that have `words` in their actor, action, container or
-    /// subject.
+    /// Returns at most `limit` entries, newest first.
+    ///
+    /// Only entries before `number` that contain `words` in their actor, action, container or subject.
     package func auditEntries(
         before number: Int64? = nil,
         with words: String = "",

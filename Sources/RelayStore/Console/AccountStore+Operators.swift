@@ -4,7 +4,7 @@ import GRDB
 import Records
 package import RelayCore
 
-/// Who may use the console.
+/// Operators, who may use the console.
 extension AccountStore {
     package func operators() throws(DirectoryError) -> [Operator] {
         try read { db in try Row.fetchAll(db, sql: "SELECT * FROM operators ORDER BY name").map(Self.operator) }
@@ -12,9 +12,9 @@ extension AccountStore {
 
     // MARK: One-time links
 
-    /// Makes a link and gives its code, which is kept nowhere.
+    /// Creates a one-time link and returns its code, which is not stored.
     ///
-    /// It sets the password of the one named anew, or without a name makes a new operator.
+    /// The link sets a new password for the named operator, or creates a new operator.
     package func makeOperatorLink(for name: String? = nil) throws(DirectoryError) -> String {
         let code = OperatorLink.code(random.bytes(12))
         let now = time.now()
@@ -32,7 +32,7 @@ extension AccountStore {
         return code
     }
 
-    /// Whether a link's code is good, and whom it is for.
+    /// Returns whether a link's code is valid, and for which operator.
     package func operatorLink(_ code: String) throws(DirectoryError) -> (isGood: Bool, name: String?) {
         let now = time.now().milliseconds
         return try read { db in
@@ -45,8 +45,7 @@ extension AccountStore {
         }
     }
 
-    /// Uses a link up: makes an operator, or sets the password of the one it was made for and ends their sign-ins and
-    /// passkeys.
+    /// Uses up a link: creates an operator, or sets an operator's password and ends their sessions and passkeys.
     package func useOperatorLink(
         _ code: String,
         name: String,
@@ -73,7 +72,7 @@ extension AccountStore {
             } else if known != nil {
                 throw DirectoryError.exists("operator \(name)")
             }
-            // One that was sent before, and went astray, sets no password any more.
+            // Earlier links for this operator, which may have been lost, become invalid.
             try db.execute(sql: "DELETE FROM operator_links WHERE hash = ? OR operator = ?", arguments: [key, name])
             try db.execute(
                 sql: """
@@ -91,7 +90,7 @@ extension AccountStore {
             }
             let made = Self.operator(row)
             try db.execute(sql: "DELETE FROM operator_sessions WHERE operator = ?", arguments: [made.id])
-            // Whoever needs a link has lost something; what somebody else may have added must not stay.
+            // The operator may have lost access to somebody else, whose passkeys must not remain.
             try db.execute(sql: "DELETE FROM operator_passkeys WHERE operator = ?", arguments: [made.id])
             return made
         }
@@ -99,7 +98,7 @@ extension AccountStore {
 
     // MARK: Passwords
 
-    /// The operator if the password is their own; takes as long for a name that nobody has.
+    /// Returns the operator if the password is correct; an unknown name takes the same time.
     package func `operator`(name: String, password: String) throws(DirectoryError) -> Operator? {
         let row = try read { db in try Self.row(named: Operator.canonicalName(name) ?? "", db) }
         let stored =
@@ -109,7 +108,7 @@ extension AccountStore {
         return isRight ? row.map(Self.operator) : nil
     }
 
-    /// Ends all sign-ins of the operator but `kept`: whoever knew the old password is out.
+    /// Sets a password, and ends all sessions of the operator but `kept`: others may have known the old password.
     package func setPassword(
         _ password: String,
         ofOperator id: Int64,
@@ -132,7 +131,7 @@ extension AccountStore {
         }
     }
 
-    /// Ends their sign-ins, passkeys and links, one of which would let them in again.
+    /// Removes an operator with all sessions, passkeys and links, each of which would give access again.
     package func removeOperator(_ name: String) throws(DirectoryError) {
         let name = Operator.canonicalName(name) ?? ""
         try write { db in
@@ -147,7 +146,7 @@ extension AccountStore {
 
     // MARK: Sign-ins
 
-    /// Signs an operator in; gives the secret for the browser's cookie, which is kept nowhere.
+    /// Signs an operator in; returns the secret for the browser's cookie, which is not stored.
     package func startOperatorSession(_ id: Int64) throws(DirectoryError) -> String {
         let secret = random.hex(byteCount: 32)
         let now = time.now().milliseconds
@@ -160,7 +159,7 @@ extension AccountStore {
         return secret
     }
 
-    /// Whose sign-in it is, if it is still good; notes once a minute that it is in use.
+    /// Returns the operator of a session if it is valid; records its use once a minute.
     package func operatorSession(
         _ secret: String,
         _ rules: OperatorSessionRules

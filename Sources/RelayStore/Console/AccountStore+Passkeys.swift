@@ -3,18 +3,18 @@ import GRDB
 package import Records
 package import RelayCore
 
-/// A passkey of an operator: the public half of a key that their device keeps.
+/// An operator's passkey: the public key of a key pair on their device.
 package struct Passkey: Hashable, Sendable {
-    /// The authenticator's name for it, up to 1,023 bytes.
+    /// The credential ID, up to 1,023 bytes.
     package var id: [UInt8]
     package var operatorID: Int64
-    /// The person's name for it.
+    /// The name that the operator gave it.
     package var name: String
-    /// As COSE numbers them.
+    /// The COSE algorithm identifier.
     package var algorithm: Int
     /// SubjectPublicKeyInfo, DER.
     package var publicKey: [UInt8]
-    /// The relying party: the host of the console's address.
+    /// The authenticator's signature counter; 0 if it does not count.
     package var host: String
     /// How often its authenticator says it has signed; 0 where that does not count.
     package var signCount: UInt32
@@ -45,7 +45,7 @@ package struct Passkey: Hashable, Sendable {
 }
 
 extension AccountStore {
-    /// How many one operator may have.
+    /// The maximum number of passkeys per operator.
     private static let mostPasskeys = 20
 
     package func addPasskey(_ passkey: Passkey) throws(DirectoryError) {
@@ -78,7 +78,7 @@ extension AccountStore {
         }
     }
 
-    /// An operator's, the oldest first.
+    /// Returns an operator's passkeys, oldest first.
     package func passkeys(of id: Int64) throws(DirectoryError) -> [Passkey] {
         try read { db in
             try Row.fetchAll(
@@ -89,7 +89,7 @@ extension AccountStore {
         }
     }
 
-    /// The passkey of this name with its operator; `nil` where there is none.
+    /// Returns the passkey with this ID and its operator; `nil` if there is none.
     package func passkey(_ id: [UInt8]) throws(DirectoryError) -> (Passkey, Operator)? {
         let found = try read { db -> (Passkey, Int64)? in
             let row = try Row.fetchOne(
@@ -103,7 +103,7 @@ extension AccountStore {
         return (found.0, person)
     }
 
-    /// Notes that it was used just now, as its authenticator's so manieth signature.
+    /// Records that a passkey was used, with the authenticator's signature counter.
     package func usePasskey(_ id: [UInt8], signCount: UInt32) throws(DirectoryError) {
         let now = time.now().milliseconds
         try write { db in

@@ -1,13 +1,13 @@
 import Foundation
 package import Records
 
-/// What operators have said about alerts: limits of their own, and which to be silent about until when.
+/// Operators' settings for alerts: limits of their own, and muted rules.
 ///
-/// Kept as `alerts.json` in the data folder, so that it holds for a relay that runs, from its next look on.
+/// Stored in `alerts.json` in the data folder; a running relay uses a change from its next evaluation on.
 package struct AlertBook: Codable, Hashable, Sendable {
-    /// By the rules' identifiers, in the rules' units.
+    /// The limits by rule ID, in the units of the rules.
     package var limits: [String: Double] = [:]
-    /// By the rules' identifiers: milliseconds since 1970-01-01 UTC.
+    /// When muting ends, by rule ID, in milliseconds since 1970-01-01 UTC.
     package var muted: [String: Int64] = [:]
 
     package init() {}
@@ -16,10 +16,10 @@ package struct AlertBook: Codable, Hashable, Sendable {
 
     private static func path(_ data: String) -> String { "\(data)/\(fileName)" }
 
-    /// That of a data folder; an empty one where there is none.
+    /// Reads the settings of a data folder, which are empty if there is no file.
     ///
-    /// - Throws: `BackupFailure.unreadable` where there is a file and it is none: whoever took it for an empty one and wrote
-    ///   that would take the operators' limits away.
+    /// - Throws: `BackupFailure.unreadable` if the file is invalid: a caller that took it for empty and saved it would
+    ///   delete the operators' limits.
     package static func read(from data: String) throws(BackupFailure) -> AlertBook {
         let path = path(data)
         guard access(path, F_OK) == 0 || errno != ENOENT else { return AlertBook() }

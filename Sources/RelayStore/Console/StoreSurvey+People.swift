@@ -1,13 +1,14 @@
 package import Records
 import RelayCore
 
-/// Shares, subscriptions and the indexes that were made.
+/// Shares, subscriptions and indexes.
 extension StoreSurvey {
     package struct ShareRow: Sendable {
-        /// Of its row, while the store is the same.
+        /// The row ID, which is valid for the life of the store.
         package var id: Int64
         package var zone: ZoneID
-        /// The share record's; one of a hierarchy was drawn by its owner's app, and is not for operators.
+        /// The share record's name; for a share of a hierarchy the owner's app chose it, and it is not shown to
+        /// operators.
         package var recordName: String
         package var isZoneWide: Bool
         package var publicPermission: Share.Permission
@@ -22,14 +23,14 @@ extension StoreSurvey {
 
     package struct IndexRow: Sendable {
         package var recordType: String
-        /// The field, or what else it finds by.
+        /// The name of the field, or the index's other target.
         package var target: String
         package var isComplete: Bool
-        /// Counted up to the bound.
+        /// The number of entries, counted up to a bound.
         package var entries: Int
     }
 
-    /// The newest first; with `id` that one alone.
+    /// Returns shares, newest first; only the one with `id` if it is given.
     package func shares(limit: Int, id: Int64? = nil) throws(RelayError) -> [ShareRow] {
         try reader.attempt {
             var found: [(Int64, ShareRow)] = []
@@ -81,7 +82,7 @@ extension StoreSurvey {
         }
     }
 
-    /// The indexes that queries have had made.
+    /// Returns the indexes that queries have created.
     package func indexes(upTo bound: Int) throws(RelayError) -> [IndexRow] {
         try reader.attempt {
             var found: [(Int64, IndexRow)] = []

@@ -1,9 +1,9 @@
 package import Records
 package import RelayCore
 
-/// What a store holds, from above: names of zones and users, numbers, who shares with whom; no contents of records.
+/// An overview of a store: names of zones and users, counts, and shares, but no contents of records.
 ///
-/// One committed state; every call is bounded in rows and, through `SQLiteStore.survey`, in time.
+/// Reads one committed state. Every call is limited in rows and, through `SQLiteStore.survey`, in time.
 package struct StoreSurvey {
     let reader: SQLiteReader
 
@@ -14,7 +14,7 @@ package struct StoreSurvey {
         package var modified: Timestamp?
         package var use: StorageUse
         package var sharing: Zone.Sharing
-        /// Live records, counted up to the survey's bound.
+        /// The number of live records, counted up to the survey's bound.
         package var records: Int
     }
 
@@ -29,7 +29,7 @@ package struct StoreSurvey {
         package init() {}
     }
 
-    /// How far records are counted where many counts are asked for.
+    /// The bound for counting records, where many counts are requested.
     package static let countBound = 1_000
 
     package var schema: Schema { get throws(RelayError) { try reader.schema } }
@@ -49,8 +49,9 @@ package struct StoreSurvey {
         }
     }
 
-    /// Live zones, those changed last first, `limit` at most: those whose name, or whose owner's, has `words` in it, and
-    /// for the next page those changed before `change`.
+    /// Returns live zones, most recently changed first, at most `limit`.
+    ///
+    /// Only zones whose name or owner's name contains `words`; for the next page, only those changed before `change`.
     package func zones(
         with words: String,
         before change: UInt64 = .max,
@@ -93,7 +94,7 @@ package struct StoreSurvey {
         }
     }
 
-    /// The zone's live records, counted up to a bound.
+    /// Counts the zone's live records, up to a bound.
     private func count(_ zone: Int64, upTo limit: Int) throws -> Int {
         let names =
             zone == 1
@@ -114,10 +115,10 @@ package struct StoreSurvey {
         return count
     }
 
-    /// The live zone of this address.
+    /// Returns the live zone with this ID.
     package func zone(_ id: ZoneID) throws(RelayError) -> Zone? { try reader.zone(id) }
 
-    /// The newest entries of a zone's log, tombstones included.
+    /// Returns the newest entries of a zone's log, including tombstones.
     package func tail(of zone: Zone, limit: Int) throws(RelayError) -> [StoredRecord] {
         guard zone.lastChange > 0 else { return [] }
         var found: [StoredRecord] = []
@@ -127,7 +128,7 @@ package struct StoreSurvey {
         return found
     }
 
-    /// Live records of the public database by type, each counted up to `bound`.
+    /// Returns the number of live records of each type in the public database, counted up to `bound`.
     package func publicCounts(upTo bound: Int) throws(RelayError) -> [String: Int] {
         try reader.attempt {
             var types: [(Int64, String)] = []
@@ -150,7 +151,7 @@ package struct StoreSurvey {
         }
     }
 
-    /// Runs a statement and hands over its rows.
+    /// Runs a statement and calls `visit` with each row.
     func rows(_ text: String, _ bind: (SQL) -> Void = { _ in }, _ visit: (SQL) throws -> Void) throws {
         let statement = try SQL(text, in: reader.database)
         defer { statement.reset() }
@@ -160,7 +161,7 @@ package struct StoreSurvey {
 }
 
 extension SQLiteStore {
-    /// Looks at one committed state, for seconds at most.
+    /// Runs `body` on one committed state, for a few seconds at most.
     package func survey<Result>(_ body: (StoreSurvey) throws(RelayError) -> Result) throws(RelayError) -> Result {
         try read { reader throws(RelayError) in
             guard let reader = reader as? SQLiteReader else {
@@ -174,7 +175,7 @@ extension SQLiteStore {
 }
 
 extension StoreFolder {
-    /// The store of an environment that somebody has used; looking makes no file.
+    /// Returns the store of an environment that has been used; creates no file.
     package func existingStore(of home: ContainerEnvironment) throws(RelayError) -> SQLiteStore? {
         isThere(home) ? try sqliteStore(of: home) : nil
     }

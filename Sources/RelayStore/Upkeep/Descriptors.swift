@@ -1,14 +1,14 @@
 import Foundation
 
-/// The files and sockets that this process may have open at once, and has.
+/// The limits on open files and sockets of this process, and their number.
 package enum Descriptors {
-    /// The most that it may have.
+    /// The current limit.
     package static var limit: Int {
         let limit = sysconf(Int32(_SC_OPEN_MAX))
         return limit < 0 ? .max : limit
     }
 
-    /// The most that `limit` can be raised to without being root.
+    /// The value to which `limit` can be raised without root permissions.
     package static var ceiling: Int {
         var limits = rlimit()
         #if canImport(Glibc)
@@ -20,7 +20,7 @@ package enum Descriptors {
         return Int(clamping: limits.rlim_max)
     }
 
-    /// How many are open; `nil` where none is left to look with.
+    /// The number of open descriptors; `nil` if none is left to count them with.
     package static var count: Int? {
         #if os(Linux)
             try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count
@@ -29,33 +29,33 @@ package enum Descriptors {
         #endif
     }
 
-    /// As many as opening a store takes, and what others may let go of between its failure and this look.
+    /// As many as opening a store takes, and others may close between its failure and this check.
     private static let few = 24
 
-    /// Whether a lack of them is why something could not be opened just now.
+    /// Whether something could probably not be opened because too few descriptors are left.
     ///
-    /// Costs time in all that are open: for when something has failed.
+    /// Costs time in proportion to the open ones: use it after a failure only.
     static var areShort: Bool { count.map { $0 >= limit - few } ?? true }
 }
 
-/// How a process's descriptors are shared out between stores and connections, so that neither can starve the other.
+/// Divides a process's descriptors between stores and connections, so that neither can starve the other.
 package struct DescriptorShares: Hashable, Sendable {
-    /// Stores that are open at once: a share of a quarter, but neither fewer nor more than are of use.
+    /// The maximum number of open stores: a quarter of the descriptors, within bounds.
     package let stores: Int
-    /// Connections at once, a tenth more being told that they are too many.
+    /// The maximum number of connections; a tenth more receive a response that there are too many.
     package let connections: Int
 
-    /// What a store takes that several requests read from: three files to write, and two for each that reads.
+    /// The descriptors of a store that several requests read: three for writing, and two for each reader.
     private static let perStore = 8
     private static let fewestStores = 4
-    /// Each takes a thread and memory, too.
+    /// Each store takes a thread and memory too.
     private static let mostStores = 256
-    /// Loops, the accounts, logs, assets on their way and those that broke off: an eighth, within these.
+    /// For event loops, accounts, logs, and uploads in progress or interrupted: an eighth, within these bounds.
     private static let reserve = 48...128
-    /// Connections beyond the tenth that are told that they are too many.
+    /// The connections beyond the tenth that receive a response that there are too many.
     package static let mostToldMore = 16
 
-    /// `descriptors`: all that the process may have; fewer than none: the system sets no limit.
+    /// `descriptors` is the limit of the process; a negative number means that there is none.
     package init(descriptors: Int) {
         guard descriptors >= 0, descriptors < .max else {
             stores = Self.mostStores

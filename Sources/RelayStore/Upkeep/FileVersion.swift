@@ -1,13 +1,13 @@
 import Foundation
 
-/// What tells a file from another one under its name, and from itself after somebody has written to it, without reading it.
+/// Identifies a file and its version without reading it: differs for another file of that name, and after a write.
 package struct FileVersion: Hashable, Sendable {
     private let inode: UInt64
     private let size: Int64
     private let seconds: Int64
     private let nanoseconds: Int64
 
-    /// `nil` where there is none.
+    /// `nil` if there is no file.
     package init?(_ path: String) {
         var facts = stat()
         guard stat(path, &facts) == 0 else { return nil }
@@ -19,7 +19,7 @@ package struct FileVersion: Hashable, Sendable {
 }
 
 extension stat {
-    /// When the file was last written to.
+    /// The modification time.
     var modified: timespec {
         #if canImport(Darwin)
             st_mtimespec

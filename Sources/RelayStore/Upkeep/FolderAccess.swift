@@ -2,17 +2,17 @@ import Foundation
 import GRDB
 import RelayCore
 
-/// What a person can do about a folder or a disk, before SQLite's own words are shown to them.
+/// Explanations and remedies for errors with a folder or a disk.
 package enum FolderAccess {
-    /// Whether the folder, or one above it, is somebody else's and shut.
+    /// Returns whether the folder, or a parent, cannot be accessed by this user.
     package static func isForbidden(_ folder: String) -> Bool {
         guard access(folder, R_OK | X_OK) != 0, errno == EACCES else { return false }
-        // A file, which nobody looks into, not even root.
+        // A file cannot be listed by any user, not even root.
         var facts = stat()
         return stat(folder, &facts) != 0 || facts.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// A sentence for whoever may not look into the folder; `nil` where they may, or it is not there.
+    /// Returns a sentence for a user who may not access the folder; `nil` if they may, or it does not exist.
     package static func refusal(_ folder: String) -> String? {
         guard isForbidden(folder) else { return nil }
         let owner = (try? FileManager.default.attributesOfItem(atPath: folder))?[.ownerAccountName] as? String
@@ -20,7 +20,7 @@ package enum FolderAccess {
         return "You may not look into \(folder). Run this as \(who): sudo zonecast …"
     }
 
-    /// The system's own number for what went wrong with a file; 0 where it has none.
+    /// Returns the system's error number in an error; 0 if there is none.
     package static func number(_ error: any Error) -> Int32 {
         let outer = error as NSError
         let inner = (outer.userInfo[NSUnderlyingErrorKey] as? any Error).map { $0 as NSError }
@@ -28,7 +28,7 @@ package enum FolderAccess {
         return cause.map { Int32($0.code) } ?? 0
     }
 
-    /// What a person can do about a folder that cannot be made or written, by the system's number for what went wrong.
+    /// Returns what the user can do about a folder that cannot be created or written, by the system's error number.
     package static func remedy(_ number: Int32) -> String {
         switch number {
         case EROFS:
@@ -39,29 +39,29 @@ package enum FolderAccess {
         }
     }
 
-    /// The system's own word for what went wrong with a file, where it has one, without a full stop.
+    /// Returns the system's description of an error with a file, if it has one, without a full stop.
     package static func reason(_ error: any Error) -> String {
         let number = number(error)
         guard number == 0 else { return String(cString: strerror(number)) }
         let outer = error as NSError
         guard outer.domain == NSCocoaErrorDomain else { return "\(error)" }
-        // On Linux a sentence that says nothing stands before the one that does.
+        // On Linux, a sentence without information precedes the description.
         let words = outer.localizedDescription.replacing("The operation could not be completed. ", with: "")
         return String(words.reversed().drop { $0 == "." }.reversed())
     }
 
-    /// What the system says of a number of its own, and what to do about a disk that is full.
+    /// Returns the system's description of an error number, and what to do if the disk is full.
     static func words(_ number: Int32) -> String {
         let isFull = [ENOSPC, EDQUOT].contains(number)
         return String(cString: strerror(number)) + (isFull ? ". \(remedy(number))" : ".")
     }
 
-    /// What went wrong in a file, without the statement that met it.
+    /// Returns a description of an error with a file, without the SQL statement.
     static func words(for error: any Error) -> String {
         if let error = error as? DiskCalls.Failure { return "\(error.call): \(words(error.number))" }
         guard let error = error as? DatabaseError else { return reason(error) + "." }
         switch error.resultCode {
-        // SQLite wants a little room beside a file for those who read it, too.
+        // SQLite needs a little disk space beside a file even to read it.
         case _ where [.SQLITE_FULL, .SQLITE_IOERR_SHMSIZE].contains(error.extendedResultCode):
             return "the disk is full. Make room on it."
         case .SQLITE_READONLY: return "it cannot be written, as on a disk that is mounted read-only."
@@ -72,7 +72,7 @@ package enum FolderAccess {
 }
 
 extension DirectoryError {
-    /// What went wrong in this file.
+    /// Creates the error for a file.
     init(_ error: any Error, in file: String) {
         let words = FolderAccess.words(for: error)
         self = StoreFailure.isDamage(error) ? .damaged(file) : .unavailable("\(file): \(words)")

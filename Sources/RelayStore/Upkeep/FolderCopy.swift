@@ -2,12 +2,12 @@ import Foundation
 import GRDB
 import Records
 
-/// A data folder moved to another place: another disk, another file system, a mount of another machine.
+/// Moves a data folder to another place: another disk, file system or network mount.
 ///
-/// Unlike a backup that is restored, the copy keeps every store's epoch, so the tokens that devices hold stay valid; that is
-/// right only while nobody writes to the first folder any more.
+/// Unlike a restored backup, the copy keeps every store's epoch, so the tokens of devices stay valid. This is correct
+/// only if nothing is written to the first folder any more.
 package enum FolderCopy {
-    /// What was copied and found to be equal.
+    /// What was copied and verified.
     package struct Summary: Hashable, Sendable {
         package var files = 0
         package var rows = 0
@@ -17,18 +17,18 @@ package enum FolderCopy {
         package var bytes: Int64 = 0
     }
 
-    /// Copies everything but backups and their schedule, and compares the copy with its source: every row of every table and every asset.
+    /// Copies everything but backups and their schedule, and compares each row and asset of the copy with its source.
     ///
-    /// What is at `target` when this returns is whole and on the disk; before that nothing is there under that name. No relay
+    /// What exists at `target` when this returns is complete and on disk; before that, nothing has that name. No relay
     /// may run on either folder.
     ///
     /// - Parameters:
-    ///   - data: The data folder.
-    ///   - target: Where the copy goes: nothing, or an empty folder.
-    ///   - disk: What it is written by.
-    ///   - step: Hears what is being done, file by file.
-    /// - Returns: What was copied.
-    /// - Throws: `BackupFailure`; then nothing is left at `target`.
+    ///   - data: the data folder.
+    ///   - target: the path for the copy: nothing, or an empty folder.
+    ///   - disk: the calls that write files.
+    ///   - step: called with a description of each step, file by file.
+    /// - Returns: what was copied.
+    /// - Throws: `BackupFailure`; nothing is left at `target` then.
     package static func make(
         of data: String,
         at target: String,
@@ -40,7 +40,7 @@ package enum FolderCopy {
         guard !FolderLayout.isForeign(data) else { throw .foreign("\(data)/relay.sqlite") }
         return try BackupFiles.wrapping(target) {
             let target = URL(fileURLWithPath: target).standardizedFileURL.path
-            // A relay would take what lies in its folder for its own.
+            // A relay would take the copy for part of its own folder.
             guard !"\(target)/".hasPrefix("\(URL(fileURLWithPath: data).standardizedFileURL.path)/") else {
                 throw BackupFailure.unreadable(target, "it lies in the folder that is copied. Name one beside that.")
             }
@@ -60,7 +60,7 @@ package enum FolderCopy {
             for path in BackupFiles.settings(in: data) { try files.copy("\(data)/\(path)", to: "\(partial)/\(path)") }
             chmod(partial, 0o700)
             try files.flushFolders(partial)
-            // In place of an empty folder, if there is one.
+            // Replaces an empty folder, if there is one.
             try files.rename(partial, to: target)
             try files.flush((target as NSString).deletingLastPathComponent)
             return summary
@@ -106,7 +106,7 @@ package enum FolderCopy {
         }
     }
 
-    /// Throws unless the copy holds exactly what its source does, and SQLite finds it sound.
+    /// Throws if the copy does not equal its source, or SQLite finds it damaged.
     private static func compare(_ path: String, _ data: String, _ target: String, _ summary: inout Summary) throws {
         let (before, after) = (
             try TableDigest.all(ofFile: "\(data)/\(path)"), try TableDigest.all(ofFile: "\(target)/\(path)")

@@ -2,21 +2,21 @@ import Foundation
 import GRDB
 package import RelayCore
 
-/// How far the files of a data folder are behind this program, and how they catch up.
+/// The migrations that the files of a data folder lack, and their execution.
 ///
-/// A relay does that by itself when it starts; this is for those who want to see it first, or have it done before.
+/// A relay migrates when it starts; this shows the migrations, or runs them, beforehand.
 package struct FolderLayout: Hashable, Sendable {
-    /// One SQLite file's steps.
+    /// The migrations of one SQLite file.
     package struct File: Hashable, Sendable {
-        /// Its path in the data folder.
+        /// The path in the data folder.
         package var path: String
-        /// Steps that it has gone through.
+        /// The number of migrations that the file has gone through.
         package var done: Int
-        /// The names of those to come.
+        /// The names of the migrations that it lacks.
         package var missing: [String]
-        /// How many steps this program knows.
+        /// The number of migrations in this program.
         package var known: Int
-        /// Whether a later version of this program has gone further.
+        /// Whether a later version of this program has migrated it further.
         package var isNewer: Bool
     }
 
@@ -24,9 +24,9 @@ package struct FolderLayout: Hashable, Sendable {
 
     package var isCurrent: Bool { files.allSatisfy { $0.missing.isEmpty && !$0.isNewer } }
 
-    /// Looks at the folder's files and changes nothing.
+    /// Inspects the folder's files and changes nothing.
     ///
-    /// - Throws: `DirectoryError.unavailable` where a file cannot be read.
+    /// - Throws: `DirectoryError.unavailable` if a file cannot be read.
     package init(of data: String) throws {
         for path in try BackupFiles.databases(in: data)
         where FileManager.default.fileExists(atPath: "\(data)/\(path)") {
@@ -34,7 +34,7 @@ package struct FolderLayout: Hashable, Sendable {
         }
     }
 
-    /// Looks at `relay.sqlite` alone, and how it keeps its journal.
+    /// Inspects `relay.sqlite` alone, including its journal mode.
     package static func ofAccounts(in data: String) throws(DirectoryError) -> (file: File, journal: String) {
         try reading("relay.sqlite", in: data) { database in
             (
@@ -44,7 +44,7 @@ package struct FolderLayout: Hashable, Sendable {
         }
     }
 
-    /// Whether `relay.sqlite` is another program's.
+    /// Returns whether `relay.sqlite` belongs to another program.
     package static func isForeign(_ data: String) -> Bool {
         (try? reading("relay.sqlite", in: data) { try AccountSchema.isForeign($0) }) ?? false
     }
@@ -97,10 +97,10 @@ package struct FolderLayout: Hashable, Sendable {
         )
     }
 
-    /// Brings every file to this program's layout; no relay may run.
+    /// Migrates every file to this program's layout; no relay may run.
     ///
-    /// Each step is a transaction: broken off, a file has gone through it or has not. `step` hears each file's path before
-    /// it is begun with.
+    /// Each migration is a transaction, so an interruption leaves it done or not done. `step` is called with each
+    /// file's path before its migration.
     package static func migrate(_ data: String, step: (String) -> Void = { _ in }) throws {
         for file in try FolderLayout(of: data).files where !file.missing.isEmpty {
             step(file.path)

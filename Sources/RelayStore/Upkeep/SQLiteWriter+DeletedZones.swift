@@ -2,7 +2,7 @@ import GRDB
 import Records
 
 extension SQLiteWriter {
-    /// Removes up to `limit` records of zones that were deleted; true while there are more.
+    /// Removes up to `limit` records of deleted zones; returns whether there are more.
     func purgeDeletedZones(limit: Int) throws -> Bool {
         let next = try SQL("SELECT id FROM zone_row WHERE deleted = 1 AND purged = 0 LIMIT 1", in: database)
         guard try next.step() else {

@@ -1,5 +1,5 @@
 extension String {
-    /// As one word of a shell's command line, for what a person is told to type: quoted where it must be.
+    /// The text as one word of a shell command, for messages: quoted if necessary.
     package var shellWord: String {
         let isPlain = { (sign: Character) in sign.isLetter || sign.isNumber || "@%+=:,./-_".contains(sign) }
         return !isEmpty && allSatisfy(isPlain) ? self : "'\(replacing("'", with: #"'\''"#))'"

@@ -2,43 +2,45 @@ import Foundation
 import GRDB
 import RelayCore
 
-/// Gives the room that deleted records left in a data folder's SQLite files back to the disk.
+/// Returns the space of deleted records in a data folder's SQLite files to the disk.
 ///
-/// SQLite keeps such pages for later records; a file never shrinks by itself. The first time a file is written anew, in one
-/// go, during which nobody else writes to it. From then on its free pages can be given back a few at a time, between the
-/// commits of a relay that runs.
+/// SQLite keeps such pages for later records, and a file never shrinks by itself. The first time, a file is rewritten
+/// in one step, during which no other connection can write. From then on its free pages can be released a few at a
+/// time, between the commits of a running relay.
 package struct StoreCompaction: Sendable {
-    /// What a file has to give.
+    /// The free space in a file.
     package struct Room: Hashable, Sendable {
-        /// Its path in the data folder.
+        /// The path in the data folder.
         package var file: String
-        /// Of the file, in bytes; what is in its log only is not counted.
+        /// The size of the file in bytes, without the log.
         package var bytes: Int64
-        /// Of the pages that hold nothing, in bytes.
+        /// The size of the free pages, in bytes.
         package var freeBytes: Int64
-        /// Whether they can be given back a few at a time.
+        /// Whether they can be released a few at a time.
         package var isStepwise: Bool
     }
 
-    /// Pages that one step gives back: a write waits for one step at the most, some milliseconds.
+    /// The number of pages that one step releases: a write waits for one step at most, some milliseconds.
     private static let stepPages = 512
-    /// How long it waits for others at one place.
+    /// The longest time to wait for other connections.
     private static let patience = Duration.seconds(30)
 
     private let file: String
     private let path: String
 
+    /// Prepares the compaction of a file; opens nothing yet.
+    ///
     /// - Parameters:
-    ///   - file: A file's path in the data folder.
-    ///   - data: The data folder.
+    ///   - file: the file's path in the data folder.
+    ///   - data: the data folder.
     package init(file: String, in data: String) {
         self.file = file
         path = "\(data)/\(file)"
     }
 
-    /// Every SQLite file of the folder with the room in it.
+    /// Returns the free space in every SQLite file of the folder.
     ///
-    /// - Throws: `DirectoryError` where a file cannot be read.
+    /// - Throws: `DirectoryError` if a file cannot be read.
     package static func rooms(in data: String) throws -> [Room] {
         try BackupFiles.databases(in: data).filter { FileManager.default.fileExists(atPath: "\(data)/\($0)") }
             .map { file in
@@ -55,11 +57,11 @@ package struct StoreCompaction: Sendable {
             }
     }
 
-    /// Writes the whole file anew, laid out for `giveBackStepwise` from then on.
+    /// Rewrites the whole file, in a form that allows `giveBackStepwise` from then on.
     ///
-    /// Whoever else writes to the file waits meanwhile. Broken off at any moment, the file is as it was.
+    /// Other writers wait meanwhile. If it is interrupted, the file is unchanged.
     ///
-    /// - Throws: `DirectoryError` where that cannot be.
+    /// - Throws: `DirectoryError` if the file cannot be rewritten.
     package func writeAnew() throws {
         try withConnection(readonly: false) { database in
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
@@ -67,9 +69,9 @@ package struct StoreCompaction: Sendable {
         try settle()
     }
 
-    /// Gives the file's free pages back a few at a time; others may write between two steps.
+    /// Releases the file's free pages a few at a time; others may write between two steps.
     ///
-    /// `step` hears after each step how many of how many pages are done, and waits as long as it likes.
+    /// `step` is called after each step with the number of released pages and of all pages to release, and may block.
     package func giveBackStepwise(_ step: (_ done: Int64, _ all: Int64) -> Void) throws {
         try withConnection(readonly: false) { database in
             let all = try Self.freePages(database)
@@ -80,7 +82,7 @@ package struct StoreCompaction: Sendable {
                     return .commit
                 }
                 let now = try Self.freePages(database)
-                // Others may have freed pages meanwhile, but what does not shrink is no progress.
+                // Others may free pages meanwhile; without progress, stop.
                 guard now < left else { break }
                 left = now
                 step(all - left, all)
@@ -89,10 +91,9 @@ package struct StoreCompaction: Sendable {
         try settle()
     }
 
-    /// Brings the log into the file, which only then becomes shorter.
+    /// Copies the log into the file, which shrinks only then.
     ///
-    /// Tries so for some time; beside a relay that reads without a pause, that one does the rest with its own next
-    /// checkpoint.
+    /// Retries for some time. If a relay reads without a pause, its own next checkpoint does the rest.
     private func settle() throws {
         // While this waits for readers, the relay's writes wait for this.
         try withConnection(readonly: false, patience: .seconds(1)) { database in
@@ -121,8 +122,8 @@ package struct StoreCompaction: Sendable {
     ) throws -> Value {
         var configuration = Configuration()
         configuration.readonly = readonly
-        // SQLite itself would soon look every tenth of a second only. A relay whose disk is slow has the lock nearly all the
-        // time, and gives it back for a millisecond between two commits.
+        // SQLite's own handler would soon retry only every tenth of a second. A relay with a slow disk holds the lock
+        // nearly all the time, and releases it for a millisecond between two commits.
         let tries = Int(patience / .milliseconds(1))
         configuration.busyMode = .callback { tried in
             usleep(1_000)

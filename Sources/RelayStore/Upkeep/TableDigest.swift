@@ -2,13 +2,13 @@ import Crypto
 import Foundation
 import GRDB
 
-/// What a table holds, in a few bytes: equal for two files exactly if their rows are, in whatever order.
+/// A digest of a table's rows: equal for two files exactly if they contain the same rows, in any order.
 struct TableDigest: Hashable, Sendable {
     private(set) var rows = 0
-    /// The sum of all rows' hashes, lane by lane: no order, and the same row twice counts twice.
+    /// The sum of the hashes of all rows, word by word: independent of the order, and equal rows count each time.
     private var lanes: [UInt64] = [0, 0, 0, 0]
 
-    /// The digests of all tables of a file, by name.
+    /// Returns the digests of all tables of a file, by name.
     static func all(ofFile path: String) throws -> [String: TableDigest] {
         var configuration = Configuration()
         configuration.readonly = true
@@ -41,7 +41,7 @@ struct TableDigest: Hashable, Sendable {
         }
     }
 
-    /// The kind, the length and the bytes, so that no two rows read alike.
+    /// Hashes the type, the length and the bytes, so that no two different rows have the same input.
     private static func update(_ hasher: inout SHA256, with value: DatabaseValue) {
         let (kind, bytes): (UInt8, [UInt8]) =
             switch value.storage {

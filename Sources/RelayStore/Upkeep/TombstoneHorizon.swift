@@ -2,13 +2,13 @@ import GRDB
 package import Records
 import RelayCore
 
-// How tombstones end that are older than the horizon. What they were in remembers the latest one, and takes no token from
-// before it any more: so nobody misses a deletion, and who was away for longer begins anew.
+// Removes tombstones that are older than the horizon. Each zone or share stores its latest removed tombstone and
+// refuses tokens from before it, so no client misses a deletion, and a client that was away for longer starts over.
 
 extension SQLiteStore {
-    /// Forgets the tombstones of what was deleted before `limit`; tells how many.
+    /// Removes the tombstones of records deleted before `limit`; returns their number.
     ///
-    /// A few at a time, so that writes go on between.
+    /// Removes a few at a time, so that other writes run in between.
     package func forgetTombstones(before limit: Timestamp) async throws(RelayError) -> Int {
         let (last, shares) = try read { reader throws(RelayError) -> (UInt64, [Int64]) in
             guard let reader = reader as? SQLiteReader else { return (0, []) }
@@ -56,9 +56,9 @@ extension SQLiteReader {
         return try statement.step() ? statement.unsigned(0) : 0
     }
 
-    /// The last change that was made before `limit`; 0 where none was.
+    /// Returns the last change made before `limit`; 0 if there is none.
     ///
-    /// Found by a look at two dozen records: later changes have later times.
+    /// Reads two dozen records in a binary search: later changes have later times.
     fileprivate func lastChange(before limit: Timestamp) throws -> UInt64 {
         let next = try SQL(
             "SELECT change, modified_at FROM record WHERE change >= ? ORDER BY change LIMIT 1",
@@ -82,7 +82,7 @@ extension SQLiteReader {
         return try statement.step() ? statement.unsigned(0) : 0
     }
 
-    /// The first run with such a tombstone; `nil` where there is none.
+    /// Returns the first run with such a tombstone; `nil` if there is none.
     fileprivate func runOfTombstones(upTo last: UInt64, before limit: Timestamp) throws(RelayError) -> Int64? {
         try attempt {
             let statement = try SQL(
@@ -118,7 +118,7 @@ extension SQLiteReader {
 }
 
 extension SQLiteWriter {
-    /// Forgets all such tombstones of a run, which has 2,048 changes; tells how many.
+    /// Removes all such tombstones of a run, which has 2,048 changes; returns their number.
     fileprivate func forgetTombstones(ofRun run: Int64, upTo last: UInt64, before limit: Timestamp) throws -> Int {
         let delete = try SQL(
             """
@@ -159,8 +159,9 @@ extension SQLiteWriter {
         try statement.run()
     }
 
-    /// Where nothing of the zone is left in the run, its feed need not look there; in the run of its latest change, what
-    /// follows is looked for.
+    /// Removes a run from a zone that has no records left in it, so that the zone's feed skips it.
+    ///
+    /// Keeps the run of the zone's latest change, which later records continue.
     private func leaveRun(_ run: Int64, ofZone zone: Int64) throws {
         let statement = try SQL(
             """
@@ -176,7 +177,7 @@ extension SQLiteWriter {
         try statement.run()
     }
 
-    /// Forgets some of what has left a shared hierarchy; tells how many.
+    /// Removes some entries of records that have left a shared hierarchy; returns their number.
     fileprivate func forgetEntries(of share: Int64, upTo last: UInt64) throws -> Int {
         let delete = try SQL(
             """
