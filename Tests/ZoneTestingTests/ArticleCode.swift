@@ -52,9 +52,9 @@ import ZoneTesting
         #expect(laptop.texts["milk"] == "Buy oat milk")
 
         relay.limits.itemsPerRequest = 10  // larger requests are refused
-        relay.fillQuota()  // and now nothing fits any more
+        relay.fillQuota()  // writes that need space fail
         relay.emptyQuota()
-        try relay.expireChangeTokens()  // everybody lists everything anew
+        try relay.expireChangeTokens()  // every client fetches everything again
         try await relay.settle()
     }
 

@@ -6,13 +6,13 @@ import ZoneTesting
 
 // The code of the catalogue's first article, as it stands there: `ArticleTests` compares the two.
 
-/// Something to buy.
+/// An item to buy.
 struct Item: SyncedRecord, Equatable {
     var id = RecordName()
     var title = ""
 }
 
-/// The list, as one device shows and changes it; the container is handed in, so that a test can bring its own.
+/// The list on one device; the container is passed in, so that a test can use its own.
 struct ShoppingList {
     let container: MirroredContainer
 
@@ -34,7 +34,7 @@ struct ShoppingList {
         try context.save()
     }
 
-    /// Lets whoever has the link read and change the item.
+    /// Shares the item: everyone who has the link can read and change it.
     func share(_ item: Item) async throws -> URL? {
         let id = try container.newBackgroundContext().objectID(of: item)
         return try await container.share([id], publicPermission: .readWrite).share.url
@@ -47,7 +47,7 @@ struct ShoppingList {
 }
 
 @Suite struct ShoppingListTests {
-    @Test func whoWasAwayHearsOfEverything() async throws {
+    @Test func disconnectedDeviceReceivesAllChanges() async throws {
         let relay = try TestRelay()
         let phone = relay.device(of: "alice", named: "phone")
         let tablet = relay.device(of: "bob", named: "tablet")
@@ -68,7 +68,7 @@ struct ShoppingList {
         tablet.network.heal()
         try await relay.settle()
         #expect(try bob.titles == ["Bread", "Oat milk"])
-        // Bob's bread is his own: it was never put into the share.
+        // Bob's bread is in his own list and was never shared.
         #expect(try alice.titles == ["Oat milk"])
     }
 }

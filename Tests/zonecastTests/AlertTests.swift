@@ -119,7 +119,7 @@ import Testing
         let relay = try RelayProcess(folder: folder.path, log: log)
         #expect(relay.stop().status == 0)
         let told = try String(contentsOfFile: log, encoding: .utf8)
-        #expect(told.contains("\(book) cannot be used: it does not say what zonecast wrote there"), "\(told)")
+        #expect(told.contains("\(book) cannot be used: its content is invalid"), "\(told)")
 
         try FileManager.default.removeItem(atPath: book)
         #expect(try alerts("limit", "disk", "1", "--data", folder.path).status == 0)

@@ -156,7 +156,7 @@ import Testing
                 encoding: .utf8
             )
             let refusal = #expect(throws: BackupFailure.self) { try Backup(at: backup.path) }
-            #expect(refusal?.description.contains("no file of a relay's") == true, "\(refusal as Any)")
+            #expect(refusal?.description.contains("not a path in a data folder") == true, "\(refusal as Any)")
         }
     }
 
@@ -173,7 +173,7 @@ import Testing
             #expect(text.contains(number))
             try text.replacing(number, with: other).write(toFile: manifest, atomically: true, encoding: .utf8)
             let refusal = #expect(throws: BackupFailure.self) { try Backup(at: backup.path) }
-            #expect(refusal?.description.contains("its numbers cannot be right") == true, "\(refusal as Any)")
+            #expect(refusal?.description.contains("its numbers are not plausible") == true, "\(refusal as Any)")
             #expect(Backup.all(in: "\(folder)/backups").isEmpty)
         }
     }

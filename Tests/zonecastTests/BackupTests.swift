@@ -219,7 +219,7 @@ import Testing
         let relay = try RelayProcess(folder: folder.path, log: log)
         #expect(relay.stop().status == 0)
         let told = try String(contentsOfFile: log, encoding: .utf8)
-        #expect(told.contains("schedule.json") && told.contains("it is no schedule"), "\(told)")
+        #expect(told.contains("schedule.json") && told.contains("it is not a schedule"), "\(told)")
         #expect(try backup("schedule", "daily").status == 0)
     }
 

@@ -199,7 +199,7 @@ import Testing
         #expect(FileManager.default.fileExists(atPath: other + "/alerts.json"))
         #expect(try zonecast("storage", "copy", "--to", other).status == 1, "it is not empty")
         let inside = try zonecast("storage", "copy", "--to", folder.path + "/containers/copy")
-        #expect(inside.status == 1 && inside.complaint.contains("Name one beside that"))
+        #expect(inside.status == 1 && inside.complaint.contains("Name a folder outside of it"))
         let far = try zonecast("storage", "copy", "--to", "postgres://relay@db1/relay")
         #expect(far.status == 2 && far.complaint.contains("folders of SQLite files"))
         #expect(!FileManager.default.fileExists(atPath: other + ".partial"))

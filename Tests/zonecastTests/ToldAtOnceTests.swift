@@ -96,7 +96,7 @@ import Testing
         let list = [Command.program.path, "backup", "list", "--data", folder.path]
         let stranger = try Tool.run("setpriv", ["--reuid", "65534", "--clear-groups"] + list)
         #expect(stranger.status == 4)
-        #expect(stranger.said.contains("You may not look into \(folder.path)."), "\(stranger.said)")
+        #expect(stranger.said.contains("You have no access to \(folder.path)."), "\(stranger.said)")
     }
 
     @Test func aScheduleForAPlaceThatTakesNothingIsRefused() throws {

@@ -86,11 +86,11 @@ enum AccountSchema {
         if try BackupFiles.stores(in: folder).isEmpty {
             guard isForeign else { return }
             throw DirectoryError.unavailable(
-                "relay.sqlite is no relay's: another program has made it. Move it away, or name another folder with --data"
+                "relay.sqlite is not a relay's file: another program has made it. Move it away, or name another folder with --data"
             )
         }
         throw DirectoryError.unavailable(
-            "relay.sqlite has nothing of a relay in it, and without that nobody finds their data. Put the right one back, or restore a backup: zonecast backup restore latest --data \(folder.shellWord)"
+            "relay.sqlite contains no relay data, and without it no user can reach their data. Put the right file back, or restore a backup: zonecast backup restore latest --data \(folder.shellWord)"
         )
     }
 

@@ -94,7 +94,7 @@ extension AccountStore {
     package func setPhone(_ phone: String?, of account: Account.ID) throws(DirectoryError) {
         let number = phone.flatMap(AccountRules.canonicalPhone)
         if let phone, number == nil {
-            throw .invalid("\"\(phone)\" is not a telephone number. Write it with its country: +49 30 1234567.")
+            throw .invalid("\"\(phone)\" is not a telephone number. Write it with its country code: +49 30 1234567.")
         }
         try write { db in
             try db.execute(sql: "UPDATE accounts SET phone = ? WHERE id = ?", arguments: [number, account.number])

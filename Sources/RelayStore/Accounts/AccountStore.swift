@@ -41,7 +41,7 @@ package final class AccountStore: Directory {
         let path = folder + "/relay.sqlite"
         guard !Self.isLost(in: folder) else {
             throw .unavailable(
-                "relay.sqlite is missing or empty beside the containers: without it nobody finds their data. Put it back, or restore a backup: zonecast backup restore latest --data \(folder.shellWord)"
+                "relay.sqlite is missing or empty beside the containers: without it no user can reach their data. Put it back, or restore a backup: zonecast backup restore latest --data \(folder.shellWord)"
             )
         }
         let (writer, reader) = try Self.wrapping {
@@ -160,7 +160,7 @@ package final class AccountStore: Directory {
                 value = try body(db)
                 return .commit
             }
-            guard let value else { throw DirectoryError.unavailable("the transaction gave nothing") }
+            guard let value else { throw DirectoryError.unavailable("the transaction returned no value") }
             return value
         }
     }

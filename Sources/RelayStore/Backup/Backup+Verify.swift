@@ -98,7 +98,7 @@ extension Backup {
             faults.append("The asset \(asset) is damaged.")
         }
         if found < file.assets {
-            faults.append("\(file.path): \(file.assets - found) of its assets are gone from the backup.")
+            faults.append("\(file.path): \(file.assets - found) of its assets are missing from the backup.")
         }
         return faults
     }

@@ -101,10 +101,11 @@ package struct Backup: Sendable {
         }
         guard manifest.format <= Manifest.currentFormat else { throw .tooNew(name) }
         guard manifest.isPlausible else {
-            throw .unreadable("\(path)/\(Self.manifestName)", "its numbers cannot be right.")
+            throw .unreadable("\(path)/\(Self.manifestName)", "its numbers are not plausible.")
         }
         if let stray = manifest.paths.first(where: { !Manifest.belongs($0) }) {
-            throw .unreadable("\(path)/\(Self.manifestName)", "it names \(stray), which is no file of a relay's.")
+            let words = "it names \(stray), which is not a path in a data folder."
+            throw .unreadable("\(path)/\(Self.manifestName)", words)
         }
         self.path = path
         self.manifest = manifest
@@ -137,7 +138,7 @@ package struct Backup: Sendable {
         }
         if name.contains("/") {
             guard FileManager.default.fileExists(atPath: "\(name)/\(manifestName)") else {
-                throw .unreadable(name, "it is no backup.")
+                throw .unreadable(name, "it is not a backup.")
             }
             return try Backup(at: name)
         }

@@ -24,17 +24,17 @@ package enum BackupFailure: Error, CustomStringConvertible {
         case .nothingThere(let folder):
             FolderAccess.refusal(folder) ?? "There is no relay data in \(folder). Name the folder with --data."
         case .foreign(let path):
-            "\(path) is no relay's: another program has made it. Name the relay's folder with --data."
-        case .missing(let name): "There is no backup \(name). zonecast backup list shows those there are."
+            "\(path) is not a relay's file: another program has made it. Name the relay's folder with --data."
+        case .missing(let name): "There is no backup \(name). List the existing ones: zonecast backup list"
         case .unreadable(let path, let why): "\(path) cannot be used: \(why)"
         case .damaged(let path, let places):
-            "\(path) is damaged\(places.isEmpty ? "" : " (\(places.joined(separator: ", ")))"), so no backup is made of it. "
+            "\(path) is damaged\(places.isEmpty ? "" : " (\(places.joined(separator: ", ")))"), so it cannot be backed up. "
                 + "Restore the last good one: zonecast backup restore latest"
         case .busy(let folder): "Another backup is being made in \(folder). Try again when it is done."
         case .noRoom(let folder, let needed):
-            "A backup in \(folder) needs \(needed.formatted(.byteCount(style: .file))) of free disk. Make room, keep fewer "
+            "A backup in \(folder) needs \(needed.formatted(.byteCount(style: .file))) of free disk space. Make room, keep fewer "
                 + "backups with zonecast backup schedule --keep, or choose another folder with --backups."
-        case .tooNew(let name): "\(name) was made by a later version of zonecast. Restore it with that one."
+        case .tooNew(let name): "\(name) was made by a later version of zonecast. Restore it with that version."
         }
     }
 }

@@ -26,13 +26,13 @@ package struct AlertBook: Codable, Hashable, Sendable {
         guard let text = FileManager.default.contents(atPath: path) else {
             throw .unreadable(
                 path,
-                "it cannot be read, so alerts go by their usual limits. Look who owns it: ls -l \(path.shellWord)"
+                "it cannot be read, so alerts use their default limits. Check its owner: ls -l \(path.shellWord)"
             )
         }
         guard let book = try? JSONDecoder().decode(Self.self, from: text) else {
             throw .unreadable(
                 path,
-                "it does not say what zonecast wrote there, so alerts go by their usual limits. Mend it, or move it away and set them anew: zonecast alerts limit --help"
+                "its content is invalid, so alerts use their default limits. Repair it, or move it away and set the limits again: zonecast alerts limit --help"
             )
         }
         return book

@@ -86,16 +86,16 @@ package struct LogCheck: Sendable {
         // SQLite takes an empty file for a new one, and discards its log.
         guard let bytes = size(of: path), bytes > 0 else {
             let log = size(of: path + "-wal") ?? 0
-            if log > LogSum.headSize { return "\(name) is missing or empty, the log behind it is not" }
+            if log > LogSum.headSize { return "\(name) is missing or empty, but its log is not" }
             guard let mark = StoreMark.name(for: path) else { return nil }
-            return "\(name) is missing or empty; to begin with nothing in its place, remove \(mark)"
+            return "\(name) is missing or empty; to start with an empty store, remove \(mark)"
         }
         // Another process may be writing. Real damage is found at the same place every time.
         var place: Int?
         for _ in 0..<100 {
             guard let check = try LogCheck(ofFile: path), check.isDamaged else { return nil }
             guard check.goodFrames != place else {
-                return check.hasHead ? "a page in the log behind \(name)" : "the head of the log behind \(name)"
+                return check.hasHead ? "a page in the log of \(name)" : "the header of the log of \(name)"
             }
             place = check.goodFrames
         }

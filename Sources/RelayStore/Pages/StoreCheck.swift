@@ -51,7 +51,7 @@ package enum StoreCheck {
 
     /// What the operator can do, as a sentence to follow the description of a fault.
     package static func remedy(data: String) -> String {
-        "Look at the disk, and restore a backup: zonecast backup restore latest --data \(data.shellWord). "
-            + "If another program has written to the file and it is as you want it: sqlite3 FILE VACUUM."
+        "Check the disk, and restore a backup: zonecast backup restore latest --data \(data.shellWord). "
+            + "If another program changed the file on purpose, accept its changes: sqlite3 FILE VACUUM."
     }
 }

@@ -33,7 +33,7 @@ final class LongQueries: TaskExecutor {
         guard hasRoom else {
             throw RelayError(
                 .tryAgainLater,
-                "Many long queries wait already. Try again in some seconds, or ask for less.",
+                "Too many long queries are waiting. Try again in a few seconds, or narrow the query down.",
                 retryAfter: .seconds(5)
             )
         }

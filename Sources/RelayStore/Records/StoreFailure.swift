@@ -18,7 +18,7 @@ enum StoreFailure: Error {
         if isLostWrite(error) {
             return RelayError(
                 .tryAgainLater,
-                "The relay's disk has failed at this write, which may be there all the same. Try again later.",
+                "The relay's disk failed during this write, which may have been stored nevertheless. Try again later.",
                 fineCode: .serverResponseLost,
                 retryAfter: .seconds(5)
             )

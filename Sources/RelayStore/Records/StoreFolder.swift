@@ -169,7 +169,7 @@ package final class StoreFolder: StoreCatalog {
         do throws(AssetHold.Busy) { return try AssetHold.clearing(of: folder) } catch {
             throw RelayError(
                 .tryAgainLater,
-                "Assets are being backed up or cleared away just now. Try again when that is done.",
+                "Assets are being backed up or removed at present. Try again when that is done.",
                 retryAfter: .seconds(60)
             )
         }

@@ -22,7 +22,7 @@ extension StoreLayout {
         let (done, known) = (try queue.read { try migrator.appliedIdentifiers($0) }, Set(migrator.migrations))
         if done.isDisjoint(with: known) {
             guard let mark = StoreMark.name(for: path) else { return }
-            let fault = "\(name) is no store of a relay; to begin with nothing in its place, remove it and \(mark)"
+            let fault = "\(name) is not a relay's store; to start with an empty one, remove it and \(mark)"
             DamageLedger.note(fault, of: path)
             throw StoreFailure.damaged("\(path): \(fault)")
         }

@@ -75,7 +75,7 @@ extension SQLiteReader {
             statement.bind(2, target)
             while try statement.step() {
                 guard let kind = StoredReference.Kind(rawValue: Int(statement.int(0))) else {
-                    throw StoreFailure.damaged("a reference to \(target) is of no known kind")
+                    throw StoreFailure.damaged("a reference to \(target) has an unknown kind")
                 }
                 let found = StoredReference(kind, to: target, from: statement.text(1), field: statement.text(2))
                 if !visit(found) { return }

@@ -66,7 +66,7 @@ extension SQLiteWriter {
 extension RelayError {
     fileprivate static let tooManyBelow = RelayError(
         .badRequest,
-        "Too many records are below those that are to be shared, or moved into a share. Move some of them first.",
+        "Too many records are below the records to be shared or moved into a share. Move some of them first.",
         fineCode: .limitExceeded
     )
 }

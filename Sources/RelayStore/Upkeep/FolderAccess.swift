@@ -17,7 +17,7 @@ package enum FolderAccess {
         guard isForbidden(folder) else { return nil }
         let owner = (try? FileManager.default.attributesOfItem(atPath: folder))?[.ownerAccountName] as? String
         let who = owner == "root" ? "root" : "\(owner ?? "its owner") or as root"
-        return "You may not look into \(folder). Run this as \(who): sudo zonecast …"
+        return "You have no access to \(folder). Run this as \(who): sudo zonecast …"
     }
 
     /// Returns the system's error number in an error; 0 if there is none.
@@ -32,9 +32,9 @@ package enum FolderAccess {
     package static func remedy(_ number: Int32) -> String {
         switch number {
         case EROFS:
-            "The disk is mounted read-only, as the system does with one that fails: see dmesg, then mount it for writing."
+            "The disk is mounted read-only, as the system does with a failing disk: see dmesg, then mount it for writing."
         case ENOSPC, EDQUOT: "Make room on the disk."
-        case EACCES, EPERM: "Run this as whoever may write there, or name another folder with --data."
+        case EACCES, EPERM: "Run this as a user who may write there, or name another folder with --data."
         default: "Name another folder with --data."
         }
     }
@@ -64,7 +64,7 @@ package enum FolderAccess {
         // SQLite needs a little disk space beside a file even to read it.
         case _ where [.SQLITE_FULL, .SQLITE_IOERR_SHMSIZE].contains(error.extendedResultCode):
             return "the disk is full. Make room on it."
-        case .SQLITE_READONLY: return "it cannot be written, as on a disk that is mounted read-only."
+        case .SQLITE_READONLY: return "it cannot be written; its disk may be mounted read-only."
         default: break
         }
         return (error.message ?? "SQLite error \(error.resultCode.rawValue)") + "."

@@ -42,7 +42,7 @@ package enum FolderCopy {
             let target = URL(fileURLWithPath: target).standardizedFileURL.path
             // A relay would take the copy for part of its own folder.
             guard !"\(target)/".hasPrefix("\(URL(fileURLWithPath: data).standardizedFileURL.path)/") else {
-                throw BackupFailure.unreadable(target, "it lies in the folder that is copied. Name one beside that.")
+                throw BackupFailure.unreadable(target, "it is inside the folder to copy. Name a folder outside of it.")
             }
             if let there = try? FileManager.default.contentsOfDirectory(atPath: target), !there.isEmpty {
                 throw BackupFailure.unreadable(target, "it is not empty. Name a new folder.")
@@ -89,7 +89,7 @@ package enum FolderCopy {
             guard FileManager.default.fileExists(atPath: "\(data)/\(place)") else {
                 throw BackupFailure.unreadable(
                     "\(data)/\(place)",
-                    "a record uses this asset and it is not there. Look at: zonecast assets verify"
+                    "a record uses this asset, but it does not exist. See: zonecast assets verify"
                 )
             }
             try files.copyAsset("\(data)/\(place)", to: "\(target)/\(place)")
@@ -97,7 +97,7 @@ package enum FolderCopy {
             guard checksum.hasPrefix(asset) else {
                 throw BackupFailure.unreadable(
                     "\(data)/\(place)",
-                    "its content is not what its name says, so the folder is not copied. Sound copies of it are told by: "
+                    "its content does not match its name, so the folder is not copied. To find intact copies of it: "
                         + "zonecast assets verify"
                 )
             }
@@ -115,7 +115,7 @@ package enum FolderCopy {
         guard differing.isEmpty else {
             throw BackupFailure.unreadable(
                 "\(target)/\(path)",
-                "it differs from its source in \(differing.joined(separator: ", ")). Did somebody write meanwhile? Try again."
+                "it differs from its source in \(differing.joined(separator: ", ")). It may have been written to meanwhile. Try again."
             )
         }
         if let fault = StoreCheck.fault(ofFile: "\(target)/\(path)") {

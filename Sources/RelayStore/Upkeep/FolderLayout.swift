@@ -85,7 +85,7 @@ package struct FolderLayout: Hashable, Sendable {
 
     private static func accounts(_ path: String, _ database: Database) throws -> File {
         guard try AccountSchema.isOurs(database) else {
-            throw DirectoryError.unavailable("relay.sqlite has nothing of a relay in it")
+            throw DirectoryError.unavailable("relay.sqlite contains no relay data")
         }
         let done = try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
         return File(

@@ -2,13 +2,13 @@ import Foundation
 import Synchronization
 import ZoneKit
 
-/// One life of a device, from its start to its crash.
+/// One run of the program on a device, from its start to its crash.
 final class DeviceLife: Sendable {
     private struct State {
         var awaited: [Awaited] = []
         var whenOver: [@Sendable () -> Void] = []
         var home: URL?
-        /// The folder as it was at the crash, or why it could not be kept.
+        /// The folder as it was at the crash, or the error in copying it.
         var left: Result<URL, any Error>?
     }
 
@@ -24,7 +24,7 @@ final class DeviceLife: Sendable {
     private let files: TestFolder
     private let state: Mutex<State>
 
-    /// A life that begins with the files of another one, or with none.
+    /// Creates a run with the files of an earlier one, or with none.
     init(number: Int, _ deviceID: String, in relay: TestRelay, home: URL? = nil) {
         self.number = number
         self.deviceID = deviceID
@@ -48,7 +48,7 @@ final class DeviceLife: Sendable {
         state.withLock { $0.awaited.append(Awaited(place: place, skips: skips)) }
     }
 
-    /// The device has come to a place where a test may have it end.
+    /// Called at each place at which a test may crash the device.
     func reached(_ place: TestDevice.CrashPlace) {
         let isTheEnd = state.withLock { state in
             for index in state.awaited.indices.reversed() where state.awaited[index].place.isMet(by: place) {
@@ -60,21 +60,21 @@ final class DeviceLife: Sendable {
         if isTheEnd { end() }
     }
 
-    /// Ends everything of this life where it stands, and keeps the files as they are now.
+    /// Ends this run at once, and keeps the files as they are now.
     ///
-    /// Whoever finds it ended by another thread comes back when the files are kept: the next life begins with them.
+    /// If another thread is ending it, returns after the files are kept, since the next run starts with them.
     func end() {
         let calls = state.withLock { state -> [@Sendable () -> Void] in
             guard !party.isGone else { return [] }
             party.end()
-            // What is in the middle of a transaction now may not come to its end in the copy.
+            // The copy must not contain the end of a transaction that is in progress now.
             state.left = state.home.map { home in Result { try self.copy(home) } }
             return state.whenOver
         }
         calls.forEach { $0() }
     }
 
-    /// File by file: a thread that is at work still may take some away, such as the log of a store that it closes.
+    /// Copies file by file: a running thread may still remove some, such as the log of a store that it closes.
     private func copy(_ home: URL) throws -> URL {
         let copy = try files.make("devices/\(deviceID)-\(number)-left")
         let disk = FileManager.default
@@ -95,7 +95,7 @@ final class DeviceLife: Sendable {
         return copy
     }
 
-    /// The next life, with what this one has left.
+    /// Returns the next run, with the files of this one.
     func next(in relay: TestRelay) throws -> DeviceLife {
         let number = number + 1
         guard let left = try state.withLock({ $0.left })?.get() else {

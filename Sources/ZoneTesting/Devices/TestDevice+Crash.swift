@@ -1,11 +1,11 @@
 extension TestDevice {
-    /// A place at which a device may be made to crash.
+    /// A place at which a test can crash a device.
     public enum CrashPlace: Hashable, Sendable {
-        /// A request, such as `records/modify`, is about to leave.
+        /// A request, such as `records/modify`, is about to be sent.
         case sending(String)
-        /// The relay has answered a request, and nothing of the answer is known to the program yet.
+        /// The relay has responded to a request, and the program has not received the response yet.
         case answered(String)
-        /// A mirror has come to a place of its own work.
+        /// A mirror has reached a place in its own work.
         case mirror(MirrorPlace)
 
         func isMet(by place: CrashPlace) -> Bool {
@@ -18,48 +18,49 @@ extension TestDevice {
         }
     }
 
-    /// Where a mirror's work can be cut off.
+    /// The places in a mirror's work at which it can be interrupted.
     public enum MirrorPlace: String, Hashable, Sendable, CaseIterable {
-        /// A batch is marked as perhaps sent; nothing is sent yet.
+        /// A batch is marked as possibly sent, and has not been sent.
         case beforeSend
-        /// The relay has answered; nothing of it is written down yet.
+        /// The relay has responded, and nothing of the response is stored.
         case afterSend
-        /// The confirmation is written and not yet committed.
+        /// The confirmation is written, but not committed.
         case insideConfirm
         /// The confirmation is committed.
         case afterConfirm
-        /// A page of changes has come; nothing of it is written down yet.
+        /// A page of changes has arrived, and nothing of it is stored.
         case beforeImport
-        /// The page's rows are written and not yet committed.
+        /// The page's rows are written, but not committed.
         case insideImport
         /// The page is committed.
         case afterImport
-        /// The zones of a page of the database's feed are written and not yet committed.
+        /// The zones in a page of the database's feed are written, but not committed.
         case insideDatabasePage
-        /// Half of a listing from the beginning is in.
+        /// Half of a full listing is stored.
         case insideSweep
     }
 
-    /// Ends the program on this device at once, in the middle of whatever it does: its engines, mirrors and pollers never
-    /// act again, and its requests come to nothing or are carried out, as it happens.
+    /// Ends the program on this device at once, in the middle of whatever it does.
+    ///
+    /// Its engines, mirrors and pollers never act again; requests in progress may or may not be executed.
     public func crash() { life.end() }
 
-    /// Ends the program on this device when it comes to a place.
+    /// Ends the program on this device when it reaches a place.
     ///
     /// - Parameters:
-    ///   - place: Where.
-    ///   - times: When it is there for the so-manieth time from now on, counted from 1.
+    ///   - place: the place.
+    ///   - times: how many times from now on it must reach the place, at least 1.
     public func crash(at place: CrashPlace, times: Int = 1) { life.awaitCrash(place, skipping: times - 1) }
 
     /// Whether the program has crashed.
     public var hasCrashed: Bool { party.isGone }
 
-    /// The same device in its next life, online, with the files of its folder as they were at the crash.
+    /// Restarts the device: returns the same device, online, with the files of its folder as they were at the crash.
     ///
-    /// A device that has not crashed does so now.
+    /// A device that has not crashed is crashed first.
     ///
-    /// - Returns: The device, for which stores are opened and engines made anew.
-    /// - Throws: What the file system throws.
+    /// - Returns: the device, for which stores and engines must be created again.
+    /// - Throws: the error of the file system.
     public func restarted() throws -> TestDevice {
         crash()
         return TestDevice(relay: relay, identity, life: try life.next(in: relay))

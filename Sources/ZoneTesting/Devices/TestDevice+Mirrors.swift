@@ -3,16 +3,16 @@ public import ZoneKit
 public import ZoneMirror
 
 extension TestDevice {
-    /// A mirror of one of the user's databases, in a file of the device's folder, that syncs by itself.
+    /// Creates a mirror of one of the user's databases, in a file in the device's folder, that syncs by itself.
     ///
-    /// In the next life of the device the same call opens the same file.
+    /// After a restart of the device the same call opens the same file.
     ///
     /// - Parameters:
-    ///   - model: The entities.
-    ///   - scope: Which database; left out, the private one.
-    ///   - change: May change the description before the store is opened.
-    /// - Returns: The container, with its store open.
-    /// - Throws: What `MirroredContainer.loadStores()` throws.
+    ///   - model: the entities.
+    ///   - scope: the scope of the database; private by default.
+    ///   - change: can change the store description before the store is opened.
+    /// - Returns: the container, with its store open.
+    /// - Throws: the error of `MirroredContainer.loadStores()`.
     public func mirror(
         of model: MirrorModel,
         scope: CKDatabase.Scope = .private,
@@ -25,11 +25,11 @@ extension TestDevice {
         return mirror
     }
 
-    /// A mirror of what the user has and of what others share with them, in one container.
+    /// Creates a mirror of the user's private and shared databases, in one container.
     ///
-    /// - Parameter model: The entities.
-    /// - Returns: The container, with both stores open.
-    /// - Throws: What `MirroredContainer.loadStores()` throws.
+    /// - Parameter model: the entities.
+    /// - Returns: the container, with both stores open.
+    /// - Throws: the error of `MirroredContainer.loadStores()`.
     public func sharingMirror(of model: MirrorModel) async throws -> MirroredContainer {
         let folder = try folder()
         let stores = [CKDatabase.Scope.private, .shared].map { storeDescription(scope: $0, in: folder) }

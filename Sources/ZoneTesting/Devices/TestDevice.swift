@@ -3,12 +3,12 @@ import Records
 import Synchronization
 public import ZoneKit
 
-/// One device of one user, joined to a `TestRelay` by a network that can be cut.
+/// One device of one user, connected to a `TestRelay` by a network that can be cut.
 ///
-/// Engines, mirrors and pollers of its `container` live by the relay's clock. A device lives until it crashes; `restarted()`
-/// gives the same device in its next life, with what it had stored.
+/// Engines, mirrors and pollers of its `container` use the relay's clock. After a crash, `restarted()` returns the same
+/// device with the files that it had stored.
 public final class TestDevice: Sendable {
-    /// Who the device is, in all its lives.
+    /// The identity of the device, across restarts.
     struct Identity: Sendable {
         var user: String?
         var name: String
@@ -18,13 +18,13 @@ public final class TestDevice: Sendable {
         var deviceID: String { "\(user ?? "nobody")-\(name)" }
     }
 
-    /// The name of the device's user; `nil` for somebody who is not signed in.
+    /// The name of the device's user; `nil` for a device without a signed-in user.
     public var user: String? { identity.user }
-    /// What the device is called.
+    /// The name of the device.
     public var name: String { identity.name }
-    /// The container as a program on this device has it.
+    /// The container for the program on this device.
     public let container: CKContainer
-    /// The way to the relay.
+    /// The connection to the relay.
     public let network: TestNetwork
 
     package let connection: RelayConnection
@@ -33,7 +33,7 @@ public final class TestDevice: Sendable {
     package let party: Party
     let life: DeviceLife
     private let clockWrong: ClockError
-    /// Whoever has signed in by `signIn(as:)` last.
+    /// The user of the last `signIn(as:)`.
     let signedIn = Mutex<String?>(nil)
 
     convenience init(relay: TestRelay, _ identity: Identity) {
@@ -67,7 +67,7 @@ public final class TestDevice: Sendable {
         life.whenOver { [weak network] in network?.end() }
     }
 
-    /// The clock, chance and tasks of the relay's world.
+    /// Returns the clock, random source and executor of the relay's world.
     private static func conditions(
         _ relay: TestRelay,
         _ identity: Identity,
@@ -94,7 +94,7 @@ public final class TestDevice: Sendable {
         return conditions
     }
 
-    /// By how much the device's clock is wrong; no order of changes depends on it.
+    /// The error of the device's clock, which does not affect the order of changes.
     public var clockError: Duration {
         get { clockWrong.value }
         set { clockWrong.value = newValue }
@@ -102,19 +102,19 @@ public final class TestDevice: Sendable {
 
     /// The user's own data.
     public var privateDatabase: CKDatabase { container.privateCloudDatabase }
-    /// Everybody's data.
+    /// The data of all users.
     public var publicDatabase: CKDatabase { container.publicCloudDatabase }
-    /// What others share with the user.
+    /// The data that others share with the user.
     public var sharedDatabase: CKDatabase { container.sharedCloudDatabase }
 
-    /// Where the program on this device keeps its files; goes with the relay.
+    /// Returns the folder for the files of the program on this device; removed with the relay.
     ///
-    /// Its own in each life: a restarted device begins with a copy of what was there at the moment of the crash.
+    /// After a restart it is a different folder: a copy of the former one at the time of the crash.
     ///
-    /// - Returns: A folder that exists.
-    /// - Throws: What the file system throws.
+    /// - Returns: a folder that exists.
+    /// - Throws: the error of the file system.
     public func folder() throws -> URL { try life.folder() }
 }
 
-/// Ends what a crash has met in the middle.
+/// Thrown out of the work that a crash has interrupted.
 struct DeviceCrashed: Error {}

@@ -5,7 +5,7 @@ import RelayAPI
 import ZoneKit
 
 extension RelayRequest {
-    /// Which kind of database others have to hear of; `nil` where it changes no records or zones.
+    /// The scope of the database that the request changes; `nil` if it changes no records or zones.
     var changesRecords: DatabaseScope? {
         let isChange = ["records/modify", "zones/modify", "records/accept", "records/move"].contains {
             path.hasSuffix($0)
@@ -16,7 +16,7 @@ extension RelayRequest {
 }
 
 extension APIRequest {
-    /// The request as a socket would have brought it.
+    /// Creates the request that a socket would receive.
     init(_ request: RelayRequest) {
         var headers = HTTPFields()
         for (name, value) in request.headers {
@@ -34,7 +34,7 @@ extension APIRequest {
 }
 
 extension RelayResponse {
-    /// The answer as a socket would have carried it.
+    /// Creates the response that a socket would receive.
     init(_ answer: APIResponse) {
         self.init(
             status: answer.status.code,
@@ -43,7 +43,7 @@ extension RelayResponse {
         )
     }
 
-    /// The bytes, also where they come from a file.
+    /// Returns the body, which may be in a file.
     private static func body(of answer: APIResponse) -> [UInt8] {
         guard let file = answer.file else { return answer.body }
         guard let handle = FileHandle(forReadingAtPath: file.path) else { return [] }

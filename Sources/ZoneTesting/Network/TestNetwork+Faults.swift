@@ -3,43 +3,44 @@ import Synchronization
 import ZoneKit
 
 extension TestNetwork {
-    /// What can go wrong with one request.
+    /// A fault in one request.
     public enum Fault: Sendable {
-        /// Nothing: for a request before the one that is to fail.
+        /// No fault: for requests before the one that is to fail.
         case passes
-        /// It never reaches the relay.
+        /// The request never reaches the relay.
         case unreachable
-        /// The relay carries it out, and the answer is lost.
+        /// The relay executes the request, and the response is lost.
         case losesAnswer
-        /// The relay gets it twice; the second answer comes back.
+        /// The relay receives the request twice; the device receives the second response.
         case doubled
-        /// It takes so much longer, each way.
+        /// The request and the response each take this much longer.
         case slow(Duration)
-        /// The relay refuses for now: too many requests. The device may try again after so long.
+        /// The relay refuses the request for now, with "too many requests". The device may retry after this time.
         case throttled(retryAfter: Duration)
-        /// The relay refuses for now: it is out of service. The device may try again after so long.
+        /// The relay refuses the request for now, as out of service. The device may retry after this time.
         case busy(retryAfter: Duration)
-        /// The relay refuses: the device's user has to sign in again.
+        /// The relay refuses the request: the device's user has to sign in again.
         case signedOut
-        /// Something in between answers instead of the relay.
+        /// An intermediary responds, and the relay receives nothing.
         case answered(status: Int, body: String)
-        /// The relay carries it out, and something in between answers in its stead: a proxy that has waited long enough.
+        /// The relay executes the request, but an intermediary responds, like a proxy after a timeout.
         case answeredInstead(status: Int, body: String)
-        /// Something else happens while the request is on its way: a participant is removed, the relay restarted.
+        /// Something else happens before the request reaches the relay, such as the removal of a participant or a
+        /// restart.
         case meanwhile(@Sendable () async -> Void)
-        /// Something else happens when the relay has carried it out, and before the answer comes back.
+        /// Something else happens after the relay has executed the request, and before the response arrives.
         case beforeAnswer(@Sendable () async -> Void)
     }
 
-    /// What becomes of the relay's notices on their way to the device.
+    /// How the network handles notices from the relay to the device.
     public enum NoticeHandling: Sendable {
-        /// Each arrives once, in order.
+        /// Each notice arrives once, in order.
         case delivered
-        /// None arrives.
+        /// No notice arrives.
         case dropped
-        /// Each arrives twice.
+        /// Each notice arrives twice.
         case doubled
-        /// They overtake each other by up to a second.
+        /// Notices overtake each other by up to a second.
         case reordered
     }
 
@@ -50,21 +51,20 @@ extension TestNetwork {
         var fault: Fault
     }
 
-    /// Makes the next requests go wrong, one fault each, in order.
+    /// Makes the next requests fail, with one fault each, in this order.
     public func fail(_ faults: Fault...) { state.withLock { $0.faults += faults } }
 
-    /// Makes one request to come go wrong.
+    /// Makes one future request fail.
     ///
     /// - Parameters:
-    ///   - number: Which of the requests from now on, counted from 1.
-    ///   - operation: Requests of this kind only, such as `records/modify` or `asset/1/download`; left out, all
-    ///     count.
-    ///   - fault: What goes wrong.
+    ///   - number: the number of the request, counted from 1 from now on.
+    ///   - operation: count only requests of this kind, such as `records/modify` or `asset/1/download`; by default all.
+    ///   - fault: the fault.
     public func fail(request number: Int, of operation: String = "", by fault: Fault) {
         state.withLock { $0.aimed.append(AimedFault(operation: operation, skips: number - 1, fault: fault)) }
     }
 
-    /// Forgets the faults that have not been met.
+    /// Removes all faults that have not occurred yet.
     public func failNothing() {
         state.withLock { state in
             state.faults = []
@@ -73,19 +73,19 @@ extension TestNetwork {
         }
     }
 
-    /// Makes the relay refuse every request of this device for so long, each time with how long is left.
+    /// Makes the relay refuse every request of this device for this time, with the remaining time as `retryAfter`.
     public func throttle(for duration: Duration) {
         state.withLock { $0.throttledUntil = world.clock.now.advanced(by: duration) }
     }
 
-    /// What becomes of notices; delivered unless said otherwise.
+    /// How notices are handled; `delivered` by default.
     public var notices: NoticeHandling {
         get { state.withLock { $0.notices } }
         set { state.withLock { $0.notices = newValue } }
     }
 }
 
-/// What becomes of one request.
+/// What happens to one request.
 struct RequestPlan {
     enum Way {
         case offline
@@ -99,7 +99,7 @@ struct RequestPlan {
 }
 
 extension TestNetwork.State {
-    /// Decides about a request, and takes out the fault that it meets.
+    /// Plans a request, and removes the fault that applies to it.
     mutating func plan(
         _ operation: String,
         at now: TestClock.Instant,
@@ -147,10 +147,10 @@ extension TestNetwork.State {
 }
 
 extension RelayResponse {
-    /// A refusal in the relay's own words.
+    /// Creates an error response in the form of the relay's.
     static func refusal(_ status: Int, _ code: ErrorCode, retryAfter: Duration?) -> RelayResponse {
         let wait = retryAfter.map { #","retryAfter":\#(max(0, $0.inSeconds))"# } ?? ""
-        let body = #"{"uuid":"test","serverErrorCode":"\#(code.rawValue)","reason":"The test said so."\#(wait)}"#
+        let body = #"{"uuid":"test","serverErrorCode":"\#(code.rawValue)","reason":"Injected by the test."\#(wait)}"#
         return RelayResponse(status: status, body: Array(body.utf8))
     }
 }

@@ -1,26 +1,26 @@
 import Synchronization
 import ZoneKit
 
-/// How a frame of a notice socket travels.
+/// How the network carries one frame of a notice socket.
 struct FramePlan {
-    /// One for each copy that arrives.
+    /// The delay of each copy that arrives.
     var delays: [Duration]
     var isInOrder = true
 }
 
 extension TestNetwork {
-    /// How long a frame takes.
+    /// Returns the delay of a frame.
     func frameDelay() -> Duration {
         state.withLock { $0.latency + ($0.weather?.delay(&world.random.generator) ?? .zero) }
     }
 
-    /// What becomes of something that the relay says on a socket.
+    /// Plans the delivery of an event from the relay on a socket.
     func plan(for event: SocketEvent, of socket: TestSocket) -> FramePlan {
         guard case .text(let text) = event else { return FramePlan(delays: [frameDelay()]) }
         state.withLock { $0.frames.append(String(decoding: text, as: UTF8.self)) }
         world.witness?.noticed(text, device: device, socket: ObjectIdentifier(socket))
         let delay = frameDelay()
-        // Only notices may get lost: without the relay's hello nothing would follow.
+        // Only notices may be lost: without the relay's hello nothing would follow.
         guard text.starts(with: Self.noticeMark) else { return FramePlan(delays: [delay]) }
         let handling = state.withLock { state in
             state.weather?.notices(&world.random.generator) ?? state.notices

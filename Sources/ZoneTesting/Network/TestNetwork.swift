@@ -4,7 +4,7 @@ import RelayAPI
 import Synchronization
 package import ZoneKit
 
-/// A device's way to the relay: a function call, with the faults that a test asks for.
+/// A device's connection to the relay: function calls, with faults that a test injects.
 public final class TestNetwork: Sendable {
     struct State {
         var isCut = false
@@ -17,9 +17,9 @@ public final class TestNetwork: Sendable {
         var operations: [String] = []
         var frames: [String] = []
         var answers: [String: Int] = [:]
-        /// `nil` once the device has crashed: what is left of its tasks holds the network, and must not hold the relay.
+        /// `nil` after a crash: suspended tasks of the device retain the network, and must not retain the relay.
         var relay: TestRelay?
-        /// The notice sockets that are open, which belong to those who listen.
+        /// The open notice sockets, which belong to their clients.
         var sockets: [OpenSocket] = []
     }
 
@@ -28,10 +28,10 @@ public final class TestNetwork: Sendable {
     let world: World
     let party: Party
     let device: String
-    /// On which the device hears of what happens.
+    /// The serial queue on which the device receives events.
     let line: Line
     let state: Mutex<State>
-    /// Told of each request when it leaves and when its answer is there, by name; may end the device.
+    /// Called with the operation when a request is sent, and again when its response arrives; may end the device.
     let onRequest: @Sendable (_ operation: String, _ isAnswered: Bool) -> Void
 
     init(
@@ -48,19 +48,19 @@ public final class TestNetwork: Sendable {
         line = Line(of: party, on: relay.world.stage)
     }
 
-    /// Takes the device off the network: every request fails with `networkUnavailable`, and notice sockets are gone.
+    /// Disconnects the device: every request fails with `networkUnavailable`, and notice connections are lost.
     public func cut() {
         state.withLock { $0.isCut = true }
         dropSockets()
     }
 
-    /// Brings the device back.
+    /// Reconnects the device.
     public func heal() { state.withLock { $0.isCut = false } }
 
-    /// Whether the device is off the network.
+    /// Whether the device is disconnected.
     public var isCut: Bool { state.withLock { $0.isCut } }
 
-    /// Ends the device's notice connections, as a network does now and then; the device makes new ones by itself.
+    /// Closes the device's notice connections, as networks sometimes do; the device reconnects by itself.
     public func dropSockets() {
         let sockets = state.withLock { state in
             defer { state.sockets = [] }
@@ -69,41 +69,41 @@ public final class TestNetwork: Sendable {
         sockets.forEach { $0.socket?.cut() }
     }
 
-    /// The device has crashed, and comes to the relay never again.
+    /// Called when the device has crashed; it never reaches the relay again.
     func end() {
         cut()
         state.withLock { $0.relay = nil }
     }
 
-    /// How long everything takes, each way; none unless said otherwise.
+    /// The delay of everything in each direction; none by default.
     ///
-    /// Requests of engines and mirrors wait for the clock to be moved, as by `settle()`; one that the test itself waits for
-    /// moves the clock.
+    /// Requests of engines and mirrors wait until the clock is moved, for example by `settle()`. A request that the
+    /// test itself awaits moves the clock.
     public var latency: Duration {
         get { state.withLock { $0.latency } }
         set { state.withLock { $0.latency = max(.zero, newValue) } }
     }
 
-    /// The requests so far, such as `private/records/modify`, those that never arrived included.
+    /// The operations of all requests so far, such as `private/records/modify`, including those that never arrived.
     public var operations: [String] { state.withLock { $0.operations } }
 
-    /// What the relay has said over the device's notice sockets, frame by frame, as JSON.
+    /// The frames that the relay has sent on the device's notice sockets, as JSON.
     public var frames: [String] { state.withLock { $0.frames } }
 
-    /// How many answers to requests of a kind have come.
+    /// Returns the number of responses to requests of a kind.
     package func answerCount(of operation: String) -> Int {
         state.withLock { $0.answers.reduce(0) { $1.key.hasSuffix(operation) ? $0 + $1.value : $0 } }
     }
 
-    /// Forgets the requests so far.
+    /// Clears `operations`.
     public func forgetOperations() { state.withLock { $0.operations = [] } }
 
     // MARK: Sockets
 
-    /// Where a new notice socket ends; `nil` where there is nobody.
+    /// Returns the event loop for a new notice socket; `nil` if the relay is stopped.
     func laneForSocket() -> TestLane? { state.withLock { $0.relay }?.lane }
 
-    /// Takes in a new notice socket; false while the device is off the network.
+    /// Adds a new notice socket; returns `false` if the device is disconnected.
     func adopt(_ socket: TestSocket) -> Bool {
         state.withLock { state in
             if !state.isCut { state.sockets.append(OpenSocket(socket: socket)) }
@@ -115,7 +115,7 @@ public final class TestNetwork: Sendable {
         state.withLock { $0.sockets.removeAll { $0.socket == nil || $0.socket === socket } }
     }
 
-    /// When something arrives that takes so long and overtakes nothing before it.
+    /// Returns when something with this delay arrives, without overtaking what was sent before it.
     func arrival(after delay: Duration, notBefore last: inout TestClock.Instant?) -> TestClock.Instant {
         let now = world.clock.now
         let time = max(now.advanced(by: delay), last ?? now)
@@ -123,7 +123,7 @@ public final class TestNetwork: Sendable {
         return time
     }
 
-    /// Hands something over when its time has come.
+    /// Calls `arrive` at the given time.
     func carry(until time: TestClock.Instant, _ arrive: @escaping @Sendable () -> Void) {
         guard time > world.clock.now else { return arrive() }
         world.carries(1, for: party)
@@ -138,7 +138,7 @@ extension TestNetwork: RelayTransport {
     package func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
         guard !Task.isCancelled else { throw .cancelled }
         let parts = request.path.split(separator: "/")
-        // A file's address says no more than what is done with it.
+        // The path of a file is reduced to the operation on it.
         let operation = (parts.first == "asset" ? parts.prefix(3) : parts.dropFirst(4)).joined(separator: "/")
         onRequest(operation, false)
         let plan = state.withLock { $0.plan(operation, at: world.clock.now, &world.random.generator) }
@@ -159,13 +159,13 @@ extension TestNetwork: RelayTransport {
         defer { world.carries(-1, for: party) }
         try await pass(plan.thither)
         if case .meanwhile(let work) = fault { await asATest(work) }
-        if case .unreachable = fault { throw .unreachable("The test said so.") }
+        if case .unreachable = fault { throw .unreachable("Injected by the test.") }
         guard !isCut else { throw .unreachable("The device went off the network.") }
         var answer = try await deliver(request)
         if case .doubled = fault { answer = try await deliver(request) }
         if case .beforeAnswer(let work) = fault { await asATest(work) }
         try await pass(plan.back)
-        if case .losesAnswer = fault { throw .answerLost("The test said so.") }
+        if case .losesAnswer = fault { throw .answerLost("Injected by the test.") }
         guard !isCut else { throw .answerLost("The device went off the network.") }
         if case .answeredInstead(let status, let body) = fault {
             answer = RelayResponse(status: status, body: Array(body.utf8))
@@ -175,7 +175,7 @@ extension TestNetwork: RelayTransport {
         return answer
     }
 
-    /// What a test does in the middle of a device's request is not done in the name of that request.
+    /// Runs a test's code that belongs to no request, although it runs in the middle of one.
     private func asATest(_ work: @Sendable () async -> Void) async {
         await AccountBinding.$current.withValue(nil) { await work() }
     }
@@ -190,13 +190,13 @@ extension TestNetwork: RelayTransport {
         return RelayResponse(answer)
     }
 
-    /// Lets so much of the clock's time pass.
+    /// Waits until the clock has moved this far.
     private func pass(_ delay: Duration) async throws(TransportError) {
         guard delay > .zero else { return }
         if party.isCurrent {
             try? await world.clock.sleep(for: delay)
         } else if withUnsafeCurrentTask(body: { $0?.unownedTaskExecutor == nil }) {
-            // Whoever waits outside of the world moves its clock; on any other executor there is nobody who could.
+            // A task outside the world moves the world's clock itself; a task on another executor cannot.
             await world.advance(by: delay)
         }
         guard !Task.isCancelled else { throw .cancelled }

@@ -3,7 +3,7 @@ import RelayAPI
 import Synchronization
 package import ZoneKit
 
-/// Makes notice sockets of a device that end in the test relay itself.
+/// Creates a device's notice sockets, which connect to the test relay directly.
 package struct TestSockets: SocketConnector {
     let network: TestNetwork
 
@@ -18,12 +18,12 @@ package struct TestSockets: SocketConnector {
     }
 }
 
-/// The client's half of a notice socket without a network; what it hears comes on its device's own line.
+/// The client's end of a notice socket without a network; delivers events on its device's serial queue.
 final class TestSocket: Socket {
     private struct State {
         var deliver: (@Sendable (SocketEvent) -> Void)?
         var end: TestSocketEnd?
-        /// When the last frame each way arrives: none overtakes another.
+        /// When the last frame in each direction arrives: no frame overtakes another.
         var lastArrival: TestClock.Instant?
         var lastDeparture: TestClock.Instant?
     }
@@ -36,7 +36,7 @@ final class TestSocket: Socket {
         state = Mutex(State(deliver: deliver))
     }
 
-    /// Whoever listened has gone without a word.
+    /// The client has gone without closing the socket.
     deinit {
         if let end = state.withLock({ $0.end }) { end.lane.run { end.finish() } }
     }
@@ -55,7 +55,7 @@ final class TestSocket: Socket {
 
     func drop() {
         state.withLock { $0.deliver = nil }
-        // The relay may end before it hears so.
+        // The relay may end before it receives this.
         ended()
         atRelay { $0.finish() }
         network.abandon(self)
@@ -72,7 +72,7 @@ final class TestSocket: Socket {
 
     // MARK: What comes from the relay
 
-    /// A frame, or the end of it all, on its way to the client.
+    /// Delivers a frame, or the end of the connection, to the client.
     func take(_ event: SocketEvent) {
         let plan = network.plan(for: event, of: self)
         for delay in plan.delays {
@@ -86,7 +86,7 @@ final class TestSocket: Socket {
         }
     }
 
-    /// The network or the relay is gone: neither side hears from the other again.
+    /// Ends the connection without a message to either side.
     func cut() {
         let end = state.withLock { $0.end }
         ended()
@@ -94,7 +94,7 @@ final class TestSocket: Socket {
         hand(.closed(code: nil))
     }
 
-    /// Nothing that the relay says from now on arrives.
+    /// Reports that nothing more will arrive from the relay.
     func ended() { network.world.witness?.ended(socket: ObjectIdentifier(self), device: network.device) }
 
     private func hand(_ event: SocketEvent) {
@@ -120,12 +120,12 @@ extension SocketEvent {
     }
 }
 
-/// The relay's half of a `TestSocket`.
+/// The relay's end of a `TestSocket`.
 final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
-    // Unchecked: every call but `init` is made on the lane.
+    // Unchecked: every call except `init` is made on the lane.
 
     let lane: TestLane
-    /// Weak: it is the device's, and by way of its network the relay is, too.
+    /// Weak: the socket belongs to the device, and through its network it retains the relay.
     private weak let client: TestSocket?
     private var connection: NoticeConnection?
     private var isOver = false
@@ -137,7 +137,7 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
 
     func opened(_ connection: NoticeConnection) {
         guard !isOver else {
-            // Given up before it was open.
+            // The client has dropped the connection before it was open.
             connection.closed()
             return
         }
@@ -163,13 +163,13 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
 
     func send(_ frame: NoticeFrame) { client?.take(.text(frame.text)) }
 
-    /// The answer is the client library's own, and instant.
+    /// The client library answers pings itself, and without delay.
     func sendPing() { lane.run { self.connection?.handle(.receivedPong) } }
 
     func sendPong(_ payload: [UInt8]) { client?.take(.pong) }
 
     func close(_ reason: NoticeClose) {
-        // Not at once: the connection is in the middle of saying so.
+        // Not at once: the connection is just calling this.
         lane.run { self.finish() }
         client?.take(.closed(code: reason.code))
     }

@@ -1,9 +1,9 @@
 import Synchronization
 
-/// A network that misbehaves by chance: how often each thing goes wrong, between 0 and 1.
+/// A network with random faults: the probability of each, between 0 and 1.
 package struct Weather: Sendable {
     package var losesRequest = 0.0
-    /// The answer is lost, or a proxy's comes in its place.
+    /// The response is lost, or replaced by that of a proxy.
     package var losesAnswer = 0.0
     package var doubles = 0.0
     package var throttles = 0.0
@@ -11,7 +11,7 @@ package struct Weather: Sendable {
     package var dropsNotice = 0.0
     package var doublesNotice = 0.0
     package var reordersNotice = 0.0
-    /// Everything takes so long each way, drawn evenly.
+    /// The range of the delay in each direction, in milliseconds, uniformly distributed.
     package var delays: ClosedRange<Int64> = 0...0
 
     package init() {}
@@ -44,14 +44,14 @@ package struct Weather: Sendable {
         return .delivered
     }
 
-    /// In milliseconds.
+    /// Draws a delay.
     func delay(_ random: inout some RandomNumberGenerator) -> Duration {
         .milliseconds(Int64.random(in: delays, using: &random))
     }
 }
 
 extension TestNetwork {
-    /// The weather that this network has; `nil`: what the test asks for and nothing else.
+    /// The random faults of this network; `nil` for only those that the test injects.
     package var weather: Weather? {
         get { state.withLock { $0.weather } }
         set { state.withLock { $0.weather = newValue } }

@@ -1,14 +1,14 @@
 package import RelayStore
 import Synchronization
 
-/// What a relay in a test writes to: which folder, and by which calls; asked at each start.
+/// The folder and the calls that a test's relay writes with; requested at each start.
 package struct RelayDisk: Sendable {
     package var place: @Sendable () -> (folder: String, calls: DiskCalls)
 
     package init(place: @escaping @Sendable () -> (folder: String, calls: DiskCalls)) { self.place = place }
 }
 
-/// By how much a clock is wrong.
+/// The error of a clock.
 final class ClockError: Sendable {
     private let error = Mutex(Duration.zero)
 

@@ -5,7 +5,7 @@ import RelayCore
 import RelayStore
 import Synchronization
 
-/// One life of a relay, from start to stop.
+/// One run of a relay, from start to stop.
 struct RunningRelay: Sendable {
     private(set) var relay: Relay
     let lane: TestLane
@@ -69,7 +69,7 @@ struct RunningRelay: Sendable {
             draw: { random.number() },
             disk: calls,
             checkpointPages: options.checkpointPages,
-            // Weak: the hub knows, by way of the relay, the stores.
+            // Weak: the hub retains the stores through the relay.
             onCommit: { [weak hub] home, changes in
                 if let store = watched.store { witness?.committed(changes, in: store) }
                 hub?.publish(changes, of: home)
@@ -83,7 +83,7 @@ struct RunningRelay: Sendable {
             }
         )
         if let witness, let home = TestRelay.home {
-            // What is in the file has to be what was there at the end.
+            // The witness checks that the file contains what it did when the last run ended.
             let store = try stores.sqliteStore(of: home)
             watched.hold(store)
             witness.opened(store)
@@ -98,13 +98,13 @@ struct RunningRelay: Sendable {
             random: source
         )
         admission = RelayAdmission(relay: relay, hub: hub, time: time)
-        // From here on it sees which sign-ins end.
+        // From here on it notices sessions that end.
         admission.closeRevoked()
         lane = TestLane(hub: hub, admission: admission, line: line, uptime: time.uptime)
         world.clock.whenMoved { [weak lane] in lane?.tick() }
     }
 
-    /// The same relay with other bounds.
+    /// Replaces the relay by one with other limits.
     mutating func apply(_ limits: TestRelay.Limits) {
         relay = Relay(
             authenticator: authenticator,
@@ -116,9 +116,9 @@ struct RunningRelay: Sendable {
         )
     }
 
-    /// Answers a request; `nil` where the relay is killed before it has.
+    /// Responds to a request; `nil` if the relay is killed before.
     func answer(_ request: APIRequest) async -> APIResponse? {
-        // Files are also asked for by those who block the stage until they have them.
+        // Requests for files are also made by callers that block the stage until they have the response.
         guard request.path.hasPrefix("/database/") else { return await relay.respond(to: request) }
         let (relay, party, deliveries, witness, id) = (relay, party, deliveries, witness, nextRequest())
         return await withCheckedContinuation { waiter in
@@ -132,10 +132,10 @@ struct RunningRelay: Sendable {
         }
     }
 
-    /// Whether the disk has failed it, so that its process had better end and start again.
+    /// Whether the disk has failed, so that the process should end and start again.
     var wantsRestart: Bool { losses.isNoted }
 
-    /// Signs a user in as the sign-in page does, and gives the web auth token.
+    /// Signs a user in as the sign-in page does, and returns the web auth token.
     func signIn(_ user: String, to container: String) throws -> String? {
         guard let container = ContainerID(container) else { return nil }
         try directory.ensureContainer(container)
@@ -150,7 +150,7 @@ struct RunningRelay: Sendable {
         return started.webToken
     }
 
-    /// Ends a user's sign-ins; what came by them is refused from now on, and their sockets close.
+    /// Ends a user's sessions: their requests are refused from now on, and their sockets close.
     func endSignIns(of user: String) throws {
         try authenticator.endSessions(of: try directory.devAccount(named: user).id, in: nil)
         admission.closeRevoked()
@@ -169,18 +169,18 @@ struct RunningRelay: Sendable {
 }
 
 extension ScryptCost {
-    /// Cheap: nobody attacks a test's passwords.
+    /// Cheap: test passwords need no protection.
     fileprivate static let test = ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
 }
 
-/// Hears of writes that the disk has lost.
+/// Records whether the disk has lost a write.
 private final class Losses: Sendable {
     private let noted = Mutex(false)
     var isNoted: Bool { noted.withLock { $0 } }
     func note() { noted.withLock { $0 = true } }
 }
 
-/// The store that a witness looks into, once it is open.
+/// The store for a witness to inspect, once it is open.
 private final class Watched: Sendable {
     private let held = Mutex<WeakStore>(WeakStore())
 
@@ -190,7 +190,7 @@ private final class Watched: Sendable {
     func hold(_ store: SQLiteStore) { held.withLock { $0.store = store } }
 }
 
-/// The requests that wait for an answer, so that none waits for ever for a relay that was killed.
+/// The requests that wait for a response, so that none waits forever for a relay that was killed.
 private final class Deliveries: Sendable {
     private struct State {
         var waiting: [Int: CheckedContinuation<APIResponse?, Never>] = [:]
@@ -200,7 +200,7 @@ private final class Deliveries: Sendable {
 
     private let state = Mutex(State())
 
-    /// `nil`, and answered, where it is over already.
+    /// `nil` if the relay has been killed; the waiter is resumed with `nil` then.
     func begin(_ waiter: CheckedContinuation<APIResponse?, Never>) -> Int? {
         let number = state.withLock { state -> Int? in
             guard !state.isOver else { return nil }

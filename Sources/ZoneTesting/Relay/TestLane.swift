@@ -3,18 +3,18 @@ import RelayAPI
 import RelayCore
 import ZoneKit
 
-/// The one line of work on which a test relay's notice connections live.
+/// The event loop of a test relay's notice connections.
 final class TestLane: NoticeLane, TaskExecutor, @unchecked Sendable {
-    // Unchecked for `roll`, `number` and `connections`: they are touched on `line` only, after `join` has set them up.
+    // Unchecked for `roll`, `number` and `connections`: used on `line` only, once `init` has set them.
 
     private let line: Line
     private let roll = NoticeLaneRoll()
-    // Weak: the hub holds its lanes, and both belong to the running relay.
+    // Weak: the hub retains its lanes, and both belong to the running relay.
     private weak let hub: NoticeHub?
     private weak let admission: RelayAdmission?
     private let uptime: @Sendable () -> Duration
     private var number = 0
-    /// In the order in which they came.
+    /// In the order in which they were opened.
     private var connections: [TestSocketEnd] = []
 
     init(hub: NoticeHub, admission: RelayAdmission, line: Line, uptime: @escaping @Sendable () -> Duration) {
@@ -34,7 +34,7 @@ final class TestLane: NoticeLane, TaskExecutor, @unchecked Sendable {
 
     func run(_ body: @escaping @Sendable () -> Void) { line.run(body) }
 
-    /// Opens a connection; its events go to `end` on this lane.
+    /// Opens a connection, whose events are sent to `end` on this lane.
     func open(_ request: APIRequest, _ end: TestSocketEnd) {
         line.run {
             guard let hub = self.hub, let admission = self.admission else { return end.finish() }
@@ -58,23 +58,23 @@ final class TestLane: NoticeLane, TaskExecutor, @unchecked Sendable {
         line.run { self.connections.removeAll { $0 === end } }
     }
 
-    /// The clock has been moved.
+    /// Called after the clock has moved.
     func tick() {
         line.run { self.connections.forEach { $0.tick() } }
     }
 
-    /// The relay stops: every connection is told so.
+    /// Ends every connection because the relay stops.
     func stop() {
         line.run { self.connections.forEach { $0.end(.stopping) } }
     }
 
-    /// Returns when all that was posted before has been carried out.
+    /// Waits until everything posted so far has been executed.
     func settle() async {
         await withCheckedContinuation { done in line.run { done.resume() } }
     }
 }
 
-/// Carries what is confined to a lane into a task that runs there.
+/// Moves a value that is confined to a lane into a task that runs there.
 private struct Confined<Value>: @unchecked Sendable {
     let value: Value
     init(_ value: Value) { self.value = value }

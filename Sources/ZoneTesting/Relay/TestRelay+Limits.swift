@@ -2,20 +2,22 @@ import RelayCore
 import RelayStore
 
 extension TestRelay {
-    /// Bounds that a test may lower, to meet the refusals of a large application with a small one.
+    /// Limits that a test may lower, to cause a large application's errors with a small one.
     public struct Limits: Hashable, Sendable {
-        /// Operations in one request, and records in one answer: more is refused with `limitExceeded`.
+        /// The maximum number of operations in a request and of records in a response; more fail with `limitExceeded`.
         public var itemsPerRequest = 200
-        /// Bytes of one answer, about: a page ends when it has so many, and a fetch of single records is made in parts.
+        /// The approximate size of a response in bytes: a page ends there, and a fetch of single records is split.
         public var answerBytes = 16 << 20
-        /// Bytes of one record without its assets.
+        /// The maximum size of a record in bytes, without its assets.
         public var recordBytes = 1_000_000
-        /// Zones of one user, the default zone not counted.
+        /// The maximum number of zones per user, without the default zone.
         public var zonesPerUser = 1_000
-        /// Bytes of one user's private database, assets included; what would not fit is refused with `quotaExceeded`.
+        /// The maximum size of a user's private database in bytes, including assets.
+        ///
+        /// A write that would exceed it fails with `quotaExceeded`.
         public var privateBytes: Int64? = 5_000_000_000
 
-        /// The relay's own.
+        /// Creates the relay's default limits.
         public init() {}
 
         var all: RelayCore.Limits {
@@ -29,18 +31,18 @@ extension TestRelay {
         }
     }
 
-    /// Fills everybody's private database: from now on only what takes no more space is accepted.
+    /// Fills every user's private database: only writes that take no more space succeed from now on.
     ///
-    /// `emptyQuota()` ends it.
+    /// `emptyQuota()` ends this.
     public func fillQuota() { limits.privateBytes = 0 }
 
-    /// Gives everybody the usual space again.
+    /// Restores the default size limit for all users.
     public func emptyQuota() { limits.privateBytes = Limits().privateBytes }
 
-    /// Makes every change token so far one that is no longer served, as a restored backup does.
+    /// Expires every change token issued so far, as restoring a backup does.
     ///
-    /// Engines and mirrors then list everything anew; what calls the databases itself gets `changeTokenExpired`.
+    /// Engines and mirrors then fetch everything again; direct calls of the databases fail with `changeTokenExpired`.
     ///
-    /// - Throws: What SQLite throws.
+    /// - Throws: the error of SQLite.
     public func expireChangeTokens() throws { try running?.stores.renewEpochs() }
 }

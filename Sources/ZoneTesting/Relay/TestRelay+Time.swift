@@ -1,16 +1,18 @@
 extension TestRelay {
-    /// Moves the clock until nobody has anything left to do: no request is under way, nothing waits to be sent or
-    /// fetched, every notice has arrived, and whoever has none to rely on has polled since the last change.
+    /// Moves the clock until no device has anything left to do.
     ///
-    /// No real time passes but what the work itself takes: a back-off of five minutes or a poll in half an hour are steps of
-    /// the clock. Devices that are cut off are not waited for, nor are engines and mirrors that sync only when told to.
+    /// Then no request is in progress, nothing waits to be sent or fetched, every notice has arrived, and every device
+    /// without notices has polled since the last change.
     ///
-    /// - Parameter limit: How far to move the clock at the most; left out, a day.
-    /// - Throws: `NotSettled`, which says what was still to be done.
+    /// Takes no real time but that of the work itself: a back-off of five minutes or a poll in half an hour is one step
+    /// of the clock. Does not wait for disconnected devices, nor for engines and mirrors that sync only on request.
+    ///
+    /// - Parameter limit: how far to move the clock at most; a day by default.
+    /// - Throws: `NotSettled`, which lists what was still to be done.
     public func settle(within limit: Duration = .seconds(86_400)) async throws { try await world.settle(within: limit) }
 
-    /// Moves the clock, and lets everything that comes due on the way happen when its time comes.
+    /// Moves the clock, and lets everything that is due on the way happen at its time.
     ///
-    /// - Parameter duration: How far.
+    /// - Parameter duration: how far to move the clock.
     public func advance(by duration: Duration) async { await world.advance(by: duration) }
 }

@@ -7,51 +7,52 @@ import RelayStore
 import Synchronization
 public import ZoneKit
 
-/// A whole relay inside a test: the server's own code, without sockets, under a clock that stands still until told.
+/// A complete relay inside a test: the server's own code, without sockets, with a clock that moves only when told to.
 ///
 ///     let relay = try TestRelay()
 ///     let phone = relay.device(of: "alice", named: "phone")
 ///     try await phone.container.privateCloudDatabase.save(CKRecord(recordType: "Note"))
 ///     try await relay.settle()
 ///
-/// All rules are the real ones: permissions, limits, atomic zones, change tags, change feeds. Engines, mirrors and pollers
-/// of its devices live by its clock. Two relays of one seed draw the same tokens, names and zone identities.
+/// All rules are the real ones: permissions, limits, atomic zones, change tags, change feeds. Engines, mirrors and
+/// pollers of its devices use its clock. Two relays with the same seed generate the same tokens, names and zone
+/// identities.
 public final class TestRelay: Sendable {
-    /// Where the relay keeps its records.
+    /// Where the relay stores its records.
     public enum Storage: Sendable {
-        /// In memory; gone at the end of the test, or when the relay is restarted.
+        /// In memory, until the test ends or the relay is restarted.
         case memory
-        /// In files of a temporary folder, which goes with the relay. Restarting finds them again.
+        /// In files of a temporary folder, which is deleted with the relay and survives a restart.
         case temporaryFolder
     }
 
-    /// What makes this relay different from an ordinary one.
+    /// The settings of a test relay.
     public struct Options: Sendable {
-        /// Where records are kept.
+        /// Where records are stored.
         public var storage = Storage.memory
-        /// Where randomness begins.
+        /// The seed of the random number generator.
         public var seed: UInt64 = 1
-        /// Where the clock begins.
+        /// The date at which the clock starts.
         public var start = Date(timeIntervalSince1970: 1_700_000_000)
-        /// Whether users may send any number of requests, as suits a clock that stands still.
+        /// Whether there are no rate limits on requests, as suits a clock that stands still.
         public var isUnhurried = true
-        /// The bounds that it begins with.
+        /// The initial limits.
         public var limits = Limits()
-        /// So many pages of a store's log are written back into its file at once, beside commits.
+        /// The number of pages of a store's log that are copied into its file at once, while commits continue.
         package var checkpointPages = 8_000
 
-        /// The usual ones.
+        /// Creates the default settings.
         public init() {}
     }
 
-    /// The clock that relay and devices share.
+    /// The clock that the relay and its devices share.
     public let clock: TestClock
-    /// The container that devices use unless they name another.
+    /// The container of devices that name no other.
     public static let containerIdentifier = "iCloud.test"
 
     static let home = ContainerID(containerIdentifier).map { ContainerEnvironment($0, .development) }
     package let world: World
-    /// The relay's files, and those of its devices.
+    /// The files of the relay and of its devices.
     package let folder: TestFolder
     let options: Options
     private let disk: RelayDisk?
@@ -60,23 +61,23 @@ public final class TestRelay: Sendable {
     private let networks = Mutex<[KnownNetwork]>([])
 
     private struct State {
-        /// `nil` while it is stopped.
+        /// `nil` while the relay is stopped.
         var running: RunningRelay?
         var limits: Limits
     }
 
     /// Starts a relay.
     ///
-    /// - Parameter options: Left out: in memory, from seed 1.
-    /// - Throws: What SQLite or the file system throws when the store cannot be made.
+    /// - Parameter options: the settings; by default in memory, with seed 1.
+    /// - Throws: the error of SQLite or the file system if the store cannot be created.
     public convenience init(_ options: Options = Options()) throws {
         let world = World(clock: TestClock(start: options.start), seed: options.seed)
         try self.init(options, world: world, folder: TestFolder())
     }
 
-    /// A relay in a world that somebody else steps.
+    /// Creates a relay in a world that the caller runs.
     ///
-    /// `disk`, where given, is what a relay with storage in files writes to.
+    /// `disk`, if given, is what a relay with storage in files writes to.
     package init(_ options: Options, world: World, folder: TestFolder, disk: RelayDisk? = nil) throws {
         self.options = options
         self.disk = disk
@@ -95,21 +96,22 @@ public final class TestRelay: Sendable {
         state = Mutex(State(running: running, limits: options.limits))
     }
 
-    /// Nobody comes to it any more: with it goes what was on its way, and the files of all its devices.
+    /// Ends the relay: drops what was in transit, and deletes the files of all its devices.
     deinit {
         state.withLock { $0.running?.stop() }
         clock.dropCalls()
         folder.remove()
     }
 
-    /// A device of a user, with an account, a name and a network of its own.
+    /// Creates a device of a user, with an account, a name and a network of its own.
     ///
     /// - Parameters:
-    ///   - user: Any name; the user is made when first seen.
-    ///   - name: What the device is called; left out, `device`.
-    ///   - container: Left out, `TestRelay.containerIdentifier`.
-    ///   - encryptionKey: Gives the user's key of encrypted values; left out, they go to the relay as they are.
-    /// - Returns: A device that is online.
+    ///   - user: any name; the user is created on first use.
+    ///   - name: the name of the device; `device` by default.
+    ///   - container: the container; `TestRelay.containerIdentifier` by default.
+    ///   - encryptionKey: provides the user's key for encrypted values; by default they are sent to the relay
+    ///     unencrypted.
+    /// - Returns: a device that is online.
     public func device(
         of user: String,
         named name: String = "device",
@@ -122,40 +124,41 @@ public final class TestRelay: Sendable {
         )
     }
 
-    /// Somebody who is not signed in, and can but read the public database.
+    /// Creates a device without a signed-in user, which can only read the public database.
     ///
-    /// - Parameter container: Left out, `TestRelay.containerIdentifier`.
-    /// - Returns: A device that is online.
+    /// - Parameter container: the container; `TestRelay.containerIdentifier` by default.
+    /// - Returns: a device that is online.
     public func visitor(container: String = TestRelay.containerIdentifier) -> TestDevice {
         TestDevice(relay: self, TestDevice.Identity(user: nil, name: "visitor", container: container))
     }
 
     // MARK: Life
 
-    /// Stops the relay and starts it again on the same files; with storage in memory all is forgotten.
+    /// Stops the relay and starts it again on the same files; with storage in memory everything is lost.
     ///
-    /// - Throws: What SQLite or the file system throws when the store cannot be opened.
+    /// - Throws: the error of SQLite or the file system if the store cannot be opened.
     public func restart() throws {
         stop()
         try start()
     }
 
-    /// Stops the relay in good order: what waits to be written is, and open notice connections are told.
+    /// Stops the relay gracefully: finishes queued writes, and closes open notice connections with a message.
     ///
-    /// Until `start()` no device reaches it.
+    /// No device can reach it until `start()`.
     public func stop() { state.withLock { $0.running.take() }?.stop() }
 
-    /// Ends the relay at once, as the end of its process would: writes under way are not answered, and are there or not.
+    /// Ends the relay at once, like a crash of its process: writes in progress are not answered, and may or may not be
+    /// stored.
     ///
-    /// Until `start()` no device reaches it.
+    /// No device can reach it until `start()`.
     public func kill() {
         state.withLock { $0.running.take() }?.kill()
         networks.withLock { $0.compactMap(\.network) }.forEach { $0.dropSockets() }
     }
 
-    /// Starts the relay on its files; does nothing where it runs.
+    /// Starts the relay on its files; does nothing if it is running.
     ///
-    /// - Throws: What SQLite or the file system throws when the store cannot be opened.
+    /// - Throws: the error of SQLite or the file system if the store cannot be opened.
     public func start() throws {
         try state.withLock { state in
             guard state.running == nil else { return }
@@ -170,18 +173,18 @@ public final class TestRelay: Sendable {
         }
     }
 
-    /// By how much the relay's clock is wrong; every order of changes is the same with any clock.
+    /// The error of the relay's clock, which does not affect the order of changes.
     ///
-    /// Only what has an end by the clock notices: sign-ins and links.
+    /// Affects only what expires: sign-ins and links.
     public var clockError: Duration {
         get { clockWrong.value }
         set { clockWrong.value = newValue }
     }
 
-    /// Whether it runs.
+    /// Whether the relay is running.
     public var isRunning: Bool { state.withLock { $0.running != nil } }
 
-    /// The bounds that it holds requests and users to; what is set holds from the next request on.
+    /// The limits for requests and users; a change takes effect with the next request.
     public var limits: Limits {
         get { state.withLock { $0.limits } }
         set {
@@ -196,7 +199,7 @@ public final class TestRelay: Sendable {
 
     private struct KnownNetwork: Sendable { weak var network: TestNetwork? }
 
-    /// Makes a network known, weakly, so that it hears of the relay's sudden end.
+    /// Registers a network, weakly, so that a crash of the relay closes its connections.
     func join(_ network: TestNetwork) {
         networks.withLock { networks in
             networks.removeAll { $0.network == nil }
@@ -206,38 +209,38 @@ public final class TestRelay: Sendable {
 
     var running: RunningRelay? { state.withLock { $0.running } }
 
-    /// The relay as a function.
+    /// Calls the relay as a function.
     package func respond(to request: APIRequest) async -> APIResponse {
         guard let relay = running?.relay else { return APIResponse(status: .serviceUnavailable) }
         return await relay.respond(to: request)
     }
 
-    /// What the relay answers, seen by the world's witness; `nil` where it is not running or ends meanwhile.
+    /// Returns the relay's response, reported to the world's witness; `nil` if the relay is stopped or ends meanwhile.
     package func answer(_ request: APIRequest) async -> APIResponse? { await running?.answer(request) }
 
-    /// Whether the disk has failed the relay, so that its process had better end and start again.
+    /// Whether the disk has failed the relay, so that its process should end and start again.
     package var wantsRestart: Bool { running?.wantsRestart ?? false }
 
-    /// How many notice connections the relay knows of.
+    /// The number of notice connections in the relay.
     package var connectionCount: Int { running?.hub.connectionCount ?? 0 }
 
-    /// The relay itself; a stopped one gives nothing.
+    /// The relay itself; `nil` while it is stopped.
     package var relay: Relay? { running?.relay }
 
-    /// Removes the files that no record uses, however new they are; tells how many.
+    /// Removes all assets that no record uses, whatever their age; returns their number.
     package func removeUnusedAssets() async throws -> Int {
         try await running?.stores.removeUnusedAssets(before: Timestamp(milliseconds: .max)) ?? 0
     }
 
-    /// Forgets all that was deleted, as the relay does with what is older than the tombstone horizon; tells how much.
+    /// Removes all tombstones, as the relay does with those older than the horizon; returns their number.
     package func forgetTombstones() async throws -> Int {
         try await running?.stores.forgetTombstones(before: Timestamp(milliseconds: .max)) ?? 0
     }
 
-    /// Where this life's notice connections are.
+    /// The event loop of this run's notice connections.
     var lane: TestLane? { running?.lane }
 
-    /// Returns when the notices of all commits so far have reached the devices that listen.
+    /// Waits until the notices of all commits so far have reached the connected devices.
     package func deliverNotices() async {
         guard let running else { return }
         await running.hub.queries.settle()

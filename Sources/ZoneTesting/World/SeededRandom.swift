@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The same numbers for the same seed: SplitMix64, behind a lock since relays draw from several threads.
+/// A random source that returns the same numbers for the same seed: SplitMix64, with a lock, since relays use threads.
 package final class SeededRandom: Sendable {
     private let state: Mutex<UInt64>
 
@@ -23,7 +23,7 @@ package final class SeededRandom: Sendable {
         return Array(bytes.prefix(count))
     }
 
-    /// The same source for those who take a generator.
+    /// The source as a random number generator.
     package struct Generator: RandomNumberGenerator, Sendable {
         let source: SeededRandom
         package mutating func next() -> UInt64 { source.number() }
@@ -31,7 +31,7 @@ package final class SeededRandom: Sendable {
 
     package var generator: Generator {
         get { Generator(source: self) }
-        // The numbers drawn through a copy came from the same source.
+        // Copies draw from the same source, so there is nothing to store.
         set {}
     }
 }

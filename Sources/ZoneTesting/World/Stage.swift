@@ -1,11 +1,11 @@
 import Dispatch
 import Synchronization
 
-/// Where everything happens that happens by itself in a test's world: one piece at a time, in an order that only the
-/// order of arrivals, or the seed of `choose`, decides.
+/// A deterministic executor for everything in a test's world: runs one item at a time, in the order of arrival or as
+/// `choose` decides.
 ///
-/// By itself it works on a queue of its own whenever there is something to do. Told to stand still, it works only in
-/// `workOff()`, on the caller's thread: then nothing else in the process has a say in the order.
+/// Normally it runs items on a queue of its own as they arrive. A stage with `choose` runs them only in `workOff()`, on
+/// the caller's thread; then nothing else in the process influences the order.
 package final class Stage: Sendable {
     private enum Piece {
         case job(UnownedJob, Party)
@@ -21,39 +21,39 @@ package final class Stage: Sendable {
 
     private struct State {
         var ready: [Piece] = []
-        /// What waits for those who are asleep to wake.
+        /// The items of parties that are asleep, until they wake.
         var aside: [ObjectIdentifier: [Piece]] = [:]
         var isWorking = false
         var waiters: [CheckedContinuation<Void, Never>] = []
         var applications = 0
-        /// Pieces that were done, and arrivals from other threads than the one that works them off.
+        /// The number of items that were run, and of those that came from a thread other than the one running them.
         var count: UInt64 = 0
         var strays: UInt64 = 0
     }
 
     private let state = Mutex(State())
     private let queue: DispatchQueue?
-    /// Draws the next of so many pieces; `nil`: first come, first served.
+    /// Chooses the next of this many items; `nil` means in the order of arrival.
     private let choose: (@Sendable (Int) -> Int)?
     private let worker = Mutex<UInt?>(nil)
 
-    /// A stage that works by itself.
+    /// Creates a stage that runs items as they arrive.
     package init() {
-        // On the shared threads: hundreds of worlds with a thread each would starve whoever is not in one.
+        // On the shared threads: hundreds of worlds with a thread each would starve all other work.
         queue = DispatchQueue(label: "zonecast.stage", target: .global())
         choose = nil
     }
 
-    /// A stage that stands still until `workOff()`, and then takes pieces in an order drawn by `choose`.
+    /// Creates a stage that runs items only in `workOff()`, in an order that `choose` decides.
     package init(choose: @escaping @Sendable (Int) -> Int) {
         queue = nil
         self.choose = choose
     }
 
-    /// How many pieces have been done.
+    /// The number of items that have been run.
     package var count: UInt64 { state.withLock { $0.count } }
 
-    /// How many pieces came from outside while it stood still or worked: each may have come earlier or later.
+    /// The number of items from other threads, whose place in the order is not deterministic.
     package var strays: UInt64 { state.withLock { $0.strays } }
 
     func add(_ job: UnownedJob, of party: Party) { add(.job(job, party)) }
@@ -75,7 +75,7 @@ package final class Stage: Sendable {
     private func work() {
         while let piece = next() { perform(piece) }
         let waiters = state.withLock { state -> [CheckedContinuation<Void, Never>]? in
-            // Something may have come since the last look.
+            // Something may have arrived since the last check.
             guard state.ready.isEmpty else { return nil }
             state.isWorking = false
             defer { state.waiters = [] }
@@ -90,7 +90,7 @@ package final class Stage: Sendable {
             guard !state.ready.isEmpty else { return nil }
             state.count += 1
             guard let choose else { return state.ready.removeFirst() }
-            // The last fills the gap: the order among those that wait means nothing.
+            // The last item fills the gap: the order of the waiting items has no meaning.
             let index = choose(state.ready.count)
             state.ready.swapAt(index, state.ready.count - 1)
             return state.ready.removeLast()
@@ -100,14 +100,16 @@ package final class Stage: Sendable {
     private func perform(_ piece: Piece) {
         switch piece {
         case .job(let job, let party):
-            // What has crashed does nothing more; its tasks are never heard of again, as after the end of a process.
+            // A crashed party does nothing more; its tasks never resume, as after the end of a process.
             guard !party.isGone else { return }
             job.runSynchronously(on: party.asUnownedTaskExecutor())
         case .call(let line): line.performNext()
         }
     }
 
-    /// Does what is ready, and what becomes ready by it, on this thread; false where `limit` pieces were not enough.
+    /// Runs what is ready, and what becomes ready meanwhile, on this thread.
+    ///
+    /// - Returns: `false` if more than `limit` items were ready.
     package func workOff(limit: Int = .max) -> Bool {
         worker.withLock { $0 = Self.thread }
         var done = 0
@@ -120,14 +122,14 @@ package final class Stage: Sendable {
 
     private static var thread: UInt { UInt(bitPattern: ThreadMark.own) }
 
-    /// Whether nothing is ready.
+    /// Whether no item is ready.
     package var isAtRest: Bool { state.withLock { $0.ready.isEmpty } }
 
-    /// Returns when there is nothing to do, and the application's own code is not at work anywhere.
+    /// Waits until no item is ready and no code of the application is running.
     ///
-    /// The application may wait for something that never comes; after `patience` nobody waits for it any more. Time alone
-    /// says little on a busy machine: the caller must also have had so many `turns` among everybody's tasks, in which the
-    /// application's had theirs.
+    /// The application may wait for something that never happens, so the wait for it ends after `patience`. Time alone
+    /// means little on a busy machine: the caller must also have been scheduled `turns` times, so that the
+    /// application's tasks have been scheduled too.
     package func idle(patience: Duration = .seconds(5), turns: Int = 5_000) async {
         let end = ContinuousClock.now + patience
         var turn = 0
@@ -143,13 +145,12 @@ package final class Stage: Sendable {
             let isAlone = state.withLock { $0.applications <= 0 }
             if isAlone || (turn >= turns && ContinuousClock.now > end) { return }
             turn += 1
-            // Where the application is now, on the main actor perhaps, nobody tells when it is done.
+            // The application may be on the main actor, for example, which does not report when it is done.
             try? await Task.sleep(for: .microseconds(200))
         }
     }
 
-    /// Sets aside what a party has to do, and all that comes to it, until it wakes: as a machine that sleeps, with its clock
-    /// going on.
+    /// Suspends a party and everything that arrives for it until it wakes, like a sleeping machine whose clock goes on.
     package func sleep(_ party: Party) {
         let id = ObjectIdentifier(party)
         state.withLock { state in
@@ -167,7 +168,7 @@ package final class Stage: Sendable {
     func application(isAtWork: Bool) { state.withLock { $0.applications += isAtWork ? 1 : -1 } }
 }
 
-/// Whose tasks they are: a device's, or the relay's, in one of its lives.
+/// A task executor for one device or relay, in one of its runs.
 package final class Party: TaskExecutor {
     package let name: String
     private let stage: Stage
@@ -185,16 +186,16 @@ package final class Party: TaskExecutor {
 
     package var isGone: Bool { gone.load(ordering: .relaxed) }
 
-    /// Ends it at once, in the middle of whatever it does: none of its tasks ever goes on.
+    /// Ends the party at once, in the middle of its work: none of its tasks ever resumes.
     package func end() { gone.store(true, ordering: .relaxed) }
 
-    /// Whether the calling task is one of this party's.
+    /// Whether the calling task belongs to this party.
     package var isCurrent: Bool {
         withUnsafeCurrentTask { $0?.unownedTaskExecutor == self.asUnownedTaskExecutor() }
     }
 }
 
-/// Calls that are made one after the other, in the order in which they were handed in.
+/// A serial queue: runs calls one after another, in the order in which they were added.
 package final class Line: Sendable {
     private let stage: Stage
     let party: Party

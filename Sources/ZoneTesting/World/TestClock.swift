@@ -3,26 +3,26 @@ import Records
 package import RelayCore
 import Synchronization
 
-/// A clock that stands still until a test moves it, and wakes those who sleep by it in order.
+/// A clock that stands still until a test moves it, and that wakes sleeping tasks in order.
 ///
-/// Code under test takes it as `some Clock<Duration>`. A sleep whose time has come, or whose task is cancelled, ends at
-/// once; any other waits for `advance`.
+/// Code under test uses it as `some Clock<Duration>`. A sleep ends at once if its deadline has passed or its task is
+/// cancelled; otherwise it waits for `advance`.
 public final class TestClock: Clock, Sendable {
-    /// A moment, counted from the clock's making.
+    /// A time, relative to the creation of the clock.
     public struct Instant: InstantProtocol, Hashable, Sendable {
-        /// Time since the clock was made.
+        /// The time since the clock was created.
         public var offset: Duration
 
-        /// A moment.
+        /// Creates an instant.
         public init(offset: Duration) { self.offset = offset }
 
-        /// The moment so much later.
+        /// Returns the instant that is later by this duration.
         public func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
 
-        /// How much later another moment is.
+        /// Returns the duration until another instant.
         public func duration(to other: Instant) -> Duration { other.offset - offset }
 
-        /// Whether one moment is before another.
+        /// Returns whether one instant is before another.
         public static func < (a: Instant, b: Instant) -> Bool { a.offset < b.offset }
     }
 
@@ -53,29 +53,29 @@ public final class TestClock: Clock, Sendable {
         var listeners: [@Sendable () -> Void] = []
     }
 
-    /// The date at which the clock began.
+    /// The date at which the clock starts.
     public let start: Date
     private let state = Mutex(State())
 
-    /// A clock that shows a date.
+    /// Creates a clock that starts at a date.
     public init(start: Date = Date(timeIntervalSince1970: 1_700_000_000)) { self.start = start }
 
-    /// The moment it shows.
+    /// The current time.
     public var now: Instant { state.withLock { $0.now } }
 
-    /// The date it shows.
+    /// The current date.
     public var date: Date { start.addingTimeInterval(now.offset.inSeconds) }
 
-    /// Any wait is possible.
+    /// Any duration is possible.
     public var minimumResolution: Duration { .zero }
 
-    /// When the first sleeper wants to be woken; `nil` when nobody sleeps.
+    /// The earliest deadline of all sleeps; `nil` if there are none.
     public var nextDeadline: Instant? { state.withLock { $0.sleepers.map(\.deadline).min() } }
 
-    /// How many wait for the clock to move.
+    /// The number of sleeps that wait for the clock to move.
     public var sleeperCount: Int { state.withLock { $0.sleepers.count } }
 
-    /// Waits until the clock has been moved that far.
+    /// Waits until the clock has been moved to the deadline.
     public func sleep(until deadline: Instant, tolerance: Duration? = nil) async throws {
         let number = state.withLock { state in
             state.lastNumber += 1
@@ -104,7 +104,7 @@ public final class TestClock: Clock, Sendable {
         _ = state.withLock { $0.cancelled.remove(number) }
     }
 
-    /// Calls `body` when the clock has been moved that far; at once where it has.
+    /// Calls `body` when the clock has been moved to the deadline, or at once if it has passed.
     func call(at deadline: Instant, _ body: @escaping @Sendable () -> Void) {
         let isDue = state.withLock { state in
             guard deadline > state.now else { return true }
@@ -115,7 +115,7 @@ public final class TestClock: Clock, Sendable {
         if isDue { body() }
     }
 
-    /// Forgets the calls that are still to come; who sleeps goes on sleeping.
+    /// Removes the pending calls; sleeping tasks are not affected.
     func dropCalls() {
         state.withLock { state in
             state.sleepers.removeAll { sleeper in
@@ -124,9 +124,9 @@ public final class TestClock: Clock, Sendable {
         }
     }
 
-    /// Moves the clock, and wakes those whose time has come, first things first.
+    /// Moves the clock, and wakes the tasks whose deadlines have passed, earliest first.
     ///
-    /// - Parameter duration: How far; never back.
+    /// - Parameter duration: how far to move; negative values are taken as zero.
     public func advance(by duration: Duration) {
         let due = state.withLock { state -> [Sleeper] in
             state.now = state.now.advanced(by: max(.zero, duration))
@@ -141,10 +141,10 @@ public final class TestClock: Clock, Sendable {
     /// Calls `body` after each move.
     func whenMoved(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.listeners.append(body) } }
 
-    /// The clock as the relay reads it.
+    /// The clock in the form that the relay uses.
     package var timeSource: TimeSource { timeSource(off: ClockError()) }
 
-    /// The same where dates are wrong.
+    /// The same, with dates that are off by an error.
     func timeSource(off error: ClockError) -> TimeSource {
         let start = Timestamp(milliseconds: Int64((start.timeIntervalSince1970 * 1000).rounded()))
         return TimeSource(now: { start + self.now.offset + error.value }, uptime: { self.now.offset })

@@ -1,7 +1,7 @@
 package import Foundation
 import Synchronization
 
-/// A temporary folder that is made when it is first needed, and goes with this object.
+/// A temporary folder that is created when it is first needed, and removed with this object.
 package final class TestFolder: Sendable {
     package let url: URL
     private let isMade = Mutex(false)
@@ -18,7 +18,7 @@ package final class TestFolder: Sendable {
         }
     }
 
-    /// A folder in this one.
+    /// Creates a folder inside this one.
     package func make(_ name: String) throws -> URL {
         try make()
         let folder = url.appendingPathComponent(name, isDirectory: true)
@@ -26,7 +26,7 @@ package final class TestFolder: Sendable {
         return folder
     }
 
-    /// Removes it with all that is in it.
+    /// Removes the folder and its contents.
     package func remove() {
         isMade.withLock { isMade in
             if isMade { try? FileManager.default.removeItem(at: url) }

@@ -6,7 +6,7 @@
     import Darwin
 #endif
 
-/// Tells threads apart.
+/// Identifies threads.
 enum ThreadMark {
     static var own: UnsafeMutableRawPointer? {
         #if canImport(Darwin)

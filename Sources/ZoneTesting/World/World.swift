@@ -2,13 +2,13 @@ import Foundation
 import Synchronization
 import ZoneKit
 
-/// What relay and devices of one test share: clock, chance, and the stage on which they act.
+/// What the relay and devices of one test share: the clock, the random source and the executor.
 package final class World: Sendable {
     private struct Member {
         weak var one: (any Settling)?
         var party: Party
         var device: String
-        /// Whether its device is on the network; nobody waits for one that is not.
+        /// Whether the device is connected; nothing waits for a disconnected device.
         var isReachable: @Sendable () -> Bool
     }
 
@@ -16,7 +16,7 @@ package final class World: Sendable {
         var members: [Member] = []
         var news: UInt64 = 0
         var publicNews: UInt64 = 0
-        /// What the networks carry just now, by device.
+        /// The number of items that the networks carry at present, by device.
         var underWay: [ObjectIdentifier: (party: Party, count: Int)] = [:]
         var requests: UInt64 = 0
     }
@@ -24,7 +24,7 @@ package final class World: Sendable {
     package let clock: TestClock
     package let random: SeededRandom
     package let stage: Stage
-    /// Sees what relay and devices say to each other; `nil`: nobody looks.
+    /// Observes the messages between the relay and devices; `nil` for none.
     package let witness: (any Witness)?
     private let state = Mutex(State())
 
@@ -44,7 +44,7 @@ package final class World: Sendable {
 
     func newsCount(ofPublic isPublic: Bool) -> UInt64 { state.withLock { isPublic ? $0.publicNews : $0.news } }
 
-    /// Numbers requests through all lives of the relay.
+    /// Returns the next request number, which continues across restarts of the relay.
     func nextRequest() -> UInt64 {
         state.withLock { state in
             state.requests += 1
@@ -52,19 +52,19 @@ package final class World: Sendable {
         }
     }
 
-    /// Something was written.
+    /// Records a write.
     func written(toPublic isPublic: Bool) {
         state.withLock { state in
             if isPublic { state.publicNews += 1 } else { state.news += 1 }
         }
     }
 
-    /// The network begins to carry something, or has handed it over.
+    /// Records that the network has started to carry something, or has delivered it.
     func carries(_ change: Int, for party: Party) {
         state.withLock { $0.underWay[ObjectIdentifier(party), default: (party, 0)].count += change }
     }
 
-    /// What is still to be done, by everybody who is on the network.
+    /// Returns what is still to be done by all connected devices.
     package func unsettled() async -> [String] {
         let (members, underWay) = state.withLock { state in
             state.underWay = state.underWay.filter { $0.value.count > 0 && !$0.value.party.isGone }
@@ -77,7 +77,7 @@ package final class World: Sendable {
         return all
     }
 
-    /// Moves the clock so far, and lets everything happen in between when its time comes.
+    /// Moves the clock, and lets everything that is due on the way happen at its time.
     func advance(by duration: Duration) async {
         let end = clock.now.advanced(by: max(.zero, duration))
         await stage.idle()
@@ -89,7 +89,7 @@ package final class World: Sendable {
         await stage.idle()
     }
 
-    /// Moves the clock from one deadline to the next until nobody has anything left to do.
+    /// Moves the clock from one deadline to the next until there is nothing left to do.
     func settle(within limit: Duration) async throws(NotSettled) {
         let start = clock.now
         let end = start.advanced(by: limit)
@@ -99,11 +99,11 @@ package final class World: Sendable {
             let count = stage.count
             let pending = await unsettled()
             await stage.idle()
-            // What was pending while others were still at work may be done by now: no reason to move the clock.
+            // What was pending while others were at work may be done by now; the clock need not move for it.
             guard stage.count == count else { continue }
             if pending.isEmpty { return }
             guard let next = clock.nextDeadline, next <= end else {
-                // A thread that has just let go of one of them may be about to bring its next piece of work to the stage.
+                // A thread that has just finished with a member may be about to add its next item to the stage.
                 if patience > 0 {
                     patience -= 1
                     await Task.yield()
@@ -116,7 +116,7 @@ package final class World: Sendable {
     }
 }
 
-/// The world as one device sees it, in one of its lives.
+/// The world as seen by one device, in one of its runs.
 struct DeviceSurroundings: Surroundings {
     let world: World
     let party: Party
@@ -132,17 +132,17 @@ struct DeviceSurroundings: Surroundings {
     func newsCount(ofPublic: Bool) -> UInt64 { world.newsCount(ofPublic: ofPublic) }
 }
 
-/// Thrown by `TestRelay.settle(within:)`: somebody still has something to do.
+/// Thrown by `TestRelay.settle(within:)` if there is still something to do.
 public struct NotSettled: Error, CustomStringConvertible, Sendable {
-    /// What is still to be done, one sentence each, beginning with the device.
+    /// What is still to be done: one sentence each, which begins with the device.
     public let pending: [String]
     /// How far the clock was moved.
     public let waited: Duration
     let limit: Duration
 
-    /// All of it in words.
+    /// All of it as text.
     public var description: String {
-        "After \(waited) of the relay's clock (of \(limit) at the most) there is still something to do:\n"
+        "After \(waited) of the relay's clock (limit: \(limit)) there is still something to do:\n"
             + pending.map { "- \($0)" }.joined(separator: "\n")
     }
 }

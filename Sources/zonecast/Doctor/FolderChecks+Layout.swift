@@ -38,7 +38,7 @@ extension FolderChecks {
         Finding(
             "storage",
             .problem,
-            "\(folder)/relay.sqlite is no relay's: another program has made it",
+            "\(folder)/relay.sqlite is not a relay's file: another program has made it",
             next: "name the relay's folder with --data; if it is this one: "
                 + "zonecast backup restore latest --data \(folder.shellWord)"
         )

@@ -168,7 +168,7 @@ import Testing
         bytes[bytes.startIndex + 5_000] ^= 1
         try bytes.write(to: URL(fileURLWithPath: damaged + "-wal"))
         #expect(throws: (any Error).self) { try SQLiteStore(.file(path: damaged), draw: { 7 }) }
-        #expect(DamageLedger.places(of: damaged) == ["a page in the log behind damaged.sqlite"])
+        #expect(DamageLedger.places(of: damaged) == ["a page in the log of damaged.sqlite"])
         // Nothing was changed by the look.
         #expect(FileManager.default.contents(atPath: damaged + "-wal") == bytes)
     }
@@ -206,7 +206,7 @@ import Testing
         #expect(stores.isThere(home))
         let fault = try #require(try StoreCheck.faults(in: folder.path).first)
         let way =
-            "is missing or empty; to begin with nothing in its place, remove stores-here/iCloud.org.example.development"
+            "is missing or empty; to start with an empty store, remove stores-here/iCloud.org.example.development"
         #expect("\(fault)".hasSuffix(way))
         // Its operator wants it so.
         let mark = "\(folder.path)/stores-here/iCloud.org.example.development"

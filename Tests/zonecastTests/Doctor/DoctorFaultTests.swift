@@ -91,7 +91,7 @@ import Testing
             ["--reuid", "65534", "--clear-groups", Command.program.path, "doctor", "--data", folder.path]
         )
         #expect(stranger.status == 1)
-        let words = "You may not look into \(folder.path). Run this as root: sudo zonecast …"
+        let words = "You have no access to \(folder.path). Run this as root: sudo zonecast …"
         #expect(stranger.said.contains(words), "\(stranger.said)")
         #expect(stranger.said.contains("→ sudo zonecast doctor --data \(folder.path)"))
     }

@@ -191,7 +191,7 @@ struct UserCommand: ParsableCommand {
         func validate() throws {
             guard let phone, !phone.isEmpty, AccountRules.canonicalPhone(phone) == nil else { return }
             throw ValidationError(
-                "\"\(phone)\" is not a telephone number. Write it with its country: +49 30 1234567."
+                "\"\(phone)\" is not a telephone number. Write it with its country code: +49 30 1234567."
             )
         }
 
