@@ -4,7 +4,7 @@ package import Records
 package import RelayCore
 
 extension AccountStore {
-    // MARK: Who is found by what
+    // MARK: Lookups
 
     package func profile(
         of user: UserID,
@@ -69,7 +69,7 @@ extension AccountStore {
         UserProfile(user: UserID(row["user_name"]), account: account(row), isDiscoverable: row["discoverable"])
     }
 
-    // MARK: What people say of themselves
+    // MARK: Profile settings
 
     package func setDiscoverable(
         _ isDiscoverable: Bool,
@@ -111,7 +111,7 @@ extension AccountStore {
         )
     }
 
-    // MARK: Foreign people
+    // MARK: Users of foreign issuers
 
     package func account(for person: ForeignPerson) throws(DirectoryError) -> Account {
         let login = person.issuer + "\n" + person.subject

@@ -49,7 +49,7 @@ package final class AssetFolder: AssetKeep {
 
     private func path(of hash: AssetHash) -> String { "\(folder)/\(hash.hex.prefix(2))/\(hash.hex)" }
 
-    // MARK: In and out
+    // MARK: Uploads and lookups
 
     package func begin() throws(RelayError) -> any AssetIntake {
         do {
@@ -120,7 +120,7 @@ package final class AssetFolder: AssetKeep {
         return call()
     }
 
-    // MARK: Clearing up
+    // MARK: Removal
 
     /// Removes uploads that an earlier process left unfinished and that cannot be continued.
     ///

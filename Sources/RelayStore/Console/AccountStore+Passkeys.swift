@@ -16,7 +16,7 @@ package struct Passkey: Hashable, Sendable {
     package var publicKey: [UInt8]
     /// The authenticator's signature counter; 0 if it does not count.
     package var host: String
-    /// How often its authenticator says it has signed; 0 where that does not count.
+    /// The authenticator's signature counter; 0 if it does not count.
     package var signCount: UInt32
     package var created: Timestamp
     package var used: Timestamp?

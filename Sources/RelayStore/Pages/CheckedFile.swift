@@ -305,7 +305,7 @@ final class CheckedFile {
         logEnd = nil
     }
 
-    // MARK: Looks
+    // MARK: Verification times
 
     private func isLookedAt(_ number: Int) -> Bool { number < looks.count && looks[number] == LookTime.now }
 

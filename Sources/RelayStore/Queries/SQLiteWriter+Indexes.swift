@@ -8,7 +8,7 @@ struct KeptIndexes {
 }
 
 extension SQLiteWriter {
-    // MARK: Keeping up
+    // MARK: Updates by writes
 
     /// Enters the values of `record` and removes those of the record it replaces.
     ///

@@ -255,7 +255,7 @@ package final class StoreFolder: StoreCatalog {
         return FileManager.default.fileExists(atPath: path) || StoreMark.isThere(for: path)
     }
 
-    // MARK: Making room
+    // MARK: Closing idle stores
 
     /// Closes half of the open stores that are idle, in the background; called when no file descriptor is left.
     package func makeRoom() {
@@ -297,7 +297,7 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
-    // MARK: The end
+    // MARK: Closing
 
     /// Finishes the queued writes and closes every file.
     ///

@@ -48,7 +48,7 @@ final class TestSocket: Socket {
         lane.open(request, end)
     }
 
-    // MARK: What the client does
+    // MARK: Calls by the client
 
     func send(text: [UInt8]) { atRelay { $0.received(text) } }
     func ping() { atRelay { $0.pinged() } }
@@ -70,7 +70,7 @@ final class TestSocket: Socket {
         network.carry(until: time) { end.lane.run { call(end) } }
     }
 
-    // MARK: What comes from the relay
+    // MARK: Events from the relay
 
     /// Delivers a frame, or the end of the connection, to the client.
     func take(_ event: SocketEvent) {
@@ -159,7 +159,7 @@ final class TestSocketEnd: NoticeOutlet, @unchecked Sendable {
         lane.forget(self)
     }
 
-    // MARK: What the connection says
+    // MARK: NoticeOutlet
 
     func send(_ frame: NoticeFrame) { client?.take(.text(frame.text)) }
 

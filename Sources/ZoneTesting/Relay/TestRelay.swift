@@ -132,7 +132,7 @@ public final class TestRelay: Sendable {
         TestDevice(relay: self, TestDevice.Identity(user: nil, name: "visitor", container: container))
     }
 
-    // MARK: Life
+    // MARK: Starting and stopping
 
     /// Stops the relay and starts it again on the same files; with storage in memory everything is lost.
     ///
@@ -195,7 +195,7 @@ public final class TestRelay: Sendable {
         }
     }
 
-    // MARK: For the other parts
+    // MARK: Internals
 
     private struct KnownNetwork: Sendable { weak var network: TestNetwork? }
 
