@@ -198,7 +198,7 @@ private final class FileIntake: AssetIntake {
     private let folder: AssetFolder
     private let hasher = PieceHasher()
     private var size: Int64 = 0
-    /// Bytes that the system was told to write to the disk.
+    /// Bytes for which the system has been asked to start writing.
     private var begun: Int64 = 0
     private var isKept = false
 

@@ -2,7 +2,7 @@ import Records
 import RelayCore
 import Wire
 
-/// Records which records use which assets, in the transaction that changes a record; types without assets cost nothing.
+/// Maintains the table of asset uses, in the transaction that changes a record; types without assets cost nothing.
 extension SQLiteWriter {
     /// The types that have an asset field.
     private var assetTypes: Set<String> {

@@ -25,6 +25,8 @@ package struct BackupArchive: Sendable {
     private var padding = 0
     private var isOver = false
 
+    /// Determines the length of the archive of a backup.
+    ///
     /// - Throws: `BackupFailure` if the backup cannot be read.
     package init(_ backup: Backup) throws(BackupFailure) {
         name = backup.name

@@ -14,7 +14,7 @@ package struct Passkey: Hashable, Sendable {
     package var algorithm: Int
     /// SubjectPublicKeyInfo, DER.
     package var publicKey: [UInt8]
-    /// The authenticator's signature counter; 0 if it does not count.
+    /// The relying party ID: the host of the console's address.
     package var host: String
     /// The authenticator's signature counter; 0 if it does not count.
     package var signCount: UInt32

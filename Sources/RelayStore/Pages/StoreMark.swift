@@ -3,9 +3,9 @@ package import Records
 
 /// An empty file that records that a store exists: `stores-here/CONTAINER.ENVIRONMENT` in the data folder.
 ///
-/// Without it an empty store would be created in place of a missing one, and devices that connect would take all their zones for deleted.
-/// It is not beside the store, since the whole container folder may be lost, or the disk with all containers not
-/// mounted. Removing a mark by hand lets a store start empty; creating one has no use.
+/// Without it an empty store would be created in place of a missing one, and devices that connect would take all their
+/// zones for deleted. It is not beside the store, since the whole container folder may be lost, or the disk with all
+/// containers not mounted. Removing a mark by hand lets a store start empty; creating one has no use.
 package enum StoreMark {
     static let folder = "stores-here"
 

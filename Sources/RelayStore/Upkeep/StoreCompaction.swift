@@ -2,7 +2,7 @@ import Foundation
 import GRDB
 import RelayCore
 
-/// Returns the space of deleted records in a data folder's SQLite files to the disk.
+/// Releases the space of deleted records in a data folder's SQLite files to the disk.
 ///
 /// SQLite keeps such pages for later records, and a file never shrinks by itself. The first time, a file is rewritten
 /// in one step, during which no other connection can write. From then on its free pages can be released a few at a
