@@ -77,7 +77,7 @@ package struct SchemaFolder: Sendable {
                 copy.members = [:]
                 try SchemaRows.replace(Schema(version: version), by: copy, database)
             }
-            // Returns the room of the deleted records to the disk. If the disk is too full for that, the reset is done
+            // Releases the space of the deleted records to the disk. If the disk is too full for that, the reset is done
             // anyway.
             try? connections.inspect { try $0.execute(sql: "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") }
         }
