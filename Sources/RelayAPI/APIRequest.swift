@@ -3,15 +3,15 @@ package import Records
 package import RelayCore
 import Wire
 
-/// One HTTP request as a value, with no socket behind it: what `Relay.respond(to:)` takes.
+/// One HTTP request as a value, independent of a socket; the argument of `Relay.respond(to:)`.
 ///
-/// Whoever makes one has already held it to the limits of Reliability.md, "Limits".
+/// The creator enforces the limits of Reliability.md, "Limits".
 package struct APIRequest: Sendable {
     package private(set) var head: RequestHead
     package var body: [UInt8]
-    /// Has taken the body instead of `body`, where that was too large to be held.
+    /// Receives the body instead of `body` for uploads, which are too large to buffer.
     package var intake: (any BodyIntake)?
-    /// What is written down of it, where it is one of those.
+    /// The trace of this request, if it is sampled.
     package var trace: RequestTrace?
 
     package init(head: RequestHead, body: [UInt8] = []) {
@@ -55,10 +55,10 @@ package struct APIRequest: Sendable {
         set { change(\.headers, to: newValue) }
     }
 
-    /// Whether it waits for a notice: it is of use only as long as its peer is there.
+    /// Whether this is a long poll, which may be abandoned when its client disconnects.
     package var isPoll: Bool { Couriers.home(ofPath: path) != nil }
 
-    /// What the path asks for; throws for one that is no operation's.
+    /// The operation that the path names, or the error if it names none.
     package var operation: Result<Route.Operation, RelayError> { head.reading.route.map(\.operation) }
 
     package var remoteAddress: String {
@@ -73,23 +73,23 @@ package struct APIRequest: Sendable {
     }
 }
 
-/// The answer to one `APIRequest`.
+/// The response to one `APIRequest`.
 package struct APIResponse: Sendable {
     package var status: HTTPResponse.Status
-    /// What answers of the wire carry, as values; they stand before the others.
+    /// The header fields common to all wire responses; written before `otherHeaders`.
     package var usual: UsualFields?
-    /// All fields but the usual ones.
+    /// All header fields that are not in `usual`.
     package var otherHeaders: HTTPFields
-    /// The body as it was written, where it is JSON of the wire and nobody has put another in its place.
+    /// The JSON body as `JSONWriter` produced it; `nil` if the body is not JSON or was replaced through `body`.
     private var text: JSONText?
     private var held: [UInt8]
-    /// The body instead of `body`.
+    /// A file to send instead of `body`.
     package var file: FileBody?
-    /// The body instead of both.
+    /// A stream of parts to send instead of `body` and `file`.
     package var parts: (any BodyParts)?
-    /// Why the request was refused, where it was; only for counting.
+    /// The error code of a refused request; used for metrics only.
     package var errorCode: ErrorCode?
-    /// Who asked, once that was known; only for logs.
+    /// The authenticated caller, if known; used for logs only.
     package var caller: Caller?
 
     package init(status: HTTPResponse.Status, headers: HTTPFields = [:], body: [UInt8] = []) {
@@ -98,7 +98,7 @@ package struct APIResponse: Sendable {
         held = body
     }
 
-    /// An answer in JSON, which is sent from where it was written.
+    /// Creates a JSON response that is sent from the buffer it was written to, without a copy.
     init(status: HTTPResponse.Status, text: JSONText) {
         self.status = status
         otherHeaders = Self.noHeaders
@@ -108,7 +108,7 @@ package struct APIResponse: Sendable {
 
     private static let noHeaders = HTTPFields()
 
-    /// The body; of an answer in JSON a copy.
+    /// The buffered body. Copies it if it is JSON.
     package var body: [UInt8] {
         get { text?.bytes ?? held }
         set {
@@ -119,13 +119,13 @@ package struct APIResponse: Sendable {
 
     package var bodyLength: Int { text?.count ?? held.count }
 
-    /// Bytes of what is sent as the body, wherever it is.
+    /// The length in bytes of the body that is sent: `file`, `parts` or `body`.
     package var sentLength: Int { file.map { Int($0.length) } ?? parts.map { Int($0.length) } ?? bodyLength }
 
-    /// Whether the body comes piece by piece from elsewhere.
+    /// Whether the body is streamed from `file` or `parts`.
     package var isStreamed: Bool { file != nil || parts != nil }
 
-    /// Lends the body's bytes for the length of the call.
+    /// Calls `body` with the buffered bytes, which are valid only during the call.
     package func withBody<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
         if let text { return try text.withBytes(body) }
         return try held.withUnsafeBytes(body)
@@ -141,11 +141,13 @@ package struct APIResponse: Sendable {
     }
 }
 
-/// The header fields that every answer of the wire has: written by the million, and so not kept as a list.
+/// The header fields that every wire response has.
+///
+/// Stored as values instead of an `HTTPFields` list, which would cost allocations for each response.
 package struct UsualFields: Sendable {
-    /// Names the request.
+    /// The request identifier.
     package var id: RequestIdentifier
-    /// A fresh web auth token, where one goes with the answer.
+    /// A new web auth token for the client, if one is issued with this response.
     package var webToken: String?
 
     package var requestID: String { id.text }
@@ -155,11 +157,11 @@ package struct UsualFields: Sendable {
         self.webToken = webToken
     }
 
-    /// What they begin with, up to the value of the one that names the request.
+    /// The bytes before the value of the request identifier.
     package static let start: StaticString =
         "Content-Type: application/json; charset=UTF-8\r\nX-Responding-Instance: zonecast\r\nX-Apple-Request-UUID: "
 
-    /// What a web auth token stands behind, with the line end before it.
+    /// The bytes between the request identifier and the web auth token.
     package static let beforeWebToken: StaticString = "\r\nX-Apple-CloudKit-Web-Auth-Token: "
 
     fileprivate var fields: [HTTPField] {

@@ -1,10 +1,10 @@
-/// Where the rest of a request is done once its write is on disk: the line of work that its connection lives on.
+/// The executor that finishes a request after its write is on disk: the event loop of its connection.
 package protocol AnswerLane: Sendable {
-    /// Has the job done there, at once where the caller is there already.
+    /// Runs the job on this executor; runs it synchronously if the caller is already there.
     func run(_ job: @escaping @Sendable () -> Void)
 }
 
-/// Does the rest wherever the store hands out its outcome.
+/// Runs the job on the thread that reports the outcome of the write.
 struct NoLane: AnswerLane {
     func run(_ job: @escaping @Sendable () -> Void) { job() }
 }

@@ -1,11 +1,11 @@
 import HTTPTypes
 import Records
 
-/// What browsers must be told before they show an answer to a page of another origin.
+/// The CORS header fields.
 ///
-/// See Wire.md, "Headers and bodies". The origin itself is named, never `*`, so that pages may also send credentials.
+/// See Wire.md, "Headers and bodies". The header names the origin, never `*`, so that pages may also send credentials.
 enum CrossOrigin {
-    /// Lets a page of `origin`, which was found to be allowed, read the answer.
+    /// Lets a page of `origin`, which the caller has checked, read the response.
     static func allow(_ origin: String, _ response: inout APIResponse) {
         response.otherHeaders[.accessControlAllowOrigin] = origin
         response.otherHeaders[.accessControlAllowCredentials] = "true"
@@ -13,7 +13,7 @@ enum CrossOrigin {
             "X-Apple-Request-UUID, X-Apple-CloudKit-Web-Auth-Token, X-Responding-Instance, Via, Retry-After"
     }
 
-    /// Tells a browser whether a page may call at all; `origin` is `nil` where it may not.
+    /// Returns the response to a preflight request; pass `nil` as `origin` if the origin is not allowed.
     static func preflight(_ origin: String?) -> APIResponse {
         var response = APIResponse(status: origin == nil ? .forbidden : .noContent)
         response.headers[.vary] = "Origin"
@@ -23,7 +23,8 @@ enum CrossOrigin {
         response.headers[.accessControlAllowHeaders] =
             "Content-Type, X-Apple-CloudKit-Request-KeyID, X-Apple-CloudKit-Request-ISO8601Date, "
             + "X-Apple-CloudKit-Request-SignatureV1, X-Zonecast-Device-ID"
-        // Ten minutes: an origin taken away is refused by then at the latest, and by the request itself at once.
+        // Ten minutes. If an origin is removed, browsers notice after that time, and the request itself is refused at
+        // once.
         response.headers[.accessControlMaxAge] = "600"
         return response
     }

@@ -3,12 +3,12 @@ import Records
 import RelayCore
 import Wire
 
-/// A request of the kinds that devices send all the time, on its way without a task of its own.
+/// A request that is handled without a task of its own, used for the most frequent operations.
 ///
-/// Reads are answered at once. Of a write everything up to the commit is done at once, and what remains on the lane when
-/// it is on disk. It is the write, too: one object on its way to the disk and back.
-// Unchecked for the two that change: one thread at a time has the request in hand, first its caller, then whoever carries out
-// the store's writes, and then the lane that this hands it to.
+/// Reads are answered synchronously. A write is processed synchronously up to its commit and finished on `lane` once
+/// the commit is on disk. The object is also the `StoreWrite`, so a write needs only one allocation.
+// Unchecked because of `write` and `outcome`: one thread at a time uses the request, first the caller, then the store's
+// writer, then `lane`.
 final class DirectRequest: StoreWrite, @unchecked Sendable {
     private let relay: Relay
     private let request: APIRequest
@@ -87,7 +87,7 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
         lane.run { [self] in wrote() }
     }
 
-    /// Goes on where the write is on disk, or has failed.
+    /// Finishes the request after the write is on disk or has failed.
     private func wrote() {
         guard let write else { return }
         do {
@@ -112,7 +112,7 @@ final class DirectRequest: StoreWrite, @unchecked Sendable {
 }
 
 extension Route.Operation {
-    /// Whether `DirectRequest` knows it.
+    /// Whether `DirectRequest` handles this operation.
     var isDirect: Bool {
         switch self {
         case .recordsModify, .recordsLookup, .recordsChanges, .zonesList, .zonesLookup, .changesDatabase, .changesZone,

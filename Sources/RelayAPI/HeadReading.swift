@@ -1,36 +1,36 @@
 import Records
 import Synchronization
 
-/// What the relay reads from a request's head, however often the head comes.
+/// The parsed form of a request head, shared by all requests with the same head.
 final class HeadReading: Sendable {
     let route: Result<Route, RelayError>
-    /// Which container its path speaks of, when it does; also where `route` is none.
+    /// The container in the path, if any; can be set even if `route` is a failure.
     let home: ContainerEnvironment?
-    /// Whether its path can be nothing but an operation's.
+    /// Whether the path begins with `/database/1/` and therefore can only be that of an operation.
     let isOfOperation: Bool
     let shown: PresentedCredentials
-    /// Whether it is signed, as each such request is by itself.
+    /// Whether the request is signed with a server-to-server key. Each signed request must be verified separately.
     let isSigned: Bool
-    /// What the credentials are remembered by; `nil` for a path of no container.
+    /// The key under which the result of checking the credentials is cached; `nil` if the path names no container.
     let grantKey: GrantKey?
     private let welcomed = Atomic<Bool>(false)
     private let latest = Mutex<Authentication?>(nil)
     private let types = Mutex<KnownTypes?>(nil)
     private let zones = Mutex<ZoneReading?>(nil)
 
-    /// The zone that its latest request spoke of: mostly that of the next one.
+    /// The zone of the latest request. Usually the next request uses the same one.
     var zone: ZoneReading? {
         get { zones.withLock { $0 } }
         set { zones.withLock { $0 = newValue } }
     }
 
-    /// What the latest request came to by these credentials: mostly the next one comes to the same.
+    /// The result of the latest authentication with these credentials, usually valid for the next request too.
     var authentication: Authentication? {
         get { latest.withLock { $0 } }
         set { latest.withLock { $0 = newValue } }
     }
 
-    /// The record types of its container, looked up once.
+    /// Returns the compiled record types of the container, looked up only once.
     func types(in all: AllKnownTypes, of home: ContainerEnvironment) -> KnownTypes {
         types.withLock { types in
             if let types { return types }
@@ -40,7 +40,7 @@ final class HeadReading: Sendable {
         }
     }
 
-    /// Whether its user is known to have been welcomed: whoever the credentials stand for, they never stand for another.
+    /// Whether first-use provisioning is known to be done. Credentials never change their user, so this stays valid.
     var isWelcomed: Bool {
         get { welcomed.load(ordering: .relaxed) }
         set { welcomed.store(newValue, ordering: .relaxed) }

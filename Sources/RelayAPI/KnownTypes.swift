@@ -2,7 +2,7 @@ import Records
 import RelayCore
 import Synchronization
 
-/// The record types that a container's writes are of, each made ready once and kept while the schema stays as it is.
+/// A cache of one container's compiled record types, emptied when the schema changes.
 final class KnownTypes: Sendable {
     private struct Kept {
         var version = -1
@@ -10,7 +10,7 @@ final class KnownTypes: Sendable {
     }
 
     private let kept = Mutex(Kept())
-    /// Past it, as in no schema made by people, a type is made ready for each write.
+    /// The maximum number of cached types; further types are compiled for each write.
     private static let most = 64
 
     func type(_ name: String, in schema: Schema) -> KnownType {
@@ -18,14 +18,14 @@ final class KnownTypes: Sendable {
             if kept.version != schema.version { kept = Kept(version: schema.version) }
             for type in kept.types where type.name == name { return type }
             let type = KnownType(name, in: schema)
-            // What is not there may come, and anybody can ask for any number of such.
+            // Unknown types are not cached: they may be added later, and a client can name any number of them.
             if type.definition != nil, kept.types.count < Self.most { kept.types.append(type) }
             return type
         }
     }
 }
 
-/// Those of all containers.
+/// The caches of all containers.
 final class AllKnownTypes: Sendable {
     private let all = Mutex<[ContainerEnvironment: KnownTypes]>([:])
 

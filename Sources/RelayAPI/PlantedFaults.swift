@@ -1,24 +1,24 @@
 import Records
 
-// Where planted faults take hold in this module. Each is what the code would do anyway, and one mistake that the simulation
-// has to find; in a release only the first is left.
+// The faults that the simulation can plant in this module and must find. In a release build, only the correct behaviour
+// is compiled.
 
 extension NoticeHub {
-    /// Whether a connection that has ended is forgotten.
+    /// Whether the hub removes connections that have ended.
     static var forgetsConnections: Bool { !PlantedFault.connectionKept.isPlanted }
 }
 
 extension Memory {
-    /// Whether sign-ins that were found good are looked at again once something was revoked.
+    /// Whether cached sign-ins are checked again after a revocation.
     static var forgetsSignIns: Bool { !PlantedFault.revokedSignInRemembered.isPlanted }
 }
 
 extension BrokenUploads.Part {
-    /// From where the rest is to be sent: the end of what came.
+    /// The offset at which an interrupted upload resumes: the number of bytes received.
     var reach: Int64 { PlantedFault.uploadResumedWrong.isPlanted ? max(0, size - 1) : size }
 }
 
 extension RelayAdmission {
-    /// Whether the sockets of a sign-in end with it.
+    /// Whether the sockets of a session are closed when the session ends.
     static var endsSockets: Bool { !PlantedFault.socketOutlivesSignOut.isPlanted }
 }

@@ -2,11 +2,12 @@ import Records
 import RelayCore
 import Synchronization
 
-/// Holds the public database of each container to its rate.
+/// Enforces the request rate of each container's public database.
 ///
-/// Each signed-in user has a little of their own, taken first; beyond it, and for callers whom nobody knows, all draw on
-/// what the container has. So the whole grows with the users who are active, and none of them is kept out by another.
-/// In memory and bounded; a request costs one or two look-ups under a lock, and none where nothing is limited.
+/// A signed-in user first draws on a small bucket of their own. When it is empty, and for anonymous callers, requests
+/// draw on the bucket of the container. The total therefore grows with the number of active users, and no user can
+/// exclude another. In memory and bounded; a request costs one or two lookups under a lock, and none if there is no
+/// limit.
 final class PublicRates: Sendable {
     private struct Caller: Hashable {
         var container: ContainerID
@@ -34,7 +35,7 @@ final class PublicRates: Sendable {
 
     /// Counts one request.
     ///
-    /// Throws `throttled` if it is one too many.
+    /// Throws `throttled` if it exceeds the rate.
     func charge(_ container: ContainerID, _ user: UserID?, at uptime: Duration) throws(RelayError) {
         guard isLimited else { return }
         let wait: Duration? = buckets.withLock { buckets in

@@ -2,9 +2,9 @@ import HTTPTypes
 import Records
 import RelayCore
 
-/// What has an address of its own, beside the operations on databases.
+/// Endpoints that are not operations on a database.
 extension Relay {
-    /// Everybody may know what the relay serves, pages of other origins included.
+    /// Serves the OpenAPI document, which is public and readable from any origin.
     static func describe(_ request: APIRequest, id: RequestIdentifier) -> APIResponse {
         let isRead = request.method == .get || request.method == .head
         var response = APIResponse(
@@ -18,7 +18,7 @@ extension Relay {
         return response
     }
 
-    /// Answers at an asset's address, which needs no credentials and may be called by any page that knows it.
+    /// Handles a request to an asset's upload or download address, which needs no credentials and allows any origin.
     func carry(_ request: APIRequest, _ purpose: AssetSeal.Purpose) async -> APIResponse {
         let id = requestID()
         var response: APIResponse
@@ -35,7 +35,7 @@ extension Relay {
                 response.headers.append(Self.json)
             case (.upload, .get), (.upload, .head): response = try assets.progress(request)
             case (.download, .get), (.download, .head): response = try await assets.download(request)
-            default: throw RelayError.methodNotAllowed("This address is called in another way.")
+            default: throw RelayError.methodNotAllowed("This address does not support this method.")
             }
         } catch {
             response = failure(error, id: id)
@@ -50,12 +50,12 @@ extension Relay {
         return response
     }
 
-    /// Answers a long poll.
+    /// Handles a long poll.
     func poll(_ request: APIRequest, _ home: ContainerEnvironment, id: RequestIdentifier) async -> APIResponse {
         var response: APIResponse
         do {
             guard request.method == .get else {
-                throw RelayError.methodNotAllowed("This path is called by GET.")
+                throw RelayError.methodNotAllowed("This path requires GET.")
             }
             response = try await couriers.respond(to: request, in: home)
         } catch {

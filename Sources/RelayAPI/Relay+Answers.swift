@@ -3,18 +3,18 @@ import Records
 import RelayCore
 import Wire
 
-/// How every answer is finished: failures in the wire's form, and the header fields that all of them carry.
+/// Completes responses: errors in wire format and common header fields.
 extension Relay {
     static func relayError(for error: any Error) -> RelayError {
         switch error {
         case let error as RelayError: return error
         case let error as JSONError: return .badRequest(error.description)
         case let error as CredentialRefusal: return error.relayError(redirectURL: nil)
-        default: return RelayError(.internalError, "The relay failed on this request; report its uuid to the operator.")
+        default: return RelayError(.internalError, "The request failed in the relay; report its uuid to the operator.")
         }
     }
 
-    /// The answer to a request that failed; where the relay is to blame, the operator hears of it.
+    /// Returns the response to a failed request; reports status 500 and above to the operator through `onFault`.
     func failure(_ cause: any Error, id: RequestIdentifier) -> APIResponse {
         let error = Self.relayError(for: cause)
         let status = error.status ?? error.code.status
@@ -26,7 +26,7 @@ extension Relay {
         var response = APIResponse(status: .init(code: status), text: answer.body)
         response.errorCode = error.code
         if let wait = error.retryAfter {
-            // Whole seconds and at least one, as the header has no fractions.
+            // The header takes whole seconds; at least one.
             response.headers[.retryAfter] = String(max(1, Int(wait.inSeconds.rounded(.up))))
         }
         return response
@@ -45,7 +45,7 @@ extension Relay {
             response.otherHeaders[.vary] = "Origin"
             CrossOrigin.allow(origin, &response)
         } else if authentication == nil, let origin = request.headers[.origin] {
-            // A page must also be able to read where to sign in.
+            // Unauthenticated pages must be able to read the redirect URL of the sign-in page.
             response.otherHeaders[.vary] = "Origin"
             guard let home = Route.home(ofPath: request.path),
                 authenticator.allowsOrigin(origin, of: request, in: home)
@@ -56,7 +56,7 @@ extension Relay {
 
     static let json = HTTPField(name: .contentType, value: "application/json; charset=UTF-8")
 
-    /// Says by which methods a path is called, or, at `*`, all of them.
+    /// Returns the response to OPTIONS without an origin: the methods of a path, or of the whole server for `*`.
     static func methods(_ allowed: String, id: RequestIdentifier) -> APIResponse {
         var response = APIResponse(status: .noContent)
         response.headers[.allow] = allowed
@@ -64,7 +64,7 @@ extension Relay {
         return response
     }
 
-    /// Tells a browser whether a page of that origin may call at all, and whoever names no origin how the path is called.
+    /// Answers OPTIONS: as a CORS preflight if the request has an origin, otherwise with the allowed methods.
     ///
     /// See Wire.md, "Headers and bodies", and RFC 9110, 9.3.7.
     func preflight(_ request: APIRequest, _ route: Route, id: RequestIdentifier) -> APIResponse {
@@ -79,7 +79,7 @@ extension Relay {
 }
 
 extension APIResponse {
-    /// What an endpoint has answered.
+    /// Creates a response from an endpoint's answer.
     init(_ answer: EndpointAnswer) {
         self.init(status: answer.errorCode.map { .init(code: $0.status) } ?? .ok, text: answer.body)
         errorCode = answer.errorCode
@@ -87,6 +87,6 @@ extension APIResponse {
 }
 
 extension RelayError {
-    /// Whoever answers so says in `Allow` how the address is called: RFC 9110, 15.5.6.
+    /// Returns an error with status 405. The caller must set the header `Allow`: RFC 9110, 15.5.6.
     static func methodNotAllowed(_ reason: String) -> RelayError { RelayError(.badRequest, reason, status: 405) }
 }

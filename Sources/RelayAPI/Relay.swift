@@ -4,22 +4,22 @@ package import RelayCore
 import Synchronization
 import Wire
 
-/// The relay as a function: one request value in, one answer out.
+/// The relay as a function from a request value to a response value.
 ///
 /// See Sources/README.md, "The main job".
 ///
-/// A request is routed, authenticated, decoded into types, decided by `RelayCore` on the container's store, and its
-/// answer written. Safe from any thread; reads block their thread for as long as SQLite takes, writes suspend until
-/// their commit is on disk.
+/// The relay routes and authenticates a request, decodes it into types, lets `RelayCore` decide it on the container's
+/// store, and writes the response. Safe to call from any thread; reads block their thread while SQLite runs, writes
+/// suspend until their commit is on disk.
 package final class Relay: Sendable {
     package let authenticator: Authenticator
     package let stores: any StoreCatalog
-    /// Counts what queries ask of indexes.
+    /// Counts how queries use indexes.
     package let queryUse = QueryUse()
     private let limits: Limits
     private let time: TimeSource
     private let hub: NoticeHub?
-    /// Held while subscriptions are read and told to the hub, so that it hears of them in order.
+    /// Held while subscriptions are read and passed to the hub, so that the hub receives them in order.
     private let tellingHub = Mutex(())
     private let pages: Pages
     let couriers: Couriers
@@ -32,20 +32,21 @@ package final class Relay: Sendable {
     private let types = AllKnownTypes()
     private let requestIDs: UUIDSequence
     let onFault: @Sendable (String, any Error) -> Void
-    /// Bounds of single users and containers; and whether there are any.
+    /// The quota overrides of users and containers, and whether there are any.
     private let ownQuotas = Mutex(OwnQuotas())
     private let hasOwnQuotas = Atomic<Bool>(false)
 
     /// - Parameters:
-    ///   - authenticator: Says who asks.
-    ///   - stores: Where the records are; tells `hub` of commits by itself.
-    ///   - hub: Hears of changed subscriptions; `nil` where nobody listens.
-    ///   - limits: Bounds of requests and users.
-    ///   - assets: Bounds and lives of assets.
-    ///   - push: The way to devices that sleep; `nil` where there is none.
+    ///   - authenticator: Authenticates callers.
+    ///   - stores: Opens the store of each container; reports commits to `hub` on its own.
+    ///   - hub: Receives changes of subscriptions; `nil` without notices.
+    ///   - limits: The limits of requests and users.
+    ///   - assets: The size limits and expiry times of assets.
+    ///   - push: The push services; `nil` without push notifications.
     ///   - time: The clocks.
-    ///   - random: For names, and where request identifiers begin.
-    ///   - onFault: Hears of requests that failed by no fault of the client's, by their identifiers; from any thread.
+    ///   - random: The source of names and of the first request identifier.
+    ///   - onFault: Called from any thread with the identifier and the error of each request that failed through no
+    ///     fault of the client.
     package init(
         authenticator: Authenticator,
         stores: any StoreCatalog,
@@ -113,14 +114,15 @@ package final class Relay: Sendable {
         }
     }
 
-    /// Deletes a subscription that has fired its one time, unless it has been made anew since.
+    /// Deletes a one-time subscription that has fired, unless the client has created it again since.
     private func end(
         _ fired: Subscription,
         of user: UserID,
         in scope: DatabaseScope,
         _ home: ContainerEnvironment
     ) async {
-        // Where the store cannot be written it stays, and fires once more: notices may come twice.
+        // If the store cannot be written, the subscription stays and fires again; notices may be delivered more than
+        // once.
         guard let store = try? stores.store(of: home) else { return }
         try? await store.write { writer throws(RelayError) in
             guard try writer.subscriptions(of: user, in: scope).contains(fired) else { return }
@@ -129,7 +131,7 @@ package final class Relay: Sendable {
         try? tellHub(ofSubscriptionsOf: user, home, store)
     }
 
-    /// Answers a request; every failure is an answer too, in the wire's own form.
+    /// Responds to a request. Failures become error responses in wire format.
     package func respond(to request: APIRequest) async -> APIResponse {
         let direct: APIResponse? = await withUnsafeContinuation { continuation in
             let isDirect = answer(request, on: NoLane()) { continuation.resume(returning: $0) }
@@ -152,7 +154,7 @@ package final class Relay: Sendable {
             if request.method == .options { return preflight(request, route, id: id) }
             guard request.method == .post || (request.method == .get && route.operation.allowsGet) else {
                 let method = route.operation.allowsGet ? "GET" : "POST"
-                throw RelayError.methodNotAllowed("This path is called by \(method).")
+                throw RelayError.methodNotAllowed("This path requires \(method).")
             }
             let known = try admit(request, route)
             authentication = known
@@ -168,8 +170,9 @@ package final class Relay: Sendable {
         return response
     }
 
-    /// Answers a request of the kinds that devices send all the time, on the caller's thread or, when a write is on disk,
-    /// on `lane`; false, and nothing done, for any other, which is for `respond(to:)`.
+    /// Handles a frequent operation on the caller's thread or, once a write is on disk, on `lane`.
+    ///
+    /// Returns `false` and does nothing for all other requests; the caller must then use `respond(to:)`.
     package func answer(
         _ request: APIRequest,
         on lane: any AnswerLane,
@@ -183,37 +186,38 @@ package final class Relay: Sendable {
         return true
     }
 
-    /// Takes the body of an upload while it arrives; `nil` for any other request, whose body is to be held.
+    /// Returns the intake that receives the body of an upload as it arrives; `nil` if the body is to be buffered.
     ///
-    /// Quick enough for a connection's thread.
+    /// Fast enough for an event loop.
     package func intake(for request: APIRequest) -> (any BodyIntake)? { assets.intake(request) }
 
-    /// Drops what is left of uploads that broke off once their addresses have ended; to be called every minute or so.
+    /// Deletes the parts of interrupted uploads whose addresses have expired. Call about once a minute.
     package func dropEndedUploads() { assets.dropEndedUploads() }
 
-    /// Adds what the public databases have sent to what their stores say; to be called every minute or so, and at the end.
+    /// Writes the public databases' transfer counts to their stores. Call about once a minute and before exit.
     package func keepTransfers() async { await transfers.flush(to: stores) }
 
-    /// Lets the devices that were registered for pushes listen again; to be called once, before the first request.
+    /// Restores the push registrations. Call once, before the first request.
     package func beginPushes() throws(DirectoryError) { try pushes?.begin() }
 
-    /// Writes down which sign-ins are in use, forgets the old ones, and ends the registrations for pushes that came by them;
-    /// to be called every few minutes, and at the end.
+    /// Records when sessions were last used, deletes expired ones, and ends their push registrations.
+    ///
+    /// Call every few minutes and before exit.
     package func keepSignIns() throws {
         try authenticator.keepHouse()
         try pushes?.endLapsed()
     }
 
-    /// How many devices are registered for pushes.
+    /// The number of devices registered for push notifications.
     package var pushDeviceCount: Int { pushes?.count ?? 0 }
 
-    /// Ends all polls that wait; to be called when the relay begins to stop.
+    /// Ends all waiting long polls. Call when the relay begins to stop.
     package func stopPolls() { couriers.stop() }
 
-    /// Sends no more pushes; to be called when nothing is written any more.
+    /// Stops sending push notifications. Call after the last write.
     package func stopPushes() { pushes?.stop() }
 
-    /// Finds out who asks, and counts it.
+    /// Authenticates the caller and charges the request to the public database's rate.
     func admit(_ request: APIRequest, _ route: Route) throws(RelayError) -> Authentication {
         let known = try authenticator.authenticate(request, in: route.home)
         if route.scope == .public, !route.operation.isAboutPeople {
@@ -238,14 +242,14 @@ package final class Relay: Sendable {
         return answer
     }
 
-    /// Whether the bytes of its answers count.
+    /// Whether the bytes of the responses count towards the public transfer quota.
     private func isMetered(_ route: Route) -> Bool { route.scope == .public && route.operation.readsRecords }
 
     func count(_ answer: EndpointAnswer, of route: Route) {
         if isMetered(route) { transfers.count(Int64(answer.body.count), of: route.home) }
     }
 
-    /// What an endpoint needs to know, of a caller that may use it.
+    /// Checks access and creates the context for the endpoint.
     func context(
         _ request: APIRequest,
         _ route: Route,
@@ -278,7 +282,7 @@ package final class Relay: Sendable {
         )
     }
 
-    /// Goes by these bounds of single users and containers from the next request on.
+    /// Sets the quota overrides of users and containers, effective from the next request.
     package func setOwnQuotas(_ quotas: OwnQuotas) {
         ownQuotas.withLock { $0 = quotas }
         hasOwnQuotas.store(!quotas.isEmpty, ordering: .releasing)
@@ -294,7 +298,7 @@ package final class Relay: Sendable {
         return limits
     }
 
-    /// Who ran into which rate in the last day, the ones refused most first.
+    /// Returns the rate limits that were hit in the last 24 hours, highest count first.
     package func rateHits() -> [RateHit] {
         let now = time.uptime()
         return (authenticator.rateHits(at: now) + publicRates.hits(at: now))
@@ -311,7 +315,7 @@ package final class Relay: Sendable {
 
     private static let emptyBody = Array("{}".utf8)
 
-    /// Which kinds of caller may use an operation at all.
+    /// Checks whether this kind of caller may use the operation.
     ///
     /// See Wire.md, "Callers".
     private static func checkAccess(_ route: Route, _ authentication: Authentication) throws(RelayError) {
@@ -330,6 +334,6 @@ package final class Relay: Sendable {
         }
     }
 
-    /// Tells one request from all others; nobody need be unable to guess it.
+    /// Returns an identifier that is unique but not necessarily unpredictable.
     func requestID() -> RequestIdentifier { requestIDs.next() }
 }

@@ -3,22 +3,22 @@ import RelayCore
 import Synchronization
 import Wire
 
-/// What every request of a relay may need beside what it brings: one reference, since each takes it along.
+/// The services shared by all requests of a relay, grouped so that each request stores one reference.
 final class RequestServices: Sendable {
-    /// Whom to ask about people.
+    /// Authenticates callers and looks up users.
     let authenticator: Authenticator
-    /// Where assets come and go.
+    /// Handles uploads and downloads.
     let assets: AssetDesk
-    /// Who takes in devices that poll.
+    /// The sessions of devices that use long polls.
     let couriers: Couriers
-    /// Who takes in devices that sleep; `nil` where nobody wakes them.
+    /// The push registrations; `nil` without push services.
     let pushes: PushDesk?
     private let stores: any StoreCatalog
-    /// Counts what queries ask of indexes.
+    /// Counts how queries use indexes.
     let queryUse: QueryUse
-    /// Makes names for records whose client made none.
+    /// Creates names for records that the client has not named.
     let newRecordName: @Sendable () -> String
-    /// Makes 128 random bits as text, for links.
+    /// Creates 128 random bits as Base64URL text, for links.
     let newSecret: @Sendable () -> String
 
     init(
@@ -40,7 +40,7 @@ final class RequestServices: Sendable {
         newSecret = { Base64URL.encode(random.bytes(16)) }
     }
 
-    /// A schema as it is now; `nil` where nobody has used that environment.
+    /// Returns the current schema; `nil` if the environment does not exist.
     func schema(of home: ContainerEnvironment) -> Schema? {
         stores.isThere(home) ? try? stores.store(of: home).currentSchema : nil
     }
@@ -48,28 +48,28 @@ final class RequestServices: Sendable {
 
 /// One authenticated request on its way through an endpoint.
 ///
-/// A class, since it is handed on from function to function and is never changed.
+/// A class because it is passed through many functions and never changes.
 final class RequestContext: Sendable {
-    /// The `uuid` of its errors.
+    /// The request identifier, returned as the `uuid` of errors.
     let requestID: RequestIdentifier
     let home: ContainerEnvironment
     let database: DatabaseAddress
     let authentication: Authentication
     private let services: RequestServices
-    /// The peer's, for limits that count by address.
+    /// The peer's IP address, for limits per address.
     let remoteAddress: String
-    /// Called by GET, where the operation knows both.
+    /// Whether the method is GET, for operations that support both methods.
     let isGet: Bool
     let store: any Store
     let body: JSONValue
     let limits: Limits
     let now: Timestamp
     let types: KnownTypes
-    /// What was read from its head.
+    /// The parsed request head.
     let reading: HeadReading
     private let uploads = Mutex<[AssetHash]>([])
 
-    /// The fresh assets that it puts to use.
+    /// The hashes of the new uploads that the request uses.
     var usedUploads: [AssetHash] { uploads.withLock { $0 } }
 
     func useUpload(_ hash: AssetHash) { uploads.withLock { $0.append(hash) } }
@@ -112,19 +112,22 @@ final class RequestContext: Sendable {
         self.reading = reading
     }
 
-    /// The zone that a `zoneID` member of `json` names; the default zone where there is none.
+    /// Returns the zone in the member `zoneID` of `json`; the default zone if there is none.
     func zone(of json: JSONValue) throws -> ZoneID {
         try database.zone(try json["zoneID"].map { try ZoneIDCodec.read($0) } ?? ZoneID(ZoneID.defaultName))
     }
 
-    /// `resultsLimit`, held to the greatest page.
+    /// Returns the member `resultsLimit`, capped at the maximum page size.
     func resultsLimit(of json: JSONValue) throws -> Int {
         guard let limit = try json["resultsLimit"]?.int64() else { return limits.itemsPerRequest }
         guard limit > 0 else { throw RelayError.badRequest("resultsLimit must be 1 or more.") }
         return Int(min(limit, Int64(limits.itemsPerRequest)))
     }
 
-    /// The array member of this name with at most as many elements as a request may have, or as `most` says.
+    /// Returns the elements of an array member.
+    ///
+    /// Throws `limitExceeded` if there are more than `most` elements, or more than a request may have if `most` is
+    /// `nil`.
     func items(_ name: StaticString, of json: JSONValue, most: Int? = nil) throws -> [JSONValue] {
         let elements = try json.required(name).elements()
         let most = most ?? limits.itemsPerRequest
@@ -138,7 +141,7 @@ final class RequestContext: Sendable {
         return elements
     }
 
-    /// Which fields the client wants back, and how.
+    /// Returns the fields that the client requests and how to encode them.
     func selection(of json: JSONValue, else outer: FieldsJSON.Selection? = nil) throws -> FieldsJSON.Selection {
         var selection = outer ?? .all
         if let keys = json["desiredKeys"] { selection.desiredKeys = Set(try stringArray(keys)) }
@@ -156,9 +159,9 @@ extension RequestContext: TypeWitness {
     }
 }
 
-/// What an endpoint answers.
+/// The response of an endpoint.
 struct EndpointAnswer: Sendable {
-    /// Why nothing was done, where the answer says more than that.
+    /// The error code of a response that reports a failure together with further details.
     var errorCode: ErrorCode?
     var body: JSONText
 

@@ -1,19 +1,18 @@
 package import HTTPTypes
 import Synchronization
 
-/// What a request says before its body.
+/// The method, path, query and header fields of a request.
 ///
-/// One value for all requests of a connection that begin with the same bytes, so that what was once read from it need
-/// not be read again.
+/// Requests of a connection that begin with the same bytes share one instance, so that the head is parsed only once.
 package final class RequestHead: Sendable {
     package struct Content: Sendable {
         package var method: HTTPRequest.Method
-        /// As it stood in the request line, still percent-encoded, without the query.
+        /// The path of the request line, percent-encoded, without the query.
         package var path: String
-        /// What followed `?`, still percent-encoded.
+        /// The part after `?`, percent-encoded.
         package var query: String?
         package var headers: HTTPFields
-        /// The peer's IP address, without port; only for limits that count by address.
+        /// The peer's IP address without port; used only for limits per address.
         package var remoteAddress: String
 
         package init(
@@ -36,7 +35,7 @@ package final class RequestHead: Sendable {
 
     package init(_ content: Content) { self.content = content }
 
-    /// Read when it is first asked for.
+    /// The parsed head, created on first access.
     var reading: HeadReading {
         known.withLock { known in
             if let known { return known }

@@ -1,7 +1,7 @@
 import HTTPTypes
 package import Records
 
-/// What a URL path means.
+/// The meaning of a URL path.
 ///
 /// See Wire.md, "URLs".
 package struct Route: Hashable, Sendable {
@@ -9,10 +9,10 @@ package struct Route: Hashable, Sendable {
     package var scope: DatabaseScope
     package var operation: Operation
 
-    /// The methods it is called by, as the header `Allow` says them.
+    /// The supported methods, as the value of the header `Allow`.
     var allowed: String { operation.allowsGet ? "GET, POST, OPTIONS" : "POST, OPTIONS" }
 
-    /// The operations of the wire that this relay serves; the raw value is their path.
+    /// The operations of the wire; the raw value is the last part of the path.
     package enum Operation: String, Hashable, Sendable, CaseIterable {
         case recordsModify = "records/modify"
         case recordsLookup = "records/lookup"
@@ -20,9 +20,9 @@ package struct Route: Hashable, Sendable {
         case recordsChanges = "records/changes"
         case recordsResolve = "records/resolve"
         case recordsAccept = "records/accept"
-        /// Ours: asks the owner of a share to be let in.
+        /// Zonecast extension: requests access to a share from its owner.
         case recordsRequestAccess = "records/requestaccess"
-        /// Ours: records from one zone to another, all or none.
+        /// Zonecast extension: moves records to another zone, all or none.
         case recordsMove = "records/move"
         case zonesList = "zones/list"
         case zonesLookup = "zones/lookup"
@@ -35,15 +35,15 @@ package struct Route: Hashable, Sendable {
         case subscriptionsModify = "subscriptions/modify"
         case assetsUpload = "assets/upload"
         case assetsRereference = "assets/rereference"
-        /// Of no database: its path has no such segment.
+        /// Not bound to a database: the path has no such segment.
         case tokensCreate = "tokens/create"
-        /// Likewise.
+        /// Not bound to a database: the path has no such segment.
         case tokensRegister = "tokens/register"
-        /// Ours: what a browser needs to subscribe to pushes.
+        /// Zonecast extension: returns the keys with which a browser subscribes to Web Push.
         case pushKeys = "push/keys"
-        /// Ours: wakes the device through a push service while it has no socket open.
+        /// Zonecast extension: registers the device for push notifications while it has no open socket.
         case pushRegister = "push/register"
-        /// Ours: the opposite.
+        /// Zonecast extension: ends the registration.
         case pushUnregister = "push/unregister"
         case usersCaller = "users/caller"
         case usersCurrent = "users/current"
@@ -51,16 +51,16 @@ package struct Route: Hashable, Sendable {
         case usersLookupEmail = "users/lookup/email"
         case usersLookupID = "users/lookup/id"
         case usersLookupContacts = "users/lookup/contacts"
-        /// Ours: whether the caller may be found by others.
+        /// Zonecast extension: reads or sets whether other users can discover the caller.
         case usersDiscoverability = "users/discoverability"
-        /// Ours: a foreign issuer's identity token for a web auth token.
+        /// Zonecast extension: exchanges a foreign issuer's identity token for a web auth token.
         case usersSignIn = "users/signin"
-        /// Ours: ends the session that the request comes by.
+        /// Zonecast extension: ends the session of the request.
         case usersSignOut = "users/signout"
-        /// Ours: bounds, space and rights of the caller.
+        /// Zonecast extension: returns the limits, storage use and rights of the caller.
         case limits
 
-        /// Besides POST, is GET a way to call it? Where it is the documented one, POST is accepted too.
+        /// Whether GET is supported. POST is accepted for every operation, even if only GET is documented.
         package var allowsGet: Bool {
             switch self {
             case .zonesList, .subscriptionsList, .pushKeys, .usersCaller, .usersCurrent, .usersDiscover,
@@ -71,7 +71,7 @@ package struct Route: Hashable, Sendable {
             }
         }
 
-        /// Whether `/device/1/` leads to it.
+        /// Whether the operation is also available below `/device/1/`.
         var isOfDevice: Bool {
             switch self {
             case .tokensCreate, .tokensRegister, .pushKeys, .pushRegister, .pushUnregister: true
@@ -79,10 +79,10 @@ package struct Route: Hashable, Sendable {
             }
         }
 
-        /// Whether its path may leave out the database, which then is the private one.
+        /// Whether the path may omit the database, which is then the private one.
         ///
-        /// Apple's page of subscriptions/lookup leaves it out; its two neighbours go by the same rule. See
-        /// Wire.md, "Operations".
+        /// Apple's page of subscriptions/lookup omits it; the relay applies the same rule to the two related
+        /// operations. See Wire.md, "Operations".
         var needsNoDatabase: Bool {
             switch self {
             case .subscriptionsList, .subscriptionsLookup, .subscriptionsModify: true
@@ -90,8 +90,9 @@ package struct Route: Hashable, Sendable {
             }
         }
 
-        /// Whether it is about people and not about data, though its path says `public`: a busy public database must not
-        /// keep anybody from signing in.
+        /// Whether the operation is about users and not about data, although its path contains `public`.
+        ///
+        /// Exempt from the public database's rate, so that a busy public database does not prevent sign-in.
         var isAboutPeople: Bool {
             switch self {
             case .usersCaller, .usersCurrent, .usersDiscover, .usersLookupEmail, .usersLookupID, .usersLookupContacts,
@@ -101,10 +102,10 @@ package struct Route: Hashable, Sendable {
             }
         }
 
-        /// Whether its answers are records that were asked for.
+        /// Whether the response contains requested records.
         var readsRecords: Bool { self == .recordsLookup || self == .recordsQuery }
 
-        /// Whether nobody in particular may call it in the public database.
+        /// Whether anonymous callers may use it in the public database.
         var allowsAnonymous: Bool {
             switch self {
             case .recordsLookup, .recordsQuery, .recordsResolve, .usersSignIn, .limits: true
@@ -113,14 +114,14 @@ package struct Route: Hashable, Sendable {
         }
     }
 
-    /// Reads a path as it stood in the request line; what stands in front of `/database/1/` is a proxy's prefix.
+    /// Parses the path of a request line; everything before `/database/1/` is a proxy's prefix and ignored.
     ///
-    /// Throws `badRequest` for a path that no honest client sends and `notFound` for any other that means nothing here.
+    /// Throws `badRequest` if the path is malformed and `notFound` if it names no operation.
     package init(path: String) throws(RelayError) {
         try self.init(segments: Self.segments(of: path))
     }
 
-    /// The same of a path that has been taken apart.
+    /// Parses a path that is already split into segments.
     init(segments: [String]) throws(RelayError) {
         var segments = segments
         guard let start = segments.firstIndex(where: { $0 == "database" || $0 == "device" }) else {
@@ -142,7 +143,7 @@ package struct Route: Hashable, Sendable {
         self.operation = operation
     }
 
-    /// Which container a path speaks of, when it does; also for paths of operations that are not served.
+    /// Returns the container in a path, also if the path names no known operation.
     package static func home(ofPath path: String) -> ContainerEnvironment? {
         guard let segments = try? Self.segments(of: path) else { return nil }
         return home(of: segments)
@@ -156,7 +157,7 @@ package struct Route: Hashable, Sendable {
         return ContainerEnvironment(container, environment)
     }
 
-    /// Splits and decodes, once.
+    /// Splits and percent-decodes a path, once.
     ///
     /// See Reliability.md, "Paths and asset addresses".
     static func segments(of path: String) throws(RelayError) -> [String] {

@@ -2,7 +2,7 @@ import Records
 import RelayCore
 import Synchronization
 
-/// What users have from their first request on, made once for each user and process.
+/// Creates what each user needs from the first request on, once per user and process.
 final class Welcomes: Sendable {
     private let authenticator: Authenticator
     private let time: TimeSource
@@ -18,14 +18,14 @@ final class Welcomes: Sendable {
         self.time = time
     }
 
-    /// Makes it where it is not there yet.
+    /// Provisions the user if necessary.
     func welcome(_ user: UserID, _ home: ContainerEnvironment, in store: any Store) async throws(RelayError) {
         guard try !isDone(user, home, in: store) else { return }
         try await store.write(write(user, home).run)
         did(user, home)
     }
 
-    /// Whether nothing remains to be made.
+    /// Returns whether the user is already provisioned.
     func isDone(_ user: UserID, _ home: ContainerEnvironment, in store: any Store) throws(RelayError) -> Bool {
         if known.withLock({ $0.contains(Guest(home: home, user: user)) }) { return true }
         let welcome = write(user, home)
@@ -34,14 +34,14 @@ final class Welcomes: Sendable {
         return true
     }
 
-    /// The write that makes it.
+    /// Returns the write that provisions the user.
     func write(_ user: UserID, _ home: ContainerEnvironment) -> WelcomeUser {
-        // Where accounts cannot be read just now, invitations find their people when these follow the link.
+        // If accounts cannot be read now, invitations are assigned when the invited user opens the link.
         let contacts = try? authenticator.contacts(of: user, in: home)
         return WelcomeUser(user, contacts: contacts ?? [], now: time.now())
     }
 
-    /// To be called when that write is on disk.
+    /// Must be called after that write is on disk.
     func did(_ user: UserID, _ home: ContainerEnvironment) {
         known.withLock {
             if $0.count > 100_000 { $0 = [] }

@@ -1,15 +1,15 @@
 import Records
 import Wire
 
-/// A zone as requests of one head name it, and as answers do.
+/// A zone ID together with its JSON encodings in requests and responses.
 ///
-/// Whoever writes mostly does so to one zone, and names it in the same letters each time.
+/// A client usually writes to one zone and encodes its ID identically each time, so the ID is parsed only once.
 final class ZoneReading: Sendable {
-    /// The JSON that names it.
+    /// The JSON in the request.
     private let given: [UInt8]
     private let caller: UserID?
     let id: ZoneID
-    /// The JSON that answers name it by.
+    /// The JSON in responses.
     let text: [UInt8]
 
     init(_ given: JSONValue, _ id: ZoneID, of caller: UserID?) {
@@ -21,7 +21,7 @@ final class ZoneReading: Sendable {
         text = writer.bytes
     }
 
-    /// Whether this is what the caller names.
+    /// Returns whether the caller's JSON is the same as in the earlier request.
     func isMeant(by json: JSONValue, of caller: UserID?) -> Bool {
         self.caller == caller && json.hasText(given)
     }

@@ -2,21 +2,21 @@ import Records
 import RelayCore
 import Wire
 
-/// What a device's query subscriptions would have told it of while it was away.
+/// Finds the query notices that a device missed while it was disconnected.
 ///
-/// Zones that a wider subscription covers are told of by that one. What happened to each record in between is not known,
-/// only what it is now: a record that was deleted may have matched. See Notices.md, "Catching up".
+/// Zones covered by a wider subscription are left to that subscription. The relay knows only the current state of each
+/// record, not the states in between: a deleted record may have matched. See Notices.md, "Catching up".
 struct MissedMatches {
     let hub: NoticeHub
     let address: NoticeAddress
     let subscriptions: NoticeSubscriptions
     let scope: DatabaseScope
 
-    /// More records than this in one zone are told of together.
+    /// If a zone has more missed notices than this, one general notice replaces them.
     static let recordLimit = 20
-    /// Changed records that are looked at in one zone.
+    /// The maximum number of changed records examined per zone.
     private static let lookLimit = 200
-    /// What these may have together: all are held until the oldest is known.
+    /// The maximum number of bytes of their fields: all are in memory until the oldest is known.
     private static let lookBytes = 4 << 20
 
     func notices(
@@ -70,12 +70,13 @@ struct MissedMatches {
         let given = zone.view?.since ?? 0
         try reader.visitRecords(in: zone, changes: range, backwards: true, limit: Self.lookLimit) { record, position in
             count += 1
-            // What was gone before the zone was given to them they have never seen.
+            // The user has never seen records that were deleted before the zone was shared with them.
             if record.isDeleted, position <= given { return }
             bytes += record.fields.count
             if bytes <= Self.lookBytes { records.append(zone.aliases.viewed(record)) }
         }
-        // The newest of what is as it was then was written before, so what was created later may be new to the device.
+        // The latest record unchanged since `start` was written before it, so a record created later may be new to the
+        // device.
         var known = Timestamp(milliseconds: .min)
         if start > 0 {
             try reader.visitRecords(in: zone, changes: 1...start, backwards: true, limit: 1) { record, _ in

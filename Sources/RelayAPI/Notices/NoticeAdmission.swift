@@ -2,33 +2,33 @@ package import Records
 import RelayCore
 package import Wire
 
-/// Who may listen, and what they have missed: asked once for each notice connection.
+/// Authenticates notice connections and reads what they have missed; called once per connection.
 package protocol NoticeAdmission: Sendable {
-    /// Whether a browser page of this origin may open a socket at all, judged from the upgrade request alone.
+    /// Returns whether a browser page of this origin may open a socket, judged from the upgrade request alone.
     ///
-    /// Called on the connection's lane, so it must not block for long.
+    /// Called on the connection's event loop, so it must not block for long.
     func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool
 
     /// Checks the credentials, the origin and the container.
     ///
-    /// `request` is the upgrade request, whose header and query come before what the hello says. See
-    /// Notices.md, "Connecting".
+    /// `request` is the upgrade request; its header fields and query take precedence over the hello. See Notices.md,
+    /// "Connecting".
     func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice
 
-    /// The same without a wait, where none is needed, as for all but a user's first device ever; `nil` where one is.
+    /// Like `admit`, but without suspending; returns `nil` if `admit` is needed, as for a user's very first device.
     ///
-    /// Called on the connection's lane, so it must not block for long.
+    /// Called on the connection's event loop, so it must not block for long.
     func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice?
 
-    /// Reads the user's subscriptions, and what has changed since the tokens of the hello.
+    /// Reads the user's subscriptions and the changes since the tokens of the hello.
     ///
-    /// Called only after the hub has begun to keep notices for the device, so that a change is in the answer or among
-    /// those, never in neither.
+    /// Must be called after the hub has begun to queue notices for the device. A change is then in the result or in the
+    /// queue, or in both, but never missing.
     func catchUp(_ device: AdmittedDevice, since: [DatabaseScope: String]) throws(NoticeClose) -> NoticeCatchUp
 
-    /// A successor of the token the device came with, shortly before that ends; `nil` where there is none to have.
+    /// Returns a replacement for the device's token shortly before it expires; `nil` if there is none.
     ///
-    /// Called on the connection's lane, so it must not block.
+    /// Called on the connection's event loop, so it must not block.
     func renewedToken(for device: AdmittedDevice) -> RenewedToken?
 }
 
@@ -36,14 +36,14 @@ extension NoticeAdmission {
     package func admitAtOnce(_ request: APIRequest, hello: NoticeHello) throws(NoticeClose) -> AdmittedDevice? { nil }
 }
 
-/// A device that may listen.
+/// A device that has been admitted.
 package struct AdmittedDevice: Hashable, Sendable {
     package var address: NoticeAddress
-    /// As requests name it too, so that its own changes can be told apart.
+    /// The device ID that the device's requests also contain; used to exclude the device's own changes.
     package var deviceID: String
-    /// What it came with; `nil` where that cannot be revoked.
+    /// The credential of the device; `nil` if it cannot be revoked.
     package var credential: Credential?
-    /// How much longer the token is good; `nil`: it does not end.
+    /// The remaining life of the token; `nil` if it does not expire.
     package var tokenLife: Duration?
 
     package init(address: NoticeAddress, deviceID: String, credential: Credential? = nil, tokenLife: Duration? = nil) {
@@ -54,15 +54,13 @@ package struct AdmittedDevice: Hashable, Sendable {
     }
 }
 
-/// What a device is told right after `ready`.
+/// What a device receives right after `ready`.
 package struct NoticeCatchUp: Hashable, Sendable {
-    /// What happened in one database since a token.
+    /// The changes in one database since a token.
     package enum News: Hashable, Sendable {
-        /// These zones, each with its token now.
-        ///
-        /// Empty: nothing.
+        /// The changed zones, each with its current token; empty if nothing changed.
         case zones([Zone])
-        /// The token has expired, or more zones than are worth naming.
+        /// The token has expired, or too many zones have changed to list them.
         case manyZones
     }
 
@@ -78,7 +76,7 @@ package struct NoticeCatchUp: Hashable, Sendable {
 
     package var subscriptions: NoticeSubscriptions
     package var news: [DatabaseScope: News]
-    /// What only the user's query subscriptions speak of.
+    /// The missed notices that only query subscriptions cover.
     package var matches: [Notice]
 
     package init(
@@ -94,7 +92,7 @@ package struct NoticeCatchUp: Hashable, Sendable {
 
 package struct RenewedToken: Hashable, Sendable {
     package var webAuthToken: String
-    /// How long it is good.
+    /// The validity of the token from now on.
     package var life: Duration
 
     package init(webAuthToken: String, life: Duration) {

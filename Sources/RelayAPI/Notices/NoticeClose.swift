@@ -1,15 +1,16 @@
-/// Why a notice connection ends: a close code and a few words.
+/// Why a notice connection is closed: a close code and a short text.
 ///
 /// See Notices.md, "Close codes".
 package struct NoticeClose: Error, Hashable, Sendable {
     package var code: UInt16
-    /// At most 123 bytes, for the one who reads a log; holds nothing that the client sent.
+    /// At most 123 bytes, for readers of a log; contains nothing that the client sent.
     package var reason: String
-    /// Said in a `goodbye` before the close, where the relay ends things for a reason of its own.
+    /// The content of a `goodbye` frame sent before the close, if the relay closes the connection on its own
+    /// initiative.
     package var goodbye: Goodbye?
 
     package struct Goodbye: Hashable, Sendable {
-        /// Seconds.
+        /// In seconds.
         package var retryAfter: Double?
 
         package init(retryAfter: Double? = nil) { self.retryAfter = retryAfter }

@@ -2,19 +2,19 @@ import Records
 import RelayCore
 import Wire
 
-/// The transport's side of a notice connection: what it does when the session says so.
+/// The transport of a notice connection, which performs the effects of the session.
 ///
-/// Confined to the lane.
+/// Confined to the connection's event loop.
 package protocol NoticeOutlet: AnyObject {
     /// Writes a text message.
     ///
-    /// May be called while the peer is slow; then the transport buffers it.
+    /// May be called while the peer is slow; the transport then buffers the message.
     func send(_ frame: NoticeFrame)
-    /// Writes several, in one go where it can.
+    /// Writes several text messages, with one write if possible.
     func send(_ frames: [NoticeFrame])
     func sendPing()
     func sendPong(_ payload: [UInt8])
-    /// Begins the closing handshake, after what has been sent.
+    /// Starts the closing handshake after the messages sent so far.
     func close(_ reason: NoticeClose)
 }
 
@@ -24,22 +24,22 @@ extension NoticeOutlet {
     }
 }
 
-/// A notice connection on its lane: the session, its place in the hub, and the outlet that its effects go to.
+/// One notice connection: its session, its registration with the hub, and the outlet that performs its effects.
 ///
-/// Confined to its lane, every call and the outlet's too. `admit` is the only one that waits.
+/// Confined to its event loop, including all calls of the outlet. Only `admit` suspends.
 package final class NoticeConnection {
     package let id: NoticeConnectionID
-    /// Known once admitted.
+    /// `nil` until the device is admitted.
     private(set) var deviceID: String?
     private let hub: NoticeHub
     private let tally = NoticeTally()
     private let lane: Int
     private let roll: NoticeLaneRoll
-    /// The upgrade request; given up once the device is in, as is the hello: an idle connection keeps neither.
+    /// The upgrade request. Released once the device is admitted, like the hello, to save memory in idle connections.
     private var request: APIRequest?
     private let admission: any NoticeAdmission
     private let uptime: @Sendable () -> Duration
-    /// The outlet owns this connection, until `closed` lets go of it.
+    /// The outlet owns this connection; `closed` breaks the reference cycle.
     private var outlet: (any NoticeOutlet)?
     private var session: NoticeSession
     private var device: AdmittedDevice?
@@ -50,13 +50,14 @@ package final class NoticeConnection {
 
     /// - Parameters:
     ///   - request: The upgrade request.
-    ///   - hub: Where it will listen.
-    ///   - lane: The lane's number in the hub.
-    ///   - roll: The lane's own roll.
-    ///   - admission: Who decides whether it may.
-    ///   - uptime: Time since some fixed moment.
+    ///   - hub: The hub to join.
+    ///   - lane: The number of the event loop in the hub.
+    ///   - roll: The connections of that event loop.
+    ///   - admission: Authenticates the device.
+    ///   - uptime: A monotonic clock.
     ///   - outlet: The transport, which owns this connection.
-    ///   - needsTask: Calls `admit` in a task, asked for only where that has to wait; without it the maker calls `admit`.
+    ///   - needsTask: Must call `admit` in a task; called only if admission has to suspend. If `nil`, the creator must
+    ///     call `admit`.
     package init(
         request: APIRequest,
         hub: NoticeHub,
@@ -79,9 +80,9 @@ package final class NoticeConnection {
         session = NoticeSession(limits: hub.limits, at: uptime())
     }
 
-    // MARK: What the transport tells
+    // MARK: Transport events
 
-    /// Hands on what a peer did, or what became of the connection.
+    /// Handles an event of the transport or the peer.
     package func handle(_ event: NoticeSession.Event) {
         let waiting = session.waiting
         let effects = session.handle(event, at: uptime())
@@ -90,28 +91,28 @@ package final class NoticeConnection {
         perform(effects)
     }
 
-    /// Counts what has become of the notices that waited.
+    /// Updates the tally for the notices that were queued before the event.
     private func count(_ effects: [NoticeSession.Effect], of event: NoticeSession.Event, after waiting: Int) {
         if session.isClosed {
             tally.countDropped(waiting)
         } else if case .caughtUp = event {
-            // The first frame says that the connection is up.
+            // The first frame is `ready`, not a notice.
             tally.countSent(max(0, effects.count - 1))
         } else {
             tally.countSent(max(0, waiting - session.waiting))
         }
     }
 
-    /// To be called now and then, at least every second.
+    /// Handles timeouts. Call at least once a second.
     package func tick() {
         let now = uptime()
         guard now >= session.nextDeadline else { return }
         perform(session.handle(.tick, at: now))
     }
 
-    /// Waits for the hello and lets the device in or not; returns when that is decided or the connection is over.
+    /// Waits for the hello and admits or refuses the device; returns when that is done or the connection is over.
     ///
-    /// The only task that a connection needs, and only until it is up. Runs on the lane.
+    /// The only task that a connection needs, and only until it is live. Runs on the connection's event loop.
     package func admit() async {
         if hello == nil, !isOver { await withUnsafeContinuation { helloWaiter = $0 } }
         guard let hello, let request, !isOver else { return }
@@ -124,7 +125,7 @@ package final class NoticeConnection {
         }
     }
 
-    /// Lets the device in or not, where that needs no wait; false where it does.
+    /// Admits or refuses the device if that is possible without suspending; otherwise returns `false`.
     private func admitAtOnce(_ hello: NoticeHello) -> Bool {
         guard let request else { return true }
         do throws(NoticeClose) {
@@ -138,11 +139,11 @@ package final class NoticeConnection {
         return true
     }
 
-    /// Ends the connection for a reason of the relay's.
+    /// Closes the connection on the relay's initiative.
     package func end(_ reason: NoticeClose) { handle(.ended(reason)) }
 
     func deliver(_ notice: OutgoingNotice) {
-        // The one path that ten thousand connections take for one commit: nothing is made and no clock is read.
+        // Hot path: ten thousand connections may take it for one commit, so it allocates nothing and reads no clock.
         if session.passesNoticesOn, let outlet {
             tally.countSent()
             return outlet.send(notice.frame)
@@ -154,9 +155,9 @@ package final class NoticeConnection {
         perform(effects)
     }
 
-    // MARK: Coming up
+    // MARK: Admission
 
-    /// Joins the hub, before anything is read: from here on no change is missed.
+    /// Joins the hub before anything is read; from here on no change is missed.
     private func enter(_ device: AdmittedDevice) throws(NoticeClose) -> Int {
         guard !isOver else { throw .noPong }
         let mark = try hub.join(device, as: id, on: lane, tally: tally, at: uptime())
@@ -238,7 +239,7 @@ package final class NoticeConnection {
         }
     }
 
-    /// The transport is closed, or closing: nothing more comes or goes.
+    /// Must be called when the transport has closed or begins to close. Ends the session and releases the outlet.
     package func closed() {
         tally.countDropped(session.waiting)
         _ = session.handle(.disconnected, at: uptime())

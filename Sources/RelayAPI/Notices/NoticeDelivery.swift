@@ -1,14 +1,14 @@
-/// The notices of one commit on their way to sockets: how long they take is told to whoever measures it.
+/// Measures how long the notices of one commit take to reach their sockets.
 package final class NoticeDelivery: Sendable {
-    /// When and what is measured.
+    /// The clock and the callbacks of the measurement.
     package struct Timing: Sendable {
-        /// A clock that never goes back.
+        /// A monotonic clock.
         package var uptime: @Sendable () -> Duration
-        /// Hears how many devices of one lane were handed a notice, and how long after its commit.
+        /// Receives the number of devices of one event loop that were sent a notice, and the time since its commit.
         ///
-        /// On the lane, once for each notice and lane: it must not wait.
+        /// Called on the event loop, once per notice and event loop. Must not block.
         package var delivered: @Sendable (Int, Duration) -> Void
-        /// The same for notices of query subscriptions, which are found beside the commits.
+        /// Like `delivered`, for notices of query subscriptions, which are matched asynchronously.
         package var queryDelivered: @Sendable (Int, Duration) -> Void
 
         package init(
@@ -34,7 +34,7 @@ package final class NoticeDelivery: Sendable {
         isOfQuery = false
     }
 
-    /// Of a query subscription's notice, whose commit was then.
+    /// Creates the measurement for a query subscription's notice; `start` is the time of the commit.
     init(_ timing: Timing, ofQuerySince start: Duration) {
         self.timing = timing
         self.start = start
@@ -42,7 +42,7 @@ package final class NoticeDelivery: Sendable {
         isOfQuery = true
     }
 
-    /// A lane has handed the notice to so many devices.
+    /// Called when an event loop has sent the notice to `devices` devices.
     func reached(_ devices: Int) {
         guard devices > 0 else { return }
         let end = timing.uptime()

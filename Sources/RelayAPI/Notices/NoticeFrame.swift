@@ -1,8 +1,8 @@
 package import Wire
 
-/// The bytes of one frame, encoded once and shared by every connection that gets it.
+/// The bytes of one frame, encoded once and shared by all connections that receive it.
 ///
-/// A reference, so that a transport can see by identity that it has the finished bytes already.
+/// A class so that a transport can cache its own encoding by identity.
 package final class NoticeFrame: Sendable {
     /// The message's text.
     package let text: [UInt8]
@@ -10,16 +10,16 @@ package final class NoticeFrame: Sendable {
     package init(_ frame: ServerFrame) { text = frame.encoded }
 }
 
-/// A notice on its way to all devices of one user.
+/// A notice for all devices of one user.
 package struct OutgoingNotice: Sendable {
-    /// What it is about: a newer one about the same replaces it while it waits.
+    /// The subject. A newer notice about the same subject replaces a queued one.
     package var subject: NoticeSubject
     package var frame: NoticeFrame
-    /// The same without a zone: what many notices collapse into when a reader is too slow for them.
+    /// Creates a frame without a zone, which replaces many notices if a client reads too slowly.
     package var collapsed: @Sendable () -> NoticeFrame
-    /// The `aps` member, where it is more than silent: for a person to see or hear.
+    /// The `aps` member if the notice is visible or audible.
     package var aps: [UInt8]?
-    /// Its commit's, where somebody measures.
+    /// The measurement of its commit, if enabled.
     var delivery: NoticeDelivery?
 
     package init(_ notice: Notice) {

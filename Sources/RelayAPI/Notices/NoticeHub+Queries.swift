@@ -4,7 +4,7 @@ import Wire
 
 /// Notices of query subscriptions.
 extension NoticeHub {
-    /// What one changed record means to one user.
+    /// The subscription matches of one changed record for one user.
     struct RecordNews {
         var address: NoticeAddress
         var matches: [SubscriptionIndex.Match]
@@ -12,20 +12,21 @@ extension NoticeHub {
         /// The device that made the change, which gets no notice.
         var device: String
         var schema: Schema
-        /// When the commit was, by the clock of the hub's timing; `nil` where nobody measures.
+        /// The time of the commit by the hub's clock; `nil` if nothing is measured.
         var committed: Duration?
     }
 
-    /// Tells a user's devices of a record that some of their queries match: once for each query that asks for an alert,
-    /// else once, and not at all where a wider subscription tells them of the zone.
+    /// Sends a user's devices the notices of the query subscriptions that match a record.
     ///
-    /// Gives the subscriptions that a device was told of. See Notices.md, "Which notice".
+    /// Sends one notice for each subscription with an alert. If there is none, sends one silent notice, or nothing if a
+    /// wider subscription covers the zone. Returns the subscriptions whose notices reached a device. See Notices.md,
+    /// "Which notice".
     func publish(_ news: RecordNews) -> [SubscriptionIndex.Match] {
         guard let scope = news.matches.first?.scope, hasDevices(at: news.address, besides: news.device) else {
             return []
         }
         let known = subscriptions(of: news.address)
-        // Of a default zone no wider subscription tells anything: it has no feed.
+        // A wider subscription never covers a default zone, which has no change feed.
         let isCovered =
             !news.zone.isDefault && known?.widest(covering: NoticeSubject(scope: scope, zone: news.zone)) != nil
         let drafts = news.matches.map { ($0, QueryNotice($0, zone: news.zone, schema: news.schema)) }
@@ -37,19 +38,19 @@ extension NoticeHub {
             notice.delivery = delivery
             deliver(notice, to: news.address, exceptDevice: news.device)
         }
-        // One notice speaks for all silent ones.
+        // One silent notice stands for all matches.
         return told.isEmpty ? [] : told.contains { $0.1.isVisible } ? told.map(\.0) : news.matches
     }
 }
 
-/// The notice of one match, still without its address.
+/// The notice of one match, before it is addressed.
 struct QueryNotice {
     private let match: SubscriptionIndex.Match
     private let zone: ZoneID
     private let info: NotificationInfo
     private let values: [String: FieldValue]
 
-    /// Encrypted fields do not leave the record, asked for or not.
+    /// Omits encrypted fields even if the subscription requests them.
     init(_ match: SubscriptionIndex.Match, zone: ZoneID, schema: Schema) {
         self.match = match
         self.zone = zone
@@ -59,7 +60,7 @@ struct QueryNotice {
         values = names.isEmpty ? [:] : (try? FieldsJSON.values(of: names, in: match.record.fields)) ?? [:]
     }
 
-    /// Whether a person is to see or hear it.
+    /// Whether the notice is visible or audible.
     var isVisible: Bool { info.isVisible }
 
     func notice(for address: NoticeAddress, noticeID: String) -> Notice {
@@ -77,7 +78,7 @@ struct QueryNotice {
         var query = Notice.Query(recordName: match.record.name, reason: match.event)
         query.fields = info.additionalFields(values)
         var aps = info.aps(values)
-        // A push has room for four kilobytes: what was asked for gives way to what has to be said.
+        // A push message holds 4 KiB: the requested fields are dropped before the alert is shortened.
         if (query.fields?.count ?? 0) + aps.count > Self.room {
             query.fields = nil
             query.isPruned = true
@@ -88,12 +89,12 @@ struct QueryNotice {
         return notice
     }
 
-    /// Bytes for fields and alert together.
+    /// The maximum number of bytes for fields and alert together.
     private static let room = 3_072
 }
 
 extension NotificationInfo {
-    /// As a subscription keeps it, which was found good when it was saved.
+    /// Creates the value from stored JSON, which was validated when the subscription was saved.
     init(kept json: [UInt8]?) {
         let document = json.flatMap { try? JSONDocument(parsing: $0) }
         self = document.flatMap { try? NotificationInfo($0.root) } ?? NotificationInfo()

@@ -3,35 +3,38 @@ import RelayCore
 import Synchronization
 import Wire
 
-/// Who is listening to what: takes the changes of each commit to the connections concerned.
+/// Delivers the changes of each commit to the connections that subscribe to them.
 ///
-/// Knows of each user only which lanes hold their devices; the devices themselves are on the lanes. So a commit costs
-/// one look-up for each zone and user, wakes no lane without a receiver, and encodes each notice once.
+/// The hub maps each user to the event loops that hold the user's connections; each event loop keeps the connections
+/// themselves. A commit therefore costs one dictionary lookup per changed zone and affected user, wakes only event
+/// loops that have a recipient, and encodes each notice once.
+///
+/// Thread safety: all methods may be called from any thread. `publish` must be called in commit order.
 package final class NoticeHub: Sendable {
     package let limits: NoticeLimits
-    /// What `ready` calls the relay.
+    /// The relay's name in `ready`.
     package let relayName: String
     private let noticeID: @Sendable () -> String
     let timing: NoticeDelivery.Timing?
     private let state = Mutex(State())
     private let lastConnection = Atomic<UInt64>(0)
-    /// Finds whom the changes of records concern, beside the commits.
+    /// Matches changed records with query subscriptions, asynchronously to commits.
     package let queries: QueryNotices
 
     fileprivate struct State {
         var lanes: [any NoticeLane] = []
         var listeners: [NoticeAddress: NoticeListeners] = [:]
         var connectionCount = 0
-        /// What connections were sent that have ended.
+        /// The notice counts of connections that have ended.
         var ended = NoticeTally.Counts()
     }
 
     /// - Parameters:
-    ///   - limits: The bounds of each connection.
-    ///   - relayName: Name and version, for people.
-    ///   - noticeID: Draws the identifier of a notice.
-    ///   - timing: How long notices take is told there; `nil` where nobody wants to know.
-    ///   - tasks: Where queries are matched with changes; left out, by the process's own threads.
+    ///   - limits: The limits of each connection.
+    ///   - relayName: Name and version of the relay, for people.
+    ///   - noticeID: Creates the identifier of a notice.
+    ///   - timing: Receives delivery times; `nil` disables the measurement.
+    ///   - tasks: Executes the matching of queries; `nil` for the global executor.
     package init(
         limits: NoticeLimits = NoticeLimits(),
         relayName: String,
@@ -47,15 +50,15 @@ package final class NoticeHub: Sendable {
         queries.attach(self)
     }
 
-    /// How many connections are listening now.
+    /// The number of connected devices.
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
-    // MARK: What the relay tells
+    // MARK: Calls of the relay
 
-    /// Tells the devices concerned.
+    /// Sends notices about the changes to the devices concerned.
     ///
-    /// To be called after the commit, in the order of commits. Costs one lock and a look-up for each change where nobody
-    /// listens; never blocks on a connection.
+    /// Must be called after the commit, in commit order. Costs one lock, and one lookup per change if nobody listens;
+    /// never blocks on a connection.
     package func publish(_ changes: [ZoneChange], traces: [RequestTrace] = []) {
         guard !changes.isEmpty else { return }
         let merged = ChangeMerge.merge(changes)
@@ -67,7 +70,7 @@ package final class NoticeHub: Sendable {
         for (lane, order) in orders { lane.post(order) }
     }
 
-    /// Replaces what is known of a user's subscriptions; to be called after each commit that changed them, in order.
+    /// Replaces a user's subscriptions. Must be called in order after each commit that changed them.
     package func subscriptionsChanged(_ subscriptions: NoticeSubscriptions, of address: NoticeAddress) {
         state.withLock { state in
             state.listeners[address]?.subscriptions = subscriptions
@@ -75,14 +78,14 @@ package final class NoticeHub: Sendable {
         }
     }
 
-    /// What open connections came with, for a check whether it is still good.
+    /// The credentials of all open connections, to check whether they are still valid.
     package var liveCredentials: Set<Credential> {
         state.withLock { state in Set(state.listeners.values.flatMap { $0.credentials }) }
     }
 
-    /// Closes the connections that came with one of these.
+    /// Closes the connections that use one of these credentials.
     ///
-    /// Costs time in all connections.
+    /// O(connections).
     package func revoke(_ credentials: Set<Credential>) {
         end { $0.credential.map { credentials.contains($0) } ?? false }
     }
@@ -108,7 +111,7 @@ package final class NoticeHub: Sendable {
         for (lane, order) in orders { lane.post(order) }
     }
 
-    /// Hands one notice to a user's devices.
+    /// Sends one notice to a user's devices.
     func deliver(_ notice: OutgoingNotice, to address: NoticeAddress, exceptDevice device: String?) {
         let lanes = state.withLock { state in
             (state.listeners[address]?.lanes).map { $0.map { state.lanes[$0] } } ?? []
@@ -116,7 +119,7 @@ package final class NoticeHub: Sendable {
         for lane in lanes { lane.post(.deliver(notice, to: address, exceptDevice: device)) }
     }
 
-    /// Those of a commit's changes that may concern somebody who is listening: for the others nothing need be made.
+    /// Returns the changes that may concern a connected user; notices are prepared only for these.
     func changes(in changes: [CommittedChange], withListenersIn home: ContainerEnvironment) -> [CommittedChange] {
         state.withLock { state in
             guard !state.listeners.isEmpty else { return [] }
@@ -126,8 +129,9 @@ package final class NoticeHub: Sendable {
         }
     }
 
-    /// Whether there is a device that a query subscription to this zone's records could speak to: the owner's, and in the
-    /// public database anybody's.
+    /// Returns whether any connected device could receive a query notification for this zone.
+    ///
+    /// These are the owner's devices, and in the public database the devices of all users.
     func mayBeHeard(_ zone: ZoneID, in home: ContainerEnvironment) -> Bool {
         state.withLock { state in
             zone.owner == Zone.publicOwner
@@ -135,7 +139,7 @@ package final class NoticeHub: Sendable {
         }
     }
 
-    /// The same for those with whom the record is shared, or was.
+    /// Returns whether any of these users, with whom the record is or was shared, has a connected device.
     func mayBeHeard(by viewers: [CommittedRecord.Viewer], in home: ContainerEnvironment) -> Bool {
         guard !viewers.isEmpty else { return false }
         return state.withLock { state in
@@ -143,12 +147,12 @@ package final class NoticeHub: Sendable {
         }
     }
 
-    /// Whether this device of a user is listening.
+    /// Returns whether this device of a user is connected.
     func isListening(_ deviceID: String, at address: NoticeAddress) -> Bool {
         state.withLock { $0.listeners[address]?.devices[deviceID] != nil }
     }
 
-    /// Whether somebody besides this device of theirs is listening.
+    /// Returns whether another device of the user than this one is connected.
     func hasDevices(at address: NoticeAddress, besides device: String) -> Bool {
         state.withLock { state in
             guard let devices = state.listeners[address]?.devices else { return false }
@@ -158,12 +162,12 @@ package final class NoticeHub: Sendable {
 
     func newNoticeID() -> String { noticeID() }
 
-    /// Commits that wait to be matched with query subscriptions.
+    /// The number of commits that wait to be matched with query subscriptions.
     package var unmatchedCommits: Int { queries.waitingCount }
 
-    // MARK: What the console asks
+    // MARK: Calls of the console
 
-    /// Of all connections, those that have ended included.
+    /// The notice counts of all connections, including those that have ended.
     package var noticeCounts: NoticeTally.Counts {
         state.withLock { state in
             state.listeners.values.lazy.flatMap { $0.devices.values }.compactMap(\.tally).reduce(into: state.ended) {
@@ -205,11 +209,9 @@ package final class NoticeHub: Sendable {
         return true
     }
 
-    // MARK: What lanes and connections tell
+    // MARK: Calls of event loops and connections
 
-    /// Makes a lane known.
-    ///
-    /// Gives its number, for the connections on it.
+    /// Registers an event loop and returns its number, which its connections use.
     package func add(_ lane: any NoticeLane) -> Int {
         state.withLock { state in
             state.lanes.append(lane)
@@ -221,9 +223,9 @@ package final class NoticeHub: Sendable {
         NoticeConnectionID(number: lastConnection.add(1, ordering: .relaxed).newValue)
     }
 
-    /// Begins to keep notices for a device; an older connection of the same device is ended.
+    /// Registers a device and begins to queue notices for it; closes an older connection of the same device.
     ///
-    /// Gives a mark to hand to `learned`. Throws where the user has too many connections.
+    /// Returns a mark for `learned`. Throws if the user has too many connections.
     func join(
         _ device: AdmittedDevice,
         as connection: NoticeConnectionID,
@@ -235,7 +237,7 @@ package final class NoticeHub: Sendable {
             var entry = NoticeListeners.Device(connection: connection, lane: lane, credential: device.credential)
             entry.tally = tally
             entry.since = now
-            // In place throughout: a copy would cost time in all devices of the user.
+            // Mutates in place: a copy would take time proportional to the number of the user's devices.
             let joined = state.listeners[device.address, default: NoticeListeners()]
                 .join(device.deviceID, entry, limit: limits.connectionsPerUser)
             guard let older = joined else { return .failure(.tooManyConnections) }
@@ -251,10 +253,10 @@ package final class NoticeHub: Sendable {
         return mark
     }
 
-    /// Takes in the subscriptions that were read after `join`, unless they have changed since; notices that came before
-    /// they were known go out now.
+    /// Sets the subscriptions that were read after `join`, unless they have changed since, and sends the notices that
+    /// were queued until they were known.
     ///
-    /// Gives those that hold.
+    /// Returns the current subscriptions.
     @discardableResult
     func learned(_ read: NoticeSubscriptions, of address: NoticeAddress, mark: Int) -> NoticeSubscriptions {
         var subscriptions = read
@@ -285,9 +287,9 @@ package final class NoticeHub: Sendable {
         }
     }
 
-    /// A silent notice about `subject` for this user; `nil` where no subscription covers it.
+    /// Returns a silent notice about `subject` for this user; `nil` if no subscription covers it.
     ///
-    /// For who comes back: an alert is for the moment of the change.
+    /// For devices that reconnect: an alert is sent only at the time of the change.
     func notice(
         about subject: NoticeSubject,
         syncToken: String?,
@@ -330,7 +332,7 @@ package final class NoticeHub: Sendable {
 }
 
 extension NoticeHub.State {
-    /// The orders that tell one user of one change: one for each lane with a device of theirs.
+    /// Returns the orders that notify one user of one change: one per event loop with a connection of the user.
     fileprivate mutating func orders(
         for change: ChangeMerge.Item,
         delivery: NoticeDelivery?,

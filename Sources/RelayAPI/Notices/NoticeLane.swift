@@ -1,31 +1,30 @@
-/// Where connections live and their orders are carried out: an event loop, or a test's own line of work.
+/// The executor of notice connections: an event loop, or a queue in tests.
 ///
-/// Carries orders out one at a time, in the order they were posted, by `NoticeLaneRoll.perform`.
+/// Performs orders one at a time in the order in which they were posted, by calling `NoticeLaneRoll.perform`.
 package protocol NoticeLane: Sendable {
-    /// Hands over an order from any thread.
+    /// Enqueues an order. May be called from any thread.
     ///
-    /// Must not block, and must not carry it out before it returns.
+    /// Must not block and must not perform the order before it returns.
     func post(_ order: NoticeOrder)
 }
 
-/// What the hub asks of a lane.
+/// Work for the connections of one event loop.
 package enum NoticeOrder: Sendable {
-    /// Give this notice to every device of the user on this lane, except one.
+    /// Send this notice to all devices of the user on this event loop, except one.
     case deliver(OutgoingNotice, to: NoticeAddress, exceptDevice: String?)
-    /// End one connection.
+    /// Close one connection.
     case end(NoticeConnectionID, of: NoticeAddress, NoticeClose)
 }
 
-/// Names a connection within its hub.
+/// Identifies a connection within its hub.
 package struct NoticeConnectionID: Hashable, Sendable {
     let number: UInt64
 }
 
-/// The connections of one lane by user.
+/// The connections of one event loop, by user.
 ///
-/// Confined to that lane.
-///
-/// Finding a user's devices costs one look-up and then their number, however many other connections the lane holds.
+/// Confined to that event loop. Finding a user's devices costs one lookup plus their number, independent of the number
+/// of other connections.
 package final class NoticeLaneRoll {
     private var byAddress: [NoticeAddress: [NoticeConnection]] = [:]
 
@@ -34,7 +33,7 @@ package final class NoticeLaneRoll {
     package func perform(_ order: NoticeOrder) {
         switch order {
         case .deliver(let notice, let address, let device):
-            // A connection may end while it is served; the copy keeps this loop whole.
+            // A connection may end during the loop, so this iterates over a copy.
             guard let connections = byAddress[address] else { return }
             var reached = 0
             for connection in connections where device == nil || connection.deviceID != device {

@@ -1,38 +1,38 @@
 package import RelayCore
 
-/// The bounds of one notice connection.
+/// The limits of one notice connection.
 ///
 /// See Reliability.md, "Limits", and Notices.md, "Keeping alive".
 package struct NoticeLimits: Sendable {
-    /// From the upgrade to a good hello.
+    /// The time from the upgrade to a valid hello.
     ///
-    /// Beyond: close 4408.
+    /// When exceeded: close 4408.
     package var helloTime: Duration = .seconds(10)
-    /// Between two pings.
+    /// The time between two pings.
     ///
-    /// Proxies commonly cut at 60 s of silence.
+    /// Proxies commonly close connections after 60 s of silence.
     package var pingInterval: Duration = .seconds(30)
-    /// Pings in a row without a pong before the peer counts as gone.
+    /// The number of consecutive pings without a pong after which the peer counts as disconnected.
     package var missedPings = 2
-    /// Frames from a client.
+    /// The rate of frames from a client.
     ///
-    /// It has little to say after its hello, so this counts all of them. Beyond: close 1008.
+    /// Counts all frames, since a client sends few after its hello. When exceeded: close 1008.
     package var frameRate = RateLimit(perSecond: 20, burst: 100)
-    /// Notices waiting for a slow reader before they collapse into one for the database.
+    /// The number of notices queued for a slow reader before they collapse into one for the database.
     package var queuedNotices = 256
-    /// Their bytes, likewise.
+    /// The number of bytes of queued notices, with the same effect.
     package var queuedBytes = 64 * 1024
-    /// A reader that has been too slow for its queue this long.
+    /// How long the queue of a slow reader may stay over its limit.
     ///
-    /// Beyond: close 1013; it reconnects and fetches.
+    /// When exceeded: close 1013; the client reconnects and fetches.
     package var fullTime: Duration = .seconds(15)
-    /// Open connections of one user.
+    /// The number of open connections of one user.
     ///
-    /// Beyond: close 4451.
+    /// When exceeded: close 4451.
     package var connectionsPerUser = 50
-    /// How long before the end of a web auth token a fresh one is sent, at most; and never before nine tenths of its life.
+    /// A new web auth token is sent at most this long before the old one expires, and not before 90 % of its life.
     package var renewalMargin: Duration = .seconds(60)
-    /// More changed zones than this in a catch-up are told in one notice for the database.
+    /// If more zones than this have changed since a device disconnected, it gets one notice for the database instead.
     package var catchUpZones = 20
 
     package init() {}

@@ -1,27 +1,28 @@
 import Records
 import RelayCore
 
-/// What the hub knows of one user who listens.
+/// The hub's state for one user with connected devices.
 struct NoticeListeners {
     struct Device {
         var connection: NoticeConnectionID
-        /// The number of the lane that it lives on.
+        /// The number of the event loop of the connection.
         var lane: Int
         var credential: Credential?
-        /// What it was sent; `nil` for one that polls.
+        /// The notice counts; `nil` for a device that uses long polls.
         var tally: NoticeTally?
-        /// When it came, by the transport's clock.
+        /// When the device connected, by the transport's clock.
         var since = Duration.zero
     }
 
     private(set) var devices: [String: Device] = [:]
-    /// How many devices each lane has, by its number; only lanes with one or more.
+    /// The number of devices on each event loop, by its number; only positive counts.
     private var laneCounts: [Int: Int] = [:]
-    /// `nil` until the first device's have been read.
+    /// `nil` until the subscriptions have been read for the first device.
     var subscriptions: NoticeSubscriptions?
-    /// Counts the times that the relay told of new subscriptions.
+    /// How often the relay has reported new subscriptions.
     var subscriptionChanges = 0
-    /// Changes that came before the subscriptions were known: one for each zone, and few, since reading takes a moment.
+    /// Changes that arrived before the subscriptions were known: one per zone, and few because reading takes little
+    /// time.
     var early: [ChangeMerge.Item] = []
 
     var isEmpty: Bool { devices.isEmpty }
@@ -29,9 +30,9 @@ struct NoticeListeners {
     var lanes: some Collection<Int> { laneCounts.keys }
     var credentials: [Credential] { devices.values.compactMap(\.credential) }
 
-    /// Enters a device.
+    /// Adds a device.
     ///
-    /// Gives the connection that it replaces, if any; `nil` where there are too many.
+    /// Returns the connection that it replaces, if any; returns `nil` if there are too many devices.
     mutating func join(_ deviceID: String, _ device: Device, limit: Int) -> (connection: Device?, Void)? {
         let older = devices[deviceID]
         guard older != nil || devices.count < limit else { return nil }
@@ -41,7 +42,7 @@ struct NoticeListeners {
         return (older, ())
     }
 
-    /// Takes a device out, unless a newer connection has its place; whether it did.
+    /// Removes a device unless a newer connection has replaced this one; returns whether it was removed.
     mutating func leave(_ deviceID: String, as connection: NoticeConnectionID) -> Bool {
         guard let device = devices[deviceID], device.connection == connection else { return false }
         devices[deviceID] = nil
@@ -49,9 +50,9 @@ struct NoticeListeners {
         return true
     }
 
-    /// Takes in subscriptions that were read when there had been so many changes to them.
+    /// Sets the subscriptions that were read when `subscriptionChanges` was `mark`; ignores them if it has changed.
     ///
-    /// Gives those that hold, and the changes that came before they were known.
+    /// Returns the current subscriptions and the changes that arrived before they were known.
     mutating func learned(
         _ read: NoticeSubscriptions,
         mark: Int
@@ -68,7 +69,7 @@ struct NoticeListeners {
         } else if early.count < 64 {
             early.append(change)
         } else {
-            // Too many to name: the database as a whole says the same.
+            // Too many zones to list: a notice for the whole database replaces them.
             var whole = change
             whole.subject.zone = nil
             whole.syncToken = nil
@@ -84,19 +85,19 @@ struct NoticeListeners {
     }
 }
 
-/// Turns the changes of one commit into at most one for each user and zone.
+/// Merges the changes of one commit into at most one per user and zone.
 enum ChangeMerge {
     struct Item {
         var address: NoticeAddress
         var subject: NoticeSubject
         var syncToken: String?
-        /// Who needs no notice: the device that made all of it; `nil` where there were several.
+        /// The device that made all of the change and needs no notice; `nil` if there were several.
         var deviceID: String?
 
-        /// This change and a later one as one.
+        /// Merges this change with a later one.
         func followed(by later: Item) -> Item {
             var item = later
-            // Each of two devices has yet to hear of the other's change.
+            // Each of the two devices needs a notice about the change of the other.
             if deviceID != later.deviceID { item.deviceID = nil }
             return item
         }

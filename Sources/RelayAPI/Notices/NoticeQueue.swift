@@ -1,7 +1,7 @@
-/// The notices one connection has not been able to send: at most one for each zone, and bounded.
+/// The unsent notices of one connection: a bounded queue with at most one per zone.
 ///
-/// A newer notice takes the place of an older one about the same zone. Past the bound all of them collapse into one for
-/// each database, which says less precisely the same: fetch.
+/// A newer notice replaces an older one about the same zone. When the bound is exceeded, all notices collapse into one
+/// for each database, which also makes the client fetch.
 struct NoticeQueue: Sendable {
     private struct Entry: Sendable {
         var notice: OutgoingNotice
@@ -10,7 +10,7 @@ struct NoticeQueue: Sendable {
 
     private var entries: [Entry] = []
     private var bytes = 0
-    /// Since when the reader has been too slow for the bound; `nil` once all has been sent.
+    /// Since when the reader has been too slow for the bound; `nil` once the queue has been empty.
     private(set) var fullSince: Duration?
 
     var isEmpty: Bool { entries.isEmpty }
@@ -18,7 +18,7 @@ struct NoticeQueue: Sendable {
 
     mutating func put(_ notice: OutgoingNotice, limits: NoticeLimits, at now: Duration) {
         for index in entries.indices where entries[index].notice.subject.scope == notice.subject.scope {
-            // A collapsed entry speaks for its whole database and stays as it is.
+            // A collapsed entry stands for its whole database and does not change.
             if entries[index].isCollapsed { return }
             if entries[index].notice.subject == notice.subject {
                 bytes += notice.frame.text.count - entries[index].notice.frame.text.count
@@ -33,7 +33,7 @@ struct NoticeQueue: Sendable {
         collapse()
     }
 
-    /// Puts older notices before what is here, except those about a zone that is here already.
+    /// Inserts older notices at the front, except those about a zone that is already queued.
     mutating func putFirst(_ older: [OutgoingNotice], limits: NoticeLimits) {
         let newer = entries
         let since = fullSince
@@ -48,7 +48,7 @@ struct NoticeQueue: Sendable {
         fullSince = since
     }
 
-    /// The oldest frame, taken out.
+    /// Removes and returns the oldest frame.
     mutating func removeFirst() -> NoticeFrame? {
         guard !entries.isEmpty else { return nil }
         let frame = entries.removeFirst().notice.frame
@@ -57,10 +57,10 @@ struct NoticeQueue: Sendable {
         return frame
     }
 
-    /// The frames to send, oldest first; nothing remains.
+    /// Removes and returns all frames, oldest first.
     mutating func removeAll() -> [NoticeFrame] { removeAllNotices().map(\.frame) }
 
-    /// The same with what they are about.
+    /// Removes and returns all notices, oldest first.
     mutating func removeAllNotices() -> [OutgoingNotice] {
         let notices = entries.map(\.notice)
         self = NoticeQueue()

@@ -1,33 +1,33 @@
 import RelayCore
 package import Wire
 
-/// One notice connection, with no socket and no clock of its own.
+/// The state machine of one notice connection, without socket or clock.
 ///
 ///     awaitingHello --hello--> admitting --admitted, ready--> live --any end--> closed
 ///
-/// `now` is time since any fixed moment. Nothing a peer sends can end in anything but effects.
+/// `now` is the time since an arbitrary fixed moment. Nothing that a peer sends can cause a trap.
 package struct NoticeSession: Sendable {
     package enum Event: Sendable {
-        /// A whole text message.
+        /// A complete text message.
         case received(text: [UInt8])
         case receivedBinary
         case receivedPing(payload: [UInt8])
         case receivedPong
-        /// The credentials of the hello are good; the token lives that much longer.
+        /// The credentials of the hello are valid; the token expires after this time.
         case admitted(tokenLife: Duration?)
-        /// The credentials are not, or the relay cannot serve this device now.
+        /// The credentials are invalid, or the relay cannot serve this device now.
         case refused(NoticeClose)
-        /// What it has missed is known.
+        /// The subscriptions and the missed notices have been read.
         case caughtUp(ready: NoticeFrame, missed: [OutgoingNotice])
         case notice(OutgoingNotice)
-        /// The answer to `renew`.
+        /// The result of the effect `renew`.
         case renewed(RenewedToken?)
         case writabilityChanged(Bool)
         /// Time has passed; due at `nextDeadline`, harmless at any time.
         case tick
-        /// The relay ends the connection.
+        /// The relay closes the connection.
         case ended(NoticeClose)
-        /// The peer has gone, or begun to close.
+        /// The peer has disconnected or begun to close.
         case disconnected
     }
 
@@ -35,11 +35,11 @@ package struct NoticeSession: Sendable {
         case send(NoticeFrame)
         case ping
         case pong(payload: [UInt8])
-        /// Check this hello, then say `admitted` or `refused`.
+        /// Check this hello, then report `admitted` or `refused`.
         case admit(NoticeHello)
-        /// Ask for a fresh token, then say `renewed`.
+        /// Obtain a new token, then report `renewed`.
         case renew
-        /// Close with this; nothing follows.
+        /// Close with this reason; no effect follows.
         case close(NoticeClose)
     }
 
@@ -60,7 +60,7 @@ package struct NoticeSession: Sendable {
     private var renewal: Duration?
     private var tokenEnd: Duration?
 
-    /// A connection whose upgrade has just been answered.
+    /// Creates the session of a connection that has just been upgraded.
     package init(limits: NoticeLimits, at now: Duration) {
         self.limits = limits
         state = .awaitingHello(until: now + limits.helloTime)
@@ -68,7 +68,7 @@ package struct NoticeSession: Sendable {
         nextPing = now + limits.pingInterval
     }
 
-    /// When `tick` is due next.
+    /// The time at which `tick` is due next.
     package var nextDeadline: Duration {
         var next = nextPing
         if case .awaitingHello(let until) = state { next = min(next, until) }
@@ -78,13 +78,13 @@ package struct NoticeSession: Sendable {
         return next
     }
 
-    /// Whether the answer to a notice is to send it and nothing else.
+    /// Whether the only effect of a notice is to send it.
     var passesNoticesOn: Bool {
-        // Asked ten thousand times for one commit; to compare states would be a call.
+        // Hot path, ten thousand calls per commit; comparing states with `==` would be a function call.
         if case .live = state { isWritable && queue.isEmpty } else { false }
     }
 
-    /// Notices that wait for the peer to read.
+    /// The number of queued notices.
     var waiting: Int { queue.count }
     var isClosed: Bool { state == .closed }
 
@@ -116,9 +116,9 @@ package struct NoticeSession: Sendable {
         }
     }
 
-    // MARK: The peer's frames
+    // MARK: Frames of the peer
 
-    /// Counts one frame; the effects of there being too many.
+    /// Counts one frame; returns the effects if the rate is exceeded.
     private mutating func takes(_ now: Duration) -> [Effect]? {
         frames.take(limits.frameRate, at: now) == nil ? nil : close(.tooManyFrames)
     }
@@ -138,7 +138,7 @@ package struct NoticeSession: Sendable {
         }
     }
 
-    // MARK: Coming up
+    // MARK: Admission
 
     private mutating func admitted(tokenLife: Duration?, at now: Duration) -> [Effect] {
         schedule(tokenLife: tokenLife, at: now)
@@ -148,7 +148,7 @@ package struct NoticeSession: Sendable {
     private mutating func caughtUp(_ ready: NoticeFrame, _ missed: [OutgoingNotice]) -> [Effect] {
         guard state == .admitting else { return [] }
         state = .live
-        // What came in the meantime is newer than what was missed, so it stands where both speak of one zone.
+        // Notices queued in the meantime are newer than the missed ones and take precedence for the same zone.
         queue.putFirst(missed, limits: limits)
         return [.send(ready)] + flush()
     }

@@ -1,15 +1,15 @@
 package import Records
 package import Wire
 
-/// A user's subscriptions, of all databases.
+/// The subscriptions of a user in all databases.
 package struct NoticeSubscriptions: Hashable, Sendable {
     package struct Item: Hashable, Sendable {
         package var scope: DatabaseScope
         package var id: String
         package var kind: Subscription.Kind
-        /// Of query subscriptions, whose notices it shapes.
+        /// Shapes the notices of a query subscription.
         package var notificationInfo: [UInt8]?
-        /// The `aps` member of the notices of one that watches zones, where a person is to see or hear them.
+        /// The `aps` member of the notices of a database or zone subscription, if they are visible or audible.
         package var aps: [UInt8]?
 
         package init(
@@ -27,16 +27,17 @@ package struct NoticeSubscriptions: Hashable, Sendable {
         }
 
         private var isOfDatabase: Bool { if case .database = kind { true } else { false } }
-        /// The one with the most of it is told of a change that several cover.
+        /// The precedence among subscriptions that cover the same change.
         fileprivate var weight: Int { (aps == nil ? 0 : 2) + (isOfDatabase ? 1 : 0) }
-        /// The notice that it makes.
+        /// The kind, subscription ID and `aps` member of its notices.
         fileprivate var told: (kind: Notice.Kind, id: String, aps: [UInt8]?) {
             (isOfDatabase ? .database : .zone, id, aps)
         }
     }
 
     package let items: [Item]
-    /// Those to databases and zones, apart: each change asks for them, however many queries there are.
+    /// The database and zone subscriptions, stored separately because each change searches them, whatever the number of
+    /// query subscriptions.
     private let wide: [Item]
 
     package init(_ items: [Item] = []) {
@@ -48,10 +49,10 @@ package struct NoticeSubscriptions: Hashable, Sendable {
 
     package var ids: [String] { items.map(\.id) }
 
-    /// The widest of those that ask for an alert, else the widest of all that cover a subject: the database's first, then the
-    /// zone's.
+    /// Returns the subscription whose notice reports a change of `subject`.
     ///
-    /// One device gets one notice for a change however many subscriptions cover it. See Notices.md, "Which notice".
+    /// Subscriptions with an alert come first; among equals, database subscriptions come before zone subscriptions. A
+    /// device gets one notice per change however many subscriptions cover it. See Notices.md, "Which notice".
     package func widest(covering subject: NoticeSubject) -> (kind: Notice.Kind, id: String, aps: [UInt8]?)? {
         var widest: Item?
         for item in wide where item.scope == subject.scope {
@@ -62,7 +63,7 @@ package struct NoticeSubscriptions: Hashable, Sendable {
         return widest?.told
     }
 
-    /// The subscriptions to records of one database, in the order of their names.
+    /// Returns the query subscriptions of one database, ordered by ID.
     package func queries(in scope: DatabaseScope) -> [Item] {
         items.filter { item in
             guard item.scope == scope, case .query = item.kind else { return false }
@@ -72,11 +73,11 @@ package struct NoticeSubscriptions: Hashable, Sendable {
 }
 
 extension NoticeSubject {
-    /// Whether a subscription to `watched` (`nil`: to every zone) speaks of this.
+    /// Returns whether a subscription to `watched` (`nil`: to all zones) covers this subject.
     fileprivate func isIn(_ watched: ZoneID?) -> Bool {
         guard let watched, let zone else { return true }
         guard watched.zoneName == zone.zoneName else { return false }
-        // A client may leave out the owner of its own zones.
+        // A client may omit the owner of its own zones.
         return watched.owner == zone.owner || (watched.owner == .caller && scope == .private)
     }
 }

@@ -2,17 +2,16 @@ package import Records
 import RelayCore
 import Synchronization
 
-/// Matches committed records with query subscriptions, in the order of the commits and beside them: a commit only leaves
-/// its changes here.
+/// Matches committed records with query subscriptions, in commit order and asynchronously.
 ///
-/// One task works on what waits and ends when nothing does. When more waits than is good, the commit thread helps out,
-/// which slows writes down to what can be matched.
+/// A commit only enqueues its changes. One task processes the queue and ends when it is empty. If the queue becomes too
+/// long, the commit thread processes it too, which slows writes down to the speed of matching.
 package final class QueryNotices: Sendable {
-    /// Ends a subscription that was to fire once.
+    /// Deletes a one-time subscription that has fired.
     package typealias Ending = @Sendable (ContainerEnvironment, UserID, DatabaseScope, Subscription) async -> Void
 
     private enum Job {
-        /// With the moment it was left here, where somebody measures.
+        /// Includes the time at which the commit was enqueued, if delivery is measured.
         case commit(Commit, ContainerEnvironment, since: Duration?)
         case mark(CheckedContinuation<Void, Never>)
     }
@@ -22,15 +21,15 @@ package final class QueryNotices: Sendable {
         var isBeingWorkedOn = false
     }
 
-    /// Commits that may wait before their thread helps.
+    /// The number of queued commits above which the commit thread helps.
     private static let longestQueue = 1_000
 
     private let waiting = Mutex(Waiting())
-    /// Held while one job is worked on.
+    /// Locked while one job is processed.
     private let indexes = Mutex<[ContainerEnvironment: SubscriptionIndex]>([:])
     private let hub = Mutex<WeakHub>(WeakHub())
     private let ending = Mutex<Ending?>(nil)
-    /// Where the work is done; `nil`: by the process's own threads.
+    /// The executor of the matching; `nil` for the global executor.
     private let tasks: (any TaskExecutor)?
 
     private struct WeakHub { weak var hub: NoticeHub? }
@@ -44,23 +43,23 @@ package final class QueryNotices: Sendable {
 
     func attach(_ hub: NoticeHub) { self.hub.withLock { $0.hub = hub } }
 
-    /// Who ends subscriptions in the store.
+    /// Sets the function that deletes subscriptions in the store.
     package func endSubscriptions(by ending: @escaping Ending) { self.ending.withLock { $0 = ending } }
 
-    /// Leaves what a commit did here, unless it can be seen at once that it concerns nobody.
+    /// Enqueues a commit unless it obviously matches no subscription.
     ///
-    /// To be called in the order of commits.
+    /// Must be called in commit order.
     func post(_ commit: Commit, of home: ContainerEnvironment) {
         guard !concernsNobody(commit, in: home) else { return }
         add(.commit(commit, home, since: commit.records.isEmpty ? nil : uptime?()))
     }
 
-    /// Whether no subscription asks for the values of any of the records: most commits cost no more than this look.
+    /// Returns whether no subscription can match any of the records, which is the case for most commits.
     ///
-    /// False also while others are being matched, since they may bring subscriptions.
+    /// Returns `false` while other commits are queued, since they may add subscriptions.
     private func concernsNobody(_ commit: Commit, in home: ContainerEnvironment) -> Bool {
         guard commit.subscriptions.isEmpty, waiting.withLock({ $0.jobs.isEmpty }) else { return false }
-        // Whoever works on a job that waits no longer holds this lock.
+        // If the lock is taken, a job is being processed that is no longer in the queue.
         return indexes.withLockIfAvailable { indexes in
             guard let index = indexes[home] else { return true }
             return !commit.records.indices.contains {
@@ -69,10 +68,10 @@ package final class QueryNotices: Sendable {
         } ?? false
     }
 
-    /// Commits that wait to be matched.
+    /// The number of queued commits.
     var waitingCount: Int { waiting.withLock { $0.jobs.count } }
 
-    /// Returns when all that was posted before has become notices.
+    /// Returns when all commits enqueued before have been matched.
     package func settle() async {
         await withCheckedContinuation { add(.mark($0)) }
     }
@@ -91,9 +90,9 @@ package final class QueryNotices: Sendable {
         while workOffOne() {}
     }
 
-    /// False when nothing waits.
+    /// Returns `false` if the queue is empty.
     private func workOffOne() -> Bool {
-        // Taken out under the lock of the work, so that two workers keep the order.
+        // The job is dequeued while `indexes` is locked, so that two workers keep the order.
         indexes.withLock { indexes in
             let next = waiting.withLock { waiting in
                 waiting.isBeingWorkedOn = !waiting.jobs.isEmpty
@@ -118,7 +117,7 @@ package final class QueryNotices: Sendable {
         for change in commit.subscriptions { index.apply(change, schema: commit.schema) }
         guard !commit.records.isEmpty, let hub = hub.withLock({ $0.hub }) else { return }
         for change in commit.records {
-            // What cannot be read is met again by whoever fetches the record.
+            // An unreadable record is skipped here; a client that fetches it gets the error.
             guard let matches = try? index.matches(change, schema: commit.schema), !matches.isEmpty else { continue }
             for run in matches.byReader() {
                 let told = hub.publish(
@@ -126,7 +125,7 @@ package final class QueryNotices: Sendable {
                         address: NoticeAddress(store: home, user: run[0].user),
                         matches: run,
                         zone: change.zone,
-                        // Two people's devices may be called alike.
+                        // Devices of different users may have the same ID.
                         device: change.after.modified.by == run[0].user ? change.device : "",
                         schema: commit.schema,
                         committed: start
@@ -140,7 +139,7 @@ package final class QueryNotices: Sendable {
         }
     }
 
-    /// Ends a subscription that was to fire once and has: at once for this process, in the store as soon as it may be.
+    /// Ends a one-time subscription that has fired: immediately in this process, later in the store.
     func end(_ match: SubscriptionIndex.Match, _ home: ContainerEnvironment, schema: Schema) {
         post(Commit(subscriptions: [match.end], schema: schema), of: home)
         endInStore(match, home)
@@ -153,14 +152,14 @@ package final class QueryNotices: Sendable {
 }
 
 extension SubscriptionIndex.Match {
-    /// The end of its subscription.
+    /// The deletion of the subscription.
     var end: CommittedSubscription {
         CommittedSubscription(user: user, scope: scope, id: subscription.id, subscription: nil)
     }
 }
 
 extension [SubscriptionIndex.Match] {
-    /// In runs of one user and database each; they come in that order.
+    /// Groups the matches by user and database; they are already in that order.
     fileprivate func byReader() -> [[SubscriptionIndex.Match]] {
         reduce(into: []) { runs, match in
             if let last = runs.last?.last, last.user == match.user, last.scope == match.scope {

@@ -4,21 +4,20 @@ package import RelayCore
 import Synchronization
 package import Wire
 
-/// Lets devices listen by what the relay knows: credentials from the authenticator, subscriptions and news from the
-/// container's store.
+/// Admits devices using the relay's authenticator, and reads subscriptions and changes from the container's store.
 package final class RelayAdmission: NoticeAdmission {
     private let relay: Relay
     private let hub: NoticeHub
     private let time: TimeSource
-    /// How each sign-in or server key with an open socket came in, for fresh tokens and the look whether it is still good.
+    /// The authentication of each session or server key with an open socket, for token renewal and revocation checks.
     private let admitted = Mutex<[Credential: Authentication]>([:])
     private let revocations = Mutex(Revocations())
 
     private struct Revocations {
         var lastGeneration: UInt64?
-        /// How often open sockets are still to be looked through for those that were ended.
+        /// How many checks of all open sockets for revoked credentials remain.
         var looks = 0
-        /// More than one: who was let in just before may join the others only after the first.
+        /// More than one, because a device admitted just before the first check may join the hub only after it.
         static let looksEach = 3
     }
 
@@ -29,7 +28,7 @@ package final class RelayAdmission: NoticeAdmission {
     }
 
     package func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool {
-        // A container that does not exist is refused after the hello, like one that is not the caller's.
+        // A container that does not exist is refused after the hello, like one that the caller may not use.
         guard let home = request.head.reading.home else { return false }
         return relay.authenticator.allowsSocket(origin: origin, of: request, in: home)
     }
@@ -60,7 +59,7 @@ package final class RelayAdmission: NoticeAdmission {
     ) throws(NoticeClose) -> (UserID, ContainerEnvironment, Authentication) {
         guard let home = request.head.reading.home else { throw .containerRefused }
         let authentication = try authenticate(request, hello: hello, in: home)
-        // A server-to-server key listens as the user it acts as, for its query subscriptions in the public database.
+        // A server-to-server key listens as the user it acts for, for query subscriptions in the public database.
         guard let user = authentication.caller.user else { throw .notAuthenticated }
         return (user, home, authentication)
     }
@@ -102,7 +101,7 @@ package final class RelayAdmission: NoticeAdmission {
             )
         } catch {
             switch error {
-            // Whoever signed out, or was, has no way back with this token.
+            // A client whose session was ended cannot reconnect with this token.
             case .failed, .malformed, .ended: throw .notAuthenticated
             case .expired: throw .tokenExpired
             case .foreignOrigin: throw .originRefused
@@ -120,13 +119,12 @@ package final class RelayAdmission: NoticeAdmission {
             return try store.read { reader throws(RelayError) in
                 let subscriptions = try reader.noticeSubscriptions(of: device.address.user)
                 var known = NoticeCatchUp(subscriptions: subscriptions)
-                // A device without a token has seen nothing yet, so all there is is news to it. See
-                // Notices.md, "Catching up".
+                // For a device without a token, all zones are news. See Notices.md, "Catching up".
                 for scope in [DatabaseScope.private, .shared] where !subscriptions.items.isEmpty {
                     let token = since[scope]
                     let news = try self.news(for: device, in: scope, since: token, reader, store.epochs)
                     known.news[scope] = news
-                    // Alerts are for what came since; nobody wants one for each record there ever was.
+                    // Alerts are only for changes since the token, not for every existing record.
                     guard let token else { continue }
                     known.matches += try MissedMatches(
                         hub: hub,
@@ -172,7 +170,7 @@ package final class RelayAdmission: NoticeAdmission {
         return try? relay.authenticator.renew(known)
     }
 
-    /// Keeps about as many as there are sockets: those that closed go when there are twice as many.
+    /// Stores the authentication; removes those without an open socket when there are about twice as many as sockets.
     private func remember(_ authentication: Authentication) {
         let count = admitted.withLock { admitted in
             admitted[authentication.credential] = authentication
@@ -183,13 +181,13 @@ package final class RelayAdmission: NoticeAdmission {
         admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
     }
 
-    /// Closes the sockets of sign-ins and keys that were ended since the last call; costs one look at a number where none was.
+    /// Closes the sockets whose sessions or keys were revoked since the last call.
     ///
-    /// To be called about once a second. See Reliability.md, "Invariants", j.
+    /// Call about once a second; costs one comparison if nothing was revoked. See Reliability.md, "Invariants", j.
     package func closeRevoked() {
         guard let generation = try? relay.authenticator.generation() else { return }
         let mustLook = revocations.withLock { known in
-            // The first time too: sockets may have come up before it, and been revoked.
+            // The first call checks too: sockets may have been opened and revoked before it.
             if known.lastGeneration != generation { known.looks = Revocations.looksEach }
             known.lastGeneration = generation
             defer { known.looks = max(0, known.looks - 1) }
@@ -198,14 +196,14 @@ package final class RelayAdmission: NoticeAdmission {
         guard mustLook else { return }
         let live = hub.liveCredentials
         admitted.withLock { admitted in admitted = admitted.filter { live.contains($0.key) } }
-        // Where the directory cannot be read the socket stays until the next look.
+        // If the directory cannot be read, the socket stays open until the next check.
         let ended = live.filter { (try? relay.authenticator.isStillGood($0)) == false }
         if !ended.isEmpty, Self.endsSockets { hub.revoke(ended) }
     }
 }
 
 extension StoreReader {
-    /// The user's subscriptions in all databases, as the hub wants them.
+    /// Returns the user's subscriptions in all databases in the form used by the hub.
     func noticeSubscriptions(of user: UserID) throws(RelayError) -> NoticeSubscriptions {
         let items = try subscriptions(of: user).map { scope, subscription in
             var item = NoticeSubscriptions.Item(scope: scope, id: subscription.id, kind: subscription.kind)
@@ -217,13 +215,13 @@ extension StoreReader {
             item.aps = info.isVisible ? info.aps([:]) : nil
             return item
         }
-        // Those to the public database last, as devices have always been told of them.
+        // Subscriptions to the public database come last, the order in which devices have always received them.
         return NoticeSubscriptions(items.filter { $0.scope != .public } + items.filter { $0.scope == .public })
     }
 }
 
 extension CommittedChange {
-    /// What the owner is to hear, and each of those whom it is, or was, shared with.
+    /// Returns the changes for the owner and for each user with whom the zone is or was shared.
     fileprivate func noticed(in home: ContainerEnvironment) -> [ZoneChange] {
         let isOwners = author.map { $0 == zone.owner } ?? true
         var changes = [
@@ -247,9 +245,9 @@ extension CommittedChange {
 }
 
 extension NoticeHub {
-    /// Takes over what a store tells of its commits.
+    /// Publishes a commit of a store.
     ///
-    /// `traces` are those of its writes, where there are any.
+    /// `traces` are the traces of its writes, if any.
     package func publish(_ commit: Commit, of home: ContainerEnvironment, traces: [RequestTrace] = []) {
         let heard = changes(in: commit.zones, withListenersIn: home)
         if !heard.isEmpty { publish(heard.flatMap { $0.noticed(in: home) }, traces: traces) }
@@ -260,10 +258,11 @@ extension NoticeHub {
         queries.post(heardCommit, of: home)
     }
 
-    /// Of what nobody can hear nothing need be found out; a subscription that fires once waits for somebody who does.
+    /// Returns the records that a connected device could be notified of. One-time subscriptions fire only for a
+    /// connected device.
     private func audible(_ records: [CommittedRecord], in home: ContainerEnvironment) -> [CommittedRecord] {
-        // Most commits are of one zone; and all records of a zone that is shared as a whole have one and the same list of
-        // viewers, and lists know themselves at once.
+        // Most commits affect one zone, and all records of a zone that is shared as a whole have the same array of
+        // viewers; comparing arrays with the same storage is fast.
         var lastZone: (id: ZoneID, isHeard: Bool)?
         var lastViewers: (list: [CommittedRecord.Viewer], isHeard: Bool) = ([], false)
         func isHeard(_ index: Int) -> Bool {
@@ -276,7 +275,7 @@ extension NoticeHub {
             }
             return lastViewers.isHeard
         }
-        // By number, and as they are where all are heard: a record is large, and each copy of one is counted in many places.
+        // Uses indices, and returns the array unchanged if possible: copying a record increments many reference counts.
         return records.indices.allSatisfy(isHeard) ? records : records.indices.filter(isHeard).map { records[$0] }
     }
 }

@@ -1,24 +1,22 @@
 package import Records
 
-/// One zone that a commit has changed: what the notice hub is told after the commit, never before.
+/// One zone that a commit has changed; passed to the notice hub after the commit.
 package struct ZoneChange: Hashable, Sendable {
     package var store: ContainerEnvironment
-    /// With its owner's own record name, never the placeholder for "the caller".
+    /// With the owner's own record name, never the placeholder for the caller.
     package var zone: ZoneID
     /// How the audience sees the zone: private for its owner, shared for participants.
     package var scope: DatabaseScope
     /// The zone's token after the change.
     package var syncToken: String?
-    /// The device that made it, which gets no notice.
-    ///
-    /// `nil`: nobody's.
+    /// The device that made the change and gets no notice; `nil` if there is none.
     package var deviceID: String?
-    /// Whose devices are told, as far as their subscriptions cover the zone.
+    /// The users to notify, if their subscriptions cover the zone.
     package var audience: [UserID]
-    /// Whether the notice says which zone it is; else it speaks of the database as a whole.
+    /// Whether the notice names the zone; otherwise it reports a change of the whole database.
     package var namesZone: Bool
 
-    /// A change in a private database: only the owner is told, unless `audience` says more.
+    /// Creates a change in a private database; only the owner is notified unless `audience` is set.
     package init(
         store: ContainerEnvironment,
         zone: ZoneID,
@@ -38,12 +36,12 @@ package struct ZoneChange: Hashable, Sendable {
     }
 }
 
-/// A zone as one user sees it.
+/// What a notice is about: a database or a zone as one user sees it.
 package struct NoticeSubject: Hashable, Sendable {
     package var scope: DatabaseScope
-    /// `nil`: the database as a whole.
+    /// `nil` for the database as a whole.
     package var zone: ZoneID?
-    /// Of a query subscription's notice: its record, so that a later notice about another does not take its place.
+    /// The record of a query notice, so that a later notice about another record does not replace it.
     package var match: QueryMatchSubject?
 
     package init(scope: DatabaseScope, zone: ZoneID?, match: QueryMatchSubject? = nil) {
@@ -53,7 +51,7 @@ package struct NoticeSubject: Hashable, Sendable {
     }
 }
 
-/// A record that a query subscription speaks of; `nil`: several.
+/// A record that matches a query subscription; `recordName` is `nil` if there are several.
 package struct QueryMatchSubject: Hashable, Sendable {
     package var subscriptionID: String
     package var recordName: String?
@@ -64,7 +62,7 @@ package struct QueryMatchSubject: Hashable, Sendable {
     }
 }
 
-/// A user of one container and environment: what notices are addressed to.
+/// A user in one container and environment: the recipient of notices.
 package struct NoticeAddress: Hashable, Sendable {
     package var store: ContainerEnvironment
     package var user: UserID
@@ -74,6 +72,6 @@ package struct NoticeAddress: Hashable, Sendable {
         self.user = user
     }
 
-    /// By the user alone, whose name hardly ever comes in two stores: a look-up need not read all of the address.
+    /// Hashes only the user, whose name hardly ever occurs in two stores, to make lookups cheaper.
     package func hash(into hasher: inout Hasher) { hasher.combine(user) }
 }
