@@ -108,7 +108,9 @@ package struct APIResponse: Sendable {
 
     private static let noHeaders = HTTPFields()
 
-    /// The buffered body. Copies it if it is JSON.
+    /// The buffered body.
+    ///
+    /// Copies it if it is JSON.
     package var body: [UInt8] {
         get { text?.bytes ?? held }
         set {

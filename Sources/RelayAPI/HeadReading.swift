@@ -9,7 +9,9 @@ final class HeadReading: Sendable {
     /// Whether the path begins with `/database/1/` and therefore can only be that of an operation.
     let isOfOperation: Bool
     let shown: PresentedCredentials
-    /// Whether the request is signed with a server-to-server key. Each signed request must be verified separately.
+    /// Whether the request is signed with a server-to-server key.
+    ///
+    /// Each signed request must be verified separately.
     let isSigned: Bool
     /// The key under which the result of checking the credentials is cached; `nil` if the path names no container.
     let grantKey: GrantKey?
@@ -18,7 +20,9 @@ final class HeadReading: Sendable {
     private let types = Mutex<KnownTypes?>(nil)
     private let zones = Mutex<ZoneReading?>(nil)
 
-    /// The zone of the latest request. Usually the next request uses the same one.
+    /// The zone of the latest request.
+    ///
+    /// Usually the next request uses the same one.
     var zone: ZoneReading? {
         get { zones.withLock { $0 } }
         set { zones.withLock { $0 = newValue } }
@@ -40,7 +44,9 @@ final class HeadReading: Sendable {
         }
     }
 
-    /// Whether first-use provisioning is known to be done. Credentials never change their user, so this stays valid.
+    /// Whether first-use provisioning is known to be done.
+    ///
+    /// Credentials never change their user, so this stays valid.
     var isWelcomed: Bool {
         get { welcomed.load(ordering: .relaxed) }
         set { welcomed.store(newValue, ordering: .relaxed) }

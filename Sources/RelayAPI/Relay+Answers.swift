@@ -87,6 +87,8 @@ extension APIResponse {
 }
 
 extension RelayError {
-    /// Returns an error with status 405. The caller must set the header `Allow`: RFC 9110, 15.5.6.
+    /// Returns an error with status 405.
+    ///
+    /// The caller must set the header `Allow`: RFC 9110, 15.5.6.
     static func methodNotAllowed(_ reason: String) -> RelayError { RelayError(.badRequest, reason, status: 405) }
 }

@@ -131,7 +131,9 @@ package final class Relay: Sendable {
         try? tellHub(ofSubscriptionsOf: user, home, store)
     }
 
-    /// Responds to a request. Failures become error responses in wire format.
+    /// Responds to a request.
+    ///
+    /// Failures become error responses in wire format.
     package func respond(to request: APIRequest) async -> APIResponse {
         let direct: APIResponse? = await withUnsafeContinuation { continuation in
             let isDirect = answer(request, on: NoLane()) { continuation.resume(returning: $0) }
@@ -191,13 +193,19 @@ package final class Relay: Sendable {
     /// Fast enough for an event loop.
     package func intake(for request: APIRequest) -> (any BodyIntake)? { assets.intake(request) }
 
-    /// Deletes the parts of interrupted uploads whose addresses have expired. Call about once a minute.
+    /// Deletes the parts of interrupted uploads whose addresses have expired.
+    ///
+    /// Call about once a minute.
     package func dropEndedUploads() { assets.dropEndedUploads() }
 
-    /// Writes the public databases' transfer counts to their stores. Call about once a minute and before exit.
+    /// Writes the public databases' transfer counts to their stores.
+    ///
+    /// Call about once a minute and before exit.
     package func keepTransfers() async { await transfers.flush(to: stores) }
 
-    /// Restores the push registrations. Call once, before the first request.
+    /// Restores the push registrations.
+    ///
+    /// Call once, before the first request.
     package func beginPushes() throws(DirectoryError) { try pushes?.begin() }
 
     /// Records when sessions were last used, deletes expired ones, and ends their push registrations.
@@ -211,10 +219,14 @@ package final class Relay: Sendable {
     /// The number of devices registered for push notifications.
     package var pushDeviceCount: Int { pushes?.count ?? 0 }
 
-    /// Ends all waiting long polls. Call when the relay begins to stop.
+    /// Ends all waiting long polls.
+    ///
+    /// Call when the relay begins to stop.
     package func stopPolls() { couriers.stop() }
 
-    /// Stops sending push notifications. Call after the last write.
+    /// Stops sending push notifications.
+    ///
+    /// Call after the last write.
     package func stopPushes() { pushes?.stop() }
 
     /// Authenticates the caller and charges the request to the public database's rate.

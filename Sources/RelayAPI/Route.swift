@@ -60,7 +60,9 @@ package struct Route: Hashable, Sendable {
         /// Zonecast extension: returns the limits, storage use and rights of the caller.
         case limits
 
-        /// Whether GET is supported. POST is accepted for every operation, even if only GET is documented.
+        /// Whether GET is supported.
+        ///
+        /// POST is accepted for every operation, even if only GET is documented.
         package var allowsGet: Bool {
             switch self {
             case .zonesList, .subscriptionsList, .pushKeys, .usersCaller, .usersCurrent, .usersDiscover,

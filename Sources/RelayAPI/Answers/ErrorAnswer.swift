@@ -3,7 +3,7 @@ import RelayCore
 import Wire
 
 extension JSONWriter {
-    /// The members of an error dictionary, into an object that is open.
+    /// Writes the members of an error dictionary into the open object.
     ///
     /// See Errors.md, "Error dictionary".
     mutating func members(of error: RelayError) {
@@ -22,7 +22,7 @@ extension JSONWriter {
         }
     }
 
-    /// A zone that failed: its ID and why.
+    /// Writes the ID of a zone and the error that occurred for it.
     mutating func failure(of zone: ZoneID, _ error: RelayError) {
         object {
             $0.key("zoneID")
@@ -31,13 +31,13 @@ extension JSONWriter {
         }
     }
 
-    /// That a zone is gone; why is ours.
+    /// Writes that a zone is deleted; the member `reason` is a Zonecast extension.
     mutating func end(by loss: ZoneLoss) {
         member("deleted", true)
         if let word = loss.word { member("reason", word) }
     }
 
-    /// A zone as clients get it.
+    /// Writes a zone dictionary.
     ///
     /// See Wire.md, "Zones".
     mutating func zone(_ zone: Zone, epoch: UInt64) {
@@ -47,11 +47,11 @@ extension JSONWriter {
             if zone.isDeleted { return $0.end(by: zone.loss) }
             if zone.tracksChanges { $0.member("syncToken", zone.token(epoch: epoch).encoded) }
             $0.member("atomic", zone.tracksChanges)
-            // What is shared with somebody is not theirs to share.
+            // A participant cannot share a zone of somebody else.
             $0.member("isEligibleForZoneShare", zone.tracksChanges && zone.view == nil)
             $0.member("isEligibleForHierarchicalShare", zone.tracksChanges && zone.view == nil)
             if zone.sharing == .everything {
-                // Ours: what the native framework has as the zone's share.
+                // Zonecast extension: the record name of the zone-wide share.
                 $0.key("share")
                 $0.object { $0.member("recordName", Share.zoneWideName) }
             }
@@ -60,7 +60,7 @@ extension JSONWriter {
 }
 
 extension Zone {
-    /// The end of its history as of now.
+    /// The token of the zone's latest change.
     func token(epoch: UInt64) -> ChangeToken {
         ChangeToken(kind: .zone, log: identity, epoch: epoch, position: lastChange)
     }

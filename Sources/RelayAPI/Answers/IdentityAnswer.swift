@@ -2,9 +2,9 @@ import Records
 import RelayCore
 import Wire
 
-/// By what a client looks for somebody, as it wrote it.
+/// The key by which a client looks up a user.
 ///
-/// See Wire.md, "Users". Of several keys the first that can be one counts: record name, address, number.
+/// See Wire.md, "Users". If there are several keys, the first valid one of record name, address and number is used.
 struct LookupInfo {
     var emailAddress: String?
     var phoneNumber: String?
@@ -23,7 +23,7 @@ struct LookupInfo {
         }
     }
 
-    /// `nil` if it can be nobody's.
+    /// The parsed key; `nil` if it is not valid for any user.
     var lookup: UserLookup? {
         if let userRecordName { return .user(UserID(userRecordName)) }
         if let address = emailAddress.flatMap(AccountRules.canonicalEmail) { return .email(address) }
@@ -38,7 +38,7 @@ struct LookupInfo {
 }
 
 extension JSONWriter {
-    /// The members of a user identity, into an object that is open.
+    /// Writes the members of a user identity into the open object.
     ///
     /// See Wire.md, "Users".
     mutating func identity(of user: UserID, _ name: PersonName) {
@@ -54,7 +54,7 @@ extension JSONWriter {
         }
     }
 
-    /// The members of a user dictionary, into an object that is open.
+    /// Writes the members of a user dictionary into the open object.
     ///
     /// See Wire.md, "Users".
     mutating func userDictionary(of user: UserID, _ name: PersonName) {

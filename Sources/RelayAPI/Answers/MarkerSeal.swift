@@ -2,11 +2,11 @@ import Crypto
 import Foundation
 import Records
 
-/// Seals continuation markers: what a page ended with is not for everybody to read, as in a shared hierarchy names may be
-/// shown that the zone keeps as others.
+/// Encrypts continuation markers.
 ///
-/// AES-GCM with the relay's key. The nonce is drawn from the content by HMAC, so that one place in one query always has
-/// one marker.
+/// A marker contains the last record of a page, which clients must not read: in a shared hierarchy, clients may see
+/// other record names than the zone stores. Uses AES-GCM with a key derived from the relay's key. The nonce is an HMAC
+/// of the content, so that the same position in a query always has the same marker.
 struct MarkerSeal: Sendable {
     private let key: SymmetricKey
     private let nonceKey: SymmetricKey
@@ -23,7 +23,7 @@ struct MarkerSeal: Sendable {
         nonceKey = derived("zonecast markers 1 nonces")
     }
 
-    /// Base64 of nonce, content and tag.
+    /// Returns nonce, ciphertext and tag in Base64.
     func seal(_ content: [UInt8]) -> String {
         let tag = HMAC<SHA256>.authenticationCode(for: content, using: nonceKey)
         guard let nonce = try? AES.GCM.Nonce(data: Array(tag.prefix(12))),
@@ -32,7 +32,7 @@ struct MarkerSeal: Sendable {
         return Base64.encode(Array(bytes))
     }
 
-    /// The content, if we sealed it.
+    /// Returns the content; `nil` if this relay has not sealed it.
     func open(_ text: String) -> [UInt8]? {
         guard let bytes = Base64.decode(text), let box = try? AES.GCM.SealedBox(combined: bytes),
             let content = try? AES.GCM.open(box, using: key)

@@ -2,7 +2,7 @@ import Records
 import RelayCore
 import Wire
 
-/// Writes records of one zone as clients get them.
+/// Writes record dictionaries for the records of one zone.
 ///
 /// See Wire.md, "Records".
 struct RecordAnswer {
@@ -10,24 +10,24 @@ struct RecordAnswer {
     private var selection: FieldsJSON.Selection
     private let links: AssetLinks?
     private let shares: ShareAnswer
-    /// Are fields without assets written as they are stored? Asked once, not for each record.
+    /// Whether fields without assets are written as they are stored; computed once instead of for each record.
     private var takesAll: Bool
-    /// The zone's ID as it is written, made for the first record: all records have the same.
+    /// The encoded zone ID, created for the first record and reused for all others.
     private var zoneText: [UInt8]?
-    /// Where the stamp written last stands, without its beginning.
+    /// The stamp written last and the range of its text in the writer, without its beginning.
     ///
-    /// A new record was modified when it was created, and what one request saved has one stamp, so most are the same as the one
-    /// before.
+    /// Consecutive stamps are often equal: a new record has the same stamp for creation and modification, and all
+    /// records of one request have the same stamp. Equal stamps are copied.
     private var lastStamp: (stamp: StoredRecord.Stamp, text: Range<Int>)?
 
-    /// For records that go to one writer.
+    /// Creates an encoder for records that are written to the same writer.
     ///
     /// - Parameters:
-    ///   - zone: Of all the records.
-    ///   - text: How that is written, where it is known.
-    ///   - selection: Which fields, and how.
-    ///   - links: Puts addresses into assets; `nil` where there are none.
-    ///   - shares: Writes what records say of sharing.
+    ///   - zone: The zone of all records.
+    ///   - text: The encoded zone ID, if known.
+    ///   - selection: The fields to write and how to encode them.
+    ///   - links: Adds download URLs to assets; `nil` if there are none.
+    ///   - shares: Writes the sharing members.
     init(
         zone: ZoneID,
         text: [UInt8]? = nil,
@@ -43,7 +43,7 @@ struct RecordAnswer {
         takesAll = selection == .all
     }
 
-    /// From here on writes these fields; where they are `nil`, those of `outer`.
+    /// Selects these fields for the following records; if `keys` is `nil`, the fields of `outer`.
     mutating func select(_ keys: [String]?, else outer: FieldsJSON.Selection) {
         guard keys != nil || selection.desiredKeys != outer.desiredKeys else { return }
         selection = outer
@@ -51,14 +51,14 @@ struct RecordAnswer {
         takesAll = selection == .all
     }
 
-    /// A live record whole, a deleted one as its tombstone.
+    /// Writes a live record completely, or a deleted one as a tombstone.
     mutating func write(
         _ record: StoredRecord,
         selecting own: FieldsJSON.Selection? = nil,
         to writer: inout JSONWriter
     ) throws(RelayError) {
         guard !record.isDeleted else {
-            // Where it went is its owner's business.
+            // Only the owner of the zone may know where the record was moved.
             let goal = shares.viewer == zoneID.owner ? record.movedTo : nil
             return writeTombstone(record.name, type: record.type, movedTo: goal, to: &writer)
         }
@@ -96,10 +96,10 @@ struct RecordAnswer {
         zoneText = own.bytes
     }
 
-    /// Types of which records must be whole to be written, where others need not; `nil`: all must.
+    /// The record types whose records must be decoded completely to be written; `nil` if this applies to all types.
     var wholeTypes: Set<String>? { selection == .all ? links?.types ?? [] : nil }
 
-    /// Writes those that need not be whole, from the first of a page to its last.
+    /// An encoder for the records of one page that can be written without being decoded completely.
     var rows: RowAnswer {
         var writer = JSONWriter()
         writer.key("deleted")
@@ -121,7 +121,7 @@ struct RecordAnswer {
         }
     }
 
-    /// A record's text between its values.
+    /// The constant parts of a record dictionary.
     enum Text {
         static let recordName: StaticString = #""recordName":"#
         static let recordType: StaticString = #","recordType":"#
@@ -134,7 +134,8 @@ struct RecordAnswer {
         static let end: StaticString = #","deleted":false,"zoneID":"#
     }
 
-    /// `goal`: the zone that the record was moved to, ours.
+    /// Writes the tombstone of a deleted record; `goal` is the zone to which the record was moved, a Zonecast
+    /// extension.
     mutating func writeTombstone(
         _ name: String,
         type: String?,
@@ -151,7 +152,7 @@ struct RecordAnswer {
         writer.close(UInt8(ascii: "}"))
     }
 
-    /// What became of one operation of a write; `requestID` goes with what failed.
+    /// Writes the outcome of one operation of a write; `requestID` is added to errors.
     mutating func write(_ outcome: ModifyRecords.Outcome, requestID: RequestIdentifier, to writer: inout JSONWriter)
         throws(RelayError)
     {
@@ -165,7 +166,7 @@ struct RecordAnswer {
             writer.member("uuid", requestID.text)
             if let server {
                 writer.key("serverRecord")
-                // Whole, since a merge needs all of it, but with numbers as the client reads them.
+                // A merge needs all fields, but with numbers in the encoding that the client has requested.
                 let numbersAsStrings = selection.numbersAsStrings
                 try write(server, selecting: .init(numbersAsStrings: numbersAsStrings), to: &writer)
             }
@@ -173,7 +174,7 @@ struct RecordAnswer {
         }
     }
 
-    /// The rest of a stamp, whose beginning stands.
+    /// Writes the rest of a stamp, whose beginning has been written.
     private mutating func write(_ stamp: StoredRecord.Stamp, to writer: inout JSONWriter) {
         if let lastStamp, lastStamp.stamp == stamp { return writer.again(lastStamp.text) }
         let start = writer.length

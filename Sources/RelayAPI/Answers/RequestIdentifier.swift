@@ -2,7 +2,7 @@ package import HTTPTypes
 package import RelayCore
 import Synchronization
 
-/// Names a request, or a notice: a version 4 UUID, made text when somebody writes it.
+/// The identifier of a request or a notice: a version 4 UUID, converted to text on demand.
 package struct RequestIdentifier: Hashable, Sendable {
     private let first: UInt64
     private let second: UInt64
@@ -14,7 +14,7 @@ package struct RequestIdentifier: Hashable, Sendable {
 
     package var text: String { UUIDText.make(first, second) }
 
-    /// Lends the bytes of the text.
+    /// Calls `body` with the bytes of the text, which are valid only during the call.
     package func withText(_ body: (UnsafeRawBufferPointer) -> Void) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: UUIDText.length) { text in
             UUIDText.write(first, second, to: text)
@@ -23,9 +23,9 @@ package struct RequestIdentifier: Hashable, Sendable {
     }
 }
 
-/// Writes 16 random bytes as a version 4 UUID, lower-case.
+/// Formats 16 random bytes as a lowercase version 4 UUID.
 ///
-/// RFC 9562.
+/// See RFC 9562.
 enum UUIDText {
     private static let digits: StaticString = "0123456789abcdef"
 
@@ -36,7 +36,7 @@ enum UUIDText {
 
     static let length = 36
 
-    /// The same of two halves.
+    /// Formats the two halves of a UUID.
     static func make(_ first: UInt64, _ second: UInt64) -> String {
         String(unsafeUninitializedCapacity: length) { text in
             write(first, second, to: text)
@@ -44,7 +44,7 @@ enum UUIDText {
         }
     }
 
-    /// The same into memory that has room for it; every answer has one.
+    /// Formats a UUID into memory of `length` bytes, without an allocation; used for every response.
     static func write(_ first: UInt64, _ second: UInt64, to text: UnsafeMutableBufferPointer<UInt8>) {
         let halves = (first & ~0xF000 | 0x4000, second & ~(3 << 62) | 1 << 63)
         let digits = digits.utf8Start
@@ -61,7 +61,7 @@ enum UUIDText {
     }
 }
 
-/// Names that tell one thing of a process from all others; nobody need be unable to guess them.
+/// Generates identifiers that are unique within a process but not necessarily unpredictable.
 package final class UUIDSequence: Sendable {
     private let start: UInt64
     private let count = Atomic<UInt64>(0)
@@ -74,9 +74,9 @@ package final class UUIDSequence: Sendable {
 }
 
 extension RandomSource {
-    /// A new version 4 UUID, lower-case.
+    /// Returns a new lowercase version 4 UUID.
     ///
-    /// Foundation's opens the system's source of random bytes for each.
+    /// Foundation's `UUID` opens the system's source of random bytes each time.
     package func uuid() -> String { UUIDText.make(bytes(16)) }
 }
 
@@ -88,7 +88,7 @@ extension HTTPField.Name {
         return name
     }()
 
-    /// Names the request in our log, and in error bodies as `uuid`.
+    /// The request identifier as it appears in the relay's log, and as `uuid` in error bodies.
     package static let requestUUID: HTTPField.Name = {
         guard let name = HTTPField.Name("X-Apple-Request-UUID") else {
             preconditionFailure("the name holds only letters and dashes")

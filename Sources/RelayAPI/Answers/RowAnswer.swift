@@ -2,25 +2,25 @@ import Records
 import RelayCore
 import Wire
 
-/// Writes the records of one page that come as they lie in the store, as `RecordAnswer` writes whole ones.
+/// Writes the records of one page directly from rows of the store, with the same result as `RecordAnswer`.
 ///
-/// Neighbours have much in common: what one request saved has one stamp, and most of a zone is of few types and by few
-/// people. So what is the same as in the row before is copied.
+/// Consecutive rows have much in common: all records of one request have the same stamp, and most records of a zone
+/// have few types and authors. Text that equals that of the previous row is copied.
 struct RowAnswer {
     private typealias Text = RecordAnswer.Text
 
-    /// What every live record ends with.
+    /// The text with which every live record ends.
     private let end: [UInt8]
     private var type: String?
-    /// The member.
+    /// The encoded member `recordType`.
     private var typeText: [UInt8] = []
     private var authors: RecordRow.Authors?
-    /// The ends of stamps, after their times.
+    /// The ends of the stamps, after their times.
     private var creator: [UInt8] = []
     private var modifier: [UInt8] = []
     private var created = Timestamp(milliseconds: 0)
     private var modified = Timestamp(milliseconds: 0)
-    /// The members of both stamps.
+    /// The encoded members of both stamps.
     private var stamps: [UInt8] = []
 
     init(end: [UInt8]) { self.end = end }
@@ -73,7 +73,7 @@ struct RowAnswer {
         (created, modified) = (row.created, row.modified)
     }
 
-    /// Keeps what was written since, without the comma that it begins with: `raw` writes its own.
+    /// Stores the text written since `start` without its leading comma, because `raw` writes a comma.
     private static func keep(from start: Int, of writer: borrowing JSONWriter, in text: inout [UInt8]) {
         writer.copy(from: start + 1, into: &text)
     }

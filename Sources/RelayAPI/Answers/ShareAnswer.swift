@@ -4,24 +4,24 @@ import Records
 import RelayCore
 import Wire
 
-/// Writes what records say of sharing, as one caller may know it.
+/// Writes the sharing members of records as one caller may see them.
 ///
-/// See Wire.md, "Records" and "Shares". Whom else a share is for its participants see once those have joined, by name
-/// and without addresses; the owner sees what they wrote themselves. Somebody invited is given away as a user of this
-/// relay only by joining, or by having chosen to be found.
+/// See Wire.md, "Records" and "Shares". Participants see the other participants who have accepted, by name and without
+/// addresses; the owner also sees invitations with the addresses that the owner entered. An invited person is
+/// identified as a user of this relay only after accepting, or if the person is discoverable.
 struct ShareAnswer {
-    /// The request that is answered: who reads, and how they reached the relay.
+    /// The request, with its caller and its sign-in address.
     let context: RequestContext
-    /// Whether the reader sees the zone as a participant.
+    /// Whether the caller sees the zone as a participant.
     var isParticipants: Bool
 
-    /// Who reads it; `nil`: nobody in particular, with a public link.
+    /// The caller; `nil` for an anonymous caller with a public link.
     var viewer: UserID? { context.database.caller.user }
     private var home: ContainerEnvironment { context.home }
     private var authenticator: Authenticator { context.authenticator }
     private var signIn: SignInAddress { context.authentication.signIn }
 
-    /// The members of a record that is marked, into the object that is open.
+    /// Writes the sharing members of a record into the open object, if it belongs to a share.
     func write(_ record: StoredRecord, in zone: ZoneID, to writer: inout JSONWriter) {
         guard let mark = record.shareMark else { return }
         writer.member("shortGUID", mark.shortGUID)
@@ -43,7 +43,7 @@ struct ShareAnswer {
         }
     }
 
-    /// Whether what is above this record is not to be seen.
+    /// Returns whether the caller may not see the parent of this record.
     func hidesParent(of record: StoredRecord) -> Bool { isParticipants && record.shareMark?.record != nil }
 
     private func write(_ share: Share, named name: String, in zone: ZoneID, to writer: inout JSONWriter) {
@@ -83,7 +83,7 @@ struct ShareAnswer {
         }
     }
 
-    /// Who asks for access, with the names they have told the relay: by asking they let the owner know who they are.
+    /// Writes the requests for access, with the names of the users, who disclose them by requesting access.
     private func writeRequests(of share: Share, _ people: [UserID: UserProfile], to writer: inout JSONWriter) {
         func list(_ users: [UserID], to writer: inout JSONWriter) {
             writer.array(users) { writer, user in
@@ -165,26 +165,26 @@ struct ShareAnswer {
         }
     }
 
-    /// The owner's identity, for whoever has the link.
+    /// Writes the owner's identity, which everybody with the link may see.
     func writeOwner(_ owner: UserID, to writer: inout JSONWriter) {
         let name = profiles(of: [owner])[owner]?.account.name
         writer.object { $0.identity(of: owner, name ?? PersonName()) }
     }
 
-    /// Where a browser opens a link.
+    /// Returns the URL of a link's page.
     func url(_ link: String) -> String {
         "\(signIn.base)/share/\(home.container.name)/\(home.environment.rawValue)/\(link)"
     }
 
     private func profiles(of users: [UserID]) -> [UserID: UserProfile] {
-        // Who cannot be looked up just now goes without a name.
+        // If the lookup fails, the user is returned without a name.
         let found = (try? authenticator.profiles(matching: users.map { .user($0) }, in: home)) ?? [:]
         return users.reduce(into: [:]) { $0[$1] = found[.user($1)] }
     }
 }
 
 extension RequestContext {
-    /// How this request's caller sees what is shared in its database.
+    /// The encoder of sharing members for this request's caller.
     var shareAnswer: ShareAnswer {
         ShareAnswer(context: self, isParticipants: database.scope == .shared)
     }

@@ -1,14 +1,14 @@
 import Records
 import RelayCore
 
-/// The credential that an asset's address was given to: when it ends, so does the address.
+/// The credential that an asset's address was issued to; the address becomes invalid together with it.
 enum AddressHolder: Hashable {
     case session(Session.ID)
     case serverKey(String)
 
     private static let keyMark = "key:"
 
-    /// As it stands in a sealed address.
+    /// The text in a sealed address.
     var text: String {
         switch self {
         case .session(let id): String(id.number, radix: 36)
@@ -26,7 +26,7 @@ enum AddressHolder: Hashable {
         }
     }
 
-    /// That of a request; `nil` where neither a sign-in nor a key is shown.
+    /// Creates the value for the credential of a request; `nil` without a session or a server key.
     init?(_ credential: Credential) {
         switch credential {
         case .session(let id, _): self = .session(id)
@@ -36,20 +36,20 @@ enum AddressHolder: Hashable {
     }
 }
 
-/// What an upload address speaks for.
+/// The content of an upload address.
 struct Upload {
     var home: ContainerEnvironment
     var user: UserID
-    /// The zone that the asset is for; its owner's quota takes it.
+    /// The zone of the future record; its owner's quota is charged.
     var zone: ZoneID
-    /// What it was given to and ends with; `nil` where nothing ends it before its time.
+    /// The credential of the address; `nil` if only its expiry ends it.
     var holder: AddressHolder?
-    /// Bytes that the quota had left when the address was made; `nil`: any number.
+    /// The number of bytes that the quota had left when the address was created; `nil` without a quota.
     var room: Int64?
 
     var owner: UserID { zone.owner }
     var isPublic: Bool { owner == Zone.publicOwner }
-    /// Whether it is for somebody else's zone, where the right to write may end.
+    /// Whether the zone belongs to another user, so that the permission to write may end.
     var isForSharedZone: Bool { !isPublic && owner != user }
 
     static let count = 6
@@ -79,22 +79,22 @@ struct Upload {
         )
     }
 
-    /// Told at the upload: whose quota it is was told with the address.
+    /// The error of the upload itself; the exceeded quota was already named in the response of assets/upload.
     var quotaExceeded: RelayError {
         RelayError(
             .quotaExceeded,
-            "There is not enough room left for this asset, with those uploaded before it that no record holds yet. "
-                + "Save or leave those, or delete records first."
+            "This asset exceeds the quota, together with earlier uploads that are not yet saved in a record. "
+                + "Save those, let them expire, or delete records first."
         )
     }
 }
 
-/// What a download address speaks for: one asset in one field, for one person.
+/// The content of a download address: one asset in one field, for one user.
 struct Download {
     var home: ContainerEnvironment
-    /// What it was given to and ends with; `nil` where nothing ends it before its time.
+    /// The credential of the address; `nil` if only its expiry ends it.
     var holder: AddressHolder?
-    /// `nil`: anybody, in the public database.
+    /// `nil` for everybody, in the public database.
     var user: UserID?
     var scope: DatabaseScope
     var zone: ZoneID
@@ -148,7 +148,7 @@ struct Download {
 }
 
 extension ContainerEnvironment {
-    /// As `description` writes it.
+    /// Parses the text that `description` returns.
     fileprivate init?(described text: String) {
         let parts = text.split(separator: "/").map(String.init)
         guard parts.count == 2, let container = ContainerID(parts[0]), let environment = Environment(rawValue: parts[1])

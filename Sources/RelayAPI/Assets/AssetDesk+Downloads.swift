@@ -3,10 +3,10 @@ import Records
 import RelayCore
 import Wire
 
-/// What is got from a download address.
+/// Responses to download addresses.
 extension AssetDesk {
-    /// Answers a request to a download address: the file, if the field still holds it and the person it was given to may
-    /// still read it.
+    /// Responds to a download address with the file, if the field still contains the asset and the user may still read
+    /// it.
     func download(_ request: APIRequest) async throws(RelayError) -> APIResponse {
         guard let (purpose, sealed) = Self.place(request.path), purpose == .download,
             let parts = seal.open(sealed, for: .download, count: Download.count, at: time.now()),
@@ -54,7 +54,8 @@ extension AssetDesk {
         return response
     }
 
-    /// A sign-out and a revoked key end the addresses that were given to them; a directory that cannot be read ends none.
+    /// Returns whether the credential is still valid: addresses end with the session or key, but not while the
+    /// directory is unreadable.
     func stands(_ holder: AddressHolder?) -> Bool {
         switch holder {
         case .session(let id): (try? authenticator.isStillGood(id)) ?? true
@@ -63,7 +64,7 @@ extension AssetDesk {
         }
     }
 
-    /// What the field holds, if it is still that asset and may still be read.
+    /// Returns the asset in the field if it is still the same and the user may still read it.
     private func asset(of download: Download) throws(RelayError) -> Asset? {
         let store = try stores.store(of: download.home)
         let caller = Caller(download.user.map { .user($0) } ?? .anonymous, deviceID: "asset")
@@ -86,7 +87,7 @@ extension AssetDesk {
         do throws(JSONError) {
             return try FieldsJSON.value(of: field, in: record.fields)
         } catch {
-            throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
+            throw RelayError(.internalError, "A stored record cannot be read; the operator should check the store.")
         }
     }
 }
@@ -94,6 +95,6 @@ extension AssetDesk {
 extension RelayError {
     fileprivate static let assetDamaged = RelayError(
         .internalError,
-        "The file of this asset is damaged or lost. Upload it again; or the operator restores it from a backup: zonecast assets verify names it."
+        "The file of this asset is damaged or lost. Upload it again, or ask the operator to restore it from a backup (zonecast assets verify)."
     )
 }

@@ -5,8 +5,7 @@ import RelayCore
 import Synchronization
 import Wire
 
-/// All that concerns assets outside of records: addresses to put them to and get them from, receipts, and what happens
-/// there.
+/// Uploads and downloads of assets: addresses, receipts, and the requests to the addresses.
 ///
 /// See Wire.md, "Asset operations".
 final class AssetDesk: Sendable {
@@ -20,7 +19,7 @@ final class AssetDesk: Sendable {
     let authenticator: Authenticator
     let time: TimeSource
     private let queue = DispatchQueue(label: "zonecast uploads", attributes: .concurrent)
-    /// Which types of a container have assets, in one version of its schema.
+    /// The record types with asset fields of one container, for one version of its schema.
     private struct AssetTypes {
         var home: ContainerEnvironment
         var version: Int
@@ -29,11 +28,11 @@ final class AssetDesk: Sendable {
 
     private struct KnownTypes {
         var all: [ContainerEnvironment: AssetTypes] = [:]
-        /// Those asked for last, which mostly are the next ones too.
+        /// The latest lookup, which the next one usually repeats.
         var latest: AssetTypes?
     }
 
-    /// Looked at by every answer with records.
+    /// Used for every response with records.
     private let types = Mutex(KnownTypes())
 
     init(
@@ -54,7 +53,7 @@ final class AssetDesk: Sendable {
         seal = AssetSeal(relayKey: authenticator.relayKey, random: random)
     }
 
-    /// An address of ours below a proxy's prefix: what comes last, and for what.
+    /// Parses the path of an asset address, after a proxy's prefix: its purpose and its sealed content.
     static func place(_ path: String) -> (purpose: AssetSeal.Purpose, sealed: String)? {
         for (purpose, start) in [(AssetSeal.Purpose.upload, "/asset/1/upload/"), (.download, "/asset/1/download/")] {
             guard let found = path.firstRange(of: start) else { continue }
@@ -63,7 +62,7 @@ final class AssetDesk: Sendable {
         return nil
     }
 
-    /// For what `path` is an address of ours, if it is one; nearly all paths are none.
+    /// Returns the purpose of the asset address in `path`; `nil` for all other paths, which are by far the most.
     static func purpose(_ path: String) -> AssetSeal.Purpose? {
         path.utf8.starts(with: "/database/".utf8) ? nil : place(path)?.purpose
     }
@@ -88,13 +87,13 @@ final class AssetDesk: Sendable {
         )
     }
 
-    /// The same for content that has been here for a while, which stays from now on for as long.
+    /// Returns a receipt for an asset that the relay already stores, and extends its lifetime accordingly.
     func receipt(forKept hash: AssetHash, size: Int64, of user: UserID, in home: ContainerEnvironment) -> String {
         (try? stores.assets(of: home))?.renew(hash)
         return receipt(hash, size: size, of: user, in: home)
     }
 
-    /// What an asset's receipt proves to this user in this container.
+    /// Returns what the asset's receipt proves for this user in this container.
     func verdict(_ asset: Asset, for user: UserID?, in home: ContainerEnvironment) -> AssetVerdict {
         guard let receipt = asset.receipt else { return .unproven }
         guard let user, let parts = seal.open(receipt, for: .receipt, count: 4, at: time.now()),
@@ -104,15 +103,15 @@ final class AssetDesk: Sendable {
         return .fresh(hash, size: size)
     }
 
-    /// Whether an asset that was uploaded for zones of `user` waits to be saved.
+    /// Returns whether an asset that was uploaded for zones of `user` waits to be saved.
     func isPending(_ hash: AssetHash, of user: UserID, in home: ContainerEnvironment) -> Bool {
         pending.holds(hash, of: user, in: home, at: time.uptime())
     }
 
-    /// Where a container keeps what was uploaded.
+    /// Returns the asset store of a container.
     func keep(of home: ContainerEnvironment) throws(RelayError) -> any AssetKeep { try stores.assets(of: home) }
 
-    /// Types whose records hold assets.
+    /// Returns the record types with asset fields.
     func types(of home: ContainerEnvironment, in schema: Schema) -> Set<String> {
         types.withLock { types in
             if let latest = types.latest, latest.version == schema.version, latest.home == home { return latest.names }
@@ -129,7 +128,7 @@ final class AssetDesk: Sendable {
 
     // MARK: Uploads
 
-    /// Takes the body of a request to an upload address; `nil` for others, and for an address that is not good.
+    /// Creates the intake for a request to an upload address; returns `nil` for other requests and invalid addresses.
     ///
     /// See Wire.md, "Asset operations".
     func intake(_ request: APIRequest) -> UploadIntake? {
@@ -139,7 +138,7 @@ final class AssetDesk: Sendable {
         let type = request.headers[.contentType] ?? ""
         let offset = request.headers[.uploadOffset].map { Int64($0) ?? -1 } ?? 0
         var refusal = refusal(of: upload, from: request.remoteAddress)
-        // Who is refused for a moment has what came so far still.
+        // The received part is kept if the upload is refused, which may be temporary.
         let part = refusal == nil ? broken.take(address, at: offset) : nil
         if refusal == nil, offset != 0, part == nil { refusal = .uploadOffset(offset) }
         let (broken, time, life) = (broken, time, settings.uploadLifetime)
@@ -158,10 +157,10 @@ final class AssetDesk: Sendable {
         )
     }
 
-    /// Drops what broke off and can be gone on with no longer.
+    /// Deletes interrupted uploads that can no longer be resumed.
     func dropEndedUploads() { broken.dropEnded(at: time.uptime()) }
 
-    /// Says how much of an upload that broke off is here.
+    /// Returns the number of bytes received of an interrupted upload.
     func progress(_ request: APIRequest) throws(RelayError) -> APIResponse {
         guard let (_, address) = upload(of: request) else { throw .assetAddressEnded }
         var response = APIResponse(status: .noContent)
@@ -170,7 +169,7 @@ final class AssetDesk: Sendable {
         return response
     }
 
-    /// Counts an upload as a request of its user, and of the public database it is for; and looks whether there is room.
+    /// Charges an upload to the rates of its user and of its public database, and checks the quota.
     private func refusal(of upload: Upload, from address: String) -> RelayError? {
         do throws(RelayError) {
             let uptime = time.uptime()
@@ -183,14 +182,14 @@ final class AssetDesk: Sendable {
         }
     }
 
-    /// Bytes that this upload may bring; `nil`: any number.
+    /// Returns the number of bytes that this upload may have; `nil` without a quota.
     private func room(for upload: Upload) throws(RelayError) -> Int64? {
         upload.room.map { $0 - pending.bytes(of: upload.owner, in: upload.home, at: time.uptime()) }
     }
 
-    /// Whether a zone of somebody else's may still be written to by whoever was given the address.
+    /// Returns whether the user may still write to the zone of another user.
     ///
-    /// Asked when the body has come: a right may end while it does.
+    /// Called after the body has arrived, because the permission may end in the meantime.
     private func mayStillBring(_ upload: Upload) throws(RelayError) -> Bool {
         guard upload.isForSharedZone else { return true }
         return try stores.store(of: upload.home).read { reader throws(RelayError) in
@@ -207,9 +206,9 @@ final class AssetDesk: Sendable {
         return (upload, sealed)
     }
 
-    /// Answers an upload whose body has come.
+    /// Completes an upload whose body has arrived.
     func finish(_ request: APIRequest) async throws(RelayError) -> EndpointAnswer {
-        // Where nobody streams the body has come whole.
+        // Without streaming, the body is complete in the request.
         let intake =
             (request.intake as? UploadIntake)
             ?? self.intake(request).map { intake in
@@ -236,7 +235,7 @@ final class AssetDesk: Sendable {
 }
 
 extension HTTPField.Name {
-    /// How much of an upload is here already.
+    /// The number of bytes of an upload that the relay has received.
     static let uploadOffset: Self = {
         guard let name = HTTPField.Name("Upload-Offset") else { preconditionFailure("a valid field name") }
         return name
@@ -244,18 +243,18 @@ extension HTTPField.Name {
 }
 
 extension RelayError {
-    /// The client and the relay do not agree about how much has come.
+    /// The client and the relay disagree about the number of received bytes.
     fileprivate static func uploadOffset(_ offset: Int64) -> RelayError {
         RelayError(
             .badRequest,
-            "The first \(offset) bytes of this upload are not here, or more is. Ask this address by GET how many are.",
+            "The relay has another number of bytes than \(offset). GET this address to learn how many.",
             status: 409
         )
     }
 
-    /// The same for an address that has ended, one that never was, and one whose asset is gone.
+    /// The same error for addresses that have expired, that are invalid, and whose asset is deleted.
     static let assetAddressEnded = RelayError(
         .notFound,
-        "This address is not good, or no longer. Ask for a new one: assets/upload, or fetch the record again."
+        "This address is invalid or has expired. Request a new one with assets/upload, or fetch the record again."
     )
 }

@@ -3,11 +3,10 @@ import Foundation
 import Records
 import RelayCore
 
-/// What an upload address, a receipt or a download address says, sealed with the relay's key: nobody else can make or
-/// read one, and nothing is written down.
+/// Encrypts the content of upload addresses, receipts and download addresses with the relay's key.
 ///
-/// AES-GCM; the purpose is part of what is sealed, so that one is never taken for another. See
-/// Wire.md, "Asset operations".
+/// Only this relay can create or read them, and it stores nothing. Uses AES-GCM; the purpose is authenticated, so that
+/// a text for one purpose is invalid for another. See Wire.md, "Asset operations".
 struct AssetSeal: Sendable {
     enum Purpose: String {
         case upload, receipt, download
@@ -25,9 +24,9 @@ struct AssetSeal: Sendable {
         self.random = random
     }
 
-    /// Base64url of nonce, content and tag.
+    /// Returns nonce, ciphertext and tag in Base64URL.
     ///
-    /// No part may hold a line feed; names of records, zones and fields cannot.
+    /// No part may contain a line feed; names of records, zones and fields cannot.
     func seal(_ parts: [String], for purpose: Purpose, until end: Timestamp) -> String {
         let text = ([String(end.milliseconds)] + parts).joined(separator: "\n")
         guard let nonce = try? AES.GCM.Nonce(data: random.bytes(12)),
@@ -41,7 +40,7 @@ struct AssetSeal: Sendable {
         return Base64URL.encode(Array(bytes))
     }
 
-    /// The parts, if we sealed them for this purpose and their time is not over.
+    /// Returns the parts; `nil` if this relay has not sealed them for this purpose or they have expired.
     func open(_ text: String, for purpose: Purpose, count: Int, at now: Timestamp) -> [String]? {
         guard text.utf8.count <= 4096, let bytes = Base64URL.decode(text.utf8),
             let box = try? AES.GCM.SealedBox(combined: bytes),

@@ -1,23 +1,24 @@
-/// Takes a request's body while it arrives, where it is too large to be held.
+/// Receives a request body as it arrives, for bodies that are too large to buffer.
 ///
-/// The server hands over one piece after the other, and then the request, which carries this; `Relay` finishes it.
+/// The server passes the body piece by piece and then the request, which contains the intake; `Relay` completes it.
 package protocol BodyIntake: Sendable {
-    /// Takes the next piece.
+    /// Receives the next piece.
     ///
-    /// Never blocks. Where more is waiting to be written than should, `whenReady` is called once it may go on.
+    /// Never blocks. If too many bytes wait to be written, the result is `wait`, and `whenReady` is called once the
+    /// server may continue.
     func take(_ piece: [UInt8], whenReady: @escaping @Sendable () -> Void) -> IntakeVerdict
 }
 
-/// How a body goes on.
+/// How the server continues with a body.
 package enum IntakeVerdict: Hashable, Sendable {
     case goOn
-    /// Nothing more until `whenReady` is called.
+    /// Pass nothing more until `whenReady` is called.
     case wait
-    /// It is longer than it may be: 413, and close.
+    /// The body exceeds the limit: respond with 413 and close.
     case tooLarge
 }
 
-/// A file, or a part of one, as an answer's body.
+/// A response body that is a file or a part of one.
 package struct FileBody: Hashable, Sendable {
     package var path: String
     package var offset: Int64
@@ -30,14 +31,14 @@ package struct FileBody: Hashable, Sendable {
     }
 }
 
-/// A body made of bytes and files one after the other, each asked for when the one before has gone.
+/// A response body made of consecutive bytes and files, each requested after the previous one was sent.
 package protocol BodyParts: AnyObject, Sendable {
-    /// Bytes of all of them together.
+    /// The total length in bytes.
     var length: Int64 { get }
-    /// The next; `nil` after the last. Called on a connection's loop, so it is to be quick.
+    /// Returns the next part; `nil` after the last.
     ///
-    /// Where it throws, or they come to another length than they said, the connection is cut: nobody takes a part for the
-    /// whole.
+    /// Called on an event loop, so it must be fast. If it throws, or the total length differs from `length`, the server
+    /// closes the connection so that the client detects an incomplete body.
     func next() throws -> BodyPart?
 }
 

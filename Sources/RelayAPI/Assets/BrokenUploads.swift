@@ -2,21 +2,22 @@ import Records
 import RelayCore
 import Synchronization
 
-/// Uploads that broke off: what came of them stays for a while, so that their clients can go on from there.
+/// Interrupted uploads, stored for a while so that clients can resume them.
 ///
-/// An extension of ours (see Wire.md, "Extensions"), in the words of the IETF's resumable uploads: a GET or HEAD of an
-/// upload address answers with the header `Upload-Offset`, how many bytes of a body without parts are here; a POST or
-/// PUT with that header goes on from there. Whoever sends none begins anew. Kept in memory but for the bytes, which are
-/// in the files that uploads are written to: a restart of the relay forgets it all, and removes them.
+/// A Zonecast extension (see Wire.md, "Extensions") that follows the IETF's draft for resumable uploads. A GET or HEAD
+/// request to an upload address returns the header `Upload-Offset`, the number of bytes received of a body that is not
+/// multipart; a POST or PUT request with that header resumes there. Without the header, the upload starts again. The
+/// entries are in memory, and their bytes in the files to which uploads are written; a restart of the relay discards
+/// both.
 final class BrokenUploads: Sendable {
-    /// What is here of one upload.
-    // Unchecked for the intake: the lock hands it from one thread to the next, and one at a time uses it.
+    /// The received part of one upload.
+    // Unchecked because of the intake: the lock transfers it between threads, and one thread at a time uses it.
     struct Part: @unchecked Sendable {
         let intake: any AssetIntake
         let size: Int64
     }
 
-    /// Whose upload it was.
+    /// The user who uploads.
     struct Owner: Hashable {
         var home: ContainerEnvironment
         var user: UserID
@@ -30,20 +31,20 @@ final class BrokenUploads: Sendable {
     private struct Entry {
         var part: Part
         var owner: Owner
-        /// By uptime: what a clock that was ahead has noted would stay, and hold the places of all others.
+        /// By uptime: with a wall clock that was once ahead, an entry would stay and occupy the space of others.
         var until: Duration
     }
 
-    /// Beyond these one goes of whoever has the most: nobody is to fill the disk with beginnings, nor take the others'
-    /// places.
+    /// Above these limits, an entry of the user with the most is removed, so that a single user can neither fill the
+    /// disk with incomplete uploads nor displace those of others.
     private static let mostParts = 64
     private static let mostBytes: Int64 = 512 * 1024 * 1024
-    /// Beyond these the owner's own that ends first goes.
+    /// Above this number, the user's entry that expires first is removed.
     static let mostPartsEach = 8
 
     private let parts = Mutex<[String: Entry]>([:])
 
-    /// Keeps a part; it holds no descriptor from here on.
+    /// Stores a part and closes its file descriptor.
     func add(_ part: Part, of owner: Owner, at address: String, until end: Duration, at now: Duration) {
         part.intake.rest()
         let dropped = parts.withLock { parts -> [Entry] in
@@ -55,13 +56,13 @@ final class BrokenUploads: Sendable {
             }
             return dropped
         }
-        // Their files are removed here, and not under the lock.
+        // Deinitialization deletes their files; this happens here and not under the lock.
         _ = dropped
     }
 
-    /// Drops those whose time is over.
+    /// Removes expired entries.
     func dropEnded(at now: Duration) {
-        // Their files are removed here, and not under the lock.
+        // Deinitialization deletes their files; this happens here and not under the lock.
         _ = parts.withLock { Self.takeEnded(of: &$0, at: now) }
     }
 
@@ -71,7 +72,7 @@ final class BrokenUploads: Sendable {
         return Array(ended.values)
     }
 
-    /// The one that is to go since `owner` has brought another; `nil` where there is room for all.
+    /// Returns the address of the entry to remove after `owner` added one; `nil` if none has to be removed.
     private static func tooMuch(of parts: [String: Entry], since owner: Owner) -> String? {
         if parts.values.count(where: { $0.owner == owner }) > mostPartsEach { return first(of: owner, in: parts) }
         if parts.values.reduce(0, { $0 + $1.part.size }) > mostBytes {
@@ -86,14 +87,14 @@ final class BrokenUploads: Sendable {
         return weights.max { $0.value < $1.value }?.key
     }
 
-    /// The owner's one that ends first.
+    /// Returns the owner's entry that expires first.
     private static func first(of owner: Owner, in parts: [String: Entry]) -> String? {
         parts.filter { $0.value.owner == owner }.min { $0.value.until < $1.value.until }?.key
     }
 
-    /// Takes what there is of an upload, to go on with it where it came to `offset`, or with 0 to be rid of it.
+    /// Removes and returns the received part of an upload, to resume it at `offset` or, with offset 0, to discard it.
     ///
-    /// `nil` where that is not so: of two who go on at once, one does.
+    /// Returns `nil` if the offset is different. If two requests resume at the same time, only one gets the part.
     func take(_ address: String, at offset: Int64) -> Part? {
         parts.withLock { parts in
             guard offset == 0 || parts[address]?.part.reach == offset else { return nil }

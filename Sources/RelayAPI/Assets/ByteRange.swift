@@ -1,10 +1,10 @@
-/// Which part of a file a request asks for.
+/// The part of a file that a request asks for.
 ///
-/// RFC 9110, 14. One range is served; a list of several, or what cannot be read, gets the whole.
+/// See RFC 9110, 14. One range is supported; a list of ranges or a malformed header returns the whole file.
 package enum ByteRange: Hashable {
     case whole
     case part(offset: Int64, length: Int64)
-    /// Nothing of the file is in it: 416.
+    /// The range is outside the file: 416.
     case none
 
     package init(_ header: String?, size: Int64) {

@@ -1,10 +1,10 @@
 import HTTPTypes
 
-/// What a client says to have already is not sent again.
+/// Conditional requests: a file that the client already has is not sent again.
 extension APIRequest {
-    /// Whether `If-None-Match` names this entity tag, alone or among others, strong or weak, or any.
+    /// Returns whether `If-None-Match` contains this entity tag, strong or weak, or `*`.
     ///
-    /// RFC 9110, 13.1.2.
+    /// See RFC 9110, 13.1.2.
     func holds(_ tag: String) -> Bool {
         guard let list = headers[.ifNoneMatch] else { return false }
         return list.split(separator: ",").contains { item in
@@ -16,12 +16,12 @@ extension APIRequest {
 }
 
 extension APIResponse {
-    /// How long an asset may be kept, and by whom.
+    /// The caching of assets: one hour, only in private caches.
     static let assetCaching = "private, max-age=3600"
 
-    /// Says that what the client has of this tag is still what it would get.
+    /// Returns the response that the client's copy with this tag is current.
     ///
-    /// RFC 9110, 15.4.5.
+    /// See RFC 9110, 15.4.5.
     static func notModified(_ tag: String) -> APIResponse {
         var response = APIResponse(status: .notModified)
         response.headers[.eTag] = tag

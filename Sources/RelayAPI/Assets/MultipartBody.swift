@@ -1,7 +1,7 @@
-/// Finds the first file in a `multipart/form-data` body, piece by piece, holding back no more than a boundary's length.
+/// An incremental parser that finds the first file in a `multipart/form-data` body.
 ///
-/// RFC 7578 and 2046. What stands before the first boundary, other fields of the form before the file, the part's own headers,
-/// and all further parts are dropped.
+/// Buffers at most a boundary's length of content. Discards the preamble, other form fields before the file, the part's
+/// header fields, and all further parts. See RFC 7578 and RFC 2046.
 package struct MultipartBody {
     private enum Stage {
         case preamble
@@ -10,17 +10,20 @@ package struct MultipartBody {
         case epilogue
     }
 
-    /// A part's headers may be this long.
+    /// The maximum length of a part's header fields.
     private static let longestHeaders = 8 * 1024
 
     private let boundary: [UInt8]
     private var stage = Stage.preamble
     private var held: [UInt8] = []
 
-    /// The content has ended where its boundary said.
+    /// Whether the content has ended with its boundary.
     package private(set) var isComplete = false
 
-    /// - Parameter contentType: The request's header; `nil` where it is not multipart or has no boundary.
+    /// Creates a parser.
+    ///
+    /// - Parameter contentType: The header of the request; the result is `nil` if it is not multipart or has no
+    ///   boundary.
     package init?(contentType: String) {
         let parts = contentType.split(separator: ";").map { $0.trimmedBlanks }
         guard parts.first?.lowercased() == "multipart/form-data" else { return nil }
@@ -29,11 +32,11 @@ package struct MultipartBody {
         if name.count > 1, name.hasPrefix("\""), name.hasSuffix("\"") { name = name.dropFirst().dropLast() }
         guard (1...70).contains(name.utf8.count) else { return nil }
         boundary = Array("\r\n--\(name)".utf8)
-        // The first boundary may stand at the very beginning, without a line before it.
+        // The first boundary may be at the very beginning, without a preceding line break.
         held = [0x0D, 0x0A]
     }
 
-    /// Takes a piece of the body and gives the content in it; `nil` if this is no such body.
+    /// Parses a piece of the body and returns the content in it; returns `nil` if the body is malformed.
     package mutating func take(_ piece: some Sequence<UInt8>) -> [UInt8]? {
         held.append(contentsOf: piece)
         var content: [UInt8] = []
@@ -47,14 +50,14 @@ package struct MultipartBody {
                 held.removeSubrange(..<found.upperBound)
                 stage = .headers
             case .headers:
-                // The rest of the boundary's line counts as the first, empty or blank, line of the headers.
-                // Whether a body is one must not depend on where it was cut into pieces.
+                // The rest of the boundary's line counts as the first, empty or blank, line of the header. The result
+                // must not depend on how the body was split into pieces.
                 guard !held.starts(with: [0x2D, 0x2D]) else { return nil }
                 guard let end = held.firstRange(of: [0x0D, 0x0A, 0x0D, 0x0A]) else {
                     return held.count > Self.longestHeaders + 3 ? nil : content
                 }
                 guard end.lowerBound <= Self.longestHeaders else { return nil }
-                // Another field of the form ends where the next part begins, as a preamble does.
+                // Another form field ends where the next part begins, like a preamble.
                 stage = Self.isFile(held[..<end.lowerBound]) ? .content : .preamble
                 held.removeSubrange(..<end.upperBound)
             case .content:
@@ -76,10 +79,10 @@ package struct MultipartBody {
         }
     }
 
-    /// Whether a part with these headers is the file and no other field of the form.
+    /// Returns whether a part with these header fields is the file and not another form field.
     ///
-    /// It has a file's name or a type of its own, which browsers give to files alone, or is called as OpenCloudKit calls it; one
-    /// that says nothing of itself is taken for it.
+    /// A file has a file name or a content type, which browsers send only for files, or the field name that
+    /// OpenCloudKit uses. A part without a Content-Disposition header counts as a file too.
     private static func isFile(_ headers: ArraySlice<UInt8>) -> Bool {
         let lines = headers.split { $0 == 0x0D || $0 == 0x0A }.map { String(decoding: $0, as: UTF8.self) }
         func line(_ name: String) -> String? { lines.first { $0.lowercased().hasPrefix(name) } }
@@ -89,7 +92,7 @@ package struct MultipartBody {
         }
     }
 
-    /// What follows the first semicolon of a header; one in quotes parts nothing.
+    /// Splits a header at its semicolons, except those in quotes, and returns its parameters.
     private static func parameters(of header: String) -> [(name: String, value: String)] {
         var isQuoted = false
         let parts = header.split { character in

@@ -3,14 +3,14 @@ import Records
 import RelayCore
 import Synchronization
 
-/// An asset's bytes on their way from a connection to the disk.
+/// Writes the body of an upload to the disk as it arrives.
 ///
-/// The connection's thread only hands pieces over; they are hashed and written one after the other on a queue. A bounded
-/// number of bytes waits: then the connection is read no further.
+/// The event loop only enqueues pieces; a serial queue hashes and writes them. If too many bytes are queued, the server
+/// stops reading from the connection.
 final class UploadIntake: BodyIntake {
-    /// Bytes that may wait to be written.
+    /// The number of queued bytes above which reading stops.
     static let mostWaiting = 2 * 1024 * 1024
-    /// What the parts of a multipart body may have around the asset.
+    /// The maximum overhead of a multipart body around the asset.
     static let multipartOverhead: Int64 = 16 * 1024
 
     private struct State {
@@ -19,7 +19,7 @@ final class UploadIntake: BodyIntake {
         var received: Int64 = 0
     }
 
-    /// What the queue alone touches.
+    /// State that only the queue accesses.
     private final class Work {
         var intake: (any AssetIntake)?
         var multipart: MultipartBody?
@@ -38,21 +38,21 @@ final class UploadIntake: BodyIntake {
     let upload: Upload
     private let state = Mutex(State())
     private let queue: DispatchQueue
-    // Touched by one thread at a time: on `queue` alone.
+    // Only accessed on `queue`, by one thread at a time.
     nonisolated(unsafe) private let work: Work
     private let keep: any AssetKeep
     private let limit: Int64
     private let brokenOff: @Sendable (BrokenUploads.Part) -> Void
 
     /// - Parameters:
-    ///   - upload: What its address speaks for.
-    ///   - keep: Where it is kept.
-    ///   - multipart: Takes the body apart, where it is in parts.
-    ///   - limit: Bytes of any asset.
-    ///   - refusal: Why nothing of it is kept; the body is taken and dropped then.
-    ///   - part: What came of it before.
-    ///   - queue: Where it is written.
-    ///   - brokenOff: Given what has come, where the body ends before its end.
+    ///   - upload: The content of the upload address.
+    ///   - keep: The asset store.
+    ///   - multipart: Parses the body if it is multipart.
+    ///   - limit: The maximum size of an asset in bytes.
+    ///   - refusal: The error if the upload is refused; the body is then received and discarded.
+    ///   - part: The part received before, to resume the upload.
+    ///   - queue: The target queue for writing.
+    ///   - brokenOff: Receives the part if the body ends early.
     init(
         _ upload: Upload,
         keep: any AssetKeep,
@@ -73,7 +73,7 @@ final class UploadIntake: BodyIntake {
     }
 
     deinit {
-        // Nothing waits on the queue any more: what does holds this.
+        // The queue is empty now, because each queued block retains this object.
         guard let intake = work.intake, work.failure == nil, !work.isMultipart, work.size > 0 else { return }
         brokenOff(BrokenUploads.Part(intake: intake, size: work.size))
     }
@@ -128,7 +128,7 @@ final class UploadIntake: BodyIntake {
         try intake.take(bytes)
     }
 
-    /// Keeps what has come, once all of it has, and if `allow` says nothing against its size.
+    /// Stores the asset after all of the body has arrived, unless `allow` throws for its size.
     func finish(
         _ allow: @escaping @Sendable (Int64) throws(RelayError) -> Void
     ) async throws(RelayError) -> (hash: AssetHash, size: Int64) {
@@ -156,8 +156,8 @@ final class UploadIntake: BodyIntake {
     }
 
     static func tooLarge(_ limit: Int64) -> RelayError {
-        RelayError(.badRequest, "An asset may have \(limit) bytes.", fineCode: .limitExceeded, status: 413)
+        RelayError(.badRequest, "An asset may have at most \(limit) bytes.", fineCode: .limitExceeded, status: 413)
     }
 
-    private static let notMultipart = RelayError.badRequest("The body is no multipart/form-data with a file in it.")
+    private static let notMultipart = RelayError.badRequest("The body is not multipart/form-data with a file.")
 }

@@ -1,29 +1,31 @@
 package import Records
 import RelayCore
 
-/// A device that listens for notices now.
+/// A device that is connected for notices.
 package struct ListeningDevice: Sendable {
     package var address: NoticeAddress
     package var deviceID: String
-    /// How long it has listened; `nil` for one that polls.
+    /// When the device connected, by the hub's uptime clock; `nil` for a device that uses long polls.
     package var since: Duration?
     package var notices: NoticeTally.Counts
-    /// Of the user, in all databases.
+    /// The number of the user's subscriptions in all databases.
     package var subscriptions: Int
 }
 
 extension NoticeHub {
-    /// The devices that listen in one environment, and how many there are in all when `limit` does not hold them.
+    /// Returns at most `limit` connected devices of one environment, and their total number.
     package func devices(in home: ContainerEnvironment, limit: Int) -> (devices: [ListeningDevice], count: Int) {
         listening(in: home, limit: limit)
     }
 
-    /// Ends one device's connection, which may come back; false where there is none.
+    /// Closes one device's connection; the device may reconnect.
+    ///
+    /// Returns `false` if it is not connected.
     package func disconnect(_ deviceID: String, of address: NoticeAddress) -> Bool {
         end(deviceID, of: address)
     }
 
-    /// Sends the user's devices a notice as a change to their database would, if they subscribe to anything.
+    /// Sends the user's devices the notice that a change of their database would cause, if they have a subscription.
     package func sendTestNotice(to address: NoticeAddress) {
         guard let known = subscriptions(of: address), let item = known.items.first else { return }
         let subject = NoticeSubject(scope: item.scope, zone: nil)

@@ -1,8 +1,8 @@
 import Synchronization
 
-/// How many notices one connection was sent, and what became of the others.
+/// Counts the notices of one connection.
 ///
-/// Counted by the connection's lane alone, so that counting is a plain addition; read from any thread.
+/// Only the event loop of the connection writes, so that counting is a plain addition; any thread may read.
 package final class NoticeTally: Sendable {
     private let sent = Atomic<Int>(0)
     private let merged = Atomic<Int>(0)
@@ -14,11 +14,11 @@ package final class NoticeTally: Sendable {
     package struct Counts: Hashable, Sendable {
         /// Written to the connection.
         package var sent = 0
-        /// Became one with another that waited, about the same zone or, past the bound, the same database.
+        /// Merged with a queued notice about the same zone, or about the same database if the queue was full.
         package var merged = 0
-        /// Waited when the connection ended: the device is told when it comes back.
+        /// Queued when the connection ended; the device catches up when it reconnects.
         package var dropped = 0
-        /// Wait now, for a reader that is slow.
+        /// Queued now because the client reads slowly.
         package var waiting = 0
 
         package init() {}
@@ -45,7 +45,7 @@ package final class NoticeTally: Sendable {
     func countDropped(_ count: Int) { Self.add(count, to: dropped) }
     func waits(_ count: Int) { waiting.store(count, ordering: .relaxed) }
 
-    /// There is one writer, so no locked addition is needed.
+    /// Needs no atomic addition because there is only one writer.
     private static func add(_ count: Int, to counter: borrowing Atomic<Int>) {
         counter.store(counter.load(ordering: .relaxed) &+ count, ordering: .relaxed)
     }

@@ -2,9 +2,9 @@ package import Records
 package import RelayCore
 import Synchronization
 
-/// Counts which index marks real queries ask for, so that the console can say which are missing and which nobody uses.
+/// Counts which indexes queries require, so that the console can report missing and unused ones.
 ///
-/// Since the relay's start, in bounded memory. A query costs one lock; nothing else costs anything.
+/// Since the start of the relay, in bounded memory. Costs one lock per query.
 package final class QueryUse: Sendable {
     package struct Key: Hashable, Sendable {
         package var home: ContainerEnvironment
@@ -13,9 +13,9 @@ package final class QueryUse: Sendable {
     }
 
     package struct Count: Hashable, Sendable {
-        /// Queries that asked for it.
+        /// The number of queries that required it.
         package var queries = 0
-        /// Those that were refused for want of it.
+        /// The number of queries refused because it is missing.
         package var refused = 0
         package var last: Timestamp
     }
@@ -26,7 +26,7 @@ package final class QueryUse: Sendable {
 
     package init() {}
 
-    /// Counts one query, which a schema without one of its marks has refused.
+    /// Counts one query, including a query that is refused because the schema lacks a required index.
     func note(_ query: Query, of schema: Schema, in home: ContainerEnvironment, at now: Timestamp) {
         guard let type = schema.types[query.recordType] else { return }
         let marks = QueryNeeds.marks(of: query, type: type)
@@ -43,7 +43,7 @@ package final class QueryUse: Sendable {
         }
     }
 
-    /// What was asked of one environment.
+    /// The counts of one environment.
     package func counts(of home: ContainerEnvironment) -> [Key: Count] {
         counts.withLock { $0.filter { $0.key.home == home } }
     }

@@ -3,18 +3,18 @@ package import Records
 package import RelayCore
 import Wire
 
-/// What whoever runs the relay does in a container's public database, in the words of the wire.
+/// Requests of the console on behalf of an operator.
 extension Relay {
-    /// Answers an operation as that of an operator, who has shown to be one; counts against no rate and no transfer.
+    /// Responds to a request of an authenticated operator; counts towards no rate and no transfer quota.
     ///
-    /// They read and write all records of the public database, whatever the schema grants, and nothing elsewhere.
+    /// Operators read and write all records of the public database, whatever the schema grants, and nothing else.
     package func respond(to request: APIRequest, as person: Operator) async -> APIResponse {
         await respond(to: request, by: Caller(.operator(person.user), deviceID: "console-\(person.id)"))
     }
 
-    /// Answers an operation as one of the user's own, for an operator who ends a share or an account.
+    /// Responds to a request on behalf of a user, for an operator who stops a share or deletes an account.
     ///
-    /// What it answers is for the relay alone: no operator sees private contents.
+    /// The response is for internal use only: operators must not see private records.
     package func respond(to request: APIRequest, for user: UserID) async -> APIResponse {
         await respond(to: request, by: Caller(.user(user), deviceID: "console"))
     }
@@ -37,7 +37,7 @@ extension Relay {
 }
 
 extension Route.Operation {
-    /// Whether it is about records and nobody in particular.
+    /// Whether operators may use it in the public database.
     var isForOperators: Bool {
         switch self {
         case .recordsModify, .recordsLookup, .recordsQuery, .assetsUpload, .assetsRereference, .zonesList: true
@@ -47,7 +47,7 @@ extension Route.Operation {
 }
 
 extension Authentication {
-    /// Of what the console does: no token, and no socket that could outlive it.
+    /// Creates the authentication of a console request: without a token, and never cached for a socket.
     fileprivate convenience init(console caller: Caller, in home: ContainerEnvironment) {
         self.init(caller: caller, credential: .serverKey(""), signIn: SignInAddress(home: home))
     }

@@ -3,17 +3,18 @@ import RelayCore
 import Synchronization
 import Wire
 
-/// Devices that ask for notices again and again instead of holding a socket; to the hub a lane like another.
+/// The sessions of devices that use long polls instead of a socket; for the hub, an executor like an event loop.
 ///
-/// Each has a bounded queue of what came while it was not asking, as sockets have for slow readers, and at most one poll
-/// that waits. Handing a notice out takes it off the queue. A device that has not asked for `idleTime` is forgotten.
+/// Each session has a bounded queue of the notices that arrive between polls, like that of a socket with a slow reader,
+/// and at most one waiting poll. Delivering a notice removes it from the queue. A session without a poll for `idleTime`
+/// is removed.
 final class CourierLane: NoticeLane {
-    /// What a poll is answered with.
+    /// The result of a poll.
     enum Delivery: Sendable {
         case notice(NoticeFrame)
-        /// Nothing came in time, or another poll has taken its place.
+        /// The time is over, or another poll has replaced this one.
         case nothing
-        /// The token's sign-in has ended, or the relay has forgotten the device.
+        /// The session of the token has ended, or the relay has removed the device.
         case gone
     }
 
@@ -23,13 +24,13 @@ final class CourierLane: NoticeLane {
         var connection: NoticeConnectionID
         var queue = NoticeQueue()
         var waiter: (number: UInt64, continuation: CheckedContinuation<Delivery, Never>)?
-        /// The latest poll whose time was over, be it before it came to wait.
+        /// The latest poll whose time was over, possibly before it began to wait.
         var lastGivenUp: UInt64 = 0
-        /// When it last asked, or was made.
+        /// The time of the latest poll, or of creation.
         var lastAsked: Duration
         var order: UInt64
 
-        /// As the hub knows it.
+        /// The device as registered with the hub.
         var device: AdmittedDevice { AdmittedDevice(address: address, deviceID: "courier-\(token.id)") }
     }
 
@@ -56,9 +57,9 @@ final class CourierLane: NoticeLane {
     private let state = Mutex(State())
     private let limits: NoticeLimits
     private let uptime: @Sendable () -> Duration
-    /// Hears of each device that an order has ended: the hub holds it for one that listens until it is told.
+    /// Called for each device that an order has ended; the hub considers it connected until then.
     private let left: @Sendable (AdmittedDevice, NoticeConnectionID) -> Void
-    /// How long a device is remembered that does not ask.
+    /// How long a device without a poll is remembered.
     static let idleTime = Duration.seconds(600)
 
     init(
@@ -73,7 +74,7 @@ final class CourierLane: NoticeLane {
 
     // MARK: NoticeLane
 
-    /// Carries the order out at once: all it does is to put into queues and to wake tasks.
+    /// Performs the order immediately, since this only enqueues notices and resumes tasks.
     func post(_ order: NoticeOrder) {
         switch order {
         case .deliver(let notice, let address, let device):
@@ -108,9 +109,9 @@ final class CourierLane: NoticeLane {
 
     func isKnown(_ id: String) -> Bool { state.withLock { $0.couriers[id] != nil } }
 
-    /// Takes a device in.
+    /// Adds a device.
     ///
-    /// Gives those that had to go: the user's oldest past `limit`, and whoever has not asked for long.
+    /// Returns the removed devices: the user's oldest ones beyond `limit`, and those that have been idle too long.
     func add(
         _ token: CourierToken,
         at address: NoticeAddress,
@@ -140,13 +141,13 @@ final class CourierLane: NoticeLane {
             }
             return (leaving.compactMap { state.remove($0) }, replaced)
         }
-        // Two polls of one forgotten device have met; the later one waits.
+        // Two polls of a device that the relay had removed arrived at the same time; the later one waits.
         replaced?.waiter?.continuation.resume(returning: .nothing)
         for courier in gone { courier.waiter?.continuation.resume(returning: .gone) }
         return gone.map { ($0.device, $0.connection) }
     }
 
-    /// Puts what a device has to hear of first.
+    /// Enqueues the first notices of a device.
     func put(_ notices: [OutgoingNotice], for id: String) {
         let now = uptime()
         state.withLock { state in
@@ -156,9 +157,9 @@ final class CourierLane: NoticeLane {
 
     // MARK: Polls
 
-    /// The next notice for a device, as soon as there is one; nothing when `longest` has passed.
+    /// Returns the next notice for a device as soon as there is one, or `nothing` after `longest`.
     ///
-    /// Waits without a thread: for a notice, a timer, the relay's end or its own cancellation, whichever comes first.
+    /// Suspends until a notice, a timeout, the stop of the relay or cancellation, whichever comes first.
     func next(for id: String, longest: Duration) async -> Delivery {
         let number = state.withLock { $0.number() }
         let timer = Task { [weak self] in
@@ -203,7 +204,7 @@ final class CourierLane: NoticeLane {
         waiter?.resume(returning: .nothing)
     }
 
-    /// The relay stops: nobody waits any longer.
+    /// Ends all waiting polls because the relay stops.
     func stop() {
         let waiters = state.withLock { state in
             state.isStopped = true

@@ -4,22 +4,22 @@ import Records
 import RelayCore
 import Wire
 
-/// What `tokens/create` gives: a place to ask for notices by long poll, good by itself.
+/// A long-poll token as issued by `tokens/create`.
 ///
-/// Text of two parts in unpadded base64url with a dot between them: what it says, as JSON, and an HMAC-SHA256 over that and
-/// the container, by a key drawn from the relay's own. So nothing is stored, and it is good across restarts. See
-/// Wire.md, "Long polling".
+/// The text consists of two parts in unpadded Base64URL, separated by a dot: the content as JSON, and an HMAC-SHA256
+/// over the content and the container with a key derived from the relay's key. The relay therefore stores nothing, and
+/// the token remains valid across restarts. See Wire.md, "Long polling".
 struct CourierToken: Hashable, Sendable {
     var user: UserID
-    /// The device that asked for it: its own changes are not told to it.
+    /// The device that requested the token; it is not notified of its own changes.
     var deviceID: String
-    /// The sign-in that it stands and falls with.
+    /// The credential of that request; the token is valid only as long as the credential.
     var credential: Credential
     var expires: Timestamp
-    /// Tells it from the user's others; 16 random bytes in hex.
+    /// Distinguishes the tokens of a user; 16 random bytes in hex.
     var id: String
 
-    /// Makes and reads the tokens of one relay.
+    /// Creates and verifies the tokens of one relay.
     struct Seal: Sendable {
         private let key: SymmetricKey
 
@@ -36,7 +36,7 @@ struct CourierToken: Hashable, Sendable {
             return Base64URL.encode(said) + "." + Base64URL.encode(tag(over: said, home))
         }
 
-        /// `nil` for anything that this relay did not make for this container.
+        /// Returns the token; `nil` if this relay has not issued it for this container.
         func token(_ text: String, in home: ContainerEnvironment) -> CourierToken? {
             let parts = text.split(separator: ".", omittingEmptySubsequences: false)
             guard text.utf8.count <= 2_048, parts.count == 2, let said = Base64URL.decode(parts[0].utf8),
@@ -92,7 +92,7 @@ extension CourierToken {
 }
 
 extension Hex {
-    /// The bytes that lower-case digits stand for; `nil` for other text.
+    /// Decodes lowercase hex digits; returns `nil` for other text.
     fileprivate static func decode(_ text: String) -> [UInt8]? {
         guard text.utf8.count % 2 == 0, isDigits(text, count: text.utf8.count) else { return nil }
         var bytes: [UInt8] = []

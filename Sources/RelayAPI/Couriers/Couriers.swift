@@ -3,13 +3,13 @@ import Records
 import RelayCore
 import Wire
 
-/// The long poll: makes and checks tokens, takes devices in, answers `webcourierURL`.
+/// Long polling: issues and verifies tokens, registers devices, and answers requests to `webcourierURL`.
 ///
 /// See Wire.md, "Long polling", and Notices.md, "Without a WebSocket".
 final class Couriers: Sendable {
-    /// How long a token is good after it was made or registered again.
+    /// The validity of a token from its creation on.
     static let tokenLife = Duration.seconds(30 * 24 * 3_600)
-    /// Devices of one user; making one more ends the oldest.
+    /// The maximum number of devices per user; adding another one removes the oldest.
     static let limitPerUser = 20
 
     private let hub: NoticeHub?
@@ -36,7 +36,7 @@ final class Couriers: Sendable {
         self.longestWait = longestWait
         self.time = time
         self.random = random
-        // The hub holds its lanes.
+        // Weak because the hub retains its executors.
         lane = CourierLane(limits: hub?.limits ?? NoticeLimits(), uptime: time.uptime) { [weak hub] in
             hub?.leave($0, as: $1)
         }
@@ -48,7 +48,7 @@ final class Couriers: Sendable {
 
     // MARK: Tokens
 
-    /// A new device of the caller's, listening from now on; the text of its token.
+    /// Registers a new device of the caller and returns its token.
     func create(for authentication: Authentication, in home: ContainerEnvironment) throws(RelayError) -> String {
         guard let user = authentication.caller.user else { throw authentication.signInRequired }
         let token = CourierToken(
@@ -62,7 +62,7 @@ final class Couriers: Sendable {
         return seal.text(of: token, in: home)
     }
 
-    /// Takes a token of the caller's in again; those of others and of nobody are refused alike.
+    /// Registers a device again by its token; the error for tokens of other users and for invalid ones is the same.
     func register(
         _ text: String,
         for authentication: Authentication,
@@ -70,7 +70,7 @@ final class Couriers: Sendable {
     ) throws(RelayError) {
         guard let token = good(text, in: home), token.user == authentication.caller.user else {
             throw .badRequest(
-                "apnsToken is not one that tokens/create gave to this user, or it has ended. Make a new one."
+                "apnsToken was not issued to this user by tokens/create, or it has expired. Create a new one."
             )
         }
         if !lane.isKnown(token.id) { try listen(token, in: home, isReturning: true) }
@@ -81,9 +81,9 @@ final class Couriers: Sendable {
         return token
     }
 
-    /// Enters a device into the hub.
+    /// Registers a device with the hub.
     ///
-    /// One that was here before has missed nobody knows what: it is told to look.
+    /// It is unknown what a returning device has missed, so it is notified to fetch everything.
     private func listen(_ token: CourierToken, in home: ContainerEnvironment, isReturning: Bool) throws(RelayError) {
         guard let hub else {
             throw RelayError(
@@ -108,7 +108,7 @@ final class Couriers: Sendable {
             lane.post(.end(connection, of: address, error))
             throw RelayError(
                 .tryAgainLater,
-                "The relay cannot take in another device of this user now.",
+                "The relay cannot register another device of this user now.",
                 retryAfter: .seconds(60)
             )
         }
@@ -127,7 +127,7 @@ final class Couriers: Sendable {
         }
     }
 
-    /// One notice for each database that a wide subscription covers, naming no zone.
+    /// Returns one notice without a zone for each database that a database or zone subscription covers.
     private func general(
         _ subscriptions: NoticeSubscriptions,
         _ address: NoticeAddress,
@@ -145,9 +145,9 @@ final class Couriers: Sendable {
 
     // MARK: Polls
 
-    /// Answers one poll: a notice, or an empty body when there was none in time.
+    /// Answers one poll with a notice, or with an empty body if there is none in time.
     ///
-    /// Needs no credentials but the token in the URL; so any page that has it may read the answer.
+    /// Needs no credentials except the token in the URL, so any page that has the token may read the response.
     func respond(to request: APIRequest, in home: ContainerEnvironment) async throws -> APIResponse {
         let text = request.query.flatMap { Self.token(inQuery: $0) } ?? ""
         guard let token = good(text, in: home) else { throw RelayError.courierGone }
@@ -171,7 +171,7 @@ final class Couriers: Sendable {
         query.split(separator: "&").first { $0.hasPrefix("tok=") }.map { String($0.dropFirst(4)) }
     }
 
-    /// Whether this is the path of polls, and of which container.
+    /// Returns the container if this is the path of long polls.
     static func home(ofPath path: String) -> ContainerEnvironment? {
         guard path.hasSuffix("/webcourier"), path.contains("/device/1/") else { return nil }
         return Route.home(ofPath: path)
@@ -179,13 +179,13 @@ final class Couriers: Sendable {
 }
 
 extension NoticeFrame {
-    /// A notice without the name of its kind around it: what a push carries.
+    /// The notice without the enclosing object that names its kind; also the payload of push messages.
     var payload: [UInt8] { Array(text.dropFirst(Self.opening.count).dropLast()) }
 
     private static let opening = Array(#"{"notice":"#.utf8)
 }
 
 extension RelayError {
-    /// The same for tokens that ended and that never were.
-    static let courierGone = RelayError(.notFound, "This webcourierURL has ended. Make a new one with tokens/create.")
+    /// The same error for expired tokens and for tokens that were never issued.
+    static let courierGone = RelayError(.notFound, "This webcourierURL has expired. Create one with tokens/create.")
 }

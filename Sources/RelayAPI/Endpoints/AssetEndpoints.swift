@@ -2,11 +2,11 @@ import Records
 import RelayCore
 import Wire
 
-/// `assets/upload`: addresses to put assets to, in the order asked for.
+/// `assets/upload`: returns upload addresses in the order of the request.
 ///
-/// See Wire.md, "Asset operations". Ours: a token may say `fileChecksum` and `size` of what is to come; where the
-/// caller could read that content in the zone already, or has sent it and not used it yet, the answer has a receipt for
-/// it beside the address, and nothing need be sent.
+/// See Wire.md, "Asset operations". Zonecast extension: a token may contain the `fileChecksum` and `size` of the
+/// content. If the caller can already read that content in the zone, or has uploaded it and not saved it yet, the
+/// response contains a receipt next to the address, and nothing has to be uploaded.
 func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let zone = try context.zone(of: context.body)
@@ -23,7 +23,7 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
     let (quota, database) = (context.limits.quota, context.database)
     let (room, held) = try context.store.read { reader throws(RelayError) in
         guard let found = try reader.zone(zone, in: database) else { throw .zoneNotFound }
-        // Bytes that wait to be saved take the owner's room: only those bring them who may save them.
+        // Unsaved uploads count towards the owner's quota, so only users who may save records may upload.
         if let view = found.view, !view.shares.contains(where: { $0.permission == .readWrite }) { throw .accessDenied }
         for token in asked { try context.checkUpload(ofType: token.type, named: token.name, in: found, reader) }
         let room = try quota.room(in: zone, by: database.scope, from: reader)
@@ -55,7 +55,7 @@ func requestUploads(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// `assets/rereference`: assets that records hold already, with receipts for saving them in others.
+/// `assets/rereference`: returns assets of existing records with receipts to save them in other records.
 ///
 /// See Wire.md, "Asset operations".
 func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
@@ -92,7 +92,7 @@ func rereferenceAssets(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// Content that a client has, and asks whether the relay has it too.
+/// Content that the client already has, to check whether the relay has it too.
 private struct KnownAsset: Hashable {
     var hash: AssetHash
     var size: Int64
@@ -107,8 +107,9 @@ private struct KnownAsset: Hashable {
 }
 
 extension RequestContext {
-    /// Those that the caller might as well read here, or has brought themselves: of others nothing is said, as whoever knows
-    /// a checksum would get the content by it.
+    /// Returns the assets that the caller can already read here or has uploaded.
+    ///
+    /// Says nothing about others: otherwise the knowledge of a checksum would give access to the content.
     fileprivate func held(
         _ known: [KnownAsset],
         in zone: Zone,
@@ -127,7 +128,8 @@ extension RequestContext {
         return held
     }
 
-    /// In the public database whoever uploads must be able to save it: in a record of the type, or in the one they name.
+    /// Checks that the caller may save the upload in the public database: in a new record of the type, or in the named
+    /// record.
     fileprivate func checkUpload(
         ofType type: String,
         named name: String,
@@ -146,17 +148,17 @@ extension RequestContext {
     fileprivate func assets(in record: StoredRecord, field: String) -> Result<Asset, RelayError> {
         let values = try? FieldsJSON.values(of: [field], in: record.fields)
         guard let asset = values?[field]?.assets.first else {
-            return .failure(RelayError(.notFound, "The field holds no asset."))
+            return .failure(RelayError(.notFound, "The field contains no asset."))
         }
         return .success(asset)
     }
 
-    /// Puts download addresses into answers.
+    /// Creates the download addresses of responses.
     var assetLinks: AssetLinks { assetLinks(for: assetTypes) }
 
     var assetTypes: Set<String> { assets.types(of: home, in: store.currentSchema) }
 
-    /// The same where it is known which types have assets.
+    /// Creates the download addresses of responses, for known record types with assets.
     func assetLinks(for types: Set<String>, in scope: DatabaseScope? = nil) -> AssetLinks {
         AssetLinks(
             types: types,
@@ -170,7 +172,7 @@ extension RequestContext {
     }
 }
 
-/// Makes the download addresses of one answer's assets.
+/// Creates the download addresses of the assets in one response.
 final class AssetLinks: Sendable {
     let types: Set<String>
     let desk: AssetDesk

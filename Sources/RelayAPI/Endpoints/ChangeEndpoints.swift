@@ -2,7 +2,7 @@ import Records
 import RelayCore
 import Wire
 
-/// `changes/zone`: one page of each zone asked for; a zone that fails is an entry of its own.
+/// `changes/zone`: returns one page for each requested zone; the error of a zone is an entry of the response.
 ///
 /// See Wire.md, "changes/zone".
 func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
@@ -26,17 +26,17 @@ func fetchZoneChanges(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// What one request for feeds may still cost, beside its answer.
+/// The remaining cost limits of one request, apart from the size of its response.
 private struct FeedAllowance {
-    /// Records that may be counted.
+    /// The number of records that may still be counted.
     var records: Int
-    /// Bytes of records that may be looked at.
+    /// The number of bytes of records that may still be read.
     var bytes: Int
 
     init(_ limits: Limits) { (records, bytes) = (limits.countedRecords, limits.lookedAtBytes) }
 }
 
-/// Bytes of a full page of small records: reserved at once, since growing copies.
+/// The size of a full page of small records in bytes; reserved in advance, since growing copies.
 private let pageCapacity = 192 * 1024
 
 private func write(
@@ -61,7 +61,7 @@ private func write(
     }
 }
 
-/// `records/changes`, the older form for one zone: what fails there fails the request.
+/// `records/changes`, the older form for one zone: an error of the zone is an error of the request.
 ///
 /// See Wire.md, "records/changes".
 func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
@@ -72,17 +72,17 @@ func fetchRecordChanges(_ context: RequestContext) throws -> EndpointAnswer {
     return try EndpointAnswer(reserving: pageCapacity) { try request.write(zone, context, &allowance, to: &$0) }
 }
 
-/// How a client wants one page of a zone's changes.
+/// The parameters of one page of a zone's changes.
 private struct ZonePageRequest {
     var token: String?
     var limit: Int
     var isReversed: Bool
     var recordTypes: Set<String>?
     var selection: FieldsJSON.Selection
-    /// Ours: the answer says how many records follow the page.
+    /// Zonecast extension: whether the response contains the number of records after the page.
     var countsRest: Bool
 
-    /// Reads the keys of `json`; what it leaves out is as in `outer`.
+    /// Reads the members of `json`; the defaults are those of `outer`.
     init(_ json: JSONValue, _ context: RequestContext, else outer: ZonePageRequest? = nil) throws {
         token = try json["syncToken"]?.string() ?? outer?.token
         limit =
@@ -96,7 +96,7 @@ private struct ZonePageRequest {
 
     /// Writes the members `records`, `syncToken` and `moreComing`.
     ///
-    /// `allowance` is what the whole request may still cost.
+    /// Deducts its cost from `allowance`, which all zones of the request share.
     func write(
         _ id: ZoneID,
         _ context: RequestContext,
@@ -131,7 +131,8 @@ private struct ZonePageRequest {
                 from: reader,
                 epochs: context.store.epochs,
                 lendingAllBut: wholeTypes,
-                // Of many zones in one request the last may have to be asked for again.
+                // If the request has many zones, the response may be full before the last ones; the client requests
+                // these again.
                 hasRoom: writer.length < mostBytes
             ) { record in
                 switch record {
@@ -158,7 +159,7 @@ func fetchDatabaseChanges(_ context: RequestContext) throws -> EndpointAnswer {
     try databasePage(context, token: context.body["syncToken"], tokenKey: "syncToken")
 }
 
-/// `zones/changes`, the older form, whose token has another name.
+/// `zones/changes`, the older form, whose token has a different name.
 ///
 /// See Wire.md, "zones/changes".
 func fetchChangedZones(_ context: RequestContext) throws -> EndpointAnswer {
@@ -180,7 +181,7 @@ private func databasePage(
         limit: try context.resultsLimit(of: context.body)
     )
     let epochs = context.store.epochs
-    // Ours: tells a client that was refused for its schema when it is worth another try.
+    // Zonecast extension: shows a client when to retry writes that were refused because of the schema.
     let tellsSchema = try context.body["schemaVersion"]?.bool() ?? false
     let page = try context.store.read { reader throws(RelayError) in try request.read(from: reader, epochs: epochs) }
     return EndpointAnswer { writer in
@@ -195,7 +196,7 @@ private func databasePage(
 extension RequestContext {
     fileprivate func requireChangeFeeds() throws(RelayError) {
         guard database.scope != .public else {
-            throw .badRequest("The public database keeps no change feed; query it by ___modTime.")
+            throw .badRequest("The public database has no change feed; query it by ___modTime.")
         }
     }
 }

@@ -2,11 +2,10 @@ import Records
 import RelayCore
 import Wire
 
-/// `limits`, ours: the bounds that hold for this caller in this database, what of the space is used, and in the public
-/// database what the caller's roles may do with each type.
+/// `limits`, a Zonecast extension: returns the caller's limits and storage use in this database.
 ///
-/// A client shows them before it runs into them; the word on each write is spoken when it comes. See Wire.md,
-/// "Extensions".
+/// In the public database, also returns the rights of the caller's roles for each record type. For display only: each
+/// write is checked when it arrives. See Wire.md, "Extensions".
 func describeLimits(_ context: RequestContext) throws -> EndpointAnswer {
     let (limits, database) = (context.limits, context.database)
     let schema = context.store.currentSchema

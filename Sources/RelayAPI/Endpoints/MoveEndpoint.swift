@@ -2,12 +2,13 @@ import Records
 import RelayCore
 import Wire
 
-/// `records/move`, ours: moves records between two zones of the caller's private database, all or none.
+/// `records/move`, a Zonecast extension: moves records between two zones of the caller's private database, all or none.
 ///
-/// Takes `{ "zoneID", "destinationZoneID", "records": [{ "recordName", "recordChangeTag"? }] }`, or `"allRecords": true`
-/// instead of `records`; `"createDestination": true` makes the zone, and `"deleteSource": true` deletes the one that is
-/// empty then. A request with the `operationID` of an earlier one moves nothing again and says where the records are now;
-/// those that are in the destination no more come as deleted.
+/// Takes `{ "zoneID", "destinationZoneID", "records": [{ "recordName", "recordChangeTag"? }] }`, or `"allRecords":
+/// true` instead of `records`. With `"createDestination": true`, the relay creates the destination zone, and with
+/// `"deleteSource": true` it deletes the source zone, which must be empty after the move. A request with the
+/// `operationID` of an earlier one moves nothing again and returns the current state of the records; those that have
+/// left the destination are reported as deleted.
 func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     try MoveRecords.check(context.database.scope)
     let body = context.body
@@ -41,7 +42,7 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     return try EndpointAnswer(refusing: failures > 0 ? .atomicError : nil) { writer in
         if failures > 0 {
             writer.member("uuid", context.requestID.text)
-            let reason = "Nothing was moved: \(failures) of \(result.outcomes.count) records cannot be."
+            let reason = "Nothing was moved: \(failures) of \(result.outcomes.count) records cannot be moved."
             writer.members(of: RelayError(.atomicError, reason))
         }
         writer.key("records")
@@ -65,7 +66,7 @@ func moveRecords(_ context: RequestContext) async throws -> EndpointAnswer {
 }
 
 extension JSONWriter {
-    /// A zone as it is now, or that it is deleted.
+    /// Writes a zone, or a deletion if it is deleted.
     fileprivate mutating func zone(_ zone: Zone?, of id: ZoneID, epoch: UInt64) {
         if let zone { return self.zone(zone, epoch: epoch) }
         object {
@@ -75,7 +76,7 @@ extension JSONWriter {
         }
     }
 
-    /// A record's new tag; of its contents nothing is new.
+    /// Writes a record's new change tag; its fields have not changed.
     fileprivate mutating func member(of outcome: MoveRecords.Outcome) {
         switch outcome {
         case .failed: break

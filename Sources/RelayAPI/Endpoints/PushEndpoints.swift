@@ -3,7 +3,7 @@ import Records
 import RelayCore
 import Wire
 
-/// `push/keys`: what a browser or app needs to subscribe to pushes.
+/// `push/keys`: returns the key with which a browser subscribes to Web Push.
 func fetchPushKeys(_ context: RequestContext) throws -> EndpointAnswer {
     let key = try context.pushDesk().webPushKey
     return EndpointAnswer { answer in
@@ -13,7 +13,7 @@ func fetchPushKeys(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// `push/register`: wakes the caller's device through a push service while it has no socket open.
+/// `push/register`: registers the caller's device for push notifications while it has no open socket.
 func registerForPush(_ context: RequestContext) async throws -> EndpointAnswer {
     let (desk, target) = (try context.pushDesk(), try PushTarget(context.body))
     let device = try await context.writing { try desk.add(target, for: $0.authentication, in: $0.home) }
@@ -23,7 +23,7 @@ func registerForPush(_ context: RequestContext) async throws -> EndpointAnswer {
     }
 }
 
-/// `push/unregister`: the opposite.
+/// `push/unregister`: ends the registration.
 func unregisterFromPush(_ context: RequestContext) async throws -> EndpointAnswer {
     let desk = try context.pushDesk()
     try await context.writing { try desk.remove(for: $0.authentication, in: $0.home) }
@@ -31,7 +31,7 @@ func unregisterFromPush(_ context: RequestContext) async throws -> EndpointAnswe
 }
 
 extension RequestContext {
-    /// Writes to the directory away from the threads that serve connections: the disk may take its time.
+    /// Writes to the directory outside the threads of the connections, because the disk may be slow.
     fileprivate func writing<Value: Sendable>(
         _ work: @escaping @Sendable (RequestContext) throws -> Value
     ) async throws -> Value {
@@ -43,19 +43,19 @@ extension RequestContext {
 
     fileprivate func pushDesk() throws -> PushDesk {
         guard let pushes else {
-            throw RelayError(.notFound, "This relay sends no pushes; open a notice socket, or fetch changes at launch.")
+            throw RelayError(.notFound, "This relay sends no push; open a notice socket, or fetch changes at launch.")
         }
         return pushes
     }
 }
 
 extension PushTarget {
-    /// Reads the one member that names a kind of push service.
+    /// Reads the member that names the kind of push service.
     init(_ body: JSONValue) throws {
         if let apns = body["apns"] {
             let token = try apns.required("token").string().lowercased()
             guard token.utf8.count >= 64, token.utf8.count <= 200, Hex.isDigits(token, count: token.utf8.count) else {
-                throw RelayError.badRequest("apns.token is the device token in hex digits.")
+                throw RelayError.badRequest("apns.token must be the device token in hex digits.")
             }
             self = .apns(
                 token: token,
@@ -69,15 +69,15 @@ extension PushTarget {
         } else if let fcm = body["fcm"] {
             let token = try fcm.required("token").string()
             guard (1...4_096).contains(token.utf8.count), token.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) else {
-                throw RelayError.badRequest("fcm.token is the registration token as Firebase gives it to the app.")
+                throw RelayError.badRequest("fcm.token must be the registration token from Firebase.")
             }
             self = .fcm(token: token)
         } else {
-            throw RelayError.badRequest("push/register wants one of apns, webPush, ntfy and fcm.")
+            throw RelayError.badRequest("push/register requires one of apns, webPush, ntfy and fcm.")
         }
     }
 
-    /// What a browser's `PushSubscription` gives as JSON.
+    /// Reads the JSON of a browser's `PushSubscription`.
     private static func webPush(_ subscription: JSONValue) throws -> PushTarget {
         let keys = try subscription.required("keys")
         let key = Base64URL.decode(try keys.required("p256dh").string().utf8.filter { $0 != UInt8(ascii: "=") })
@@ -85,7 +85,7 @@ extension PushTarget {
         guard let key, let secret, secret.count == 16,
             (try? P256.KeyAgreement.PublicKey(x963Representation: key)) != nil
         else {
-            throw RelayError.badRequest("webPush.keys holds p256dh and auth as PushSubscription.toJSON() gives them.")
+            throw RelayError.badRequest("webPush.keys must contain p256dh and auth of PushSubscription.toJSON().")
         }
         return .webPush(endpoint: try subscription.required("endpoint").string(), key: key, secret: secret)
     }

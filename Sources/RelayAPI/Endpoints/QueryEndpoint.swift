@@ -27,7 +27,7 @@ func queryRecords(_ context: RequestContext) async throws -> EndpointAnswer {
         },
         types: context
     )
-    // What somebody tries at the console says nothing of what apps need.
+    // Queries of operators in the console say nothing about the needs of apps.
     if !context.database.isOperators {
         context.queryUse.note(query, of: context.store.currentSchema, in: context.home, at: context.now)
     }

@@ -10,14 +10,14 @@ func modifyRecords(_ context: RequestContext) async throws -> EndpointAnswer {
     return try write.answer(try await context.store.write(for: context.authentication.caller.user, write.run))
 }
 
-/// A `records/modify` that has been read: what the store is to do, and how the client hears of it.
+/// A parsed `records/modify` request: the write and its response.
 final class RecordsWrite: Sendable {
     let context: RequestContext
     private let request: ModifyRecords
-    /// Where the request itself names its zone.
+    /// The zone in the body, if the body has one.
     private let zone: ZoneReading?
     private let selection: FieldsJSON.Selection
-    /// The types with assets, under the schema that the request was prepared with.
+    /// The record types with assets, in the schema with which the request was prepared.
     private let assetTypes: Set<String>
 
     init(_ context: RequestContext) throws {
@@ -71,7 +71,7 @@ final class RecordsWrite: Sendable {
         self.request = operationID.map { request.marked(WriteMark($0, of: request)) } ?? request
     }
 
-    /// Decides and writes.
+    /// Decides and performs the write.
     @Sendable func run(in writer: any StoreWriter) throws(RelayError) -> ModifyRecords.Result {
         try request.run(in: writer)
     }
@@ -98,7 +98,7 @@ final class RecordsWrite: Sendable {
             writer.key("records")
             writer.open(UInt8(ascii: "["))
             for (index, operation) in request.operations.enumerated() {
-                // Which fields of this record the client wants back, where it says so.
+                // Each operation may select the fields of its record.
                 answer.select(operation.record.desiredKeys, else: selection)
                 try answer.write(result.outcomes[index], requestID: context.requestID, to: &writer)
             }
@@ -126,20 +126,20 @@ extension RequestContext: AssetJudge {
 }
 
 extension RequestContext {
-    /// The zone that the body names; `nil` where it names none.
+    /// The zone that the body names; `nil` if there is none.
     fileprivate var zoneMeant: ZoneReading? {
         get throws {
             guard let json = body["zoneID"] else { return nil }
             let caller = database.caller.user
             if let latest = reading.zone, latest.isMeant(by: json, of: caller) { return latest }
             let zone = ZoneReading(json, try zone(of: body), of: caller)
-            // What else stands in it, of no use to anybody, is not to be held for as long as the connection.
+            // A large `zoneID` with useless members is not cached for the life of the connection.
             if json.rawBytes.count <= 1024 { reading.zone = zone }
             return zone
         }
     }
 
-    /// What a write needs that makes or changes shares; `nil` for nearly all.
+    /// What a write needs to create or change shares; `nil` for most writes.
     fileprivate func shareEdit(for operations: [ModifyRecords.Operation], in zone: ZoneID) throws -> ShareEdit? {
         guard operations.contains(where: { $0.record.share != nil || $0.record.createsShortGUID }) else { return nil }
         let shares = operations.compactMap(\.record.share)
@@ -154,7 +154,7 @@ extension RequestContext {
         )
     }
 
-    /// Whether unknown types and fields become known by being saved.
+    /// Whether saving a record adds unknown types and fields to the schema.
     ///
     /// See Wire.md, "Saving records".
     fileprivate var schemaMayGrow: Bool {
@@ -172,7 +172,7 @@ func lookupRecords(_ context: RequestContext) throws -> EndpointAnswer {
     let names = try items.map { try $0.required("recordName").string() }
     let outer = try context.selection(of: context.body)
     let selections = try items.map { try context.selection(of: $0, else: outer) }
-    // Where only the records name a zone, theirs; all are of one.
+    // If only the records name a zone, that of the first one; all must name the same.
     let zone = try context.zone(of: context.body["zoneID"] == nil ? items.first ?? context.body : context.body)
     let strays = Set(
         try items.indices.filter { try items[$0]["zoneID"] != nil && context.zone(of: items[$0]) != zone }

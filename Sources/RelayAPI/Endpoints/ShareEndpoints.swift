@@ -2,7 +2,7 @@ import Records
 import RelayCore
 import Wire
 
-/// `records/resolve`: what links of shares lead to, without joining.
+/// `records/resolve`: returns the shares of links without accepting them.
 ///
 /// See Wire.md, "Accepting shares".
 func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
@@ -12,7 +12,8 @@ func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
         try context.found(by: links) { link throws(RelayError) in try visit.acceptance(of: link).look(in: reader) }
     }
     if context.database.caller.user == nil {
-        // Without a user only a public link says what it leads to; an unknown one is like one for those invited.
+        // An anonymous caller can resolve public links only. The error is the same for unknown links and private
+        // shares.
         for outcome in found {
             guard case .success(let share) = outcome, case .welcome = share.standing else {
                 throw context.authentication.signInRequired
@@ -22,7 +23,7 @@ func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
     return try context.answer(zip(links, found))
 }
 
-/// `records/accept`: joins shares by their links.
+/// `records/accept`: accepts shares by their links.
 ///
 /// See Wire.md, "Accepting shares".
 func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
@@ -38,10 +39,11 @@ func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
     return try context.answer(zip(links, found))
 }
 
-/// `records/requestaccess`, ours: asks the owners of shares, by their links, to be let in.
+/// `records/requestaccess`, a Zonecast extension: requests access to shares by their links.
 ///
-/// The body is that of `records/resolve`. Each result repeats its `shortGUID`, with an error where one cannot ask; a link
-/// that is none, one of a share that takes no requests and one of a share that blocks the caller are alike.
+/// The body is that of `records/resolve`. Each result contains its `shortGUID`, and an error if access cannot be
+/// requested. The error is the same for unknown links, shares without access requests, and shares that block the
+/// caller.
 func requestAccess(_ context: RequestContext) async throws -> EndpointAnswer {
     guard case .user = context.database.caller.identity else {
         if context.database.caller.user == nil { throw context.authentication.signInRequired }
@@ -68,7 +70,7 @@ func requestAccess(_ context: RequestContext) async throws -> EndpointAnswer {
     }
 }
 
-/// One link as a client sends it.
+/// One link of a request.
 struct ShareLink: Sendable {
     var value: String
     var fetchesRoot: Bool
@@ -76,16 +78,16 @@ struct ShareLink: Sendable {
 
     init(_ json: JSONValue, _ context: RequestContext) throws {
         let text = try json.required("value").string()
-        // A whole address is taken for its last part.
+        // Of a complete URL, the last path component is used.
         let path = text.prefix { $0 != "#" && $0 != "?" }
         value = path.split(separator: "/").last.map(String.init) ?? ""
         fetchesRoot = try json["shouldFetchRootRecord"]?.bool() ?? false
-        // As everywhere a request says how it wants its numbers; `desiredKeys` have a name of their own here.
+        // The encoding of numbers is that of the whole request; `desiredKeys` have a different name here.
         selection = .init(numbersAsStrings: try context.selection(of: context.body).numbersAsStrings)
         if let keys = json["rootRecordDesiredKeys"] { selection.desiredKeys = Set(try stringArray(keys)) }
     }
 
-    /// The store's own trouble fails the request, all else the link alone.
+    /// Rethrows errors of the store, which fail the request; all other errors affect only one link.
     static func outcome<Value>(
         _ body: () throws(RelayError) -> Value
     ) throws(RelayError) -> Result<Value, RelayError> {
@@ -99,7 +101,7 @@ struct ShareLink: Sendable {
     }
 }
 
-/// Somebody opening links: who they are, and the decision for each.
+/// A caller who opens links, with all that is needed to decide on each.
 struct ShareVisit: Sendable {
     var caller: Caller
     var contacts: [Share.Contact]
@@ -133,9 +135,9 @@ extension RequestContext {
         )
     }
 
-    /// What links lead to, one after the other; those that the answer has no room for are not followed, and say so.
+    /// Resolves links one by one; links that do not fit into the response get an error.
     ///
-    /// Somebody without a user has room for little more than one share.
+    /// An anonymous caller has room for little more than one share.
     fileprivate func found(
         by links: [ShareLink],
         _ follow: (ShareLink) throws(RelayError) -> FoundShare
@@ -222,7 +224,7 @@ extension RequestContext {
         writer.member("participantPermission", permission.word)
     }
 
-    /// Somebody not invited learns nothing but to whom invitations went that they may be meant by.
+    /// Writes the error for a caller who is not invited; it reveals only masked addresses of open invitations.
     private func refuse(_ found: FoundShare, to writer: inout JSONWriter) {
         writer.members(of: .notInvited(found.share))
         write(found.standing, of: found.share, to: &writer)
@@ -244,7 +246,7 @@ extension RequestContext {
 }
 
 extension Share.Contact {
-    /// Enough of an address for whom it is of.
+    /// Returns the first letter and the domain of an address, enough for its owner to recognize it.
     static func masked(_ address: String) -> String {
         let parts = address.split(separator: "@", maxSplits: 1)
         guard parts.count == 2 else { return "…" }

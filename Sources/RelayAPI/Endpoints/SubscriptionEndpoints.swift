@@ -39,7 +39,7 @@ private func subscriptions(_ context: RequestContext) throws -> [Subscription] {
 ///
 /// See Wire.md, "Subscriptions".
 func modifySubscriptions(_ context: RequestContext) async throws -> EndpointAnswer {
-    // An item that cannot be read fails alone; the others are carried out.
+    // An unreadable item fails alone; the others are performed.
     let read = try context.items("operations", of: context.body).map { item in
         try SubscriptionOperation(item, context)
     }

@@ -2,18 +2,18 @@ import Records
 import RelayCore
 import Wire
 
-/// One operation of `subscriptions/modify` as a client sends it, or why it could not be read.
+/// One operation of a `subscriptions/modify` request, or the error in it.
 ///
 /// See Wire.md, "Subscriptions".
 struct SubscriptionOperation {
     let id: String
     let result: Result<ModifySubscriptions.Operation, RelayError>
 
-    /// Throws where the request as a whole cannot be meant.
+    /// Throws if the whole request is invalid.
     init(_ json: JSONValue, _ context: RequestContext) throws {
         let type = try json.required("operationType").string()
         guard ["create", "update", "delete"].contains(type) else {
-            throw RelayError.badRequest("A subscription operation's type is create, update or delete.")
+            throw RelayError.badRequest("The operationType of a subscription must be create, update or delete.")
         }
         let subscription = try json.required("subscription")
         id = try subscription["subscriptionID"]?.string() ?? ""
@@ -65,11 +65,11 @@ struct SubscriptionOperation {
         }
     }
 
-    /// Of any type, there or not: it is kept and given back.
+    /// Reads the record type, which is stored and returned whether or not the type exists.
     private static func recordType(_ json: JSONValue) throws -> String? {
         guard let name = try json["recordType"]?.string() else { return nil }
         guard (1...255).contains(name.utf8.count) else {
-            throw RelayError.badRequest("A subscription's recordType has 1 to 255 bytes.")
+            throw RelayError.badRequest("The recordType of a subscription must have 1 to 255 bytes.")
         }
         return name
     }
@@ -90,7 +90,7 @@ struct SubscriptionOperation {
         }
     }
 
-    /// Without `zoneWide` it is one zone's where a zone is named, and every zone's where none is.
+    /// Reads a query; if `zoneWide` is missing, it is `true` unless there is a `zoneID`.
     private static func query(_ json: JSONValue, _ context: RequestContext) throws -> SubscribedQuery {
         let query = try json.required("query")
         let zone = try json["zoneID"].map { try ZoneIDCodec.read($0) }
@@ -110,7 +110,7 @@ struct SubscriptionOperation {
         let events = try json.elements().reduce(into: RecordEvents()) { events, word in
             let text = try word.string()
             guard let event = RecordEvents.words.first(where: { $0.word == text })?.event else {
-                throw RelayError.badRequest("firesOn holds create, update and delete; '\(text.prefix(64))' is none.")
+                throw RelayError.badRequest("firesOn may contain create, update and delete, not '\(text.prefix(64))'.")
             }
             events.insert(event)
         }
@@ -120,13 +120,13 @@ struct SubscriptionOperation {
         return events
     }
 
-    /// A query that could never be asked is refused now.
+    /// Throws if the query is invalid for the schema.
     ///
-    /// In `development` a type may be watched before its first record.
+    /// In `development`, a type may be watched before its first record exists.
     private static func check(_ json: JSONValue, of subscribed: SubscribedQuery, _ context: RequestContext) throws {
         guard json.rawBytes.count <= context.limits.subscribedQueryBytes else {
             throw RelayError.badRequest(
-                "A subscription's query has at most \(context.limits.subscribedQueryBytes) bytes."
+                "The query of a subscription may have at most \(context.limits.subscribedQueryBytes) bytes."
             )
         }
         let schema = context.store.currentSchema

@@ -28,11 +28,11 @@ func registerToken(_ context: RequestContext) throws -> EndpointAnswer {
     return EndpointAnswer { _ in }
 }
 
-/// The relay has but one kind of push; the word is only given back.
+/// Reads and validates `apnsEnvironment`, which has no effect and is only returned.
 private func apnsEnvironment(_ context: RequestContext) throws -> String {
     let word = try context.body["apnsEnvironment"]?.string() ?? context.home.environment.rawValue
     guard Environment(rawValue: word) != nil else {
-        throw RelayError.badRequest("apnsEnvironment is development or production.")
+        throw RelayError.badRequest("apnsEnvironment must be development or production.")
     }
     return word
 }

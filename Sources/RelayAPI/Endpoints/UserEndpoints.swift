@@ -2,9 +2,10 @@ import Records
 import RelayCore
 import Wire
 
-/// `users/caller`: the caller's identity, at the top level and as the one user of a list, since clients read either.
+/// `users/caller`: returns the caller's identity as top-level members and as the only element of `users`.
 ///
-/// A server key gets the record name it acts under. See Wire.md, "User operations" and "Callers".
+/// Clients read either form. A server-to-server key gets the record name of its user. See Wire.md, "User operations"
+/// and "Callers".
 func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
     guard let user = context.database.caller.user else { throw context.authentication.signInRequired }
     let name = try context.authenticator.profile(of: user, in: context.home)?.shownName ?? PersonName()
@@ -15,7 +16,7 @@ func callerIdentity(_ context: RequestContext) throws -> EndpointAnswer {
     }
 }
 
-/// `users/current`: the same person in the older form.
+/// `users/current`: returns the caller in the older form.
 ///
 /// See Wire.md, "User operations".
 func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
@@ -24,10 +25,10 @@ func currentUser(_ context: RequestContext) throws -> EndpointAnswer {
     return EndpointAnswer { $0.userDictionary(of: user, name) }
 }
 
-/// `users/discover`: people by address, number or record name, in the order asked for.
+/// `users/discover`: returns users by address, number or record name, in the order of the request.
 ///
-/// Nobody and somebody who does not want to be found are both left out. As a GET it would list the caller's contacts,
-/// which this relay keeps none of. See Wire.md, "User operations".
+/// Omits unknown users and users who are not discoverable. A GET request would list the caller's contacts, but the
+/// relay stores none. See Wire.md, "User operations".
 func discoverUsers(_ context: RequestContext) throws -> EndpointAnswer {
     _ = try context.signedInUser()
     guard !context.isGet else { return noUsers() }
@@ -66,7 +67,7 @@ func lookupUsersByRecordName(_ context: RequestContext) throws -> EndpointAnswer
     }
 }
 
-/// `users/lookup/contacts`: this relay keeps no address books, so there are never any.
+/// `users/lookup/contacts`: always empty, since the relay stores no contacts.
 ///
 /// See Wire.md, "User operations".
 func lookupContacts(_ context: RequestContext) throws -> EndpointAnswer {
@@ -74,8 +75,9 @@ func lookupContacts(_ context: RequestContext) throws -> EndpointAnswer {
     return noUsers { $0.emptyList("contacts") }
 }
 
-/// `users/discoverability`, ours: tells whether the caller may be found by others in this container, and with
-/// `{ "isDiscoverable": true }` changes it.
+/// `users/discoverability`, a Zonecast extension: returns whether other users of the container can discover the caller.
+///
+/// With `{ "isDiscoverable": true }` or `false` in the body, changes it.
 func discoverability(_ context: RequestContext) async throws -> EndpointAnswer {
     let user = try context.signedInUser()
     var isDiscoverable = try context.authenticator.profile(of: user, in: context.home)?.isDiscoverable ?? false
@@ -89,11 +91,11 @@ func discoverability(_ context: RequestContext) async throws -> EndpointAnswer {
     }
 }
 
-/// `users/signin`, ours: exchanges an identity token (JWT) of an issuer that the container trusts for a web auth token.
+/// `users/signin`, a Zonecast extension: exchanges an identity token (JWT) of a trusted issuer for a web auth token.
 ///
-/// Takes `{ "identityToken": "…", "keepSignedIn": false }`, or for an account of the relay's own `emailAddress` and
-/// `password` instead; the API token says for which container. Whatever is wrong
-/// with the token, the answer is the same. See Wire.md, "Signing in".
+/// Takes `{ "identityToken": "…", "keepSignedIn": false }`, or, for an account of the relay, `emailAddress` and
+/// `password`; the API token selects the container. The error is the same whatever is wrong with the token. See
+/// Wire.md, "Signing in".
 func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
     if case .serverKey = context.database.caller.identity { throw RelayError.accessDenied }
     let kind: Session.Kind = try context.body["keepSignedIn"]?.bool() ?? false ? .kept : .brief
@@ -124,7 +126,7 @@ func signIn(_ context: RequestContext) async throws -> EndpointAnswer {
     }
 }
 
-/// `users/signout`, ours: ends the session that the request comes by, and with it every token of it.
+/// `users/signout`, a Zonecast extension: ends the session of the request and with it all its tokens.
 func signOut(_ context: RequestContext) async throws -> EndpointAnswer {
     _ = try context.signedInUser()
     let (authenticator, authentication) = (context.authenticator, context.authentication)
@@ -157,15 +159,15 @@ private func noUsers(_ more: (inout JSONWriter) -> Void = { _ in }) -> EndpointA
 }
 
 extension RequestContext {
-    /// The user who asks.
+    /// Returns the signed-in user.
     ///
-    /// Throws where nobody is signed in, and for server keys, which have no user context. See Wire.md, "Callers".
+    /// Throws for anonymous callers and for server-to-server keys, which have no user context. See Wire.md, "Callers".
     fileprivate func signedInUser() throws -> UserID {
         switch database.caller.identity {
         case .user(let user): return user
         case .anonymous: throw authentication.signInRequired
         case .serverKey, .operator:
-            throw RelayError(.accessDenied, "A server-to-server key has no user; of users/ it may call users/caller.")
+            throw RelayError(.accessDenied, "A server-to-server key has no user; it may call users/caller only.")
         }
     }
 }

@@ -3,9 +3,9 @@ import Records
 import RelayCore
 import Wire
 
-/// How a client names a write that it may have to send again: by `operationID` beside `operations`.
+/// The idempotency key of a request: the member `operationID`.
 extension WriteMark {
-    /// The name, where the client gives one.
+    /// Returns the member `operationID`; `nil` if there is none.
     static func id(in body: JSONValue) throws -> String? {
         guard let value = body["operationID"] else { return nil }
         let id = try value.string()
@@ -15,15 +15,15 @@ extension WriteMark {
         return id
     }
 
-    /// The name for a record that the client leaves nameless: the same when it sends the write again.
+    /// Returns the name of a record for which the client sends none; the same when the client retries the write.
     ///
-    /// `count` counts the nameless ones of the write.
+    /// `count` is the number of the record among the unnamed ones of the write.
     static func recordName(_ id: String, _ count: Int, of caller: Caller) -> String {
         let seed = Array("\(caller.user?.recordName ?? "")|\(count)|\(id)".utf8)
         return UUIDText.make(Array(SHA256.hash(data: seed).prefix(16))).uppercased()
     }
 
-    /// `nil` for an anonymous caller: strangers cannot tell their writes apart.
+    /// Creates the key of a record write; `nil` for an anonymous caller, because such callers are indistinguishable.
     init?(_ id: String, of request: ModifyRecords) {
         guard let user = request.database.caller.user else { return nil }
         var print = Fingerprint()
@@ -36,7 +36,7 @@ extension WriteMark {
             print.add(part: operation.name)
             print.add(part: operation.record.changeTag ?? "")
             print.add(besideFieldsOf: operation.record)
-            // In any order: a client may keep its fields in a table that has none.
+            // Independent of their order: a client may encode its fields in a different order when it retries.
             print.sum &+= operation.record.fields.reduce(0) { sum, field in
                 var own = Fingerprint()
                 own.add(part: operation.record.name(of: field))
@@ -47,7 +47,7 @@ extension WriteMark {
         self.init(user: user, id: id, print: print.sum)
     }
 
-    /// Likewise.
+    /// Creates the key of a zone write; `nil` for an anonymous caller.
     init?(_ id: String, of request: ModifyZones) {
         guard let user = request.database.caller.user else { return nil }
         var print = Fingerprint()
@@ -62,7 +62,7 @@ extension WriteMark {
         self.init(user: user, id: id, print: print.sum)
     }
 
-    /// Likewise.
+    /// Creates the key of a move; `nil` for an anonymous caller.
     init?(_ id: String, of request: MoveRecords) {
         guard let user = request.database.caller.user else { return nil }
         var print = Fingerprint()
@@ -80,11 +80,11 @@ extension WriteMark {
     }
 }
 
-/// A client that finds two requests of one fingerprint can only deceive itself.
+/// A client that constructs two requests with the same fingerprint harms only itself.
 extension Fingerprint {
     fileprivate mutating func add(part bytes: some Sequence<UInt8>) {
         add(bytes)
-        // No UTF-8 holds it.
+        // A byte that does not occur in UTF-8.
         add(UInt8(0xFF))
     }
 
@@ -108,7 +108,7 @@ extension Fingerprint {
         }
     }
 
-    /// In any order.
+    /// Adds the parts independent of their order.
     private mutating func add(each parts: [String]) {
         add(part: "\(parts.count)")
         sum = parts.reduce(sum) { $0 &+ Fingerprint(of: $1).sum }

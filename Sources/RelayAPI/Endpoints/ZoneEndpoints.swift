@@ -20,7 +20,7 @@ func listZones(_ context: RequestContext) throws -> EndpointAnswer {
 ///
 /// See Wire.md, "Zone operations".
 func lookupZones(_ context: RequestContext) throws -> EndpointAnswer {
-    // The array holds zone IDs themselves; some clients wrap them as other calls want it.
+    // The array contains zone IDs; some clients wrap them in objects like other operations do.
     let ids = try context.items("zones", of: context.body).map { try ZoneIDCodec.read($0["zoneID"] ?? $0) }
     let found = try context.store.read { reader throws(RelayError) in
         var found: [Result<Zone, RelayError>] = []
@@ -60,7 +60,7 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
         case "create": return ModifyZones.Operation.create(id)
         case "delete": return ModifyZones.Operation.delete(id, try zoneLoss(item))
         case "leave": return ModifyZones.Operation.leave(id)
-        default: throw RelayError.badRequest("A zone operation's type is create or delete, or leave in shared.")
+        default: throw RelayError.badRequest("The operationType of a zone must be create, delete or (shared) leave.")
         }
     }
     var request = ModifyZones(operations, of: context.database, limits: context.limits, now: context.now)
@@ -85,12 +85,12 @@ func modifyZones(_ context: RequestContext) async throws -> EndpointAnswer {
     }
 }
 
-/// Ours: why a zone is to go, which the user's other devices are told.
+/// Reads the reason for a deletion, a Zonecast extension that is reported to the user's other devices.
 private func zoneLoss(_ operation: JSONValue) throws -> ZoneLoss {
     guard let word = try operation["reason"]?.string() else { return .deleted }
     let loss = ZoneLoss(word: word)
     guard loss != .deleted else {
-        throw RelayError.badRequest("The reason of a deletion is purged or encryptedDataReset, or left out.")
+        throw RelayError.badRequest("The reason of a deletion must be purged or encryptedDataReset, or be omitted.")
     }
     return loss
 }

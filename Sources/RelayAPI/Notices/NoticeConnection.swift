@@ -35,7 +35,9 @@ package final class NoticeConnection {
     private let tally = NoticeTally()
     private let lane: Int
     private let roll: NoticeLaneRoll
-    /// The upgrade request. Released once the device is admitted, like the hello, to save memory in idle connections.
+    /// The upgrade request.
+    ///
+    /// Released once the device is admitted, like the hello, to save memory in idle connections.
     private var request: APIRequest?
     private let admission: any NoticeAdmission
     private let uptime: @Sendable () -> Duration
@@ -103,7 +105,9 @@ package final class NoticeConnection {
         }
     }
 
-    /// Handles timeouts. Call at least once a second.
+    /// Handles timeouts.
+    ///
+    /// Call at least once a second.
     package func tick() {
         let now = uptime()
         guard now >= session.nextDeadline else { return }
@@ -239,7 +243,9 @@ package final class NoticeConnection {
         }
     }
 
-    /// Must be called when the transport has closed or begins to close. Ends the session and releases the outlet.
+    /// Must be called when the transport has closed or begins to close.
+    ///
+    /// Ends the session and releases the outlet.
     package func closed() {
         tally.countDropped(session.waiting)
         _ = session.handle(.disconnected, at: uptime())

@@ -12,7 +12,9 @@ package final class NoticeFrame: Sendable {
 
 /// A notice for all devices of one user.
 package struct OutgoingNotice: Sendable {
-    /// The subject. A newer notice about the same subject replaces a queued one.
+    /// The subject.
+    ///
+    /// A newer notice about the same subject replaces a queued one.
     package var subject: NoticeSubject
     package var frame: NoticeFrame
     /// Creates a frame without a zone, which replaces many notices if a client reads too slowly.

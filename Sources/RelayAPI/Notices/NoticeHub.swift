@@ -70,7 +70,9 @@ package final class NoticeHub: Sendable {
         for (lane, order) in orders { lane.post(order) }
     }
 
-    /// Replaces a user's subscriptions. Must be called in order after each commit that changed them.
+    /// Replaces a user's subscriptions.
+    ///
+    /// Must be called in order after each commit that changed them.
     package func subscriptionsChanged(_ subscriptions: NoticeSubscriptions, of address: NoticeAddress) {
         state.withLock { state in
             state.listeners[address]?.subscriptions = subscriptions

@@ -258,8 +258,9 @@ extension NoticeHub {
         queries.post(heardCommit, of: home)
     }
 
-    /// Returns the records that a connected device could be notified of. One-time subscriptions fire only for a
-    /// connected device.
+    /// Returns the records that a connected device could be notified of.
+    ///
+    /// One-time subscriptions fire only for a connected device.
     private func audible(_ records: [CommittedRecord], in home: ContainerEnvironment) -> [CommittedRecord] {
         // Most commits affect one zone, and all records of a zone that is shared as a whole have the same array of
         // viewers; comparing arrays with the same storage is fast.

@@ -3,9 +3,9 @@ import Records
 package import RelayCore
 import Wire
 
-/// Registers devices for pushes, and keeps their registrations in step with what becomes of them.
+/// Registers devices for push notifications and ends their registrations.
 final class PushDesk: Sendable {
-    /// Registrations of one user in one container; one more ends the oldest.
+    /// The maximum number of registrations of one user in one container; another one ends the oldest.
     static let limitPerUser = 20
 
     private let register: any PushRegister
@@ -34,7 +34,7 @@ final class PushDesk: Sendable {
         self.time = time
         self.random = random
         let register = service.register
-        // The hub holds its lanes.
+        // Weak because the hub retains its executors.
         lane = PushLane(
             gateway: service.gateway,
             limits: hub.limits,
@@ -44,7 +44,7 @@ final class PushDesk: Sendable {
             events: PushLane.Events(
                 ended: { [weak hub] device, connection in
                     hub?.leave(AdmittedDevice(device), as: connection)
-                    // Where the disk refuses, the next push finds the same out.
+                    // If the disk write fails, the next push gets the same result.
                     try? register.removePushDevices([device.id])
                 },
                 heard: { device in try? register.notePushFault(device.lastFault, of: device.id) }
@@ -53,34 +53,36 @@ final class PushDesk: Sendable {
         laneNumber = hub.add(lane)
     }
 
-    /// The relay's public key for browsers; `nil` where it sends no Web Push.
+    /// The relay's public key for browsers; `nil` without Web Push.
     var webPushKey: [UInt8]? { gateway.webPushKey }
 
-    /// How many devices are registered.
+    /// The number of registered devices.
     var count: Int { lane.count }
 
     func stop() { lane.stop() }
 
-    /// Lets those that were registered before listen again; to be called once, before the first request.
+    /// Registers the stored devices with the hub.
     ///
-    /// They have missed nobody knows what while the relay was down; they ask when they wake.
+    /// Call once, before the first request.
+    ///
+    /// What they missed while the relay was down is unknown; they fetch changes when they wake.
     func begin() throws(DirectoryError) {
         var ended: [String] = []
         for device in try register.pushDevices() {
             if isStillGood(device) { try? listen(device) } else { ended.append(device.id) }
         }
-        // The relay starts on a full disk too; what stays is found again by the next start.
+        // The relay must also start on a full disk; the next start removes what remains.
         try? register.removePushDevices(ended)
     }
 
-    /// Ends those whose sign-in has lapsed: nobody revoked it, so nothing else tells of it.
+    /// Ends the registrations of expired sessions, for which there is no revocation event.
     func endLapsed() throws(DirectoryError) {
         let ended = try register.pushDevices().filter { !isStillGood($0) }.map(\.id)
         try register.removePushDevices(ended)
         for id in ended { forget(id) }
     }
 
-    /// Where the directory cannot be read it counts as good.
+    /// Returns whether the credential is still valid; `true` if the directory cannot be read.
     private func isStillGood(_ device: PushDevice) -> Bool {
         guard let credential = device.credential else { return true }
         return (try? authenticator.isStillGood(credential)) ?? true
@@ -88,7 +90,7 @@ final class PushDesk: Sendable {
 
     // MARK: Registrations
 
-    /// Registers the caller's device, in the place of an older registration of the same device.
+    /// Registers the caller's device and replaces an older registration of the same device.
     func add(
         _ target: PushTarget,
         for authentication: Authentication,
@@ -115,7 +117,7 @@ final class PushDesk: Sendable {
         return device
     }
 
-    /// Ends the registration of the caller's device; does nothing if there is none.
+    /// Ends the registration of the caller's device, if there is one.
     func remove(for authentication: Authentication, in home: ContainerEnvironment) throws {
         guard let user = authentication.caller.user else { throw authentication.signInRequired }
         let address = NoticeAddress(store: home, user: user)
@@ -142,18 +144,18 @@ final class PushDesk: Sendable {
             forget(device.id)
             throw RelayError(
                 .tryAgainLater,
-                "The relay cannot take in another device of this user now.",
+                "The relay cannot register another device of this user now.",
                 retryAfter: .seconds(60)
             )
         }
     }
 }
 
-/// What pushes need besides the relay itself.
+/// The dependencies of push notifications.
 package struct PushService: Sendable {
     package var gateway: any PushGateway
     package var register: any PushRegister
-    /// Waits on the clock of the relay's uptime.
+    /// Sleeps by the clock of the relay's uptime.
     package var sleep: @Sendable (Duration) async throws -> Void
 
     package init(
@@ -168,12 +170,12 @@ package struct PushService: Sendable {
 }
 
 extension PushDevice {
-    /// What ends it; `nil` where that cannot be revoked.
+    /// The credential of the registration; `nil` if it cannot be revoked.
     var credential: Credential? { session.map { .session($0, apiTokenHash: apiTokenHash) } }
 }
 
 extension AdmittedDevice {
-    /// Beside the device's own socket, not in its place.
+    /// Creates a device in addition to the device's own socket; its ID differs so that it does not replace that.
     fileprivate init(_ device: PushDevice) {
         self.init(address: device.address, deviceID: "push-\(device.id)", credential: device.credential)
     }

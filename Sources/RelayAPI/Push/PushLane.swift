@@ -4,10 +4,10 @@ import RelayCore
 import Synchronization
 import Wire
 
-/// Devices that are told by a push service while they have no socket open; to the hub a lane like another.
+/// Devices with a push registration; for the hub, an executor like an event loop.
 ///
-/// Each has a bounded queue of what it was not told, as sockets have for slow readers. While that holds something a task
-/// of its own waits for the moment `PushPace` names, and hands it to the gateway.
+/// Each device has a bounded queue of unsent notices, like a socket with a slow reader. While the queue is not empty, a
+/// task of the device waits for the time that `PushPace` determines and passes the notices to the gateway.
 final class PushLane: NoticeLane {
     private struct Sleeper {
         var device: PushDevice
@@ -31,18 +31,18 @@ final class PushLane: NoticeLane {
         }
     }
 
-    /// What is left of a queue and a pace when its time has come.
+    /// The next action for a device.
     private enum Turn {
         case wait(Duration)
         case send([OutgoingNotice], PushDevice)
         case end
     }
 
-    /// What becomes of a registration; called from tasks and lanes of others, never under a lock.
+    /// Callbacks about registrations; called from tasks and other executors, never with a lock held.
     struct Events: Sendable {
-        /// The push service, or the end of its sign-in, says that it is over.
+        /// The registration has ended: the push service has rejected it, or its credential was revoked.
         var ended: @Sendable (PushDevice, NoticeConnectionID) -> Void
-        /// What a push service said last is another thing than before: `lastFault`.
+        /// The value of `lastFault` has changed.
         var heard: @Sendable (PushDevice) -> Void
     }
 
@@ -54,8 +54,10 @@ final class PushLane: NoticeLane {
     private let isAwake: @Sendable (PushDevice) -> Bool
     private let events: Events
 
-    /// `sleep` waits on the clock of `uptime`, and throws when its task is cancelled; `isAwake` says whether a device has a
-    /// socket open.
+    /// Creates the executor.
+    ///
+    /// `sleep` uses the clock of `uptime` and throws when its task is cancelled; `isAwake` returns whether a device has
+    /// an open socket.
     init(
         gateway: any PushGateway,
         limits: NoticeLimits,
@@ -74,7 +76,7 @@ final class PushLane: NoticeLane {
 
     // MARK: NoticeLane
 
-    /// Carries the order out at once: all it does is to put into queues and to begin tasks.
+    /// Performs the order immediately, since this only enqueues notices and starts tasks.
     func post(_ order: NoticeOrder) {
         switch order {
         case .deliver(let notice, let address, let device):
@@ -100,7 +102,7 @@ final class PushLane: NoticeLane {
 
     private func put(_ notice: OutgoingNotice, for id: String, at now: Duration, in state: inout State) {
         state.sleepers[id]?.queue.put(notice, limits: limits, at: now)
-        // An alert about a zone waits for the rest of a burst, which it says as well.
+        // An alert about a zone waits for the end of a burst of changes, which it also reports.
         let isUrgent = notice.aps != nil && notice.subject.match != nil
         guard state.sleepers[id]?.pace.noticed(isUrgent: isUrgent, at: now) == true else { return }
         state.sleepers[id]?.task = Task { [weak self] in await self?.tend(id) }
@@ -108,7 +110,7 @@ final class PushLane: NoticeLane {
 
     // MARK: Devices
 
-    /// Takes a device in.
+    /// Adds a device.
     func add(_ device: PushDevice, as connection: NoticeConnectionID) {
         state.withLock { state in
             state.sleepers[device.id] = Sleeper(device: device, connection: connection)
@@ -116,14 +118,14 @@ final class PushLane: NoticeLane {
         }
     }
 
-    /// Forgets a device; gives the connection it had.
+    /// Removes a device and returns it with its connection.
     func remove(_ id: String) -> (PushDevice, NoticeConnectionID)? {
         guard let sleeper = state.withLock({ $0.remove(id) }) else { return nil }
         sleeper.task?.cancel()
         return (sleeper.device, sleeper.connection)
     }
 
-    /// The registration of a user's device; `nil` if it has none.
+    /// Returns the registration of a user's device; `nil` if it has none.
     func device(_ deviceID: String, at address: NoticeAddress) -> PushDevice? {
         state.withLock { state in
             let id = state.byAddress[address]?.first { state.sleepers[$0]?.device.deviceID == deviceID }
@@ -131,12 +133,12 @@ final class PushLane: NoticeLane {
         }
     }
 
-    /// How many there are.
+    /// The number of registered devices.
     var count: Int { state.withLock { $0.sleepers.count } }
 
-    /// The relay stops: nothing more is sent.
+    /// Stops sending because the relay stops.
     ///
-    /// What waits is lost, as notices may be; a device that wakes asks for all changes.
+    /// Queued notices are lost, which notices permit; a device that wakes fetches all changes.
     func stop() {
         let tasks = state.withLock { state in
             state.isStopped = true
@@ -147,7 +149,7 @@ final class PushLane: NoticeLane {
 
     // MARK: Sending
 
-    /// Waits and sends until nothing is left for a device.
+    /// Waits and sends until a device's queue is empty.
     private func tend(_ id: String) async {
         while true {
             switch turn(of: id) {
@@ -178,7 +180,7 @@ final class PushLane: NoticeLane {
         }
     }
 
-    /// One push for each zone and alert; gives the first word that is not `taken`, or that.
+    /// Sends one push per notice; returns the first outcome other than `taken`, or `taken`.
     private func send(_ notices: [OutgoingNotice], to device: PushDevice) async -> PushOutcome {
         for notice in notices {
             let outcome = await gateway.send(Push(notice), to: device.target)
@@ -187,7 +189,7 @@ final class PushLane: NoticeLane {
         return .taken
     }
 
-    /// Takes in what a service said; whether there is more to do for the device.
+    /// Processes the outcome; returns whether there is more to send to the device.
     private func settle(_ outcome: PushOutcome, _ notices: [OutgoingNotice], _ device: PushDevice) -> Bool {
         let now = uptime()
         switch outcome {
@@ -200,7 +202,7 @@ final class PushLane: NoticeLane {
         return state.withLock { state in
             state.sleepers[device.id]?.pace.sent(outcome, at: now)
             if case .later = outcome {
-                // What has been taken goes again with the rest: a push may come twice.
+                // Notices that were accepted are sent again with the others: a push may be delivered twice.
                 state.sleepers[device.id]?.queue.putFirst(notices, limits: limits)
                 return true
             }
@@ -223,7 +225,7 @@ extension PushLane {
 }
 
 extension PushDevice {
-    /// Whose notices it gets.
+    /// The recipient of its notices.
     var address: NoticeAddress { NoticeAddress(store: home, user: user) }
 }
 
@@ -234,7 +236,7 @@ extension Push {
             "\(subject.scope.rawValue)", subject.zone?.zoneName, subject.zone?.owner.recordName,
             subject.match?.subscriptionID, subject.match?.recordName,
         ]
-        // 24 characters: what push services take is at most 32.
+        // 24 characters; push services allow at most 32.
         let digest = SHA256.hash(data: Array(text.map { $0 ?? "" }.joined(separator: "\n").utf8))
         self.init(
             payload: notice.frame.payload,
@@ -243,7 +245,7 @@ extension Push {
         )
     }
 
-    /// The text that a person is shown; empty for a sound or a badge alone.
+    /// The text of the alert; empty if there is only a sound or a badge.
     private static func alert(_ aps: [UInt8]) -> String? {
         guard let root = try? JSONDocument(parsing: aps).root, let alert = root["alert"] else { return "" }
         return (try? alert.string()) ?? (try? alert["body"]?.string()) ?? ""

@@ -2,9 +2,10 @@ import Records
 import RelayCore
 import Synchronization
 
-/// Uploaded assets that no record uses yet, and whose room they will take: nobody fills the disk with what they never save.
+/// Uploaded assets that no record uses yet, counted towards the quota of the user who will own them.
 ///
-/// In memory, and an entry only for as long as its receipt is good, by uptime; the disk's own clearing up comes later.
+/// Prevents users from filling the disk with uploads that they never save. In memory; an entry lasts as long as its
+/// receipt is valid, by uptime. The files are deleted later.
 final class PendingUploads: Sendable {
     private struct Owner: Hashable {
         var home: ContainerEnvironment
@@ -14,9 +15,9 @@ final class PendingUploads: Sendable {
     private struct Uploads {
         var bytes: Int64 = 0
         var sizes: [AssetHash: (size: Int64, end: Duration)] = [:]
-        /// Of those that have come and are being kept.
+        /// The bytes of uploads that have arrived and are being stored.
         var reserved: Int64 = 0
-        /// When the first of them ends.
+        /// When the first entry expires.
         var next = Self.never
 
         private static let never = Duration.seconds(Int64.max)
@@ -43,13 +44,13 @@ final class PendingUploads: Sendable {
 
     private struct Owners {
         var uploads: [Owner: Uploads] = [:]
-        /// So many are kept before those whose uploads have all ended are looked for.
+        /// The number of owners above which those without entries are removed.
         var limit = 1_000
     }
 
     private let owners = Mutex(Owners())
 
-    /// Bytes that wait to be saved in zones of `user`.
+    /// The number of bytes that wait to be saved in zones of `user`.
     func bytes(of user: UserID, in home: ContainerEnvironment, at now: Duration) -> Int64 {
         owners.withLock { owners in
             let owner = Owner(home: home, user: user)
@@ -59,15 +60,16 @@ final class PendingUploads: Sendable {
         }
     }
 
-    /// Whether an asset that was uploaded for zones of `user` waits to be saved.
+    /// Returns whether an asset that was uploaded for zones of `user` waits to be saved.
     func holds(_ hash: AssetHash, of user: UserID, in home: ContainerEnvironment, at now: Duration) -> Bool {
         owners.withLock { owners in
             owners.uploads[Owner(home: home, user: user)]?.sizes[hash].map { now < $0.end } ?? false
         }
     }
 
-    /// Counts an asset that is being kept, if it fits in what is left of `room`; looking and counting are one, as several come
-    /// at once.
+    /// Reserves bytes for an asset that is being stored, if they fit into the rest of `room`.
+    ///
+    /// Checks and reserves atomically, since uploads run concurrently.
     func reserve(
         _ size: Int64,
         of room: Int64?,
@@ -85,12 +87,12 @@ final class PendingUploads: Sendable {
         }
     }
 
-    /// Counts no longer what was reserved and is not kept.
+    /// Releases bytes that were reserved for an asset that is not stored.
     func release(_ size: Int64, for user: UserID, in home: ContainerEnvironment) {
         owners.withLock { $0.uploads[Owner(home: home, user: user)]?.reserved -= size }
     }
 
-    /// Counts an asset, for which its size was reserved, until its receipt ends, `life` from now.
+    /// Converts the reserved bytes of an asset into an entry that expires with its receipt, after `life`.
     func add(
         _ hash: AssetHash,
         size: Int64,
@@ -110,7 +112,7 @@ final class PendingUploads: Sendable {
         }
     }
 
-    /// They were saved, and count there.
+    /// Removes entries whose assets were saved in records and are counted there.
     func remove(_ hashes: some Sequence<AssetHash>, of user: UserID, in home: ContainerEnvironment) {
         owners.withLock { owners in
             for hash in hashes { owners.uploads[Owner(home: home, user: user)]?.remove(hash) }

@@ -2,7 +2,8 @@ import Records
 import RelayCore
 import Synchronization
 
-/// The room that one upload takes while it is being kept; it is given back where that fails.
+/// The quota reserved for one upload while it is being stored; released on deinitialization unless the asset was
+/// stored.
 final class UploadReservation: Sendable {
     private let pending: PendingUploads
     private let user: UserID
@@ -20,14 +21,14 @@ final class UploadReservation: Sendable {
         if left != 0 { pending.release(left, for: user, in: home) }
     }
 
-    /// Takes room once; false, and nothing taken, where less than `wanted` bytes are left of `room`.
+    /// Reserves bytes, once; returns `false` and reserves nothing if less than `wanted` is left of `room`.
     func take(_ wanted: Int64, of room: Int64?, at now: Duration) -> Bool {
         guard pending.reserve(wanted, of: room, for: user, in: home, at: now) else { return false }
         size.withLock { $0 = wanted }
         return true
     }
 
-    /// The asset is kept, and counts as one that waits to be saved.
+    /// Converts the reservation into an entry for the stored asset.
     func become(_ hash: AssetHash, for life: Duration, at now: Duration) {
         let taken = size.withLock { size in
             defer { size = 0 }

@@ -3,11 +3,12 @@ import Foundation
 import Records
 import RelayCore
 
-/// The personal part of an invitation's link: proves that its holder is the one it was sent to, whatever address their
-/// account has, as it went to that address only.
+/// The personal part of an invitation link.
 ///
-/// `{shortGUID}~{participantId}.{tag}`: the tag is 16 bytes of an HMAC with the relay's key, so nothing is stored, and it
-/// ends with the invitation. See Wire.md, "Accepting shares".
+/// It proves that its holder is the invited person, whatever addresses their account has, because it was sent only to
+/// the invited address. Format: `{shortGUID}~{participantId}.{tag}`. The tag is the first 16 bytes of an HMAC with a
+/// key derived from the relay's key, so the relay stores nothing. It becomes invalid when the invitation ends. See
+/// Wire.md, "Accepting shares".
 struct InvitationSeal: Sendable {
     private let key: SymmetricKey
 
@@ -19,12 +20,12 @@ struct InvitationSeal: Sendable {
         )
     }
 
-    /// What stands in the link for this participant instead of the short GUID alone.
+    /// Returns the text that replaces the short GUID in this participant's link.
     func link(_ shortGUID: String, for participant: String) -> String {
         "\(shortGUID)~\(participant).\(Base64URL.encode(Array(tag(shortGUID, participant).prefix(16))))"
     }
 
-    /// Takes a link apart: the short GUID, and the participant whom it proves its holder to be.
+    /// Splits a link into its short GUID and the participant it was issued to, if the tag is valid.
     func open(_ link: String) -> (shortGUID: String, participant: String?) {
         let parts = link.split(separator: "~", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         guard parts.count == 2, let dot = parts[1].lastIndex(of: "."),

@@ -3,13 +3,13 @@ import Records
 import RelayCore
 import Wire
 
-/// The link of a share as an address: `/share/{container}/{environment}/{link}`, below a proxy's prefix.
+/// The path of a share link's page: `/share/{container}/{environment}/{link}`, after a proxy's prefix.
 struct SharePlaceInPath {
     var home: ContainerEnvironment
     var link: String
 
     init?(_ path: String) {
-        // Most requests by far are of the wire, and none of them is a page.
+        // Shortcut for requests to the wire, which are by far the most.
         guard !path.utf8.starts(with: "/database/".utf8) else { return nil }
         let parts = path.split(separator: "/", omittingEmptySubsequences: false).suffix(4)
         guard parts.count == 4, parts.first == "share", !parts.contains(""),
@@ -22,9 +22,9 @@ struct SharePlaceInPath {
     }
 }
 
-/// Joining a share in a browser.
+/// The page of a share link.
 ///
-/// Whoever opens the link, wherever they come from, can accept there, or go on to the app. See Wire.md, "Shares".
+/// Anybody with the link can accept the share there or continue in the app. See Wire.md, "Shares".
 extension Pages {
     func respond(to request: APIRequest, at place: SharePlaceInPath) async -> APIResponse {
         let visit = visit(request)
@@ -131,7 +131,7 @@ extension Pages {
         }
     }
 
-    /// Who has signed in on the page.
+    /// Authenticates the person who signs in on the page.
     private func person(
         _ fields: FormFields,
         from address: String,
@@ -176,7 +176,7 @@ extension Pages {
 }
 
 extension Authenticator {
-    /// The name a container knows an account by, and its addresses.
+    /// Returns the account's user in a container and its verified addresses.
     fileprivate func member(
         _ account: Account,
         in home: ContainerEnvironment

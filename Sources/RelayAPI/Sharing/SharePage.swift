@@ -1,28 +1,28 @@
 import Records
 import RelayCore
 
-/// The HTML of a share's link: what is shared, by whom, what one may do, and the way in.
+/// The HTML page of a share link: what is shared, by whom, with which permission, and the sign-in form.
 struct SharePage {
-    /// What the page knows of the share.
+    /// What the page shows of the share.
     struct Facts {
         var title: String
-        /// `nil` where the owner has told the relay no name.
+        /// `nil` if the owner has not entered a name.
         var owner: String?
-        /// What whoever comes in by this link may do; `nil`: only those invited come in, each with a right of their own.
+        /// The permission that the link grants; `nil` if only invited people can join, with individual permissions.
         var permission: Share.Permission?
         var application: String
-        /// Hands the link over to the app.
+        /// Opens the link in the app.
         var appURL: String
     }
 
     var facts: Facts
-    /// The form's address: the page's own.
+    /// The action of the form: the address of the page itself.
     var address: String
-    /// A relay with `--dev`: any name will do.
+    /// Whether the relay runs with `--dev`, where any name is accepted.
     var asksNameOnly: Bool
     var formSeal: String
 
-    /// From `/share/{container}/{environment}/` to the top.
+    /// The relative path from `/share/{container}/{environment}/` to the root.
     private static let up = "../../../"
 
     func html(name: String = "", trouble: String? = nil) -> HTML {
@@ -47,9 +47,9 @@ struct SharePage {
 
     private var permissionText: String {
         switch facts.permission {
-        case .readOnly?: "You may look at it; changes stay with its owner."
-        case .readWrite?: "You may look at it and change it."
-        default: "It is for the people who were invited, each with the rights they were given."
+        case .readOnly?: "You can view it, but not change it."
+        case .readWrite?: "You can view and change it."
+        default: "Only invited people can join, each with their own permission."
         }
     }
 
@@ -66,21 +66,21 @@ struct SharePage {
 
     private func nameField(_ name: String) -> HTML {
         """
-        <p class="notice">This relay runs with --dev: any name is a user, and no password is asked.</p>
+        <p class="notice">This relay runs with --dev: any name signs you in, without a password.</p>
         <label for="name">Name</label>
         <input type="text" id="name" name="name" value="\(name)" autocomplete="off" required spellcheck="false"\
          maxlength="64">
         """
     }
 
-    /// After joining.
+    /// Returns the page after joining.
     static func joined(_ facts: Facts, _ standing: ShareStanding) -> HTML {
         let text: String =
             switch standing {
-            case .owner: "This is your own; you have it in your app already."
+            case .owner: "You are the owner; it is already in your app."
             case .participant(let participant) where participant.permission == .readOnly:
-                "You have joined, and may look at it. It is in your app within moments."
-            default: "You have joined, and may look at it and change it. It is in your app within moments."
+                "You have joined and can view it. It appears in your app within moments."
+            default: "You have joined and can view and change it. It appears in your app within moments."
             }
         return PageFrame.html(
             title: facts.title,
@@ -93,13 +93,13 @@ struct SharePage {
         )
     }
 
-    /// The same for a link that never was, one that has ended, and one of a container that is not there.
+    /// Returns the page for a link that is unknown, expired, or of a container that does not exist; the same for all.
     static func ended() -> HTML {
         PageFrame.html(
-            title: "This link leads nowhere",
+            title: "This link is not valid",
             """
-            <h1>This link leads nowhere</h1>
-            <p>It may have been mistyped, or its owner no longer shares what was behind it. Ask them for a new one.</p>
+            <h1>This link is not valid</h1>
+            <p>It may be mistyped, or the owner may have stopped sharing. Ask the owner for a new link.</p>
             """,
             up: up
         )

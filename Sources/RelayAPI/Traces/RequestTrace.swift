@@ -2,9 +2,9 @@ import Records
 package import RelayCore
 import Synchronization
 
-/// What is written down of one sampled request: its own span, and those of what it had to do.
+/// The spans of one sampled request: its own, and those of its reads, its write and its notices.
 ///
-/// Safe from any thread, for a write is decided and committed on another than the one that answers.
+/// Safe to use from any thread, because a write is decided and committed on another thread than the request's.
 package final class RequestTrace: Sendable {
     private struct State {
         var spans: [TraceSpan] = []
@@ -15,19 +15,19 @@ package final class RequestTrace: Sendable {
     private let trace: TraceContext.TraceID
     private let parent: UInt64?
     private let id: UInt64
-    /// Whose it is.
+    /// The tracer that created this trace.
     let tracer: Tracer
     private let time: TimeSource
     private let random: RandomSource
     private let sink: any TraceSink
-    /// The same moment by both clocks; spans are measured by the one that never jumps.
+    /// The start by both clocks; spans are measured by the monotonic one.
     private let begin: (uptime: Duration, now: Timestamp)
     private let state = Mutex(State())
 
-    /// Spans of notices that one request may have: its commit may concern thousands of people.
+    /// The maximum number of notice spans per request: a commit may concern thousands of users.
     private static let noticeLimit = 16
 
-    /// Begins now, under `parent` or as a trace of its own.
+    /// Begins a trace now, under `parent` or as a new trace.
     init(
         under parent: TraceContext?,
         tracer: Tracer,
@@ -45,21 +45,21 @@ package final class RequestTrace: Sendable {
         begin = (time.uptime(), time.now())
     }
 
-    /// Any number but zero, which means none.
+    /// Returns a random number other than zero, which means "no ID".
     private static func draw(_ random: RandomSource) -> UInt64 {
         max(1, random.bytes(8).reduce(0) { $0 << 8 | UInt64($1) })
     }
 
-    /// The clock that spans are measured by.
+    /// The clock by which spans are measured.
     func uptime() -> Duration { time.uptime() }
 
-    /// Notes what was done between two moments of `uptime`.
+    /// Records a span between two moments of `uptime`.
     func note(_ name: String, from start: Duration, to end: Duration, _ attributes: [TraceSpan.Attribute] = []) {
         let span = span(name, .internal, from: start, to: end, id: Self.draw(random), parent: id, attributes)
         add(span)
     }
 
-    /// Notes that one notice of its commit has been handed to devices.
+    /// Records that a notice of the request's commit has been delivered to devices.
     func noteNotice(from start: Duration, to end: Duration, devices: Int) {
         let isWanted = state.withLock { state in
             state.notices += 1
@@ -70,7 +70,7 @@ package final class RequestTrace: Sendable {
         add(span("notices", .producer, from: start, to: end, id: Self.draw(random), parent: id, attributes))
     }
 
-    /// The request has been answered: what was noted goes out, and what comes later by itself.
+    /// Ends the request's span and exports all spans; later spans are exported one by one.
     package func end(_ name: String, _ attributes: [TraceSpan.Attribute], isFailure: Bool) {
         var own = span(name, .server, from: begin.uptime, to: time.uptime(), id: id, parent: parent, attributes)
         own.isFailure = isFailure

@@ -1,7 +1,7 @@
 import Records
 import RelayCore
 
-/// A store in the hands of one traced request, which notes how long it reads, waits, decides and commits.
+/// A store that records the reads, waits, decisions and commits of one traced request.
 struct TracedStore: Store {
     private let store: any Store
     private let home: ContainerEnvironment
@@ -34,14 +34,14 @@ struct TracedStore: Store {
 }
 
 /// A write of a traced request.
-// Unchecked for the times: only whoever carries out the store's writes touches them, one thread at a time.
+// Unchecked because of `decided`: only the store's writer accesses it, one thread at a time.
 private final class TracedWrite: StoreWrite, @unchecked Sendable {
     var user: UserID? { write.user }
     private let write: any StoreWrite
     private let home: ContainerEnvironment
     private let trace: RequestTrace
     private let asked: Duration
-    // Should it be decided twice, the last time counts.
+    // If the write is decided twice, the last time counts.
     private var decided: (start: Duration, end: Duration)?
 
     init(_ write: any StoreWrite, of home: ContainerEnvironment, _ trace: RequestTrace) {

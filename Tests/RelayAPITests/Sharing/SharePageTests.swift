@@ -73,7 +73,7 @@ import Wire
         #expect(response.status == .ok)
         #expect(world.browser.page.contains("Tea &amp; &lt;b&gt;"))
         #expect(world.browser.page.contains("Ada Byron"))
-        #expect(world.browser.page.contains("You may look at it; changes stay with its owner."))
+        #expect(world.browser.page.contains("You can view it, but not change it."))
         let guid = world.link.split(separator: "/").last ?? ""
         #expect(world.browser.page.contains("cloudkit-icloud.org.example.notes://share/\(guid)"))
         #expect(response.headers[.contentSecurityPolicy]?.contains("default-src 'none'") == true)
@@ -129,6 +129,6 @@ import Wire
         let path = "/share/\(container)/\(end.replacing("elsewhere", with: "development"))"
         let response = try await world.browser.open(path)
         #expect(response.status == .notFound)
-        #expect(world.browser.page.contains("This link leads nowhere"))
+        #expect(world.browser.page.contains("This link is not valid"))
     }
 }
