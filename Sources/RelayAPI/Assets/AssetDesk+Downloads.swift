@@ -87,7 +87,7 @@ extension AssetDesk {
         do throws(JSONError) {
             return try FieldsJSON.value(of: field, in: record.fields)
         } catch {
-            throw RelayError(.internalError, "A stored record cannot be read; the operator should check the store.")
+            throw RelayError(.internalError, "A stored record could not be read; the operator should check the store.")
         }
     }
 }

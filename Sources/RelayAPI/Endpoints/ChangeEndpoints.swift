@@ -196,7 +196,7 @@ private func databasePage(
 extension RequestContext {
     fileprivate func requireChangeFeeds() throws(RelayError) {
         guard database.scope != .public else {
-            throw .badRequest("The public database has no change feed; query it by ___modTime.")
+            throw .badRequest("The public database keeps no change feed; query it by ___modTime.")
         }
     }
 }

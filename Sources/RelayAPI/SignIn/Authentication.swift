@@ -1,35 +1,35 @@
 package import Records
 package import RelayCore
 
-/// Which credential let somebody in, so that an open socket can be asked about later.
+/// The credential of a connection, stored so that an open socket can be checked for revocation later.
 package enum Credential: Hashable, Sendable {
     case apiToken(hash: [UInt8])
     case session(Session.ID, apiTokenHash: [UInt8])
     case serverKey(String)
-    /// A dev user, or nobody in particular, on a `--dev` relay.
+    /// A dev user, or an anonymous caller, on a `--dev` relay.
     case dev(Account.ID?)
 }
 
-/// Who a request comes from, and what its answer must carry.
+/// The caller of a request, and what its response must contain.
 ///
-/// A class, since every request takes it along and nobody changes it.
+/// A class because each request passes it along and it never changes.
 package final class Authentication: Sendable {
     package let caller: Caller
-    /// For the header `X-Apple-CloudKit-Web-Auth-Token`; `nil` where no token rotates.
+    /// For the header `X-Apple-CloudKit-Web-Auth-Token`; `nil` if no token rotates.
     package let freshWebToken: String?
-    /// When `freshWebToken`, or where there is none the token presented, ends; `nil`: never.
+    /// When `freshWebToken` expires, or the token of the request if there is none; `nil`: never.
     package let expires: Timestamp?
-    /// The page in a browser that the request is from, found to be allowed; `nil`: no browser's.
+    /// The checked and allowed origin of a browser page; `nil` if the request is not from a browser.
     package let origin: String?
     package let credential: Credential
     /// The account behind a `.user` caller.
     package let account: Account.ID?
-    /// Makes further tokens of the session; `nil` where nothing rotates.
+    /// Creates further tokens of the session; `nil` if nothing rotates.
     let seal: WebTokenSeal?
     let signIn: SignInAddress
-    /// What its write leaves behind; `nil` for reads, and for all that is not signed.
+    /// The replay protection of a signed write; `nil` for reads and for unsigned requests.
     let signature: SignatureMark?
-    /// What it was made of, where that is remembered.
+    /// The grant it was created from, if that is cached.
     private let grant: Grant?
 
     init(
@@ -56,13 +56,13 @@ package final class Authentication: Sendable {
         self.grant = grant
     }
 
-    /// Whether it says of the same head what this use of the grant says.
+    /// Returns whether this is also the result for this use of the grant, given the same head.
     func isOf(_ granted: Granted) -> Bool { grant === granted.grant && freshWebToken == granted.freshWebToken }
 
-    /// It comes by a sign-in that ends with an operator's command; what that prints is used afterwards.
+    /// Whether the session was created by an operator's command; such a session ends with the command.
     var isVisit: Bool { grant?.session?.kind == .visit }
 
-    /// What to throw at a caller that needs a user and has none.
+    /// The error for a caller that must sign in.
     ///
     /// See Wire.md, "Signing in".
     package var signInRequired: RelayError {
@@ -70,40 +70,40 @@ package final class Authentication: Sendable {
     }
 }
 
-/// Which browser pages may call, by the `Origin` header.
+/// The browser pages that may send requests, by the `Origin` header.
 ///
 /// See Reliability.md, "Origins and cookies".
 struct OriginRule {
-    /// The API token's.
+    /// The allowed origins of the API token.
     var origins: [String]
     var settings: SignInSettings
-    /// The request's `Host`.
+    /// The header `Host` of the request.
     var host: String?
 
-    /// Never for `null`, which any page can be.
+    /// Returns whether an origin is allowed; never `null`, which any page can have.
     func allows(_ origin: String) -> Bool {
         guard origin != "null", !origin.isEmpty else { return false }
         return origins.contains(origin) || settings.allowedOrigins.contains(origin) || isOwn(origin)
             || (settings.acceptsDevTokens && Self.isLoopback(origin))
     }
 
-    /// Whether the page is the relay's own.
+    /// Returns whether the page is the relay's own.
     ///
-    /// On a `--dev` relay the `Host` says nothing about that: there no secret is asked for, and a page of any name can
-    /// be made to point to this machine.
+    /// A `--dev` relay does not trust `Host` for this: it requires no secret, and a page with any host name can be made
+    /// to resolve to this machine.
     private func isOwn(_ origin: String) -> Bool {
         if let address = settings.publicURL, Self.origin(of: address) == origin { return true }
         guard let host, !settings.acceptsDevTokens else { return false }
         return origin == "https://\(host)" || origin == "http://\(host)"
     }
 
-    /// Scheme, host and port of an address.
+    /// Returns scheme, host and port of a URL.
     private static func origin(of address: String) -> String {
         let parts = address.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
         return parts.prefix(3).joined(separator: "/")
     }
 
-    /// `http://localhost:5173` and its like: a page that was served from this machine.
+    /// Returns whether the page was served from this machine, like `http://localhost:5173`.
     static func isLoopback(_ origin: String) -> Bool {
         ["http://localhost", "http://127.0.0.1", "http://[::1]"].contains { start in
             guard origin.hasPrefix(start) else { return false }
@@ -113,20 +113,20 @@ struct OriginRule {
     }
 }
 
-/// Where a person signs in: made only when somebody has to be told.
+/// The URL of the sign-in page, created only when it is needed.
 struct SignInAddress: Sendable {
     var publicURL: String?
-    /// The relay itself ends TLS.
+    /// Whether the relay itself terminates TLS.
     var isSecure = false
-    /// The request's `Host`.
+    /// The header `Host` of the request.
     var host: String?
     var home: ContainerEnvironment
-    /// The API token's public identifier; `nil` on a `--dev` relay that was shown none.
+    /// The API token's public identifier; `nil` on a `--dev` relay without one.
     var apiTokenID: String?
-    /// The page that asks, where the sign-in page cannot know it from the API token: on a `--dev` relay.
+    /// The page that sends the request, on a `--dev` relay where the sign-in page cannot get it from the API token.
     var origin: String?
 
-    /// The relay's own address, as the client reaches it.
+    /// The relay's own URL, as the client reaches it.
     var base: String { publicURL ?? "\(isSecure ? "https" : "http")://\(usableHost)" }
 
     var url: String {
@@ -135,7 +135,7 @@ struct SignInAddress: Sendable {
             + (origin.map { "&origin=\($0)" } ?? "")
     }
 
-    /// A peer's `Host` goes back into a URL only if it looks like one.
+    /// The header `Host` is used in a URL only if it has valid characters.
     private var usableHost: String {
         guard let host, !host.isEmpty,
             host.utf8.allSatisfy({ $0.isASCIIAlphanumeric || ".:-[]_".utf8.contains($0) })

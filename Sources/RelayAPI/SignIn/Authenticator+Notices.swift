@@ -2,14 +2,14 @@ package import Records
 import RelayCore
 import Synchronization
 
-/// Credentials for a notice socket, and what an open one asks later.
+/// Authentication of notice sockets, and the later checks of open ones.
 ///
 /// See Notices.md, "Connecting" and "Order and merging".
 extension Authenticator {
-    /// Who opens a socket, by what its upgrade request shows: a signature, a `Bearer` header beside the API token, or
-    /// both tokens in the query.
+    /// Authenticates a socket by its upgrade request: a signature, a `Bearer` header beside the API token, or both
+    /// tokens in the query.
     ///
-    /// `nil`: nothing that names a user, so the hello must.
+    /// Returns `nil` if nothing in it names a user; the hello must then do so.
     package func authenticateUpgrade(
         _ request: APIRequest,
         in home: ContainerEnvironment
@@ -23,9 +23,9 @@ extension Authenticator {
         }
     }
 
-    /// Who opens a socket, by what its hello says: tokens as they are, not percent-encoded.
+    /// Authenticates a socket by its hello, whose tokens are not percent-encoded.
     ///
-    /// An API token that the hello leaves out is taken from the upgrade request's query.
+    /// If the hello has no API token, the one in the upgrade request's query is used.
     package func authenticateHello(
         apiToken: String?,
         webToken: String?,
@@ -43,14 +43,14 @@ extension Authenticator {
         }
     }
 
-    /// A number that is another one once something was revoked: as long as it stands still, no open socket needs a look.
+    /// A number that changes with every revocation; while it is the same, open sockets need no check.
     package func generation() throws(CredentialRefusal) -> UInt64 {
         try wrapping { () throws(DirectoryError) in try directory.generation() }
     }
 
-    /// Whether what `credential` stands for is still good.
+    /// Returns whether `credential` is still valid.
     ///
-    /// Reads the directory; says nothing about a token's end.
+    /// Reads the directory; does not consider the expiry of tokens.
     package func isStillGood(_ credential: Credential) throws(CredentialRefusal) -> Bool {
         try wrapping { () throws(DirectoryError) in
             switch credential {
@@ -66,7 +66,7 @@ extension Authenticator {
         }
     }
 
-    /// Whether a sign-in is still good, by whatever API token it came.
+    /// Returns whether a session is still valid, independent of its API token.
     func isStillGood(_ id: Session.ID) throws(CredentialRefusal) -> Bool {
         try wrapping { () throws(DirectoryError) in try stands(id) }
     }
@@ -76,7 +76,7 @@ extension Authenticator {
         return session.holds(for: try directory.account(session.account))
     }
 
-    /// None at all is good only where it was let in without one, on a `--dev` relay.
+    /// An empty hash is valid only on a `--dev` relay, which admits requests without an API token.
     private func stands(apiToken hash: [UInt8]) throws(DirectoryError) -> Bool {
         guard !hash.isEmpty else { return settings.acceptsDevTokens }
         guard let token = try directory.apiToken(hash: hash) else { return false }
@@ -89,9 +89,9 @@ extension Authenticator {
         return !found.isDisabled
     }
 
-    /// A successor for the tokens of an open socket's sign-in; `nil` if nothing rotates or the session is over.
+    /// Returns a new token for an open socket's session; `nil` if nothing rotates or the session is over.
     ///
-    /// Reads the directory, a few rows.
+    /// Reads a few rows of the directory.
     package func renew(_ authentication: Authentication) throws(CredentialRefusal) -> RenewedToken? {
         guard let seal = authentication.seal, try isStillGood(authentication.credential) else { return nil }
         guard let session = try wrapping({ () throws(DirectoryError) in try directory.session(seal.session) }) else {
@@ -104,7 +104,7 @@ extension Authenticator {
         )
     }
 
-    /// Sockets stay open for long and come seldom: what they showed is not kept, and their user's rate is not charged.
+    /// Not cached and not charged to the user's rate, since sockets are opened seldom and stay open for long.
     private func authenticateSocket(
         _ shown: PresentedCredentials,
         in home: ContainerEnvironment

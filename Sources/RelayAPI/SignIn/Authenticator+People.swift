@@ -3,12 +3,11 @@ package import Records
 package import RelayCore
 import Synchronization
 
-/// Signing in with a password, and out again.
+/// Sign-in with a password, and sign-out.
 extension Authenticator {
-    /// Starts a session for whoever this password belongs to.
+    /// Starts a session for the account with this e-mail address and password.
     ///
-    /// A wrong one counts against the address it came from and against the e-mail address it was tried for. Computes for
-    /// a quarter of a second.
+    /// A wrong password counts against the client's address and against the e-mail address. Computes for about 250 ms.
     package func signIn(
         email: String,
         password: String,
@@ -21,7 +20,7 @@ extension Authenticator {
         return try start(account, in: home, kind: kind, discoverable: false)
     }
 
-    /// Counts an attempt before it is made, so that many at once cannot slip past the limit.
+    /// Counts an attempt before the password is checked, so that concurrent attempts cannot exceed the limit.
     func chargeSignIn(email: String, from address: String) throws(CredentialRefusal) {
         let uptime = time.uptime()
         try remember(at: uptime) { (memory) throws(CredentialRefusal) in
@@ -29,7 +28,7 @@ extension Authenticator {
         }
     }
 
-    /// The account if the password is its own; the attempt then no longer counts.
+    /// Returns the account if the password is correct; the attempt is then no longer counted.
     func checked(email: String, password: String, from address: String) throws(CredentialRefusal) -> Account {
         let found = try wrapping { () throws(DirectoryError) in
             try directory.account(email: email, password: password)
@@ -40,9 +39,9 @@ extension Authenticator {
         return found
     }
 
-    /// Begins a session; where `discoverable`, the person also chose to be found.
+    /// Starts a session; if `discoverable`, also makes the user discoverable.
     ///
-    /// Otherwise their choice stays as it is.
+    /// Otherwise that setting does not change.
     func start(
         _ account: Account,
         in home: ContainerEnvironment,
@@ -63,7 +62,7 @@ extension Authenticator {
         }
     }
 
-    /// Makes the user of a `dev-NAME` token known to the container.
+    /// Creates the user of a `dev-NAME` token in the container.
     func meetDevUser(
         _ name: String,
         in home: ContainerEnvironment,
@@ -76,39 +75,39 @@ extension Authenticator {
         }
     }
 
-    /// `nil` for one that is disabled or not there.
+    /// Returns an account; `nil` if it is disabled or does not exist.
     func account(_ id: Account.ID) throws(CredentialRefusal) -> Account? {
         let found = try wrapping { () throws(DirectoryError) in try directory.account(id) }
         return found.flatMap { $0.isDisabled ? nil : $0 }
     }
 
-    /// Another one after each change of the password.
+    /// Returns a value that changes with each change of the password.
     func passwordMark(of account: Account.ID) throws(CredentialRefusal) -> [UInt8] {
         try wrapping { () throws(DirectoryError) in try directory.passwordMark(of: account) }
     }
 
-    /// Also ends every sign-in of the account.
+    /// Sets the password and ends all sessions of the account.
     func setPassword(_ password: String, of account: Account.ID) throws(CredentialRefusal) {
         try wrapping { () throws(DirectoryError) in try directory.setPassword(password, of: account) }
         try forget()
     }
 
-    /// Ends all sign-ins of the account, or those to one container; their tokens are refused from then on.
+    /// Ends all sessions of the account, or those of one container; their tokens are refused from then on.
     package func endSessions(of account: Account.ID, in home: ContainerEnvironment?) throws(CredentialRefusal) {
         try wrapping { () throws(DirectoryError) in try directory.revokeSessions(of: account, in: home) }
         try forget()
     }
 
-    /// Ends the session a request came by; every token of it is refused from then on.
+    /// Ends the session of a request; all its tokens are refused from then on.
     package func signOut(_ authentication: Authentication) throws(CredentialRefusal) {
         guard case .session(let id, _) = authentication.credential else { return }
         try wrapping { () throws(DirectoryError) in try directory.revokeSession(id) }
         try forget()
     }
 
-    /// Writes down which sign-ins were used since the last call, and forgets those whose tokens have all ended.
+    /// Records which sessions were used since the last call, and deletes those whose tokens have all expired.
     ///
-    /// To be called every few minutes; blocks for a disk flush. After a leap of the clock nothing is forgotten for a day.
+    /// Call every few minutes; blocks for a disk flush. After a jump of the wall clock, nothing is deleted for a day.
     package func keepHouse() throws(CredentialRefusal) {
         let used = memory.withLock { $0.takeUsed() }
         let now = time.now()
@@ -117,24 +116,24 @@ extension Authenticator {
             if !used.isEmpty { try directory.noteUse(of: used, at: now) }
             guard isSteady else { return }
             for kind in Session.Kind.allCases {
-                // A day more: what was used last may not have been written down before a crash.
+                // One more day, because the latest use may have been lost in a crash.
                 try directory.removeSessions(kind, unusedFor: settings.lifetime(kind) + .seconds(86_400), at: now)
             }
         }
     }
 
-    /// Does at once what would happen within `pollInterval`.
+    /// Clears the cache now instead of within `pollInterval`.
     private func forget() throws(CredentialRefusal) {
         let generation = try generation()
         memory.withLock { $0.forget(generation) }
     }
 }
 
-/// The account that somebody tries to sign in to, whether or not there is one: a hash, so that each takes the same room.
+/// The account of a sign-in attempt, whether or not it exists, as a hash of constant size.
 struct SignInTarget: Hashable, Sendable {
     private let number: UInt128
 
-    /// Tells one from another, and is no address.
+    /// Identifies the account without revealing its address.
     var text: String { String(number, radix: 16) }
 
     init(_ email: String) {
@@ -143,9 +142,9 @@ struct SignInTarget: Hashable, Sendable {
     }
 }
 
-/// Signing in with another's word.
+/// Sign-in with an identity token of a foreign issuer.
 extension Authenticator {
-    /// Starts a session for whoever an issuer that the container trusts says this is.
+    /// Starts a session for the subject of an identity token from an issuer that the container trusts.
     func signIn(
         identityToken: String,
         from address: String,

@@ -1,7 +1,7 @@
 import Records
 import RelayCore
 
-/// What users may learn of each other.
+/// The profiles that users can see of each other.
 ///
 /// See Wire.md, "User operations".
 extension Authenticator {
@@ -9,7 +9,7 @@ extension Authenticator {
         try asking { () throws(DirectoryError) in try directory.profile(of: user, in: home) }
     }
 
-    /// Discoverable or not; whoever asks must not be told of the others.
+    /// Includes users who are not discoverable; the caller must not reveal these to clients.
     func profiles(
         matching lookups: [UserLookup],
         in home: ContainerEnvironment
@@ -19,7 +19,7 @@ extension Authenticator {
         }
     }
 
-    /// The addresses that are known to be the user's.
+    /// Returns the user's verified addresses.
     func contacts(of user: UserID, in home: ContainerEnvironment) throws(RelayError) -> [Share.Contact] {
         guard let account = try profile(of: user, in: home)?.account, !account.isDisabled else { return [] }
         return [account.email.map { .email($0) }, account.phone.map { .phone($0) }].compactMap { $0 }

@@ -4,9 +4,9 @@ import RelayCore
 import Synchronization
 
 extension Authenticator {
-    /// A request signed with a server-to-server key.
+    /// Authenticates a request that is signed with a server-to-server key.
     ///
-    /// Every failure is the same failure. See Wire.md, "Server-to-server keys".
+    /// All failures have the same error. See Wire.md, "Server-to-server keys".
     func authenticateSigned(
         _ request: APIRequest,
         _ shown: PresentedCredentials,

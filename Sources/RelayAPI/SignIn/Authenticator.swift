@@ -4,14 +4,14 @@ package import Records
 package import RelayCore
 import Synchronization
 
-/// Says who a request comes from.
+/// Authenticates the caller of a request.
 ///
-/// Synchronous and safe from any thread. A credential it has seen costs one dictionary look-up under a lock; a new one
-/// costs a read of the directory. What it remembers is bounded, and forgotten within `pollInterval` of any revocation.
+/// Synchronous and safe from any thread. A cached credential costs one dictionary lookup under a lock; a new one costs
+/// a read of the directory. The cache is bounded, and is cleared within `pollInterval` of any revocation.
 package final class Authenticator: Sendable {
-    /// How often the directory is asked whether something was revoked.
+    /// How often the directory is checked for revocations.
     static let pollInterval = Duration.milliseconds(200)
-    /// At most one successor is made for a token in this time; requests in between carry the same one.
+    /// At most one new token is issued per token in this time; all responses in between contain the same one.
     static let mintInterval = Duration.seconds(1)
 
     let directory: any Directory
@@ -23,9 +23,9 @@ package final class Authenticator: Sendable {
     let markers: MarkerSeal
     let memory: Mutex<Memory>
     let foreign: ForeignSignIn
-    /// Where passwords are checked.
+    /// The queue for password checks.
     let passwordDesk = SignInDesk()
-    /// Where people's other changes are written: quick, but each waits for the disk.
+    /// The queue for other changes of accounts: fast, but each waits for the disk.
     let writingDesk = SignInDesk()
     let calendar: CalendarWatch
 
@@ -53,12 +53,12 @@ package final class Authenticator: Sendable {
         calendar = CalendarWatch(time)
     }
 
-    /// Who sent `request`, which speaks to `home`.
+    /// Authenticates the caller of `request` for the container `home`.
     ///
-    /// Throws what the whole request is to be answered with.
+    /// Throws the error with which the whole request must be answered.
     ///
-    /// Whether this caller may do what the request asks is not looked at here; a missing web auth token gives an
-    /// anonymous caller, whom `Authentication.signInRequired` can be thrown at.
+    /// Does not check whether the caller may use the operation. Without a web auth token the caller is anonymous; if
+    /// the operation requires a user, throw `Authentication.signInRequired`.
     package func authenticate(
         _ request: APIRequest,
         in home: ContainerEnvironment
@@ -78,10 +78,10 @@ package final class Authenticator: Sendable {
         }
     }
 
-    /// Whether a browser page of `origin` may open a socket with `request`.
+    /// Returns whether a browser page of `origin` may open a socket with `request`.
     ///
-    /// Where the API token is to come with the hello, the origin must be one that any token of the container allows;
-    /// that token is asked again then. See Notices.md, "Connecting".
+    /// If the API token will come with the hello, any token of the container must allow the origin; the token of the
+    /// hello is checked later. See Notices.md, "Connecting".
     package func allowsSocket(origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
         if request.head.reading.shown.apiToken != nil { return allowsOrigin(origin, of: request, in: home) }
         let tokens = (try? directory.apiTokens()) ?? []
@@ -90,8 +90,9 @@ package final class Authenticator: Sendable {
         return OriginRule(origins: origins, settings: settings, host: host).allows(origin)
     }
 
-    /// Whether a browser page of `origin` may send `request`, as asked by a preflight, which shows no credentials but
-    /// the API token in the query.
+    /// Returns whether a browser page of `origin` may send `request`.
+    ///
+    /// Used for preflight requests, whose only credential is the API token in the query.
     package func allowsOrigin(_ origin: String, of request: APIRequest, in home: ContainerEnvironment) -> Bool {
         let shown = request.head.reading.shown
         let token = try? apiToken(shown, in: home, at: time.uptime())
@@ -125,7 +126,7 @@ package final class Authenticator: Sendable {
                     return try memory.use(key, from: address, at: uptime, now, self)
                 } ?? Granted(grant: grant)
         }
-        // The same head and the same grant with the same fresh token come to the same, and most requests have them.
+        // The same head with the same grant and the same new token has the same result, which is the usual case.
         if ownKey != nil, let latest = reading.authentication, latest.isOf(answer) { return latest }
         let authentication = try authentication(answer, reading.shown, in: home)
         if ownKey != nil { reading.authentication = authentication }
@@ -134,7 +135,7 @@ package final class Authenticator: Sendable {
 
     /// Reads the directory.
     ///
-    /// Wrong, unknown and foreign take the same way through here.
+    /// Invalid, unknown and foreign tokens take the same path.
     func verify(
         _ shown: PresentedCredentials,
         in home: ContainerEnvironment,
@@ -166,9 +167,9 @@ package final class Authenticator: Sendable {
         )
     }
 
-    /// The API token shown, if it is good here.
+    /// Returns the API token of the request if it is valid for the container.
     ///
-    /// `nil` only on a `--dev` relay, which needs none.
+    /// `nil` only on a `--dev` relay, which requires none.
     private func apiToken(
         _ shown: PresentedCredentials,
         in home: ContainerEnvironment,
@@ -214,24 +215,24 @@ package final class Authenticator: Sendable {
         )
     }
 
-    /// The session `token` belongs to, if this relay made the token and the session still stands.
+    /// Returns the session of `token` if this relay issued the token and the session is still valid.
     private func session(
         of token: WebToken,
         in home: ContainerEnvironment
     ) throws(CredentialRefusal) -> KnownSession {
         if let known = memory.withLock({ $0.sessions[token.session] }), known.home == home {
-            // A device comes back with the token it came with, and what was checked once need not be again.
+            // A device usually sends the same token again; the latest valid one is not verified again.
             if let good = known.lastGood, ConstantTime.areEqual(good, token.sealed + token.tag) { return known }
             guard known.seal.made(token) else { throw .failed }
             memory.withLock { $0.sessions[token.session]?.lastGood = token.sealed + token.tag }
             return known
         }
         let seal = WebTokenSeal(relayKey: relayKey, session: token.session, secret: token.secret)
-        // A forged token is turned away before the directory is asked.
+        // A forged token is refused before the directory is read.
         guard seal.made(token) else { throw .failed }
         let before = memory.withLock { $0.generation }
         let found = try wrapping { () throws(DirectoryError) in try directory.session(token.session) }
-        // Nobody else can have sealed the token: there was such a sign-in once, and it has been forgotten since.
+        // Only this relay can have sealed the token, so the session existed and has been deleted since.
         guard let session = found else { throw .ended }
         guard session.home == home,
             ConstantTime.areEqual(session.secretHash, Array(SHA256.hash(data: token.secret)))
@@ -249,7 +250,7 @@ package final class Authenticator: Sendable {
 
     // MARK: Pieces
 
-    /// Runs `body` on what is remembered, after dropping it if something was revoked meanwhile.
+    /// Runs `body` on the cache, which is cleared first if something was revoked.
     func remember<Value: Sendable>(
         at uptime: Duration,
         _ body: (inout Memory) throws(CredentialRefusal) -> Value
@@ -264,12 +265,13 @@ package final class Authenticator: Sendable {
         }
     }
 
-    /// Keeps what was looked up, unless something was revoked since: it may be that, and serves this one request alone.
+    /// Caches the result of a lookup unless something was revoked since; it may be that, and is used for this request
+    /// only.
     func keep(since generation: UInt64, _ body: (inout Memory) -> Void) {
         memory.withLock { if $0.generation == generation { body(&$0) } }
     }
 
-    /// Counts a request that shows no credentials because its address is one.
+    /// Charges a request that has no credentials except the token in its path to its user.
     func charge(_ user: UserID, from address: String, at uptime: Duration) throws(RelayError) {
         do throws(CredentialRefusal) {
             try memory.withLock { (memory) throws(CredentialRefusal) in
@@ -280,9 +282,9 @@ package final class Authenticator: Sendable {
         }
     }
 
-    /// Counts what fails in `body` against the address it came from; past the limit it says so instead.
+    /// Counts failures of `body` against the client's address; above the limit, throws `throttled` instead.
     ///
-    /// What does not fail goes through whatever was counted: the address may be that of many people.
+    /// Successful requests are never refused here: many people may share the address.
     func countingFailures<Value>(
         from address: String,
         _ body: () throws(CredentialRefusal) -> Value
@@ -299,7 +301,7 @@ package final class Authenticator: Sendable {
         if let wait { throw .throttled(retryAfter: wait) }
     }
 
-    /// Who ran into rates in the last day.
+    /// Returns the rate limits that were hit in the last 24 hours.
     func rateHits(at uptime: Duration) -> [RateHit] { memory.withLock { $0.hits }.hits(at: uptime) }
 
     func wrapping<Value>(_ body: () throws(DirectoryError) -> Value) throws(CredentialRefusal) -> Value {

@@ -1,15 +1,15 @@
 package import Records
 import RelayCore
 
-/// Why credentials did not let somebody in.
+/// Why credentials were refused.
 package enum CredentialRefusal: Error, Hashable, Sendable {
-    /// Wrong, foreign, or not there: never says which.
+    /// Invalid, of another container, or missing; not told apart.
     case failed
-    /// They were good once; the person must sign in again.
+    /// They were valid once; the user must sign in again.
     case ended
-    /// A socket's token whose time is over, of a sign-in that stands: another token of it is as good as ever.
+    /// The token of a socket has expired, but its session is valid: a newer token of it is accepted.
     case expired
-    /// A page in a browser that may not call.
+    /// The page of a browser is not allowed.
     case foreignOrigin
     /// Too many requests or wrong passwords.
     case throttled(retryAfter: Duration)
@@ -28,7 +28,7 @@ package enum CredentialRefusal: Error, Hashable, Sendable {
         }
     }
 
-    /// As the wire says it; `redirectURL` is where to sign in again.
+    /// Returns the error on the wire; `redirectURL` is the sign-in page.
     package func relayError(redirectURL: String?) -> RelayError {
         switch self {
         case .failed:

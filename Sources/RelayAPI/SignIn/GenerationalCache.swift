@@ -1,7 +1,7 @@
-/// A dictionary that forgets: it holds at most twice `capacity` entries, and what is used stays longest.
+/// A cache of at most twice `capacity` entries that evicts the least recently used ones.
 ///
-/// Two halves. New and used entries are in the young one; when that is full it becomes the old one, and the old one
-/// of before is dropped. Every step costs the same few look-ups.
+/// Consists of two dictionaries. New and used entries are in the young one; when it is full, it becomes the old one and
+/// the previous old one is dropped. Each operation costs a constant number of lookups.
 struct GenerationalCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     let capacity: Int
     private var young: [Key: Value] = [:]

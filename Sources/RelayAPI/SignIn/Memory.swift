@@ -2,14 +2,14 @@ import Crypto
 import Records
 import RelayCore
 
-/// A credential pair as it came, which one grant answers for.
+/// The cache key of a grant: a pair of credentials as received.
 ///
-/// A class that is hashed once: the same head shows the same pair request after request.
+/// A class that is hashed only once, since the requests of one head have the same pair.
 final class GrantKey: Hashable, Sendable {
     let home: ContainerEnvironment
-    /// Still percent-encoded; empty: none.
+    /// Percent-encoded; empty if there is none.
     let apiToken: String
-    /// Still percent-encoded; empty: none.
+    /// Percent-encoded; empty if there is none.
     let webToken: String
     private let hash: Int
 
@@ -31,7 +31,7 @@ final class GrantKey: Hashable, Sendable {
     func hash(into hasher: inout Hasher) { hasher.combine(hash) }
 }
 
-/// What is kept of an API token found good.
+/// The cached part of a valid API token.
 struct KnownAPIToken: Sendable {
     var id: String
     var hash: [UInt8]
@@ -46,18 +46,18 @@ struct KnownAPIToken: Sendable {
     }
 }
 
-/// What is kept of a session found good.
+/// The cached part of a valid session.
 struct KnownSession: Sendable {
     var home: ContainerEnvironment
     var account: Account.ID
     var user: UserID
     var kind: Session.Kind
     var seal: WebTokenSeal
-    /// The same for all tokens of the session, and telling nothing about them.
+    /// The same for all tokens of the session; reveals nothing about them.
     var deviceID: String
-    /// Revoked, or the account disabled.
+    /// Whether the session is revoked or the account disabled.
     var isOver: Bool
-    /// The whole of the token that was found to be this relay's last.
+    /// The complete token that was last verified.
     var lastGood: [UInt8]?
 
     init(_ session: Session, user: UserID, seal: WebTokenSeal, isOver: Bool) {
@@ -71,27 +71,27 @@ struct KnownSession: Sendable {
     }
 }
 
-/// What is kept of a server key found good.
+/// The cached part of a valid server-to-server key.
 struct KnownServerKey: Sendable {
     var home: ContainerEnvironment
     var user: UserID
     var publicKey: P256.Signing.PublicKey
 }
 
-/// A credential pair found good.
+/// A valid pair of credentials.
 ///
-/// A class, since every request of its sign-in goes by the same one.
+/// A class because all requests with these credentials share it.
 final class Grant: Sendable {
     let identity: Caller.Identity
     let deviceID: String
     let token: KnownAPIToken?
     let credential: Credential
     let account: Account.ID?
-    /// When the web auth token presented ends; `nil`: never.
+    /// When the web auth token expires; `nil`: never.
     let expires: Timestamp?
-    /// What tells the web auth token presented from every other, however it is spelled; `nil` where nothing rotates.
+    /// Identifies the web auth token independent of its encoding; `nil` if nothing rotates.
     let mark: [UInt8]?
-    /// `nil` where nothing rotates.
+    /// `nil` if nothing rotates.
     let session: KnownSession?
 
     init(
@@ -115,12 +115,12 @@ final class Grant: Sendable {
     }
 }
 
-/// A grant that is remembered, and what its uses leave behind.
+/// A cached grant and its current new token.
 struct KnownGrant: Sendable {
     let grant: Grant
     var successor: Successor?
 
-    /// The web auth token that answers carry for now.
+    /// The web auth token that responses contain at present.
     struct Successor: Sendable {
         var text: String
         var minted: Duration
@@ -128,19 +128,19 @@ struct KnownGrant: Sendable {
     }
 }
 
-/// A grant and the fresh token that goes with this use of it.
+/// A grant and the new token for this use of it.
 struct Granted: Sendable {
     var grant: Grant
     var freshWebToken: String?
     var freshExpires: Timestamp?
 }
 
-/// All an `Authenticator` keeps between requests.
+/// The cache of an `Authenticator`.
 ///
-/// Every part is bounded.
+/// All parts are bounded.
 struct Memory: Sendable {
     var generation: UInt64
-    /// When the directory was last asked for its generation, by uptime.
+    /// When the directory's generation was last read, by uptime.
     var polled = Duration.seconds(-3600)
     var grants = GenerationalCache<GrantKey, KnownGrant>(capacity: 8192)
     var sessions = GenerationalCache<Session.ID, KnownSession>(capacity: 8192)
@@ -152,13 +152,14 @@ struct Memory: Sendable {
     private var failures: TokenBuckets<PeerKey>?
     private var targets: TokenBuckets<SignInTarget>?
     private var refusals: TokenBuckets<PeerKey>?
-    /// Who ran into one of these.
+    /// The callers who exceeded one of these rates.
     private(set) var hits = RateHits()
-    /// When tokens were first succeeded, by their marks and by uptime: the one thing that must outlive a `forget`.
+    /// When the first new token was issued for a token, by its mark and uptime; the only part that must survive
+    /// `forget`.
     private var succeeded = GenerationalCache<[UInt8], Duration>(capacity: 8192)
-    /// Sign-ins that fresh tokens were made for since somebody asked.
+    /// The sessions for which new tokens were issued since the last `takeUsed`.
     ///
-    /// Past the bound some uses go unnoted, which only makes a sign-in look older by minutes.
+    /// Above the bound some uses are not recorded, which only makes a session appear unused for some minutes longer.
     private var used: Set<Session.ID> = []
     private static let mostUsed = 100_000
     private let keepsSucceeded: Bool
@@ -173,7 +174,7 @@ struct Memory: Sendable {
         keepsSucceeded = settings.grace != nil
     }
 
-    /// Something was revoked: nothing found good before counts any more.
+    /// Clears the cached credentials, because something was revoked.
     mutating func forget(_ newGeneration: UInt64) {
         generation = newGeneration
         if Self.forgetsSignIns {
@@ -188,7 +189,7 @@ struct Memory: Sendable {
         if used.count < Self.mostUsed { used.insert(session) }
     }
 
-    /// The sign-ins used since the last call.
+    /// Returns the sessions used since the last call.
     mutating func takeUsed() -> [Session.ID] {
         defer { used.removeAll(keepingCapacity: true) }
         return Array(used)
@@ -198,7 +199,7 @@ struct Memory: Sendable {
         grants[key] = KnownGrant(grant: grant)
     }
 
-    /// Uses the grant known for `key` once; `nil` if none is known.
+    /// Uses the cached grant for `key`; returns `nil` if there is none.
     mutating func use(
         _ key: GrantKey,
         from address: String,
@@ -228,13 +229,13 @@ struct Memory: Sendable {
         return Granted(grant: grant, freshWebToken: successor.text, freshExpires: successor.expires)
     }
 
-    /// Whether the token has had a successor for longer than it may still be used beside it.
+    /// Returns whether a new token was issued for this token longer ago than the grace period.
     mutating func isSpent(_ grant: Grant, at uptime: Duration, _ settings: SignInSettings) -> Bool {
         guard let grace = settings.grace, let mark = grant.mark, let since = succeeded[mark] else { return false }
         return uptime - since > grace
     }
 
-    /// Counts one request of a user, or of an address that nobody has signed in at.
+    /// Charges one request to the user, or to the address of an anonymous caller.
     mutating func charge(
         _ identity: Caller.Identity,
         from address: String,
@@ -253,14 +254,14 @@ struct Memory: Sendable {
         throw .throttled(retryAfter: wait)
     }
 
-    /// Counts a request from `address` whose credentials were none; says how long to wait if that was one too many.
+    /// Charges a request with invalid credentials to `address`; returns the retry delay if the rate is exceeded.
     mutating func chargeFailure(from address: String, at uptime: Duration) -> Duration? {
         guard let wait = refusals?.take(PeerKey(address), at: uptime) else { return nil }
         hits.note(.failedCredentials, .address(PeerKey(address).text), at: uptime)
         return wait
     }
 
-    /// Counts one password tried from `address`, as if it were wrong.
+    /// Charges one sign-in attempt from `address` as if the password were wrong.
     mutating func chargeSignIn(
         from address: String,
         for target: SignInTarget,
@@ -276,7 +277,7 @@ struct Memory: Sendable {
         }
     }
 
-    /// The password was right after all.
+    /// Reverses the charge of an attempt because the password was correct.
     mutating func refundSignIn(from address: String, for target: SignInTarget, at uptime: Duration) {
         failures?.giveBack(PeerKey(address), at: uptime)
         targets?.giveBack(target, at: uptime)

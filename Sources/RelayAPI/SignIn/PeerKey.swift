@@ -6,11 +6,11 @@
     import Darwin
 #endif
 
-/// Whom a limit by address counts as one: an IPv4 address, or the 64-bit network of an IPv6 one.
+/// The key of a limit per client address: an IPv4 address, or the 64-bit network of an IPv6 address.
 ///
-/// Whoever has one IPv6 address has all of its network, and could take another for every request.
+/// A client with one IPv6 address usually has its whole network, and could use another address for every request.
 package struct PeerKey: Hashable, Sendable {
-    /// 0 in front of an IPv4 address, 1 of a network, 2 of the hash of what is no address.
+    /// 0 for an IPv4 address, 1 for a network, 2 for the hash of a text that is not an address.
     private let kind: UInt8
     private let number: UInt64
 
@@ -29,7 +29,7 @@ package struct PeerKey: Hashable, Sendable {
         }
     }
 
-    /// Tells one from another, and is no address.
+    /// Identifies the key without revealing the address.
     var text: String { "\(kind)/\(String(number, radix: 16))" }
 
     private init(kind: UInt8, _ number: UInt64) {

@@ -1,24 +1,24 @@
 package import HTTPTypes
 import Records
 
-/// What a request shows for itself, found in one pass over its query and one over its headers, nothing decoded yet.
+/// The credentials of a request, not decoded yet; found in one pass over its query and one over its header fields.
 struct PresentedCredentials: Sendable {
-    /// Still percent-encoded.
+    /// Percent-encoded.
     ///
-    /// `nil`: absent or empty.
+    /// `nil` if absent or empty.
     var apiToken: String?
-    /// Still percent-encoded.
+    /// Percent-encoded.
     ///
-    /// `nil`: absent or empty.
+    /// `nil` if absent or empty.
     var webToken: String?
     /// From `Authorization: Bearer`; not percent-encoded.
     var bearer: String?
     var signature = SigningHeaders()
     var deviceID: String?
     var host: String?
-    /// The page that a browser sends the request for.
+    /// The origin of the browser page that sends the request.
     var origin: String?
-    /// A credential that came twice: nobody can say which one counts, so neither does.
+    /// Whether a credential occurs twice; such a request is refused because it is unclear which one is meant.
     var isAmbiguous = false
 
     init(_ head: RequestHead.Content) {
@@ -66,7 +66,7 @@ struct PresentedCredentials: Sendable {
         }
     }
 
-    /// Called with what was there before a credential is taken in.
+    /// Called with the previous value before a credential is set.
     private mutating func note(_ earlier: String?) {
         if earlier != nil { isAmbiguous = true }
     }
@@ -89,7 +89,7 @@ struct SigningHeaders: Sendable {
 }
 
 extension HTTPField.Name {
-    /// The header a fresh web auth token travels in.
+    /// The header with a new web auth token.
     ///
     /// See Wire.md, "Web auth tokens".
     package static let webAuthToken: HTTPField.Name = {
@@ -100,11 +100,11 @@ extension HTTPField.Name {
     }()
 }
 
-/// Percent-decoding as credentials need it: `+` stays `+`.
+/// Percent-decoding for credentials: `+` stays `+`.
 ///
 /// See Wire.md, "API tokens".
 enum PercentCoding {
-    /// `nil` for a broken escape or what is not UTF-8.
+    /// Returns `nil` for an invalid escape or invalid UTF-8.
     static func decode(_ text: String) -> String? {
         guard hasEscape(text) else { return text }
         var output: [UInt8] = []
@@ -122,14 +122,15 @@ enum PercentCoding {
         return String(validating: output, as: UTF8.self)
     }
 
-    /// Only what `decode` would change: a credential that came in JSON or a header joins those that came in a query.
+    /// Encodes only what `decode` would change, so that a credential from JSON or a header equals the same one from a
+    /// query.
     static func encode(_ text: String) -> String {
         hasEscape(text)
             ? text.split(separator: "%", omittingEmptySubsequences: false).joined(separator: "%25") : text
     }
 
     private static func hasEscape(_ text: String) -> Bool {
-        // In memory as it lies there: a string's own view of its bytes takes ten times as long.
+        // Searches contiguous storage; `String.UTF8View` takes ten times as long.
         text.utf8.withContiguousStorageIfAvailable { $0.contains(UInt8(ascii: "%")) }
             ?? text.utf8.contains(UInt8(ascii: "%"))
     }

@@ -2,18 +2,18 @@ import Dispatch
 import RelayCore
 import Synchronization
 
-/// Does the slow part of signing in, one person after the other, away from the threads that serve connections.
+/// Runs the slow parts of sign-in one at a time, outside the threads of the connections.
 ///
-/// To check a password takes a core and 32 MiB for about a quarter of a second, on purpose. So that nobody can fill the
-/// machine with it, one is served at a time and a bounded number waits; more are turned away.
+/// Checking a password deliberately takes one core and 32 MiB for about 250 ms. To protect the machine from overload,
+/// one check runs at a time and a bounded number waits; further ones are refused.
 final class SignInDesk: Sendable {
-    /// How many may wait: with them, the last one's answer comes within some seconds.
+    /// The maximum number of waiting checks, so that the last one completes within some seconds.
     static let longestLine = 24
 
     private let queue = DispatchQueue(label: "zonecast sign-in")
     private let inLine = Mutex(0)
 
-    /// Runs `work` in turn; it may also read and write the directory.
+    /// Runs `work` after the previous ones; it may also read and write the directory.
     func inTurn<Value: Sendable>(
         _ work: @escaping @Sendable () throws(CredentialRefusal) -> Value
     ) async throws(CredentialRefusal) -> Value {

@@ -1,55 +1,56 @@
 import Records
 package import RelayCore
 
-/// What the operator decides about signing in and about rates.
+/// The operator's settings for sign-in and rates.
 package struct SignInSettings: Sendable {
-    /// Where browsers reach the relay, with scheme and any path prefix, no slash at the end.
+    /// The URL at which browsers reach the relay, with scheme and any path prefix, without a trailing slash.
     ///
-    /// `nil`: the request's `Host`, with `https://` where the relay itself ends TLS and `http://` elsewhere.
+    /// `nil`: the request's `Host`, with `https://` if the relay itself terminates TLS and `http://` otherwise.
     package var publicURL: String?
-    /// The relay itself ends TLS.
+    /// Whether the relay itself terminates TLS.
     package var endsTLS = false
-    /// Accept `dev-NAME` as a web auth token, any API token or none, and make unknown containers.
+    /// Whether to accept `dev-NAME` as a web auth token and any or no API token, and to create unknown containers.
     ///
     /// Loopback only.
     package var acceptsDevTokens = false
-    /// How long a web auth token lives.
+    /// The life of a web auth token.
     ///
     /// See Wire.md, "Web auth tokens".
     package var briefLifetime = Duration.seconds(30 * 60)
-    /// The same with "keep me signed in".
+    /// The life of a web auth token with "keep me signed in".
     package var keptLifetime = Duration.seconds(14 * 24 * 3600)
-    /// How long a token still works after its successor was handed out; `nil`: to its own end.
+    /// How long a token remains valid after a new one was issued; `nil`: until it expires.
     package var grace: Duration?
-    /// Requests of one user, or of one address that nobody has signed in at; `nil`: any number.
+    /// The rate of requests of one user, or of one address for anonymous callers; `nil`: unlimited.
     package var requestRate: RateLimit? = RateLimit(perSecond: 40, burst: 200)
-    /// Wrong passwords from one address; `nil`: any number.
+    /// The rate of wrong passwords from one address; `nil`: unlimited.
     package var failedSignInRate: RateLimit? = RateLimit(perSecond: 10.0 / 60, burst: 10)
-    /// Wrong passwords for one account, whether or not it is there; `nil`: any number.
+    /// The rate of wrong passwords for one account, whether or not it exists; `nil`: unlimited.
     ///
-    /// More than from one address, since a stranger could lock the owner out with it, and little enough that guessing
-    /// from many addresses stays hopeless: 20 at once, then one in two minutes.
+    /// Higher than per address, because strangers could lock the owner out with it, and low enough to make guessing
+    /// from many addresses hopeless: 20 at once, then one per two minutes.
     package var failedSignInRatePerAccount: RateLimit? = RateLimit(perSecond: 30.0 / 3600, burst: 20)
-    /// Requests with credentials that are none, from one address; `nil`: any number.
+    /// The rate of requests with invalid credentials from one address; `nil`: unlimited.
     ///
-    /// They cannot be guessed; the limit keeps the noise down. Good ones from the same address go through all the same.
+    /// Credentials cannot be guessed; the limit only reduces load. Valid requests from the same address are not
+    /// affected.
     package var failedCredentialRate: RateLimit? = RateLimit(perSecond: 1, burst: 60)
-    /// Requests to a container's public database that all its callers share; `nil`: any number.
+    /// The rate of requests to a container's public database, shared by all callers; `nil`: unlimited.
     ///
-    /// CloudKit's published 40 a second, and a quarter of a minute's worth at once, for after a notice they all come.
+    /// CloudKit's published 40 per second, with a burst of 15 seconds' worth because all clients fetch after a notice.
     package var publicRate: RateLimit? = RateLimit(perSecond: 40, burst: 600)
-    /// What each signed-in user has of their own in the public database before they take from the shared rate.
+    /// The rate of each signed-in user in the public database, used before the shared rate; `nil`: none.
     ///
-    /// So the whole grows with the active users, and nobody can use it up for the others; `nil`: nothing.
+    /// The total therefore grows with the active users, and no user can use up the shared rate alone.
     package var publicRatePerUser: RateLimit? = RateLimit(perSecond: 1, burst: 10)
-    /// Browser origins that may call every container, besides those of each API token.
+    /// Browser origins that may use every container, in addition to those of each API token.
     package var allowedOrigins: [String] = []
-    /// How far the clock of an issuer of identity tokens may be from the relay's.
+    /// The permitted difference between the clock of a foreign issuer and the relay's clock.
     ///
     /// See Reliability.md, "Tokens".
     package var issuerClockSkew = Duration.seconds(60)
     package var issuerKeys = KeyLimits()
-    /// How far a signed request's date may be from the relay's clock, either way.
+    /// The permitted difference between a signed request's date and the relay's clock, in either direction.
     ///
     /// See Wire.md, "Server-to-server keys".
     package var signatureWindow = Duration.seconds(600)

@@ -1,11 +1,12 @@
 import Records
 
-/// The date of a signed request: ISO 8601 with a zone and no fraction.
+/// Parses the date of a signed request: ISO 8601 with a time zone and without fractions.
 ///
 /// See Wire.md, "Server-to-server keys".
 enum SignatureDate {
-    /// Reads `2026-01-25T22:15:43Z`, without seconds or without the marks between the numbers too, or with `+01:00`, `+0100`
-    /// or `+01` in place of `Z`; `nil` for anything else.
+    /// Parses `2026-01-25T22:15:43Z`; returns `nil` for other formats.
+    ///
+    /// The seconds and the separators between the numbers may be omitted; `+01:00`, `+0100` or `+01` may replace `Z`.
     static func parse(_ text: String) -> Timestamp? {
         let bytes = Array(text.utf8)
         guard let mark = bytes.firstIndex(of: UInt8(ascii: "T")),
@@ -23,7 +24,7 @@ enum SignatureDate {
         return Timestamp(milliseconds: Int64(seconds) * 1000)
     }
 
-    /// Numbers of so many digits, all with the mark between them or all without.
+    /// Parses numbers with these digit counts, either all separated by `mark` or none.
     private static func numbers(_ bytes: ArraySlice<UInt8>, of lengths: [Int], between mark: Unicode.Scalar) -> [Int]? {
         var pieces = bytes.split(separator: UInt8(ascii: mark), omittingEmptySubsequences: false)
         if pieces.count == 1 {
@@ -60,7 +61,7 @@ enum SignatureDate {
         return value
     }
 
-    /// The proleptic Gregorian calendar, counted from March so that the leap day comes last.
+    /// Converts a date of the proleptic Gregorian calendar; counts from March so that the leap day comes last.
     private static func daysSince1970(year: Int, month: Int, day: Int) -> Int {
         let year = month <= 2 ? year - 1 : year
         let era = (year >= 0 ? year : year - 399) / 400

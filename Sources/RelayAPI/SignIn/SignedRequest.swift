@@ -3,18 +3,20 @@ import Foundation
 import HTTPTypes
 import Records
 
-/// A server-to-server signature and all the texts it may speak for.
+/// A server-to-server signature and all messages that it may sign.
 ///
 /// See Wire.md, "Server-to-server keys".
 struct SignedRequest {
     var date: Timestamp
     var signature: P256.Signing.ECDSASignature
-    /// What clients in the field sign for this one request: they differ in the query, the path prefix and the empty body.
+    /// The variants that existing clients sign for this request; they differ in the query, the path prefix and the
+    /// empty body.
     var messages: [[UInt8]]
-    /// Whether answering it twice would change something twice.
+    /// Whether a replay would apply a change twice.
     var isWrite: Bool
 
-    /// `nil` if a header is missing or malformed; `publicURL` is where clients reach the relay, if that is known.
+    /// Returns `nil` if a header is missing or malformed; `publicURL` is the URL at which clients reach the relay, if
+    /// known.
     init?(_ headers: SigningHeaders, of request: APIRequest, publicURL: String?) {
         guard let dateText = headers.date, let date = SignatureDate.parse(dateText),
             let encoded = headers.signature, let der = Base64.decode(encoded),
@@ -29,18 +31,19 @@ struct SignedRequest {
         }
     }
 
-    /// The signature's first number.
+    /// Identifies the signature, by its first number.
     ///
-    /// Negating the second gives another valid signature, so only this one tells whether the same signing is seen
-    /// again.
+    /// Negating the second number gives another valid signature, so it must not be included.
     var fingerprint: UInt128 { signature.rawRepresentation.prefix(16).reduce(0) { $0 << 8 | UInt128($1) } }
 
     func isMade(with key: P256.Signing.PublicKey) -> Bool {
         messages.contains { key.isValidSignature(signature, for: SHA256.hash(data: $0)) }
     }
 
-    /// The path after a proxy's prefix, as it came, and behind the prefix that a proxy has taken away; each without the query
-    /// and with it.
+    /// Returns the possible paths, each without and with the query.
+    ///
+    /// These are the path after a proxy's prefix, the path as received, and the path with the prefix that a proxy
+    /// removed.
     private static func paths(of request: APIRequest, _ publicURL: String?) -> [String] {
         var paths = [request.path]
         if let prefix = publicURL.flatMap({ URLComponents(string: $0)?.path }), !prefix.isEmpty,
@@ -68,24 +71,24 @@ struct SignedRequest {
     }
 }
 
-/// Which signed writes were seen lately, so that a recorded one cannot be sent again.
+/// The signed writes of the recent past, for replay protection.
 ///
 /// Bounded for each key.
 struct SeenSignatures {
-    /// Entries kept for one key; at its rate limit a key cannot fill them within the window.
+    /// The maximum number of entries per key; at its rate limit, a key cannot exceed it within the window.
     static let perKey = 16_384
 
     private struct Seen {
         var dates: [UInt128: Timestamp] = [:]
-        /// Writes signed at or before it are refused: it is no longer known which of them came already.
+        /// Writes signed at or before this time are refused, because their fingerprints have been evicted.
         var forgottenUpTo: Timestamp?
     }
 
     private var keys: [String: Seen] = [:]
 
-    /// Notes one write of `key`; `false` if it was, or may have been, here before.
+    /// Records one write of `key`; returns `false` if it is, or may be, a replay.
     ///
-    /// `window`: how old a date may be.
+    /// `window`: the maximum age of a date.
     mutating func isNew(
         _ fingerprint: UInt128,
         signed date: Timestamp,
@@ -95,7 +98,8 @@ struct SeenSignatures {
     ) -> Bool {
         var seen = keys.removeValue(forKey: key) ?? Seen()
         defer { keys[key] = seen }
-        // Nothing so far ahead would be taken: the clock has been put back, and the store knows what came then.
+        // A date that far in the future is never accepted, so the clock was set back; the store detects replays from
+        // before.
         if let limit = seen.forgottenUpTo, limit - now > window { seen.forgottenUpTo = nil }
         if let limit = seen.forgottenUpTo, date <= limit { return false }
         guard seen.dates[fingerprint] == nil else { return false }

@@ -2,10 +2,10 @@ import Records
 import RelayCore
 import Synchronization
 
-/// A store in the hands of one signed request, whose first write takes the signature to the disk with it: a relay that has
-/// started anew remembers nobody's, and refuses by that what it has answered before.
+/// A store for one signed request, whose first write also stores the signature.
 ///
-/// See Reliability.md, "Tokens".
+/// After a restart, the relay detects replays by the stored signatures, because those in memory are lost. See
+/// Reliability.md, "Tokens".
 final class SignedStore: Store {
     private let store: any Store
     private let signature: SignatureMark
@@ -33,13 +33,13 @@ final class SignedStore: Store {
     }
 }
 
-/// A write that is carried out where nobody has sent it before.
-// Unchecked for the refusal: only whoever carries out the store's writes touches it, one thread at a time.
+/// A write that is performed only if its signature is new.
+// Unchecked because of `refusal`: only the store's writer accesses it, one thread at a time.
 private final class SignedWrite: StoreWrite, @unchecked Sendable {
     var user: UserID? { write.user }
     private let write: any StoreWrite
     private let signature: SignatureMark
-    // Should it be decided twice, the last time counts.
+    // If the write is decided twice, the last time counts.
     private var refusal: RelayError?
 
     init(_ write: any StoreWrite, _ signature: SignatureMark) {
@@ -48,7 +48,7 @@ private final class SignedWrite: StoreWrite, @unchecked Sendable {
     }
 
     func run(in writer: any StoreWriter) {
-        // Before the write has decided: what it refuses is not to come again either.
+        // Before the write decides: a refused write must not be replayed either.
         do throws(RelayError) {
             refusal = try writer.keep(signature) ? nil : CredentialRefusal.failed.relayError(redirectURL: nil)
         } catch {

@@ -3,12 +3,12 @@ import Foundation
 package import Records
 package import RelayCore
 
-/// A web auth token taken apart: 81 bytes, in base64 on the wire.
+/// A parsed web auth token: 81 bytes, in Base64 on the wire.
 ///
 /// version (1) | session (16) | session secret (32) | issued, ms since 1970 (8) | nonce (8) | tag (16), numbers
-/// big-endian. The tag is a truncated HMAC-SHA256 over the rest. Its key comes from the relay's key **and** the
-/// session's secret: whoever has only the data folder lacks the secret, whoever has only a token lacks the relay's
-/// key, so neither can make one, and the relay can make any number without writing anything down.
+/// big-endian. The tag is a truncated HMAC-SHA256 over the rest. Its key is derived from the relay's key **and** the
+/// session's secret: the data folder alone lacks the secret, and a token alone lacks the relay's key, so neither is
+/// sufficient to create a token. The relay can issue any number of tokens without storing them.
 struct WebToken: Hashable {
     static let byteCount = 81
     static let version: UInt8 = 1
@@ -16,13 +16,13 @@ struct WebToken: Hashable {
     var session: Session.ID
     var secret: [UInt8]
     var issued: Timestamp
-    /// All but the tag: what the tag speaks for.
+    /// The bytes that the tag authenticates: all but the tag.
     var sealed: [UInt8]
     var tag: [UInt8]
 
-    /// Takes `text` apart; `nil` unless it has the right shape.
+    /// Parses `text`; returns `nil` if it does not have the format of a token.
     ///
-    /// Says nothing about the tag.
+    /// Does not verify the tag.
     init?(_ text: String) {
         guard text.utf8.count == Self.byteCount / 3 * 4, let bytes = Base64.decode(text), bytes.count == Self.byteCount,
             bytes[0] == Self.version
@@ -39,7 +39,7 @@ struct WebToken: Hashable {
     }
 }
 
-/// What one session's tokens are sealed with.
+/// Issues and verifies the tokens of one session.
 struct WebTokenSeal: Sendable {
     let session: Session.ID
     let secret: [UInt8]
@@ -56,7 +56,7 @@ struct WebTokenSeal: Sendable {
         )
     }
 
-    /// The text of a new token of this session.
+    /// Returns a new token of this session.
     ///
     /// `nonce`: 8 bytes.
     func token(issued: Timestamp, nonce: [UInt8]) -> String {
@@ -71,7 +71,7 @@ struct WebTokenSeal: Sendable {
         return Base64.encode(bytes)
     }
 
-    /// Whether this relay made `token` for this session.
+    /// Returns whether this relay issued `token` for this session.
     func made(_ token: WebToken) -> Bool {
         ConstantTime.areEqual(secret, token.secret) && ConstantTime.areEqual(tag(over: token.sealed), token.tag)
     }
@@ -81,9 +81,9 @@ struct WebTokenSeal: Sendable {
     }
 }
 
-/// Beginning a session: what the sign-in page and `zonecast user sign-in` do once they know who it is.
+/// Starts sessions, for the sign-in page and `zonecast user sign-in`, after the person is authenticated.
 package enum SignIn {
-    /// Starts a session and gives its first web auth token, and the name the container knows the person by.
+    /// Starts a session; returns its first web auth token and the record name of the user in the container.
     package static func start(
         for account: Account.ID,
         in home: ContainerEnvironment,

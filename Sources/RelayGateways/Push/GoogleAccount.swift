@@ -7,13 +7,13 @@ import Records
 import RelayCore
 import Synchronization
 
-/// A service account at Google, as its JSON file describes it: who the relay is to Firebase Cloud Messaging.
+/// A Google service account as described by its JSON file, with which the relay uses Firebase Cloud Messaging.
 package struct GoogleAccount: Sendable {
     package var project: String
     package var email: String
-    /// Where a signed word is exchanged for an access token.
+    /// The URL that exchanges a signed assertion for an access token.
     package var tokenAddress: String
-    /// Identifies the key for Google; may be missing.
+    /// The identifier of the key at Google; may be missing.
     package var keyID: String?
     let key: _RSA.Signing.PrivateKey
 
@@ -25,7 +25,7 @@ package struct GoogleAccount: Sendable {
         var token_uri: String?
     }
 
-    /// Reads the file that Google's console gives; `nil` for anything else.
+    /// Parses the JSON file from Google's console; returns `nil` for other content.
     package init?(json: [UInt8]) {
         guard let file = try? JSONDecoder().decode(File.self, from: Data(json)),
             let key = try? _RSA.Signing.PrivateKey(pemRepresentation: file.private_key)
@@ -37,9 +37,9 @@ package struct GoogleAccount: Sendable {
         tokenAddress = file.token_uri ?? "https://oauth2.googleapis.com/token"
     }
 
-    /// The word, good for an hour from `issued`, seconds since 1970: a JWT with RS256.
+    /// Returns a signed assertion, valid for an hour from `issued` in seconds since 1970: a JWT with RS256.
     ///
-    /// RFC 7523.
+    /// See RFC 7523.
     package func assertion(issued: Int64) throws -> String {
         struct Head: Encodable {
             var alg = "RS256"
@@ -63,10 +63,10 @@ package struct GoogleAccount: Sendable {
     }
 }
 
-/// Pushes by Firebase Cloud Messaging, HTTP v1.
+/// Sends pushes with Firebase Cloud Messaging, HTTP v1.
 final class GooglePushes: Sendable {
     private let account: GoogleAccount
-    /// Where Firebase is, without a slash at the end.
+    /// The URL of Firebase without a trailing slash.
     private let service: String
     private let client: HTTPClient
     private let time: TimeSource
@@ -107,7 +107,7 @@ final class GooglePushes: Sendable {
         var expires_in: Int64?
     }
 
-    /// Of an hour, and kept for most of it.
+    /// Returns an access token, which is valid for an hour and cached for most of it.
     private func accessToken() async throws -> Result<String, Refused> {
         let now = time.now()
         if let kept = token.withLock({ $0 }), kept.until > now { return .success(kept.text) }
@@ -146,7 +146,7 @@ final class GooglePushes: Sendable {
 
         struct Content: Encodable {
             var token: String
-            /// Its values are text, so the payload is one text.
+            /// FCM requires text values, so the payload is encoded as one text.
             var data: [String: String]
             var notification: Notification?
             var android: Android
@@ -169,7 +169,7 @@ final class GooglePushes: Sendable {
         switch response.status.code {
         case 200..<300: return .taken
         case 404 where body.contains("UNREGISTERED"): return .gone
-        // Of a text that is no registration token the message says just that.
+        // For a text that is not a registration token, the message contains these words.
         case 400 where body.contains("registration token"): return .gone
         case 401:
             token.withLock { $0 = nil }

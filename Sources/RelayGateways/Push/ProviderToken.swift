@@ -2,12 +2,12 @@ package import Crypto
 import Foundation
 import Records
 
-/// Signed words by which a push service knows the relay: JWTs with ES256.
+/// Tokens that authenticate the relay to push services: JWTs with ES256.
 package enum ProviderToken {
-    /// VAPID, for one push service: its origin, the operator's `mailto:` or `https:` address, and an end at most a day ahead
-    /// in seconds since 1970.
+    /// Returns a VAPID token for one push service.
     ///
-    /// RFC 8292.
+    /// `audience` is the service's origin, `contact` the operator's `mailto:` or `https:` address, and `expires` at
+    /// most a day ahead, in seconds since 1970. See RFC 8292.
     package static func vapid(
         audience: String,
         contact: String,
@@ -17,7 +17,7 @@ package enum ProviderToken {
         try token(["typ": .text("JWT")], ["aud": .text(audience), "exp": .number(expires), "sub": .text(contact)], key)
     }
 
-    /// Apple's, good for an hour from `issued`, seconds since 1970.
+    /// Returns a token for Apple's service, valid for an hour from `issued` in seconds since 1970.
     package static func apns(
         keyID: String,
         teamID: String,

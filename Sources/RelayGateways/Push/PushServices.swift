@@ -7,19 +7,19 @@ import Records
 package import RelayCore
 import Synchronization
 
-/// Apple's push service, Web Push, ntfy and Firebase Cloud Messaging, over HTTP/2 where they speak it.
+/// Sends pushes with Apple's push service, Web Push, ntfy and Firebase Cloud Messaging, over HTTP/2 where supported.
 ///
-/// Safe from any thread; connections are kept and shared.
+/// Safe from any thread; connections are kept open and shared.
 package final class PushServices: PushGateway {
     private let settings: PushSettings
     private let client: HTTPClient
     private let time: TimeSource
     private let random: RandomSource
-    /// Apple refuses tokens that are made anew too often, and those older than an hour.
+    /// Apple refuses tokens that are created too often and tokens older than an hour.
     private let appleToken = Mutex<(text: String, issued: Timestamp)?>(nil)
     private let google: GooglePushes?
 
-    /// The client is shut down by whoever made it.
+    /// Creates the services; the caller must shut the client down.
     package init(_ settings: PushSettings, client: HTTPClient, time: TimeSource, random: RandomSource) {
         self.settings = settings
         self.client = client
@@ -30,14 +30,14 @@ package final class PushServices: PushGateway {
 
     package var webPushKey: [UInt8]? { settings.webPush.map { Array($0.key.publicKey.x963Representation) } }
 
-    // MARK: Which devices
+    // MARK: Targets
 
     package func objection(to target: PushTarget) -> String? {
         switch target {
         case .apns(_, let topic, _):
             guard let apns = settings.apns else { return Self.notSet("Apple's push service", "push.apns-key-file") }
             guard apns.topics.contains(topic) else {
-                return "This relay wakes no app \"\(topic)\"; its operator names apps in push.apns-topics."
+                return "This relay sends no pushes to app \"\(topic)\"; its operator lists apps in push.apns-topics."
             }
             return nil
         case .webPush(let endpoint, _, _):
@@ -58,12 +58,12 @@ package final class PushServices: PushGateway {
     private func objection(toAddress address: String) -> String? {
         guard address.utf8.count <= 1_024, let url = URL(string: address), url.scheme == "https", let host = url.host,
             url.user == nil
-        else { return "A push address is an https address of at most 1,024 bytes." }
+        else { return "A push address must be an https address of at most 1,024 bytes." }
         guard OutgoingFault.isPortUsable(in: address) else {
-            return "A push address has a port between 1 and 65535, or none."
+            return "The port of a push address must be between 1 and 65535."
         }
         guard settings.admits(host: host) else {
-            return "This relay sends no pushes to \(host); its operator names push services in push.hosts."
+            return "This relay sends no pushes to \(host); its operator lists push services in push.hosts."
         }
         return nil
     }
@@ -71,7 +71,8 @@ package final class PushServices: PushGateway {
     // MARK: Sending
 
     package func send(_ push: Push, to target: PushTarget) async -> PushOutcome {
-        // What the settings no longer allow is refused, and stays registered: they may allow it again.
+        // Targets that the settings no longer allow are refused but stay registered, since the settings may change
+        // back.
         if let objection = objection(to: target) { return .refused(objection) }
         do {
             if case .fcm(let token) = target, let google { return try await google.send(push, to: token) }
@@ -143,7 +144,8 @@ package final class PushServices: PushGateway {
         return request
     }
 
-    /// What an ntfy app shows, or hands to a listening app: an alert's text, or the payload with the lowest priority.
+    /// Creates the request that ntfy shows as a notification: the alert's text, or the payload with the lowest
+    /// priority.
     private func ntfy(_ push: Push, _ topicURL: String) -> HTTPClientRequest {
         var request = HTTPClientRequest(url: topicURL)
         request.method = .POST
@@ -154,7 +156,7 @@ package final class PushServices: PushGateway {
         return request
     }
 
-    /// How long a service keeps what it cannot deliver, in seconds.
+    /// How long a service stores an undelivered push, in seconds.
     private static let life: Int64 = 86_400
 
     private var seconds: Int64 { time.now().milliseconds / 1_000 }
@@ -162,7 +164,7 @@ package final class PushServices: PushGateway {
     private func currentAppleToken(_ apns: PushSettings.APNs) throws -> String {
         let now = time.now()
         return try appleToken.withLock { kept in
-            // One from the future, where the clock has been put back, Apple would not take.
+            // If the clock was set back, the cached token is from the future and Apple would refuse it.
             if let kept, kept.issued <= now, now < kept.issued + .seconds(2_400) { return kept.text }
             let text = try ProviderToken.apns(keyID: apns.keyID, teamID: apns.teamID, issued: seconds, key: apns.key)
             kept = (text, now)
@@ -175,7 +177,7 @@ package final class PushServices: PushGateway {
         return "https://" + host + (url.port.map { ":\($0)" } ?? "")
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
     private func outcome(of response: HTTPClientResponse, body: String, for target: PushTarget) -> PushOutcome {
         let said = "The push service answered \(response.status.code): \(body.prefix(200))"
@@ -191,7 +193,7 @@ package final class PushServices: PushGateway {
         }
     }
 
-    /// Apple's reasons for a device that is not there (any more).
+    /// Apple's reasons for a device token that is invalid or no longer registered.
     private static let deadTokens = ["BadDeviceToken", "DeviceTokenNotForTopic", "Unregistered"]
 
     private func retryAfter(_ response: HTTPClientResponse) -> Duration? {
@@ -199,9 +201,9 @@ package final class PushServices: PushGateway {
     }
 }
 
-/// What cannot be sent at all.
+/// Errors that prevent a request from being created.
 enum PushFault: Error, CustomStringConvertible {
     case notSet
 
-    var description: String { "This kind of push is not set up." }
+    var description: String { "This push service is not set up." }
 }

@@ -1,16 +1,16 @@
 package import Crypto
 
-/// Which push services the relay may call, and as whom.
+/// The push services that the relay may use, with its credentials.
 package struct PushSettings: Sendable {
     /// Apple's push service.
     package struct APNs: Sendable {
         package var key: P256.Signing.PrivateKey
-        /// Ten characters each, from Apple's developer pages.
+        /// Ten characters each, from Apple's developer website.
         package var keyID: String
         package var teamID: String
-        /// The bundle identifiers of the apps that may be woken.
+        /// The bundle identifiers of the apps that may receive pushes.
         package var topics: [String]
-        /// Where Apple's service is, without a slash at the end.
+        /// The URL of Apple's service without a trailing slash.
         package var production = "https://api.push.apple.com"
         package var sandbox = "https://api.sandbox.push.apple.com"
 
@@ -25,7 +25,7 @@ package struct PushSettings: Sendable {
     /// Web Push: browsers and UnifiedPush.
     package struct WebPush: Sendable {
         package var key: P256.Signing.PrivateKey
-        /// A `mailto:` or `https:` address at which a push service finds the operator.
+        /// A `mailto:` or `https:` address at which the operators of a push service can reach the relay's operator.
         package var contact: String
 
         package init(key: P256.Signing.PrivateKey, contact: String) {
@@ -37,7 +37,7 @@ package struct PushSettings: Sendable {
     /// Firebase Cloud Messaging: Android.
     package struct FCM: Sendable {
         package var account: GoogleAccount
-        /// Where the service is, without a slash at the end.
+        /// The URL of the service without a trailing slash.
         package var service = "https://fcm.googleapis.com"
 
         package init(account: GoogleAccount) { self.account = account }
@@ -47,10 +47,9 @@ package struct PushSettings: Sendable {
     package var fcm: FCM?
     package var webPush: WebPush?
     package var sendsToNtfy = false
-    /// Hosts that a device may name for Web Push and ntfy: `push.example`, or with a star for all below it
-    /// (`*.push.example`).
+    /// The hosts that a device may use for Web Push and ntfy: `push.example`, or `*.push.example` for all subdomains.
     ///
-    /// Else a device could have the relay call whatever it can reach.
+    /// Without this list, a device could make the relay send requests to any host that it can reach.
     package var hosts = Self.knownHosts
 
     package init() {}
@@ -60,7 +59,7 @@ package struct PushSettings: Sendable {
         "ntfy.sh",
     ]
 
-    /// Whether a device may name this host.
+    /// Returns whether a device may use this host.
     package func admits(host: String) -> Bool {
         let host = host.lowercased()
         return hosts.contains {
@@ -70,7 +69,8 @@ package struct PushSettings: Sendable {
 }
 
 extension P256.Signing.PrivateKey {
-    /// The relay's own key for Web Push, the same for as long as the data folder lives: browsers are bound to it.
+    /// Derives the relay's Web Push key from the relay's key; must not change, because subscriptions of browsers depend
+    /// on it.
     package static func webPush(relayKey: [UInt8]) throws -> Self {
         let drawn = HKDF<SHA256>.deriveKey(
             inputKeyMaterial: SymmetricKey(data: relayKey),

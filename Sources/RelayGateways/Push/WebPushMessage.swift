@@ -1,19 +1,19 @@
 package import Crypto
 import Foundation
 
-/// Encrypts a push so that only the browser that subscribed can read it.
+/// Encrypts a push for the browser that subscribed.
 ///
 /// RFC 8291 (Message Encryption for Web Push) over RFC 8188 (`aes128gcm`), one record.
 package enum WebPushMessage {
-    /// What a push service must take is 4,096 bytes in all; of that 103 go to the header, padding mark and tag.
+    /// The maximum payload: push services must accept 4,096 bytes, of which header, padding delimiter and tag take 103.
     package static let room = 3_993
     private static let recordSize: UInt32 = 4_096
 
-    /// The body of the request to the push service.
+    /// Returns the body of the request to the push service.
     ///
-    /// `payload` is at most `room` bytes; `key` and `secret` are the subscription's `p256dh` (65 bytes, an uncompressed
-    /// point) and `auth` (16 bytes); `ours` and `salt` (16 bytes) are for this message alone. Throws where `key` is no point
-    /// of the curve.
+    /// `payload` has at most `room` bytes; `key` and `secret` are the subscription's `p256dh` (65 bytes, an
+    /// uncompressed point) and `auth` (16 bytes); `ours` and `salt` (16 bytes) must be new for each message. Throws if
+    /// `key` is not a point on the curve.
     package static func encrypt(
         _ payload: [UInt8],
         key: [UInt8],
@@ -32,7 +32,7 @@ package enum WebPushMessage {
         )
         let contentKey = derive("Content-Encoding: aes128gcm\0", 16, from: material, salt)
         let nonce = derive("Content-Encoding: nonce\0", 12, from: material, salt)
-        // 2: the last record.
+        // The delimiter 2 marks the last record.
         let sealed = try AES.GCM.seal(
             payload + [2],
             using: contentKey,

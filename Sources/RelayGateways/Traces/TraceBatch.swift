@@ -1,9 +1,9 @@
 import Foundation
 package import RelayCore
 
-/// Spans as OpenTelemetry's collectors take them: OTLP 1.0 in JSON, the message `ExportTraceServiceRequest`.
+/// Spans in OTLP 1.0 JSON for OpenTelemetry collectors: the message `ExportTraceServiceRequest`.
 ///
-/// Numbers of 64 bits are text there, and identifiers hex digits.
+/// 64-bit numbers are encoded as text, and identifiers as hex digits.
 package struct TraceBatch: Encodable, Sendable {
     private struct AnyValue: Encodable {
         var stringValue: String?
@@ -28,7 +28,7 @@ package struct TraceBatch: Encodable, Sendable {
     }
 
     private struct Status: Encodable {
-        /// 2 is an error, and nothing is said of what went well.
+        /// 2 for an error; omitted for success.
         var code: Int
     }
 
@@ -78,9 +78,9 @@ package struct TraceBatch: Encodable, Sendable {
     private var resourceSpans: [ResourceSpans]
 
     /// - Parameters:
-    ///   - spans: what is sent.
-    ///   - service: the relay's name among others; the collector files by it.
-    ///   - version: of the program.
+    ///   - spans: The spans to send.
+    ///   - service: The relay's name, by which the collector groups spans.
+    ///   - version: The version of the program.
     package init(_ spans: [TraceSpan], service: String, version: String) {
         let attributes: [TraceSpan.Attribute] = [
             .init("service.name", .text(service)), .init("service.version", .text(version)),
@@ -98,6 +98,6 @@ package struct TraceBatch: Encodable, Sendable {
         ]
     }
 
-    /// The body of the request.
+    /// Returns the body of the request.
     package func json() throws -> [UInt8] { Array(try JSONEncoder().encode(self)) }
 }

@@ -5,24 +5,24 @@ import NIOHTTP1
 package import RelayCore
 import Synchronization
 
-/// Sends spans to a collector by OTLP over HTTP, in batches, from a queue of its own.
+/// Sends spans in batches to a collector with OTLP over HTTP, from a queue.
 ///
-/// What does not fit into the queue is dropped and counted: a relay never waits for its collector.
+/// If the queue is full, spans are dropped and counted: the relay never waits for its collector.
 package final class TraceExporter: TraceSink {
     package struct Settings: Sendable {
-        /// The whole address, such as `http://127.0.0.1:4318/v1/traces`.
+        /// The complete URL, such as `http://127.0.0.1:4318/v1/traces`.
         package var endpoint: String
-        /// Shown as a bearer token.
+        /// Sent as a bearer token.
         package var token: String?
         package var service = "zonecast"
         package var version: String
-        /// Spans that wait at the most.
+        /// The maximum number of queued spans.
         package var capacity = 8_192
-        /// Spans of one request to the collector.
+        /// The maximum number of spans per request.
         package var batch = 512
-        /// Between two looks into the queue.
+        /// The time between two batches.
         package var interval = Duration.seconds(2)
-        /// For the collector's answer.
+        /// The timeout of a request.
         package var patience = Duration.seconds(10)
 
         package init(endpoint: String, token: String? = nil, version: String) {
@@ -31,14 +31,14 @@ package final class TraceExporter: TraceSink {
             self.version = version
         }
 
-        /// Whether a text is an address to send to: http or https, with a host and, if any, a port that there is.
+        /// Returns whether a text is a usable URL: http or https, with a host and, if any, a valid port.
         package static func admits(_ address: String) -> Bool {
             guard let url = URL(string: address), ["http", "https"].contains(url.scheme) else { return false }
             return url.host?.isEmpty == false && !address.contains(" ") && OutgoingFault.isPortUsable(in: address)
         }
     }
 
-    /// How many spans went where.
+    /// The numbers of spans by outcome.
     package struct Counts: Hashable, Sendable {
         package var sent = 0
         package var dropped = 0
@@ -55,7 +55,7 @@ package final class TraceExporter: TraceSink {
 
     private enum Outcome {
         case taken
-        /// It may be tried again.
+        /// May be retried.
         case later(String)
         case refused(String)
     }
@@ -66,9 +66,9 @@ package final class TraceExporter: TraceSink {
     private let state = Mutex(State())
 
     /// - Parameters:
-    ///   - settings: where to, and the bounds.
-    ///   - client: shut down by whoever made it.
-    ///   - tell: hears, once for each trouble and its end, a sentence for the operator.
+    ///   - settings: The collector and the limits.
+    ///   - client: The HTTP client; the caller shuts it down.
+    ///   - tell: Receives a sentence for the operator when exporting begins to fail and when it works again.
     package init(_ settings: Settings, client: HTTPClient, tell: @escaping @Sendable (String) -> Void) {
         self.settings = settings
         self.client = client
@@ -91,16 +91,16 @@ package final class TraceExporter: TraceSink {
         }
     }
 
-    /// Sends what comes until the task is cancelled.
+    /// Sends queued spans until the task is cancelled.
     package func run() async {
         var pause = settings.interval
         while (try? await Task.sleep(for: pause)) != nil {
-            // A collector that is down is asked less and less often.
+            // Back-off while the collector is unavailable.
             pause = await flush() ? settings.interval : min(pause * 2, .seconds(60))
         }
     }
 
-    /// Sends all that waits; false where the collector cannot be reached, and then the rest goes on waiting.
+    /// Sends all queued spans; returns `false` if the collector is unavailable, and then keeps the rest.
     @discardableResult
     package func flush() async -> Bool {
         while case let batch = takeBatch(), !batch.isEmpty {
@@ -113,7 +113,7 @@ package final class TraceExporter: TraceSink {
                 notice(reason)
             case .later(let reason):
                 putBack(batch)
-                // Who has not waited for the answer knows nothing of the collector.
+                // A cancelled request says nothing about the collector.
                 if !Task.isCancelled { notice(reason) }
                 return false
             }
@@ -129,7 +129,7 @@ package final class TraceExporter: TraceSink {
         }
     }
 
-    /// Before what came meanwhile, as far as there is room: of what waits too long the newest is dropped.
+    /// Puts the batch back at the front of the queue; if the queue is then too long, the newest spans are dropped.
     private func putBack(_ batch: [TraceSpan]) {
         state.withLock { state in
             let all = batch + state.waiting
@@ -160,7 +160,7 @@ package final class TraceExporter: TraceSink {
         }
     }
 
-    /// Tells of the first failure after a success, and of the first success after that.
+    /// Reports the first failure after a success, and the first success after a failure.
     private func notice(_ reason: String?) {
         let isNews = state.withLock { state in
             defer { state.isFailing = reason != nil }
@@ -169,10 +169,10 @@ package final class TraceExporter: TraceSink {
         guard isNews else { return }
         if let reason {
             tell(
-                "The collector at \(settings.endpoint) (traces.endpoint) takes no traces: \(reason). Those that do not fit are dropped until it does."
+                "The collector at \(settings.endpoint) (traces.endpoint) does not accept traces: \(reason). Spans are dropped while the queue is full."
             )
         } else {
-            tell("The collector at \(settings.endpoint) takes traces again.")
+            tell("The collector at \(settings.endpoint) accepts traces again.")
         }
     }
 }

@@ -92,7 +92,7 @@ import Wire
         #expect(await world.join().status == .ok)
         try await world.browser.open(world.link)
         #expect(await world.join("alice@example.org", "correct horse").status == .ok)
-        #expect(world.browser.page.contains("your own"))
+        #expect(world.browser.page.contains("You are the owner"))
         let account = try #require(try world.accounts.store.account(email: "bob@example.org"))
         let token = try world.accounts.signIn(account).webToken
         let response = await world.browser.relay.respond(
@@ -109,7 +109,7 @@ import Wire
     @Test func othersAreToldWhyNot() async throws {
         let world = try await World(inviting: "carol@example.org")
         try await world.browser.open(world.link)
-        #expect(world.browser.page.contains("for the people who were invited"))
+        #expect(world.browser.page.contains("Only invited people can join"))
         #expect(await world.join().status == .forbidden)
         #expect(world.browser.page.contains("not among those invited"))
         #expect(await world.join("bob@example.org", "wrong").status == .forbidden)

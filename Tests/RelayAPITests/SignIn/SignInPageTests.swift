@@ -120,7 +120,7 @@ import Testing
         }
         let answer = try await browser.open(link)
         #expect(answer.headers[.contentSecurityPolicy]?.contains("form-action 'self' https:;") == true)
-        #expect(browser.page.contains("Afterwards you go to <strong>app.example</strong>"))
+        #expect(browser.page.contains("You will continue to <strong>app.example</strong>"))
     }
 
     @Test func everyFieldHasALabel() async throws {
@@ -185,7 +185,7 @@ import Testing
         let site = try #require(HTTPField.Name("Sec-Fetch-Site"))
         for headers: HTTPFields in [[.origin: "https://evil.example"], [.origin: "null"], [site: "cross-site"]] {
             #expect(await browser.submit("/signin", right, headers: headers).status == .forbidden)
-            #expect(browser.page.contains("no cookies"))
+            #expect(browser.page.contains("blocks its cookies"))
         }
         #expect(await browser.submit("/signin", right.merging(["form": "00"]) { $1 }).status == .forbidden)
         browser.cookie = nil

@@ -17,10 +17,10 @@ package struct ForeignSignIn: Sendable {
         self.skew = skew
     }
 
-    /// Who the token is about.
+    /// Returns the person that the token identifies.
     ///
-    /// - Throws: What is wrong with it, for the operator only.
-    /// - Returns: The person, as the claims say.
+    /// - Throws: What is wrong with the token, for the operator only.
+    /// - Returns: The person, with the data of the claims.
     package func person(of text: String, in container: ContainerID) async throws(TokenFault) -> ForeignPerson {
         let token = try IdentityToken(text)
         let trusted: [ForeignIssuer]

@@ -2,15 +2,15 @@ import Records
 import RelayCore
 import Wire
 
-/// A JWT taken apart, nothing in it believed yet.
+/// A parsed JWT whose signature is not verified yet.
 ///
-/// RFC 7519. Of its header only `alg`, `kid` and `crit` are looked at: an address or a key that a token brings along
-/// (`jku`, `x5u`, `jwk`, `x5c`) is none of ours.
+/// RFC 7519. Of its header only `alg`, `kid` and `crit` are used; an address or a key in the token itself (`jku`,
+/// `x5u`, `jwk`, `x5c`) is ignored.
 package struct IdentityToken: Sendable {
-    /// Longer than any that fits a header line.
+    /// The maximum length in bytes; longer than a token that fits into a header line.
     static let longest = 16 * 1024
 
-    /// The claim `iss`, to find out whose keys to check with.
+    /// The claim `iss`, which selects the keys for verification.
     package let issuer: String
     let algorithm: String
     let keyID: String?
@@ -38,7 +38,7 @@ package struct IdentityToken: Sendable {
         message = Array(bytes[..<parts[1].endIndex])
     }
 
-    /// The algorithm, if the issuer may use it.
+    /// Returns the algorithm if the issuer may use it.
     func allowedAlgorithm(_ issuer: ForeignIssuer) throws(TokenFault) -> ForeignIssuer.Algorithm {
         guard !hasCriticalHeader else { throw .criticalHeader }
         guard let known = ForeignIssuer.Algorithm(rawValue: algorithm), issuer.algorithms.contains(known) else {
@@ -48,9 +48,9 @@ package struct IdentityToken: Sendable {
         return known
     }
 
-    /// Who the token is about, if `issuer` signed it for us and its time is now.
+    /// Returns the person that the token identifies, if `issuer` signed it for this relay and it is currently valid.
     ///
-    /// `skew`: how far the issuer's clock may be from ours.
+    /// `skew`: the permitted difference between the issuer's clock and the relay's.
     func person(
         by issuer: ForeignIssuer,
         keys: IssuerKeySet,
@@ -78,7 +78,7 @@ package struct IdentityToken: Sendable {
     }
 }
 
-/// A token's claims, by the names that the operator gave them.
+/// The claims of a token, by the names that the operator configured.
 private struct ClaimReader {
     private var values: [String: JSONValue]
 
@@ -94,13 +94,13 @@ private struct ClaimReader {
 
     func number(_ name: String) -> Double? { values[name].flatMap { try? $0.double() } }
 
-    /// One text, or an array of them.
+    /// Returns one text, or the texts of an array.
     func texts(_ name: String) -> [String] {
         if let one = text(name) { return [one] }
         return values[name].flatMap { try? $0.elements() }?.compactMap { try? $0.string() } ?? []
     }
 
-    /// Some issuers write their booleans as text.
+    /// Some issuers encode booleans as text.
     private func isTrue(_ name: String) -> Bool {
         values[name].map { (try? $0.bool()) ?? ((try? $0.string()) == "true") } ?? false
     }
@@ -109,7 +109,7 @@ private struct ClaimReader {
         guard let subject = text("sub"), subject.utf8.count <= 255,
             subject.unicodeScalars.allSatisfy({ $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) })
         else { throw .claim("sub") }
-        // Whoever is found by an address must have shown that it is theirs.
+        // Users are found by their addresses, so an address counts only if the issuer has verified it.
         let email = isTrue("email_verified") || issuer.trustsContacts ? text(issuer.claim(for: .email)) : nil
         let phone = isTrue("phone_number_verified") || issuer.trustsContacts ? text(issuer.claim(for: .phone)) : nil
         return ForeignPerson(
@@ -127,7 +127,7 @@ private struct ClaimReader {
         name.middle = part(.middleName)
         name.nickname = part(.nickname)
         guard name.given == nil, name.family == nil, let whole = part(.name) else { return name }
-        // Only the whole is known; the last word is most often the family's.
+        // Only the full name is known; the last word is usually the family name.
         let words = whole.split(separator: " ")
         name.given = words.count > 1 ? words.dropLast().joined(separator: " ") : whole
         name.family = words.count > 1 ? words.last.map(String.init) : nil

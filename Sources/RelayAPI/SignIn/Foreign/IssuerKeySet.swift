@@ -5,13 +5,13 @@ import Records
 import RelayCore
 import Wire
 
-/// The keys of one issuer that a signature may be checked with.
+/// The keys of one issuer with which signatures are verified.
 ///
-/// RFC 7517 and 8037. A key of one kind is never used as another: that is what algorithm confusion lives on.
+/// RFC 7517 and 8037. A key is never used with another algorithm, which prevents algorithm confusion attacks.
 package struct IssuerKeySet: Sendable {
-    /// More keys than any issuer has; with it a set cannot cost much to try.
+    /// The maximum number of keys, more than any issuer has; bounds the cost of a verification.
     static let most = 64
-    /// For HS256, RFC 7518 3.2: as long as the hash.
+    /// The minimum length for HS256, RFC 7518 3.2: the length of the hash.
     static let shortestSecret = 32
 
     enum Key: Sendable {
@@ -46,7 +46,7 @@ package struct IssuerKeySet: Sendable {
     }
 
     struct Entry: Sendable {
-        /// `nil`: the key was given without one, so it may be anybody's.
+        /// `nil` if the key has no identifier, so that it may match any.
         var id: String?
         var key: Key
     }
@@ -55,24 +55,24 @@ package struct IssuerKeySet: Sendable {
 
     package var count: Int { entries.count }
 
-    /// The keys that a token of this algorithm and key identifier may be signed with.
+    /// Returns the keys with which a token of this algorithm and key identifier may be signed.
     func candidates(_ algorithm: ForeignIssuer.Algorithm, id: String?) -> [Key] {
         entries.filter { $0.key.algorithm == algorithm && (id == nil || $0.id == nil || $0.id == id) }.map(\.key)
     }
 
-    /// Reads what an issuer publishes at its address: a JWK set; shared secrets in it are ignored.
+    /// Parses the keys that an issuer publishes: a JWK set; shared secrets in it are ignored.
     package init(published bytes: [UInt8]) throws(TokenFault) {
         entries = try Self.entries(json: bytes, allowsSecrets: false)
     }
 
-    /// Reads a file of the operator's: a JWK set, one JWK, a PEM public key, or where `isSecret` the secret itself.
+    /// Parses an operator's file: a JWK set, one JWK, a PEM public key, or, if `isSecret`, the secret itself.
     package init(file bytes: [UInt8], isSecret: Bool) throws(TokenFault) {
         let text = String(decoding: bytes, as: UTF8.self)
         if bytes.first(where: { $0 > 0x20 }) == UInt8(ascii: "{") {
             entries = try Self.entries(json: bytes, allowsSecrets: true)
         } else if text.contains("-----BEGIN") {
             guard let key = Self.key(pem: text) else {
-                throw .keys("The PEM is no public key of P-256, RSA (2048 bits or more) or Ed25519.")
+                throw .keys("The PEM file has no public key of P-256, RSA (2048 bits or more) or Ed25519.")
             }
             entries = [Entry(id: nil, key: key)]
         } else {
@@ -87,16 +87,16 @@ package struct IssuerKeySet: Sendable {
 
     private static func entries(json bytes: [UInt8], allowsSecrets: Bool) throws(TokenFault) -> [Entry] {
         guard let root = try? JSONDocument(parsing: bytes).root, root.isObject else {
-            throw .keys("They are not a JSON object.")
+            throw .keys("The keys are not a JSON object.")
         }
         let listed = root["keys"].flatMap { try? $0.elements() } ?? [root]
         var entries = listed.prefix(most).compactMap { entry($0) }
         if !allowsSecrets { entries.removeAll { $0.key.algorithm == .hs256 } }
-        guard !entries.isEmpty else { throw .keys("There is none of a kind this relay knows among them.") }
+        guard !entries.isEmpty else { throw .keys("None of the keys is of a supported kind.") }
         return entries
     }
 
-    /// `nil` for keys that are not for signatures, or of a kind this relay does not know.
+    /// Returns `nil` for keys that are not for signatures or of an unsupported kind.
     private static func entry(_ json: JSONValue) -> Entry? {
         func text(_ name: StaticString) -> String? { json[name].flatMap { try? $0.string() } }
         func bytes(_ name: StaticString) -> [UInt8]? { text(name).flatMap { Base64URL.decode($0.utf8) } }
@@ -134,7 +134,7 @@ package struct IssuerKeySet: Sendable {
     private static func key(pem: String) -> Key? {
         if let key = try? P256.Signing.PublicKey(pemRepresentation: pem) { return .p256(key) }
         if let key = try? _RSA.Signing.PublicKey(pemRepresentation: pem) { return .rsa(key) }
-        // RFC 8410: everything before the key's own 32 bytes is the same for each.
+        // RFC 8410: all bytes before the 32 bytes of the key are constant.
         let start: [UInt8] = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00]
         let body = pem.split(whereSeparator: \.isNewline).filter { !$0.hasPrefix("-----") }.joined()
         guard let der = Base64.decode(body), der.count == 44, der.starts(with: start) else { return nil }

@@ -1,62 +1,63 @@
 package import RelayCore
 
-/// Where the bytes of issuers' keys come from: the network and the operator's files, kept out of what decides.
+/// Reads the keys of issuers from the network and from the operator's files.
 package protocol KeySource: Sendable {
-    /// The body of a GET by https.
+    /// Returns the body of a GET request by https.
     ///
-    /// Follows no redirect, waits some seconds at most, and takes at most `KeyLimits.bytes`. Throws `TokenFault.keys`.
+    /// Follows no redirects, waits for a few seconds at most, and accepts at most `KeyLimits.bytes`. Throws
+    /// `TokenFault.keys`.
     func fetch(_ address: String) async throws(TokenFault) -> [UInt8]
-    /// A file's content, at most `KeyLimits.bytes` of it.
+    /// Returns the content of a file, at most `KeyLimits.bytes`.
     ///
     /// Throws `TokenFault.keys`.
     func read(file: String) async throws(TokenFault) -> [UInt8]
 }
 
-/// For relays that trust nobody but themselves.
+/// The key source of relays without foreign issuers.
 package struct NoKeySource: KeySource {
     package init() {}
-    package func fetch(_ address: String) async throws(TokenFault) -> [UInt8] { throw .keys("Not on this relay.") }
-    package func read(file: String) async throws(TokenFault) -> [UInt8] { throw .keys("Not on this relay.") }
+    package func fetch(_ address: String) async throws(TokenFault) -> [UInt8] { throw .keys("Not supported here.") }
+    package func read(file: String) async throws(TokenFault) -> [UInt8] { throw .keys("Not supported here.") }
 }
 
-/// When keys are fetched, and how much of them.
+/// When keys are fetched, and their maximum size.
 package struct KeyLimits: Sendable {
-    /// Of one answer or file.
+    /// The maximum size of one response or file in bytes.
     ///
     /// See Reliability.md, "Outgoing requests".
     package static let bytes = 256 * 1024
-    /// How long fetched keys serve before they are fetched again.
+    /// How long fetched keys are used before they are fetched again.
     package var lifetime = Duration.seconds(3600)
-    /// Between two fetches from one issuer, whatever unknown keys tokens name and however often it fails.
+    /// The minimum time between two fetches from one issuer, even for unknown key identifiers and after failures.
     ///
-    /// Otherwise anybody who sends made-up tokens makes the relay call the issuer.
+    /// Otherwise a client with forged tokens could make the relay send requests to the issuer.
     package var pause = Duration.seconds(60)
-    /// How long keys serve that cannot be fetched again.
+    /// How long keys are used if they cannot be fetched again.
     ///
-    /// An issuer that is down should keep nobody out; a key withdrawn by one that was taken over must end.
+    /// Users can sign in while an issuer is down, but a key that a compromised issuer has withdrawn must expire.
     package var staleLifetime = Duration.seconds(24 * 3600)
 
     package init() {}
 }
 
-/// The keys of each issuer, kept and refreshed.
+/// The cached keys of each issuer.
 ///
-/// One fetch for an issuer goes on at a time; whoever comes meanwhile waits for it.
+/// At most one fetch per issuer runs at a time; concurrent callers wait for its result.
 package actor IssuerKeys {
     private struct Shelf {
         var keys: IssuerKeySet?
         /// By uptime.
         var fetched = Duration.zero
-        /// When a fetch was last begun; `nil`: never.
+        /// When the latest fetch began; `nil`: never.
         var tried: Duration?
         var running: Task<Result<IssuerKeySet, TokenFault>, Never>?
-        var fault = TokenFault.keys("They were not asked for yet.")
+        var fault = TokenFault.keys("They were not fetched yet.")
     }
 
     private let source: any KeySource
     private let limits: KeyLimits
     private let time: TimeSource
-    /// Bounded by the operator: one for each place that some issuer names.
+    /// Bounded by the operator: one entry per key source in the configuration.
     private var shelves: [ForeignIssuer.KeyPlace: Shelf] = [:]
 
     package init(source: any KeySource, limits: KeyLimits, time: TimeSource) {
@@ -65,8 +66,10 @@ package actor IssuerKeys {
         self.time = time
     }
 
-    /// The issuer's keys, fresh enough; if none of them can have signed a token of `algorithm` and `keyID`, asks once
-    /// more, as issuers put new keys beside old ones.
+    /// Returns the issuer's keys.
+    ///
+    /// Fetches them if they are too old, or if none of them matches `algorithm` and `keyID`, since issuers add new keys
+    /// to old ones.
     func keys(
         of issuer: ForeignIssuer,
         for algorithm: ForeignIssuer.Algorithm,
@@ -86,7 +89,7 @@ package actor IssuerKeys {
         throw now.fault
     }
 
-    /// A file is looked at again sooner, for nothing in it may tell that it has changed.
+    /// A file is read again sooner, because reading it is the only way to detect a change.
     private func lifetime(_ place: ForeignIssuer.KeyPlace) -> Duration {
         switch place {
         case .url: limits.lifetime
@@ -95,7 +98,7 @@ package actor IssuerKeys {
     }
 
     private func mayFetch(_ shelf: Shelf) -> Bool {
-        // With no keys at all nobody gets in, so the pause is short.
+        // Without any keys no sign-in is possible, so the pause is short.
         let pause = shelf.keys == nil ? min(limits.pause, .seconds(5)) : limits.pause
         return shelf.tried.map { time.uptime() - $0 >= pause } ?? true
     }
@@ -117,7 +120,7 @@ package actor IssuerKeys {
         return result
     }
 
-    /// Reads an issuer's keys as they are now, nothing kept.
+    /// Reads an issuer's current keys without the cache.
     package static func load(
         _ issuer: ForeignIssuer,
         from source: any KeySource

@@ -1,6 +1,6 @@
-/// Why an identity token is not believed.
+/// Why an identity token is refused.
 ///
-/// For the operator (`zonecast issuer check`); whoever sent it learns only that it failed.
+/// For the operator (`zonecast issuer check`); the client learns only that authentication failed.
 package enum TokenFault: Error, Hashable, Sendable, CustomStringConvertible {
     case malformed
     case unknownIssuer
@@ -16,18 +16,18 @@ package enum TokenFault: Error, Hashable, Sendable, CustomStringConvertible {
 
     package var description: String {
         switch self {
-        case .malformed: "That is no JWT: three parts of base64url with dots between, the first two JSON objects."
-        case .unknownIssuer: "Its iss claim names no issuer that the container trusts. List them: zonecast issuer list"
-        case .criticalHeader: "Its header has crit, which demands things that no issuer may demand of this relay."
+        case .malformed: "This is not a JWT: three parts of base64url separated by dots, the first two JSON objects."
+        case .unknownIssuer: "The container does not trust its iss claim. List issuers: zonecast issuer list"
+        case .criticalHeader: "Its header has the parameter crit, which this relay does not support."
         case .algorithm(let name): "It is signed with \(name), which is not among the issuer's --algorithm."
         case .noKey(let id):
-            "The issuer's keys have none for it" + (id.map { ": no key with kid \"\($0)\" fits." } ?? ".")
-        case .signature: "No key of the issuer made its signature."
-        case .audience: "Its aud claim names none of the issuer's --audience."
+            "None of the issuer's keys matches" + (id.map { ": no suitable key has kid \"\($0)\"." } ?? ".")
+        case .signature: "Its signature was not made with a key of the issuer."
+        case .audience: "Its aud claim contains none of the issuer's --audience values."
         case .expired: "It has expired, by its exp claim and the relay's clock."
         case .notYetValid: "It is not valid yet, by its nbf or iat claim and the relay's clock."
-        case .claim(let name): "Its claim \(name) is missing or not what it must be."
-        case .keys(let reason): "The issuer's keys cannot be had: \(reason)"
+        case .claim(let name): "Its claim \(name) is missing or invalid."
+        case .keys(let reason): "The issuer's keys are not available: \(reason)"
         }
     }
 }

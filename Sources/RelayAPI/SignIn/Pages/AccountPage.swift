@@ -2,11 +2,11 @@ import Foundation
 import Records
 import RelayCore
 
-/// The HTML of a person's own account: name, password, the apps that know them.
+/// The HTML of the account page: name, password, and the apps that use the account.
 struct AccountPage {
     var formSeal: String
 
-    /// Asks for the password that opens the page.
+    /// Returns the page that asks for the password.
     func door(email: String = "", trouble: SignInPage.Trouble? = nil) -> HTML {
         let alert: HTML? = trouble.map { "<div class=\"notice bad\" id=\"trouble\" role=\"alert\">\($0.text)</div>" }
         let marks: HTML = trouble == nil ? "" : " aria-invalid=\"true\" aria-describedby=\"trouble\""
@@ -24,28 +24,28 @@ struct AccountPage {
             <label for="password">Password</label>
             <input type="password" id="password" name="password" autocomplete="current-password" required\
              maxlength="1024"\(marks)>
-            <button class="wide" type="submit">Go on</button>
+            <button class="wide" type="submit">Continue</button>
             </form>
             """
         )
     }
 
-    /// What was done, or why not.
+    /// The result of an action.
     enum Outcome {
         case done(String)
         case refused(String)
     }
 
-    /// One app as the account's owner sees it.
+    /// One app in the list of the account page.
     struct App {
         var home: ContainerEnvironment
         var isDiscoverable: Bool
-        /// Sign-ins that nobody ended.
+        /// The number of active sessions.
         var signIns: Int
-        /// When one of them was used last; `nil`: there are none.
+        /// When one of them was last used; `nil` if there are none.
         var lastUse: Timestamp?
 
-        /// In words; the day is that of UTC, as the page knows no other.
+        /// Describes the sessions; the day is in UTC because the page does not know the user's time zone.
         var use: String {
             guard let lastUse else { return "You are not signed in." }
             let day = Self.day(lastUse)
@@ -56,7 +56,7 @@ struct AccountPage {
             Date(timeIntervalSince1970: Double(moment.milliseconds) / 1000).formatted(.iso8601.year().month().day())
         }
 
-        /// The environment is told only where it is not the usual one.
+        /// Contains the environment unless it is `production`.
         var title: String {
             home.environment == .production
                 ? home.container.name : "\(home.container.name) (\(home.environment.rawValue))"
@@ -112,7 +112,7 @@ struct AccountPage {
             <form method="post" action="account" accept-charset="utf-8">
             \(hidden("password", ticket))<input type="text" name="username" value="\(account.email ?? "")"\
              autocomplete="username" hidden>
-            <label for="current">Password now</label>
+            <label for="current">Current password</label>
             <input type="password" id="current" name="current" autocomplete="current-password" required maxlength="1024">
             <label for="new">New password</label>
             <input type="password" id="new" name="new" autocomplete="new-password" required\
@@ -129,7 +129,7 @@ struct AccountPage {
         let rows: [HTML] = apps.map { app in
             let found: HTML =
                 app.isDiscoverable
-                ? "Others who know your e-mail address or number can find you and see your name."
+                ? "People who know your e-mail address or number can find you and see your name."
                 : "Others cannot find you."
             let signOut: HTML =
                 app.signIns == 0 ? "" : button("Sign out", action: "sign-out", ticket, app.home, of: app.title)
@@ -145,7 +145,7 @@ struct AccountPage {
         return "<ul class=\"plain\">\(rows)</ul>"
     }
 
-    /// A form that is one button.
+    /// Returns a form with a single button.
     private func button(
         _ title: String,
         action: String,
@@ -159,7 +159,7 @@ struct AccountPage {
             name="environment" value="\($0.environment.rawValue)">
             """
         }
-        // A reader of buttons alone hears which app each belongs to.
+        // Screen readers that list buttons read the label, which contains the app's name.
         let label: HTML? = app.map { " aria-label=\"\(title): \($0)\"" }
         return """
             <form method="post" action="account">\(hidden(action, ticket))\(place)\

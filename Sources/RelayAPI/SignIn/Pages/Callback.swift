@@ -1,20 +1,20 @@
 import Records
 
-/// Where a browser goes after sign-in: an API token's callback address.
+/// The callback URL of an API token, to which a browser is redirected after sign-in.
 ///
 /// See Wire.md, "Signing in".
 package enum Callback {
-    /// Schemes that would run or show something instead of going somewhere.
+    /// Schemes that execute or display content instead of opening a page or app.
     private static let refused: Set<String> = ["javascript", "data", "vbscript", "file", "blob", "about", "filesystem"]
 
-    /// Whether an API token may have it: a scheme of any kind but those that browsers run, no blank, no control character.
+    /// Returns whether an API token may have this URL: any scheme but those above, no blanks, no control characters.
     package static func isUsable(_ address: String) -> Bool {
         guard let scheme = scheme(of: address), address.utf8.count > scheme.utf8.count + 1 else { return false }
         return !refused.contains(scheme)
             && address.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "<") }
     }
 
-    /// The address with the token in its query, what was there before kept.
+    /// Returns the URL with the token added to its query.
     static func address(_ callback: String, webToken: String) -> String {
         let parts = callback.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
         let base = String(parts[0])
@@ -23,16 +23,17 @@ package enum Callback {
         return base + joint + "ckWebAuthToken=" + escaped(webToken) + fragment
     }
 
-    /// The three characters that the wire wants escaped.
+    /// Percent-encodes the three characters that the wire requires to be encoded.
     ///
     /// See Wire.md, "Web auth tokens".
     static func escaped(_ webToken: String) -> String {
         webToken.replacing("+", with: "%2B").replacing("/", with: "%2F").replacing("=", with: "%3D")
     }
 
-    /// What a Content-Security-Policy must name for a form's answer to lead there.
+    /// Returns the source that a Content-Security-Policy must contain so that a form can redirect to the URL.
     ///
-    /// The scheme and no host: browsers hold the whole chain of redirects to it, and callbacks often lead on.
+    /// The scheme without a host: browsers apply the policy to the whole chain of redirects, and callbacks often
+    /// redirect further.
     static func policySource(_ callback: String) -> String? {
         switch scheme(of: callback) {
         case nil: nil
@@ -41,13 +42,13 @@ package enum Callback {
         }
     }
 
-    /// What a person may read of where they will go: the host, or the scheme of an app's own.
+    /// Returns the destination to show to the user: the host, or the scheme of an app.
     static func place(_ callback: String) -> String {
         guard let scheme = scheme(of: callback), scheme == "http" || scheme == "https" else {
             return scheme(of: callback) ?? callback
         }
         let host = callback.utf8.dropFirst(scheme.utf8.count + 3).prefix { !"/?#".utf8.contains($0) }
-        // What stands before an @ is no part of the host, and may look like one.
+        // The part before an @ is not part of the host, but may look like one.
         return String(decoding: host.split(separator: UInt8(ascii: "@")).last ?? host, as: UTF8.self)
     }
 

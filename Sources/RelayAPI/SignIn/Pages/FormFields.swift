@@ -1,13 +1,14 @@
 /// The fields of a query or of a form sent as `application/x-www-form-urlencoded`.
 ///
-/// Here, unlike in the wire's two tokens, `+` is a blank, as browsers write it. The first of several of one name counts.
+/// Unlike in the two tokens of the wire, `+` is a blank, as browsers encode it. If a name occurs several times, the
+/// first field counts.
 package struct FormFields: Sendable {
-    /// What a page's form may send at most; ours are far smaller.
+    /// The maximum size of a form in bytes; the pages' forms are much smaller.
     static let longest = 16 * 1024
 
     private var values: [String: String] = [:]
 
-    /// `nil` if it is too long, has too many fields, or is not UTF-8 when unescaped.
+    /// Returns `nil` if it is too long, has too many fields, or is not UTF-8 when decoded.
     package init?(_ bytes: some Collection<UInt8>) {
         guard bytes.count <= Self.longest else { return nil }
         let parts = bytes.split(separator: UInt8(ascii: "&"))
@@ -20,7 +21,7 @@ package struct FormFields: Sendable {
         }
     }
 
-    /// `nil`: absent or empty.
+    /// The value of a field; `nil` if absent or empty.
     package subscript(name: String) -> String? {
         guard let value = values[name], !value.isEmpty else { return nil }
         return value

@@ -1,7 +1,7 @@
-/// A piece of a page.
+/// A fragment of a page.
 ///
-/// Whatever is interpolated into one is escaped, unless it is a piece itself, so that no text of a person or a request
-/// can become markup.
+/// Interpolated strings are escaped and interpolated fragments are not, so that text from users and requests cannot
+/// become markup.
 struct HTML: ExpressibleByStringInterpolation, Sendable {
     var text: String
 
@@ -20,7 +20,7 @@ struct HTML: ExpressibleByStringInterpolation, Sendable {
         mutating func appendInterpolation(_ pieces: [HTML]) { for piece in pieces { text += piece.text } }
     }
 
-    /// Good between tags and inside quoted attributes.
+    /// Escapes text for use between tags and in quoted attributes.
     static func escaped(_ plain: String) -> String {
         var text = ""
         for scalar in plain.unicodeScalars {

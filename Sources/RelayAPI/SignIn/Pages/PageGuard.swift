@@ -4,13 +4,13 @@ import HTTPTypes
 import Records
 import RelayCore
 
-/// Makes sure that a form comes from a page of ours in the same browser, and remembers who opened an account page.
+/// Protects the forms against cross-site requests, and issues the ticket of an opened account page.
 ///
-/// Nothing is written down: a random cookie, which other sites can neither read nor send (`SameSite=Strict`), and values
-/// sealed to it with a key that comes from the relay's own.
+/// Stores nothing on the relay. Uses a random cookie, which other sites can neither read nor send (`SameSite=Strict`),
+/// and values authenticated for it with a key derived from the relay's key.
 struct PageGuard: Sendable {
     static let cookieName = "zonecast_page"
-    /// How long an account page that was opened with a password can be used.
+    /// How long an account page that was opened with the password remains valid.
     static let ticketLifetime = Duration.seconds(15 * 60)
 
     private let key: SymmetricKey
@@ -23,7 +23,7 @@ struct PageGuard: Sendable {
         )
     }
 
-    /// The cookie's value, if the request has one that can be ours.
+    /// Returns the cookie of the request if it has a valid format.
     static func cookie(of request: APIRequest) -> String? {
         for header in request.headers[values: .cookie] {
             for part in header.split(separator: ";") {
@@ -36,10 +36,10 @@ struct PageGuard: Sendable {
         return nil
     }
 
-    /// What each form carries in its field `form`.
+    /// Returns the value of the field `form` of each form.
     func formSeal(_ cookie: String) -> String { Hex.encode(tag("form", Array(cookie.utf8))) }
 
-    /// Whether a form that arrived was made by us for this browser.
+    /// Returns whether a form was created by this relay for this browser.
     func isOurs(_ request: APIRequest, _ fields: FormFields, ownHosts: [String]) -> Bool {
         guard let cookie = Self.cookie(of: request), let seal = fields["form"] else { return false }
         if let site = request.headers[.fetchSite], site != "same-origin", site != "none" { return false }
@@ -51,13 +51,14 @@ struct PageGuard: Sendable {
         return ConstantTime.areEqual(Array(seal.utf8), Array(formSeal(cookie).utf8))
     }
 
-    /// Says that this browser's user has just shown the account's password, whose mark it is.
+    /// Returns a ticket that shows that this browser's user has just entered the account's password.
     func ticket(for account: Account.ID, passwordMark: [UInt8], cookie: String, at now: Timestamp) -> String {
         let end = (now + Self.ticketLifetime).milliseconds
         return "\(account.number).\(end)." + seal(account.number, end, passwordMark, cookie)
     }
 
-    /// Whose account the page is, if the ticket is of this browser, its time is not over and the password still the same.
+    /// Returns the account of a ticket if it belongs to this browser, has not expired, and the password has not
+    /// changed.
     func account<Failure>(
         ofTicket ticket: String,
         cookie: String,
@@ -83,7 +84,7 @@ struct PageGuard: Sendable {
 }
 
 extension HTTPField.Name {
-    /// Where a browser says from what kind of site a request comes.
+    /// The header with which a browser describes the relationship of the requesting site.
     static let fetchSite: HTTPField.Name = {
         guard let name = HTTPField.Name("Sec-Fetch-Site") else {
             preconditionFailure("the name holds only letters and dashes")

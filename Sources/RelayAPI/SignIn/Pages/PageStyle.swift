@@ -1,7 +1,7 @@
-/// What the pages look like.
+/// The style sheet of the pages.
 ///
-/// Served as a file of its own, so that the pages need no inline style. Sizes follow the reader's own font size, colours
-/// their light or dark preference; contrasts are above 4.5 to 1, and whatever can be pressed is 44 pixels high.
+/// A separate file, so that the pages need no inline styles. Sizes follow the user's font size, and colours the light
+/// or dark preference; contrast ratios are above 4.5, and controls are at least 44 pixels high.
 enum PageStyle {
     static let css = """
         :root {
@@ -60,9 +60,9 @@ enum PageStyle {
         """
 }
 
-/// Hands a sign-in to the page that opened the window.
+/// Passes the web auth token to the page that opened the window.
 enum HandOverScript {
-    /// Only an opener of one of the origins named gets it: the browser compares them for us.
+    /// The browser delivers the message only if the origin of the opener is one of those given.
     static let javaScript = """
         "use strict";
         (function () {

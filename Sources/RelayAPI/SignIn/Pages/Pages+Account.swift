@@ -2,9 +2,9 @@ import HTTPTypes
 import Records
 import RelayCore
 
-/// A person's own account.
+/// The account page.
 ///
-/// Opened with the password for a quarter of an hour; each step shows the page anew, so it works without scripts.
+/// Opened with the password for 15 minutes; each action reloads the page, so it works without scripts.
 extension Pages {
     func changeAccount(_ request: APIRequest) async -> APIResponse {
         let visit = visit(request)
@@ -80,10 +80,10 @@ extension Pages {
         from address: String
     ) async throws(CredentialRefusal) -> AccountPage.Outcome {
         guard let new = fields["new"], new == fields["again"] else {
-            return .refused("The two new passwords are not the same. Nothing was changed.")
+            return .refused("The two new passwords do not match. Nothing was changed.")
         }
         guard new.count >= AccountRules.passwordLength.lowerBound, AccountRules.passwordLength.contains(new.utf8.count)
-        else { return .refused("The new password is too short or far too long. Nothing was changed.") }
+        else { return .refused("The new password is too short or too long. Nothing was changed.") }
         let (authenticator, email) = (authenticator, account.email ?? "")
         let current = fields["current"] ?? ""
         do throws(CredentialRefusal) {
@@ -95,7 +95,7 @@ extension Pages {
             }
         } catch {
             switch error {
-            case .failed: return .refused("That is not your password now. Nothing was changed.")
+            case .failed: return .refused("The current password is wrong. Nothing was changed.")
             case .throttled: return .refused(SignInPage.Trouble.throttled(minutes: 1).text)
             default: throw error
             }
@@ -104,7 +104,7 @@ extension Pages {
 }
 
 extension Authenticator {
-    /// What the buttons of an account page do.
+    /// Performs the action of a button on the account page.
     fileprivate func carryOut(
         _ fields: FormFields,
         _ account: Account
@@ -136,10 +136,10 @@ extension Authenticator {
             )
         default: break
         }
-        return .refused("The page did not say what to do. Please try once more.")
+        return .refused("The form has no valid action. Please try again.")
     }
 
-    /// The app a form names, if the account is known there.
+    /// Returns the app that a form names, if the account has used it.
     private func app(_ fields: FormFields, of account: Account) throws(CredentialRefusal) -> AccountPage.App? {
         try apps(of: account.id).first {
             $0.home.container.name == fields["container"] && $0.home.environment.rawValue == fields["environment"]

@@ -2,17 +2,17 @@ import HTTPTypes
 import Records
 import RelayCore
 
-/// Signing in to an application.
+/// The sign-in page of an app.
 ///
 /// See Wire.md, "Signing in".
 extension Pages {
-    /// An application that may be signed in to: what its link leads to, looked up.
+    /// The application of a sign-in link, with its API token.
     private struct Application {
         var link: SignInLink
         var home: ContainerEnvironment
-        /// `nil`: a `--dev` relay, and no token named.
+        /// `nil` on a `--dev` relay if the link names no token.
         var token: APIToken?
-        /// Windows that may be told.
+        /// The origins of windows that may receive the token.
         var origins: [String]
 
         var leadsSomewhere: Bool { token?.callbackURL != nil || !origins.isEmpty }
@@ -69,7 +69,7 @@ extension Pages {
         }
     }
 
-    /// What a page says to a refusal; `again` shows the form with it.
+    /// Returns the response to refused credentials; `again` shows the form with a message.
     func refusal(
         _ refusal: CredentialRefusal,
         _ again: (SignInPage.Trouble, HTTPResponse.Status) -> APIResponse
@@ -120,7 +120,7 @@ extension Pages {
         return response
     }
 
-    /// Unknown, revoked and of another container are all the same: none.
+    /// Returns the application of a link; `nil` alike for tokens that are unknown, revoked or of another container.
     private func application(_ fields: FormFields) -> Application? {
         guard let link = SignInLink(fields), let container = ContainerID(link.container),
             let environment = Environment(rawValue: link.environment)

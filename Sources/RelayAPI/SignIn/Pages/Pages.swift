@@ -2,15 +2,15 @@ import HTTPTypes
 import Records
 import RelayCore
 
-/// The relay's own pages for people: `/signin`, `/account` and what they are made of.
+/// The relay's pages for users: `/signin`, `/account` and their files.
 ///
-/// They work without scripts, hold nothing of other origins, and keep no session of their own.
+/// They need no scripts except to pass the token to an opener, load nothing from other origins, and have no session.
 struct Pages: Sendable {
     let authenticator: Authenticator
     let stores: any StoreCatalog
     let random: RandomSource
     let time: TimeSource
-    /// People in one share.
+    /// The maximum number of participants of a share.
     let participantLimit: Int
     private let guardian: PageGuard
     var desk: SignInDesk { authenticator.passwordDesk }
@@ -30,9 +30,9 @@ struct Pages: Sendable {
         guardian = PageGuard(relayKey: authenticator.relayKey)
     }
 
-    /// One of our addresses.
+    /// The path of a page.
     ///
-    /// A proxy's prefix may stand before it.
+    /// It may begin with a proxy's prefix.
     enum Place: CaseIterable {
         case signIn, account, style, script
 
@@ -46,7 +46,7 @@ struct Pages: Sendable {
         }
 
         init?(_ path: String) {
-            // Most requests by far are of the wire, and none of them is a page.
+            // Shortcut for requests to the wire, which are by far the most.
             guard !path.utf8.starts(with: "/database/".utf8),
                 let place = Self.allCases.first(where: { path.hasSuffix($0.path) }), !path.contains("/database/1/")
             else { return nil }
@@ -68,7 +68,7 @@ struct Pages: Sendable {
         }
     }
 
-    /// A browser at one of the pages: its cookie, old or just made.
+    /// A request of a browser with its cookie, existing or new.
     struct Visit {
         var cookie: String
         var isNew: Bool
@@ -81,9 +81,9 @@ struct Pages: Sendable {
             formSeal = guardian.formSeal(cookie)
         }
 
-        /// The page as an answer, with the cookie if it is new, which with `isSecure` is for https alone.
+        /// Returns the page as a response, which sets the cookie if it is new; with `isSecure` only for https.
         ///
-        /// `destination`: where a form of the page may lead besides here, as a policy names it.
+        /// `destination`: the policy source to which a form of the page may redirect in addition to the relay.
         func answer(
             _ page: HTML,
             status: HTTPResponse.Status = .ok,
@@ -103,7 +103,7 @@ struct Pages: Sendable {
 
     func visit(_ request: APIRequest) -> Visit { Visit(request, guardian, random) }
 
-    /// The form's fields, if it is one of ours.
+    /// Returns the fields of the form if this relay created it.
     func fields(of request: APIRequest) -> FormFields? {
         guard let fields = FormFields(request.body), guardian.isOurs(request, fields, ownHosts: ownHosts(request))
         else {
@@ -154,9 +154,10 @@ struct Pages: Sendable {
         return response
     }
 
-    /// What keeps a page to itself: nothing foreign in it, no frame around it, no copy kept, its address told to nobody.
+    /// Adds security headers: no foreign content, no frames, no caching, no referrer for other sites.
     ///
-    /// `same-origin` and not `no-referrer`, for with the latter browsers send `Origin: null` with our own forms.
+    /// `same-origin` instead of `no-referrer`, because with the latter browsers send `Origin: null` with the relay's
+    /// own forms.
     static func protect(_ response: inout APIResponse, destination: String? = nil) {
         let goes = destination.map { " \($0)" } ?? ""
         response.headers[.contentSecurityPolicy] =

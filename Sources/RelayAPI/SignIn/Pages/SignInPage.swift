@@ -1,18 +1,18 @@
 import RelayCore
 
-/// The HTML of signing in to an application.
+/// The HTML of the sign-in page of an app.
 struct SignInPage {
-    /// As it stands in the form: what the application's address said.
+    /// The parameters of the sign-in URL, repeated in the form.
     var link: SignInLink
-    /// The container's name, for the person.
+    /// The container's name.
     var application: String
-    /// Where the browser will go; `nil` where the window that asked gets the sign-in.
+    /// The destination after sign-in; `nil` if the window that opened the page gets the token.
     var destination: String?
-    /// `--dev` without an API token: any name will do.
+    /// Whether only a name is required: on a `--dev` relay without an API token.
     var asksNameOnly: Bool
     var formSeal: String
 
-    /// What went wrong with the attempt before.
+    /// The error of the previous attempt.
     enum Trouble {
         case wrong
         case throttled(minutes: Int)
@@ -25,14 +25,14 @@ struct SignInPage {
             case .throttled(let minutes):
                 "Too many attempts. Wait \(minutes == 1 ? "a minute" : "\(minutes) minutes"), then try again."
             case .cookies:
-                "The page was open for too long, or your browser keeps no cookies for it. Please try once more."
-            case .name: "A name here has 1 to 64 letters, digits, dots, dashes or underscores."
+                "The page was open for too long, or your browser blocks its cookies. Please try again."
+            case .name: "A name must have 1 to 64 letters, digits, dots, dashes or underscores."
             }
         }
     }
 
     func html(email: String = "", keep: Bool = false, trouble: Trouble? = nil) -> HTML {
-        let goesTo: HTML? = destination.map { "<p class=\"quiet\">Afterwards you go to <strong>\($0)</strong>.</p>" }
+        let goesTo: HTML? = destination.map { "<p class=\"quiet\">You will continue to <strong>\($0)</strong>.</p>" }
         let alert: HTML? = trouble.map {
             "<div class=\"notice bad\" id=\"trouble\" role=\"alert\">\($0.text)</div>"
         }
@@ -71,64 +71,64 @@ struct SignInPage {
     private func nameField(_ name: String, _ trouble: Trouble?) -> HTML {
         let marks: HTML = trouble == nil ? "" : " aria-invalid=\"true\" aria-describedby=\"trouble\""
         return """
-            <p class="notice">This relay runs with --dev: any name is a user, and no password is asked.</p>
+            <p class="notice">This relay runs with --dev: any name signs you in, without a password.</p>
             <label for="name">Name</label>
             <input type="text" id="name" name="name" value="\(name)" autocomplete="off" required spellcheck="false"\
              maxlength="64"\(marks) autofocus>
             """
     }
 
-    /// The last page where no callback is called: a script hands the token to the window that asked.
+    /// Returns the last page if there is no callback URL; a script passes the token to the opener.
     static func handOver(webToken: String, origins: [String]) -> HTML {
         PageFrame.html(
             title: "Signed in",
             """
             <div id="hand-over" data-token="\(webToken)" data-origins="\(origins.joined(separator: " "))">
             <h1>Signed in</h1>
-            <p id="status" role="status">Handing the sign-in to the app …</p>
-            <noscript><p class="notice bad">Your browser runs no scripts, and this app has no address to go back to. \
-            Allow scripts for this page, or ask the app's makers to give its API token a callback address.</p></noscript>
+            <p id="status" role="status">Passing the sign-in to the app …</p>
+            <noscript><p class="notice bad">Your browser does not run scripts, and this app has no callback address. \
+            Allow scripts for this page, or ask the developers of the app to add a callback address to its API token.</p></noscript>
             </div>
             """,
             script: "signin/hand-over.js"
         )
     }
 
-    /// Nothing can be done with this link.
+    /// Returns the page for an invalid link.
     ///
-    /// The same for a container, token or environment that is not there and for one that is but does not fit.
+    /// The same for a container, token or environment that does not exist and for one that does not match.
     static func broken() -> HTML {
         PageFrame.html(
             title: "This link cannot be used",
             """
             <h1>This link cannot be used</h1>
             <p>It is incomplete, or the app may no longer use this relay. Go back to the app and sign in from there; \
-            if that does not help, tell the people who make the app.</p>
+            if that does not help, contact the developers of the app.</p>
             """
         )
     }
 
-    /// The API token has neither a callback nor an origin, so the sign-in could reach nobody.
+    /// Returns the page for an API token with neither a callback URL nor an allowed origin.
     static func leadsNowhere() -> HTML {
         PageFrame.html(
-            title: "This app cannot be signed in to",
+            title: "Sign-in is not set up",
             """
-            <h1>This app cannot be signed in to yet</h1>
-            <p>Its API token names no place that the sign-in could go to. The operator of this relay makes one that \
-            does with <code>zonecast token create --callback-url URL</code>, or \
-            <code>--allowed-origin ORIGIN</code> for a page that opens this one.</p>
+            <h1>Sign-in is not set up for this app</h1>
+            <p>Its API token has no callback address and no allowed origin. The operator of this relay creates one \
+            with <code>zonecast token create --callback-url URL</code>, or \
+            <code>--allowed-origin ORIGIN</code> for a web page that opens this one.</p>
             """
         )
     }
 }
 
-/// What a sign-in address says, in its query and again in the form.
+/// The parameters of a sign-in URL, in its query and again in the form.
 struct SignInLink: Equatable {
     var container: String
     var environment: String
-    /// The API token's public identifier; empty: none.
+    /// The API token's public identifier; empty if there is none.
     var token: String
-    /// The page that asked, on a `--dev` relay; empty: not said.
+    /// The origin of the requesting page, on a `--dev` relay; empty if unknown.
     var origin: String
 
     init?(_ fields: FormFields) {
@@ -148,11 +148,12 @@ struct SignInLink: Equatable {
     }
 }
 
-/// What all pages share.
+/// The common frame of all pages.
 enum PageFrame {
-    /// A whole page around `main`, which holds its one `h1`; `script` is the relative address of a script of ours.
+    /// Returns a complete page around `main`, which must contain its only `h1`; `script` is the relative URL of a
+    /// script.
     ///
-    /// `up` leads from the page's own folder to the relay's top.
+    /// `up` is the relative path from the page's folder to the relay's root.
     static func html(
         title: String,
         _ main: HTML,
