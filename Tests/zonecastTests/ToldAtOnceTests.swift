@@ -236,7 +236,7 @@ import Testing
         let relay = try RelayProcess(folder: folder.path, [])
         let page = try relay.connect().send("GET", "/console/")
         #expect(page.status == 404)
-        #expect(String(decoding: page.body, as: UTF8.self).contains("is shut. Its operator opens it"))
+        #expect(String(decoding: page.body, as: UTF8.self).contains("is disabled. Its operator enables it"))
         let link = ["console", "link", "--data", folder.path]
         #expect(try Command.run(link).complaint.contains("does not serve its console"))
         #expect(relay.stop().status == 0)

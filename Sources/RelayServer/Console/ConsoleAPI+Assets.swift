@@ -3,7 +3,7 @@ import Records
 import RelayCore
 import RelayStore
 
-/// Assets as numbers: how many, how large, how many nobody uses; never what is in them, nor whose they are.
+/// Statistics about assets: number, sizes, unused ones; never their content or owners.
 extension ConsoleAPI {
     static let assets: [ConsoleRoute] = [
         .get("assets") { try AssetsAnswer($0) },
@@ -18,9 +18,9 @@ extension ConsoleAPI {
     ]
 
     private struct AssetsAnswer: Encodable {
-        /// Those of up to so many bytes.
+        /// The assets of one size class.
         struct Size: Encodable {
-            /// `nil`: all larger ones.
+            /// The upper bound in bytes; `nil` for the class of the largest.
             var upTo: Int64?
             var count: Int
             var bytes: Int64
@@ -32,7 +32,7 @@ extension ConsoleAPI {
         var unusedBytes: Int64
         var missing: Int
         var sizes: [Size]
-        /// The ten largest, the largest first.
+        /// The sizes of the ten largest assets, in descending order.
         var largest: [Int64]
 
         init(_ call: ConsoleCall) throws {

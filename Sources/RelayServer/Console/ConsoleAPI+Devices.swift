@@ -3,7 +3,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// Who listens for notices, and what they subscribe to.
+/// The connected devices, and the subscriptions.
 extension ConsoleAPI {
     static let devices: [ConsoleRoute] = [
         .get("devices") { call in
@@ -56,7 +56,7 @@ extension ConsoleAPI {
         struct Row: Encodable {
             var user: String
             var device: String
-            /// `nil` for one that polls.
+            /// The time since the device connected; `nil` for a device that uses long polls.
             var seconds: Int?
             var sent: Int
             var merged: Int
@@ -75,11 +75,11 @@ extension ConsoleAPI {
         }
 
         var count: Int
-        /// Of all connections since the relay's start, in every container.
+        /// The counts of all connections since the relay's start, in all containers.
         var sent: Int
         var merged: Int
         var dropped: Int
-        /// For slow readers, of all of them now.
+        /// The number of notices queued for slow readers, over all connections.
         var waiting: Int64
         var devices: [Row]
     }

@@ -4,7 +4,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// API tokens, server-to-server keys, trusted issuers, containers.
+/// API tokens, server-to-server keys, trusted issuers and containers.
 extension ConsoleAPI {
     static let keys: [ConsoleRoute] = [
         .get("tokens") { call in
@@ -126,7 +126,7 @@ extension ConsoleAPI {
         var callbackURL: String?
         var origins: [String]?
 
-        /// Refuses what a browser would not come back from, or never send.
+        /// Throws if the callback URL is not usable or an origin is not one that browsers send.
         func check() throws {
             if let callbackURL, !callbackURL.isEmpty, !Callback.isUsable(callbackURL) {
                 throw ConsoleRefusal("Write the address with its scheme, like https://app.example/done.")

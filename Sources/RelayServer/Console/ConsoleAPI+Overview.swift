@@ -4,7 +4,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// The first page: how the relay is, and what to do next.
+/// The overview page: the state of the relay and the next steps.
 extension ConsoleAPI {
     static let overview: [ConsoleRoute] = [.get("overview") { try Overview($0) }]
 
@@ -12,7 +12,7 @@ extension ConsoleAPI {
         struct Step: Encodable {
             var isDone: Bool
             var text: String
-            /// The page where it is done.
+            /// The page on which the step is done.
             var page: String
         }
 
@@ -34,7 +34,7 @@ extension ConsoleAPI {
         var steps: [Step]
         var schemaChanges: Int
         var audit: [AuditAnswer]
-        /// What needs somebody, each as a sentence.
+        /// Problems that require an operator's attention, each as a sentence.
         var problems: [String]
         var findings: [ConsoleParts.Finding]
 
@@ -75,14 +75,14 @@ extension ConsoleAPI {
 
         private func problems(at now: Timestamp, _ schedule: BackupSchedule?) -> [String] {
             var found: [String] = []
-            // The doctor says the same, where there is one.
+            // The doctor reports the same, if it is available.
             if findings.isEmpty, let free = gauges["zonecast_disk_free_bytes"], free < 1_000_000_000 {
                 found.append("Less than 1 GB is free on the data folder's disk: writes fail when it is full.")
             }
             if findings.isEmpty, let schedule,
                 now.milliseconds - (backups.latest ?? started) > 2 * schedule.interval.milliseconds
             {
-                found.append("The \(schedule.interval.rawValue) backup is late; the log says why.")
+                found.append("The \(schedule.interval.rawValue) backup is late; see the log.")
             }
             if lastHour.requests > 100, lastHour.errors * 10 > lastHour.requests {
                 found.append("More than a tenth of the last hour's requests were refused.")
@@ -94,10 +94,10 @@ extension ConsoleAPI {
             let facts = call.parts.facts
             let hasToken = try call.parts.accounts.apiTokens().contains { $0.home == home && $0.revoked == nil }
             return [
-                Step(isDone: hasToken, text: "Make an API token for your app", page: "tokens"),
+                Step(isDone: hasToken, text: "Create an API token for your app", page: "tokens"),
                 Step(isDone: hasTypes, text: "Save a first record, or import a schema", page: "schema"),
                 Step(isDone: schemaChanges == 0 && hasTypes, text: "Promote the schema to production", page: "schema"),
-                Step(isDone: backups.schedule != nil, text: "Let the relay make backups by itself", page: "backups"),
+                Step(isDone: backups.schedule != nil, text: "Set up automatic backups", page: "backups"),
                 Step(
                     isDone: facts.publicURL != nil,
                     text: "Set public-url, where browsers reach the relay",

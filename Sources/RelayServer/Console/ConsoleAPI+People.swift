@@ -4,13 +4,13 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// Accounts of people, and what they are signed in to.
+/// User accounts and their sessions.
 extension ConsoleAPI {
     static let people: [ConsoleRoute] = [
         .get("users") { call in
             let words = (call["words"] ?? "").lowercased()
             if words.hasPrefix("_"), let home = try? call.home() {
-                // As a container knows them.
+                // The search text is a user record name in this container.
                 let found = try call.parts.accounts.profile(of: UserID(words), in: home)
                 let users = found.map { [AccountAnswer($0.account)] } ?? []
                 return AccountsAnswer(count: users.count, users: users)
@@ -72,18 +72,18 @@ extension ConsoleAPI {
             return Done()
         },
         .post("users/quota") { call in
-            /// No bytes: as everybody; 0: any number.
+            /// Without `bytes` the quota is the default; 0 means no limit.
             struct Request: Decodable { var id: Int64, bytes: Int64? }
             let ask = try call.body(Request.self)
             let account = try account(call, "\(ask.id)")
-            guard ask.bytes ?? 0 >= 0 else { throw ConsoleRefusal("A quota is a number of bytes, or nothing.") }
+            guard ask.bytes ?? 0 >= 0 else { throw ConsoleRefusal("A quota must be a number of bytes or empty.") }
             try call.parts.accounts.setPrivateQuota(ask.bytes == 0 ? .max : ask.bytes, of: account.id)
             let detail = ask.bytes.map { $0 == 0 ? "any number" : ByteText.of($0) } ?? "as everybody"
             try call.note("user.quota", AccountAnswer(account).name, detail: detail)
             return Done()
         },
         .post("users/password") { call in
-            /// Whoever sets it could sign in as them.
+            /// Requires the operator's own password, because whoever sets a password could sign in as the user.
             struct Request: Decodable { var id: Int64, password: String, own: String }
             let ask = try call.body(Request.self)
             let account = try account(call, "\(ask.id)")
@@ -96,12 +96,12 @@ extension ConsoleAPI {
             return Done()
         },
         .post("users/delete") { call in
-            /// What the operator has typed, so that nobody goes by a slip.
+            /// Contains the name that the operator has typed, to prevent accidental deletions.
             struct Request: Decodable { var id: Int64, name: String }
             let ask = try call.body(Request.self)
             let account = try account(call, "\(ask.id)")
             let name = AccountAnswer(account).name
-            guard ask.name == name else { throw ConsoleRefusal("Type \(name) to go on.") }
+            guard ask.name == name else { throw ConsoleRefusal("Type \(name) to confirm.") }
             let zones = try await UserRemoval(call, account).run()
             try call.note("user.delete", name, detail: "\(zones) zones")
             return ["zones": zones]
@@ -113,7 +113,7 @@ extension ConsoleAPI {
             if let session = ask.session {
                 let own = try call.parts.accounts.sessions(of: account.id)
                 guard let found = own.first(where: { String($0.id.number, radix: 16) == session }) else {
-                    throw ConsoleRefusal("This sign-in has ended already.", status: 404)
+                    throw ConsoleRefusal("This session has already ended.", status: 404)
                 }
                 try call.parts.accounts.revokeSession(found.id)
             } else {
@@ -163,7 +163,7 @@ extension ConsoleAPI {
 
     struct AccountAnswer: Encodable {
         var id: Int64
-        /// What they sign in with.
+        /// The name used to sign in.
         var name: String
         /// `password`, `dev` or the issuer.
         var way: String
@@ -200,12 +200,12 @@ extension ConsoleAPI {
             var environment: String
             var userRecordName: String
             var isDiscoverable: Bool
-            /// In the private database.
+            /// The number of bytes in the private database.
             var bytes: Int64
             var limit: Int64?
         }
 
-        /// One that listens now, or that a push service can wake.
+        /// A device that is connected or has a push registration.
         struct Device: Encodable {
             var container: String
             var environment: String
@@ -225,7 +225,7 @@ extension ConsoleAPI {
         }
 
         var user: AccountAnswer
-        /// `nil`: as everybody; 0: any number.
+        /// `nil` for the default; 0 for no limit.
         var privateQuota: Int64?
         var containers: [Container]
         var devices: [Device]

@@ -4,7 +4,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// The services that wake sleeping devices, and the devices; never what their services know them by.
+/// The push services and the registered devices, without the devices' tokens.
 extension ConsoleAPI {
     static let pushes: [ConsoleRoute] = [
         .get("pushes") { try PushesAnswer($0) },
@@ -42,7 +42,7 @@ extension ConsoleAPI {
             var detail: String?
             var command: String
             var devices: Int
-            /// The newest registration's that has one.
+            /// The error of the newest registration that has one.
             var lastFault: String?
         }
 
@@ -73,7 +73,7 @@ extension ConsoleAPI {
         var services: [Service]
         var count: Int
         var devices: [Row]
-        /// In base64url.
+        /// In Base64URL.
         var webPushKey: String?
 
         init(_ call: ConsoleCall) throws {

@@ -3,7 +3,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// How much there is of how much there may be, which rates hold, and who runs into them.
+/// Storage use and quotas, rates, and the callers that exceed them.
 extension ConsoleAPI {
     static let quotas: [ConsoleRoute] = [
         .get("quotas") { try QuotaAnswer($0) },
@@ -18,7 +18,7 @@ extension ConsoleAPI {
         .get("rates") { RatesAnswer($0) },
     ]
 
-    /// No number: as configured; 0: any number.
+    /// A missing number means the configured quota; 0 means no limit.
     private struct QuotaChange: Decodable {
         var privateBytes: Int64?
         var publicRecords: Int64?
@@ -29,7 +29,7 @@ extension ConsoleAPI {
             get throws {
                 let asked = [privateBytes, publicRecords, publicAssets, publicTransfer]
                 guard asked.allSatisfy({ $0 ?? 0 >= 0 }) else {
-                    throw ConsoleRefusal("A quota is a number of bytes, or nothing.")
+                    throw ConsoleRefusal("A quota must be a number of bytes or empty.")
                 }
                 let bounds = asked.map { $0 == 0 ? .max : $0 }
                 return ContainerQuota(
@@ -45,25 +45,25 @@ extension ConsoleAPI {
     private struct QuotaAnswer: Encodable {
         struct Owner: Encodable {
             var user: String
-            /// Of the account; `nil` where it is gone.
+            /// The account's number; `nil` if the account is deleted.
             var id: Int64?
-            /// What they sign in with.
+            /// The name used to sign in.
             var name: String?
             var bytes: Int64
             var zones: Int
-            /// `nil`: any number.
+            /// `nil` for no limit.
             var limit: Int64?
-            /// `nil`: as everybody; 0: any number.
+            /// The user's override; `nil` for none; 0 for no limit.
             var own: Int64?
         }
 
-        /// One kind of bytes.
+        /// The use and quota of one kind of bytes.
         struct Meter: Encodable {
-            /// `nil` where it is each user's.
+            /// `nil` if the quota is per user.
             var used: Int64?
-            /// `nil`: any number.
+            /// `nil` for no limit.
             var limit: Int64?
-            /// What is set for this container; `nil`: as configured; 0: any number.
+            /// The container's override; `nil` for the configured quota; 0 for no limit.
             var own: Int64?
             var configured: Int64?
         }
@@ -135,9 +135,9 @@ extension ConsoleAPI {
         struct Row: Encodable {
             var id: String
             var meaning: String
-            /// Where it is changed, and what holds.
+            /// The settings of the rate and their current values.
             var settings: [Setting]
-            /// Refusals in the last day.
+            /// The number of refused requests in the last 24 hours.
             var refused: Int
         }
 
@@ -145,10 +145,10 @@ extension ConsoleAPI {
             var rate: String
             /// `user`, `address`, `account` or `anyone`.
             var kind: String
-            /// A pseudonym, as in logs; a container's name where it is anyone.
+            /// A pseudonym as in logs; for `anyone` the container's name.
             var who: String
             var count: Int
-            /// Seconds since the last.
+            /// Seconds since the last refused request.
             var seconds: Int
         }
 
@@ -185,11 +185,11 @@ extension ConsoleAPI {
 extension RateName {
     fileprivate var meaning: String {
         switch self {
-        case .requests: "Requests of one user, or of one address nobody has signed in at"
-        case .publicRequests: "Requests to a container's public database, and what each user has of their own first"
-        case .failedCredentials: "Wrong tokens or signatures from one address, in a minute"
-        case .failedSignIns: "Wrong passwords from one address, in a minute"
-        case .failedSignInsOfAccount: "Wrong passwords for one account, in an hour"
+        case .requests: "Requests of one user, or of one address without sign-in"
+        case .publicRequests: "Requests to a container's public database: the shared rate and each user's own"
+        case .failedCredentials: "Invalid tokens or signatures from one address, per minute"
+        case .failedSignIns: "Wrong passwords from one address, per minute"
+        case .failedSignInsOfAccount: "Wrong passwords for one account, per hour"
         }
     }
 
@@ -220,6 +220,6 @@ extension RateSubject {
 }
 
 extension Int64 {
-    /// As answers for programs have it, where any number is none.
+    /// The value in responses, where 0 means no limit.
     fileprivate var orZeroForAny: Int64 { self == .max ? 0 : self }
 }

@@ -4,7 +4,7 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// Record types, indexes, roles, and the way to production.
+/// Record types, indexes, roles, and promotion to production.
 extension ConsoleAPI {
     static let schema: [ConsoleRoute] = [
         .get("schema") { call in
@@ -134,9 +134,9 @@ extension ConsoleAPI {
         var isGiven: Bool
     }
 
-    /// Which rights somebody with these roles would have.
+    /// Returns the rights of a user with these roles.
     private struct Trial: Decodable {
-        /// Names of roles; World is always among them.
+        /// The names of roles; World is always included.
         var roles: [String]
         var isCreator: Bool
 

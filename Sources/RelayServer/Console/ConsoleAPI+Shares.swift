@@ -3,10 +3,10 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// Who shares with whom, and the ends of it.
+/// The shares and their participants.
 ///
-/// An operator takes rights away, or gives somebody who is in already others; nobody is let into private contents from here:
-/// that is the owners' to do.
+/// An operator can remove participants, change their permissions and stop a share. Operators cannot give anybody access
+/// to private records; only owners can.
 extension ConsoleAPI {
     static let sharing: [ConsoleRoute] = [
         .get("shares") { call in
@@ -48,7 +48,7 @@ extension ConsoleAPI {
     private struct ShareAnswer: Encodable {
         struct Participant: Encodable {
             var id: String
-            /// `nil`: invited, and not come yet; addresses are the owner's to know.
+            /// `nil` for an open invitation; only the owner may see its address.
             var user: String?
             var role: String
             var permission: String
@@ -81,12 +81,12 @@ extension ConsoleAPI {
     }
 }
 
-/// One share that an operator changes, by its owner's own operations: so everybody concerned is told as always.
+/// One share that an operator changes with the owner's own operations, so that all participants are notified as usual.
 private struct ShareVisit {
     struct Ask: Decodable {
         var id: Int64
         var participant: String?
-        /// As the wire has it.
+        /// The permission as on the wire.
         var permission: String?
     }
 
@@ -119,11 +119,11 @@ private struct ShareVisit {
     func permission() throws -> Share.Permission {
         let all: [Share.Permission] = [.none, .readOnly, .readWrite]
         guard let found = all.first(where: { $0.word == ask.permission }) else {
-            throw ConsoleRefusal("Choose what they may do.")
+            throw ConsoleRefusal("Choose a permission.")
         }
-        guard found != .none || ask.participant == nil else { throw ConsoleRefusal("Remove who may do nothing.") }
+        guard found != .none || ask.participant == nil else { throw ConsoleRefusal("Remove the participant instead.") }
         guard ask.participant != nil || row.publicPermission != .none else {
-            throw ConsoleRefusal("Only the owner opens a share to anybody.")
+            throw ConsoleRefusal("Only the owner can make a share public.")
         }
         return found
     }
@@ -132,7 +132,7 @@ private struct ShareVisit {
         try await modify(.init(operationType: "forceDelete", record: .init(recordName: row.recordName)))
     }
 
-    /// Gives each participant what `permission` says; who gets nothing goes.
+    /// Sets each participant's permission; removes the participants for whom `permission` returns `nil`.
     func keep(_ permission: (Share.Participant) -> Share.Permission?) async throws {
         let participants = row.participants.compactMap { one in
             permission(one).map { Change.Participant(participantId: one.id, permission: $0.word) }
@@ -194,7 +194,7 @@ private struct ShareVisit {
         _ = try await ask("records/modify", Change(zoneID: zone, operations: [operation]))
     }
 
-    /// The one record of the answer.
+    /// Calls a wire operation as the owner and returns the only record of its response.
     private func ask(_ operation: String, _ body: some Encodable) async throws -> Answer.Record {
         let answer: Answer = try await call.ask(operation, body, for: row.zone.owner, in: home)
         guard let record = answer.records.first else { throw ConsoleRefusal("This share is gone.", status: 404) }

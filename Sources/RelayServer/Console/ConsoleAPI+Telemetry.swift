@@ -2,7 +2,7 @@ import Records
 import RelayAPI
 import RelayCore
 
-/// How the relay has done lately, in numbers and in lines.
+/// The relay's recent metrics and request log.
 extension ConsoleAPI {
     static let telemetry: [ConsoleRoute] = [
         .get("telemetry") { call in
@@ -32,16 +32,16 @@ extension ConsoleAPI {
     ]
 }
 
-/// Points in time for the charts, and sums for the table.
+/// Data points for the charts, and sums for the table.
 struct TelemetryAnswer: Encodable {
     struct Point: Encodable {
         var at: Int64
-        /// Seconds since the point before.
+        /// The time since the previous point in seconds.
         var seconds: Double
         var requests: UInt64
         var errors: UInt64
         var sentBytes: UInt64
-        /// Milliseconds.
+        /// The p50 of response times in milliseconds; `slowest` is the p99.
         var median: Double?
         var slowest: Double?
         var commits: UInt64
@@ -50,7 +50,7 @@ struct TelemetryAnswer: Encodable {
         var connections: Int
         var storeBytes: Int64
         var notices: Int
-        /// From commit to socket, in milliseconds.
+        /// The p50 of the time from commit to socket in milliseconds; `noticeSlowest` is the p99.
         var noticeMedian: Double?
         var noticeSlowest: Double?
     }
@@ -64,7 +64,7 @@ struct TelemetryAnswer: Encodable {
         var slowest: Double?
     }
 
-    /// Of the whole period.
+    /// The sums over the whole period.
     struct Sum: Encodable {
         var seconds: Double
         var requests: UInt64
@@ -73,7 +73,7 @@ struct TelemetryAnswer: Encodable {
         var median: Double?
         var slowest: Double?
         var notices: Int
-        /// From commit to socket, in milliseconds.
+        /// The p50 of the time from commit to socket in milliseconds; `noticeSlowest` is the p99.
         var noticeMedian: Double?
         var noticeSlowest: Double?
     }
@@ -81,7 +81,7 @@ struct TelemetryAnswer: Encodable {
     var points: [Point]
     var operations: [Operation]
     var sum: Sum
-    /// Of the hour before that, once the relay has run so long.
+    /// The sums of the previous hour, if the relay has run that long.
     var before: Sum?
 
     init(_ taken: [Telemetry.Point], before: [Telemetry.Point] = []) {
@@ -114,7 +114,7 @@ struct TelemetryAnswer: Encodable {
         )
     }
 
-    /// What happened between the first and the last.
+    /// Returns the differences between the first and the last point.
     static func sum(_ taken: [Telemetry.Point]) -> Sum {
         var times = Histogram.times
         var sum = Sum(seconds: 0, requests: 0, errors: 0, sentBytes: 0, notices: 0)

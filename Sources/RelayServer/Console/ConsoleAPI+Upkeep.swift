@@ -3,13 +3,13 @@ import Records
 import RelayCore
 import RelayStore
 
-/// Backups, configuration, audit log.
+/// Backups, configuration and audit log.
 extension ConsoleAPI {
     static let upkeep: [ConsoleRoute] = [
         .get("backups") { BackupsAnswer($0.parts.facts.data, at: $0.parts.time.now()) },
         .post("backups/create") { call in
             let (data, now) = (call.parts.facts.data, call.parts.time.now())
-            // In the log also where nobody waits for the answer any more.
+            // The audit entry is written even if the client no longer waits for the response.
             return try await OwnQueue.run(.utility) {
                 let backup = try Backup.create(of: data, in: BackupsAnswer.folder(of: data), now: now)
                 try call.note("backup.create", backup.name)
@@ -53,7 +53,7 @@ extension ConsoleAPI {
         .post("explorer/act") { call in
             struct Request: Decodable { var user: String, operation: String }
             let ask = try call.body(Request.self)
-            // A token's own text never gets into the log.
+            // The text of a token is never logged.
             let isDev = ask.user.hasPrefix("dev-") && call.parts.facts.isDev
             let home = try call.home()
             let subject = isDev ? String(ask.user.prefix(100)) : "by a token"
@@ -78,9 +78,9 @@ extension ConsoleAPI {
         },
     ]
 
-    /// One of the list, by its name there.
+    /// Returns the backup with this name in the list.
     static func backup(_ name: String, _ parts: ConsoleParts) throws -> Backup {
-        guard !name.contains("/") else { throw ConsoleRefusal("Name a backup of the list.") }
+        guard !name.contains("/") else { throw ConsoleRefusal("Choose a backup from the list.") }
         let folder = BackupsAnswer.folder(of: parts.facts.data)
         guard let backup = Backup.all(in: folder).first(where: { $0.name == name }) else {
             throw BackupFailure.missing(name)
@@ -105,9 +105,9 @@ extension ConsoleAPI {
         var zones: Int
         var records: Int
         var assets: Int
-        /// Also those that were damaged.
+        /// Includes damaged assets.
         var missingAssets: Int
-        /// When it was last verified, and how many faults were found; neither where it was not.
+        /// When the backup was last verified, and the number of faults; both `nil` if it was not.
         var verified: Int64?
         var faults: Int?
 
@@ -129,7 +129,7 @@ extension ConsoleAPI {
         var folder: String
         var interval: String?
         var keep: Int?
-        /// When the schedule asks for the next one.
+        /// When the next scheduled backup is due.
         var next: Int64?
         var backups: [BackupAnswer]
 

@@ -5,7 +5,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// Zones, and the change feed of one: who, when, how much; never what.
+/// Zones, and the change feed of one: authors, times and sizes, but no record contents.
 extension ConsoleAPI {
     static let zones: [ConsoleRoute] = [
         .get("zones") { call in
@@ -22,7 +22,7 @@ extension ConsoleAPI {
         .post("zones/delete") { call in
             let home = try call.home()
             let wanted = try call.body(NamedZone.self).id
-            guard !wanted.isDefault else { throw ConsoleRefusal("The default zone is always there.") }
+            guard !wanted.isDefault else { throw ConsoleRefusal("The default zone cannot be deleted.") }
             try call.confirmInProduction(home)
             guard let store = try call.parts.stores.existingStore(of: home) else { throw RelayError.zoneNotFound }
             try await store.write { writer throws(RelayError) in
@@ -47,9 +47,9 @@ extension ConsoleAPI {
             let home = try call.home()
             let wanted = try call.body(NamedZone.self).id
             guard home.environment == .development else {
-                throw ConsoleRefusal("A zone is reset in development only. In production it can be deleted.")
+                throw ConsoleRefusal("A zone can be reset in development only. In production, delete it.")
             }
-            guard !wanted.isDefault else { throw ConsoleRefusal("The default zone is always there.") }
+            guard !wanted.isDefault else { throw ConsoleRefusal("The default zone cannot be reset.") }
             try await call.changeZone("delete", wanted, in: home)
             try await call.changeZone("create", wanted, in: home)
             try call.note("zone.reset", "\(wanted)", in: home)
@@ -150,10 +150,10 @@ extension ConsoleAPI {
         }
     }
 
-    /// A page of a zone's feed without anybody's contents.
+    /// A page of a zone's feed without record contents.
     private struct FeedAnswer: Encodable {
         struct Row: Encodable {
-            /// A private record's name may be as telling as its contents: a mark that tells records apart is all there is.
+            /// A short hash that distinguishes records; a private record's name may be as sensitive as its contents.
             var mark: String
             var recordType: String
             var change: UInt64
@@ -190,7 +190,7 @@ extension ConsoleAPI {
 }
 
 extension ConsoleCall {
-    /// By the owner's own operation, so that their devices and all they share with are told.
+    /// Changes a zone with the owner's own operation, so that the owner's devices and all participants are notified.
     fileprivate func changeZone(_ verb: String, _ zone: ZoneID, in home: ContainerEnvironment) async throws {
         struct Change: Encodable {
             struct Name: Encodable { var zoneName: String }
@@ -210,6 +210,6 @@ extension ConsoleCall {
             in: home
         )
         guard let refused = answer.zones.first(where: { $0.serverErrorCode != nil }) else { return }
-        throw ConsoleRefusal(refused.reason ?? "The relay refuses this.", status: 409)
+        throw ConsoleRefusal(refused.reason ?? "The relay refused the request.", status: 409)
     }
 }

@@ -4,13 +4,13 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// What the console's pages call, below `/console/api/`.
+/// The API of the console's pages, below `/console/api/`.
 enum ConsoleAPI {
     static let routes: [ConsoleRoute] =
         overview + wire + zones + changes + schema + people + keys + devices + pushes + sharing + assets + telemetry
         + quotas + upkeep
 
-    /// The public database in the words of the wire, as an operator: `wire/records/query` and its like.
+    /// Wire operations on the public database as an operator, such as `wire/records/query`.
     static let wire: [ConsoleRoute] = [
         ConsoleRoute(method: .post, name: "wire/") { call in
             let home = try call.home()
@@ -35,7 +35,7 @@ enum ConsoleAPI {
 }
 
 extension String {
-    /// What follows the first place where `start` stands.
+    /// Returns the text after the first occurrence of `start`.
     fileprivate func components(after start: String) -> String {
         firstRange(of: start).map { String(self[$0.upperBound...]) } ?? ""
     }

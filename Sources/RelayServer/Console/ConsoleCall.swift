@@ -5,13 +5,13 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// Why the console did not do what it was asked: a sentence for the person in front of it.
+/// Why the console refused a request: a sentence for the operator.
 struct ConsoleRefusal: Error, Encodable {
-    /// What the page does about it, where it can do something.
+    /// How the page reacts.
     enum Code: String, Encodable {
         case refused
         case signIn
-        /// Say the container's name with the same request.
+        /// Repeat the request with the container's name as confirmation.
         case confirm
     }
 
@@ -26,32 +26,32 @@ struct ConsoleRefusal: Error, Encodable {
     }
 
     static let otherPage = ConsoleRefusal(
-        "This address is for the console's own page. If this is that page, the proxy before the relay has to pass on the "
+        "This address is for the console's own page only. If this is that page, the proxy must forward the "
             + "Host header, or the relay needs the setting public-url.",
         status: 403
     )
     static let otherSession = ConsoleRefusal(
-        "Somebody has signed in anew in this browser since this page was loaded. Load it again.",
+        "There was a new sign-in in this browser after this page was loaded. Reload the page.",
         status: 403
     )
     static let signInFirst = ConsoleRefusal("Sign in first.", status: 401, code: .signIn)
 
     private enum CodingKeys: String, CodingKey { case code, error }
 
-    /// What went wrong beneath, in the console's words.
+    /// Converts an error into a refusal with a text for the operator.
     init(_ cause: any Error) {
         switch cause {
         case let refusal as ConsoleRefusal: self = refusal
         case DirectoryError.exists(let what): self.init("There is a \(what) already.", status: 409)
         case DirectoryError.missing(let what): self.init("There is no \(what).", status: 404)
         case DirectoryError.invalid(let text): self.init(text)
-        case DirectoryError.unavailable: self.init("The data folder cannot be used; the log says why.", status: 503)
+        case DirectoryError.unavailable: self.init("The data folder cannot be used; see the log.", status: 503)
         case DirectoryError.damaged:
-            self.init("A file of the data folder is damaged; zonecast doctor says which, and what to do.", status: 503)
+            self.init("A file of the data folder is damaged; run zonecast doctor for details.", status: 503)
         case let error as RelayError: self.init(error.reason, status: error.status ?? error.code.status)
         case let failure as BackupFailure: self.init(failure.description, status: 409)
-        case is DecodingError: self.init("The console's page and this relay do not fit each other; load it anew.")
-        default: self.init("The relay failed at this; its log says more.", status: 500)
+        case is DecodingError: self.init("The page does not match this version of the relay; reload it.")
+        default: self.init("The request failed in the relay; see its log.", status: 500)
         }
     }
 }
@@ -64,7 +64,7 @@ struct ConsoleCall: Sendable {
     private let guardian: ConsoleGuard?
     private let fields: FormFields?
 
-    /// Without `guardian` nothing is done that wants the person's password once more.
+    /// Creates a call; without `guardian`, operations that require the operator's password are refused.
     init(_ parts: ConsoleParts, _ person: Operator, _ request: APIRequest, guardian: ConsoleGuard? = nil) {
         self.guardian = guardian
         self.parts = parts
@@ -73,15 +73,15 @@ struct ConsoleCall: Sendable {
         fields = FormFields((request.query ?? "").utf8)
     }
 
-    /// A parameter of the address; `nil` where it is absent or empty.
+    /// A query parameter; `nil` if absent or empty.
     subscript(name: String) -> String? { fields?[name] }
 
-    /// A number among the parameters, held to bounds.
+    /// Returns a numeric query parameter, clamped to the bounds.
     func number(_ name: String, in bounds: ClosedRange<Int>, else standard: Int) -> Int {
         self[name].flatMap { Int($0) }.map { min(max($0, bounds.lowerBound), bounds.upperBound) } ?? standard
     }
 
-    /// The environment that the page shows.
+    /// Returns the environment that the page shows.
     func home() throws -> ContainerEnvironment {
         guard let container = self["container"].flatMap({ ContainerID($0) }),
             let environment = self["environment"].flatMap({ Records.Environment(rawValue: $0) })
@@ -92,9 +92,9 @@ struct ConsoleCall: Sendable {
         return ContainerEnvironment(container, environment)
     }
 
-    /// Calls an operation of the wire on the user's private database, or on what others share with them, as their own.
+    /// Calls a wire operation on a user's private or shared database on behalf of the user.
     ///
-    /// Throws what the relay refuses.
+    /// Throws the relay's error if it refuses.
     func ask<Answer: Decodable>(
         _ operation: String,
         _ body: some Encodable,
@@ -114,11 +114,11 @@ struct ConsoleCall: Sendable {
         let answer = Data(response.body)
         guard response.status == .ok else {
             let reason = try? decoder.decode(WireRefusal.self, from: answer).reason
-            throw ConsoleRefusal(reason ?? "The relay refuses this.", status: response.status.code)
+            throw ConsoleRefusal(reason ?? "The relay refused the request.", status: response.status.code)
         }
         let items = try? decoder.decode(WireItems.self, from: answer)
         if let refused = items?.all.first(where: { $0.serverErrorCode != nil }) {
-            throw ConsoleRefusal(refused.reason ?? "The relay refuses this.", status: 409)
+            throw ConsoleRefusal(refused.reason ?? "The relay refused the request.", status: 409)
         }
         return try decoder.decode(Answer.self, from: answer)
     }
@@ -127,23 +127,24 @@ struct ConsoleCall: Sendable {
         try JSONDecoder().decode(type, from: Data(request.body))
     }
 
-    /// Throws unless the person has typed the container's name, which production asks for before anything is destroyed.
+    /// Throws unless the operator has typed the container's name, which is required for destructive changes in
+    /// production.
     func confirmInProduction(_ home: ContainerEnvironment) throws {
         guard home.environment == .production, self["confirm"] != home.container.name else { return }
         throw ConsoleRefusal(
-            "This changes production. Type the container's name to go on.",
+            "This changes production. Type the container's name to confirm.",
             status: 409,
             code: .confirm
         )
     }
 
-    /// Throws unless this is the person's own password: asked for before they could get at private contents.
+    /// Throws unless this is the operator's password, which is required before access to private records is possible.
     func confirm(password: String) async throws {
-        guard let guardian else { throw ConsoleRefusal("This is done at the console.", status: 403) }
+        guard let guardian else { throw ConsoleRefusal("This is possible in the console only.", status: 403) }
         try await guardian.confirm(person, password, parts.accounts, from: request.remoteAddress)
     }
 
-    /// Writes down what has been done.
+    /// Writes an entry to the audit log.
     func note(
         _ action: String,
         _ subject: String,
@@ -163,7 +164,7 @@ struct ConsoleCall: Sendable {
     }
 }
 
-/// One address of the console's own API.
+/// One route of the console's API.
 struct ConsoleRoute: Sendable {
     enum Answer: Sendable {
         case json(any Encodable & Sendable)
@@ -171,7 +172,7 @@ struct ConsoleRoute: Sendable {
     }
 
     var method: HTTPRequest.Method
-    /// What follows `/console/api/`; a trailing `/` takes all that follows it.
+    /// The path after `/console/api/`; with a trailing `/`, all paths that begin with it.
     var name: String
     var run: @Sendable (ConsoleCall) async throws -> Answer
 
@@ -190,18 +191,18 @@ struct ConsoleRoute: Sendable {
     }
 }
 
-/// The answer where there is nothing to tell.
+/// The response of operations without a result.
 struct Done: Encodable, Sendable {
     var done = true
 }
 
-/// What the wire says where it refuses.
+/// An error on the wire.
 struct WireRefusal: Decodable {
     var serverErrorCode: String?
     var reason: String?
 }
 
-/// The parts of an answer that may each be refused.
+/// The elements of a response that may contain errors.
 private struct WireItems: Decodable {
     var records: [WireRefusal]?
     var zones: [WireRefusal]?

@@ -4,23 +4,23 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// The operator's console: its pages at `/console/`, and the API behind them at `/console/api/`.
+/// The operator's console: its pages at `/console/`, and their API at `/console/api/`.
 ///
-/// Where the configuration does not open it these addresses answer 404, and that it is shut. The pages hold nothing secret
-/// and nothing of other origins; every answer of the API but those about signing in is for a signed-in operator.
+/// If the console is disabled, these paths answer 404 with an explanation. The pages contain no secrets and load
+/// nothing from other origins; the whole API except sign-in requires a signed-in operator.
 package struct ConsoleDoor: Sendable {
     private let parts: ConsoleParts?
     private let guardian: ConsoleGuard
     private let executor = DiskExecutor()
 
-    /// - Parameter parts: What it shows; `nil` keeps it shut.
+    /// - Parameter parts: The services that the console uses; `nil` disables the console.
     package init(_ parts: ConsoleParts?) {
         self.parts = parts
         let stopped: @Sendable () -> Duration = { Duration.zero }
         guardian = ConsoleGuard(uptime: parts?.time.uptime ?? stopped)
     }
 
-    /// Answers what is for the console, and leaves the rest to `others`.
+    /// Handles requests to the console and passes all others to `others`.
     package func before(_ others: @escaping RelayServer.Responder) -> RelayServer.Responder {
         return { request in
             if let way = welcome(request) { return way }
@@ -30,10 +30,9 @@ package struct ConsoleDoor: Sendable {
         }
     }
 
-    /// Leads somebody with a browser and no more than the relay's address to the console, or where that is shut to their
-    /// own account.
+    /// Redirects a browser that opens the root to the console, or to the account page if the console is disabled.
     ///
-    /// Programs are told in the wire's form that nothing is there.
+    /// Programs get the wire's error instead.
     private func welcome(_ request: APIRequest) -> APIResponse? {
         guard request.path == "/", request.method == .get || request.method == .head,
             request.headers[.accept]?.contains("text/html") ?? false
@@ -49,9 +48,9 @@ package struct ConsoleDoor: Sendable {
         return await withTaskExecutorPreference(executor) { await answer(String(end.dropFirst(4)), request, parts) }
     }
 
-    /// What follows `/console/`, before which a proxy's prefix may stand; `nil` for all other addresses.
+    /// Returns the path after `/console/`, which may follow a proxy's prefix; `nil` for all other paths.
     private static func end(of path: String) -> Substring? {
-        // Most requests by far are of the wire.
+        // Shortcut for requests to the wire, which are by far the most.
         guard !path.utf8.starts(with: "/database/".utf8) else { return nil }
         if path.hasSuffix("/console") { return "?" }
         guard let place = path.firstRange(of: "/console/"), !path.contains("/database/1/") else { return nil }
@@ -71,12 +70,12 @@ package struct ConsoleDoor: Sendable {
         var response = APIResponse(status: .ok, body: Array(file.text.utf8))
         response.headers[.contentType] = "\(file.type); charset=utf-8"
         protect(&response)
-        // After an update of the relay the parts must fit each other.
+        // Not cached, because after an update of the relay all files must match.
         response.headers[.cacheControl] = "no-cache"
         return response
     }
 
-    /// Nothing of other origins, no inline script or style, in no frame, its address told to nobody.
+    /// Adds security headers: no foreign content, no inline scripts or styles, no frames, no referrer.
     private static func protect(_ response: inout APIResponse) {
         response.headers[.contentSecurityPolicy] =
             "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
@@ -94,7 +93,7 @@ package struct ConsoleDoor: Sendable {
     }
 
     private static var shut: APIResponse {
-        let text = "The console of this relay is shut. Its operator opens it with the setting  console: true.\n"
+        let text = "The console of this relay is disabled. Its operator enables it with the setting  console: true.\n"
         var response = APIResponse(status: .notFound, body: Array(text.utf8))
         response.headers[.contentType] = "text/plain; charset=utf-8"
         return response
@@ -127,7 +126,7 @@ package struct ConsoleDoor: Sendable {
         return response
     }
 
-    /// What needs no sign-in, or changes nothing.
+    /// Returns whether the request needs no session token: sign-in, or a request that changes nothing.
     private static func isBefore(signIn name: String, _ request: APIRequest) -> Bool {
         let comesIn = request.method == .post && ["session", "setup", "passkey"].contains(name)
         return comesIn || request.method == .get || request.method == .head
@@ -140,7 +139,7 @@ package struct ConsoleDoor: Sendable {
         let named = ConsoleAPI.routes.filter { $0.name == name || ($0.name.hasSuffix("/") && name.hasPrefix($0.name)) }
         guard !named.isEmpty else { throw ConsoleRefusal("There is nothing at this address.", status: 404) }
         guard let route = named.first(where: { $0.method == request.method }) else {
-            throw ConsoleRefusal("This address is called in another way.", status: 405)
+            throw ConsoleRefusal("This address does not support this method.", status: 405)
         }
         switch try await route.run(ConsoleCall(parts, person, request, guardian: guardian)) {
         case .json(let value): return Self.json(value)

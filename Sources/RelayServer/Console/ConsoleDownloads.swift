@@ -7,11 +7,11 @@ import RelayCore
 import RelayStore
 import Synchronization
 
-/// Backups as files for the operator's own machine.
+/// Downloads of backups.
 ///
-/// A backup holds what the console shows to nobody: everybody's private contents. So whoever wants one says the password
-/// once more, and gets an address that is good for one download by the same sign-in within a minute. The browser goes there
-/// by itself, without the console's header; what other sites cannot send is the cookie.
+/// A backup contains all users' private records, which the console never shows. Therefore a download requires the
+/// operator's password, and a ticket that is valid for one download by the same session within a minute. The browser
+/// opens the URL directly, without the console's header, but with the cookie, which other sites cannot send.
 struct ConsoleDownloads: Sendable {
     private let parts: ConsoleParts
     private let guardian: ConsoleGuard
@@ -34,12 +34,12 @@ struct ConsoleDownloads: Sendable {
         var file: String
     }
 
-    /// Whether the browser may come here by itself.
+    /// Returns whether the request is a download, which the browser sends without the console's header.
     static func isDownload(_ name: String, _ request: APIRequest) -> Bool {
         name == "backups/download" && request.method == .get && ConsoleGuard.isFromNoOtherSite(request)
     }
 
-    /// The answer, if the request is about a download.
+    /// Returns the response, or `nil` if the request is not about downloads.
     func answer(_ name: String) async throws -> APIResponse? {
         switch (name, request.method) {
         case ("backups/ticket", .post): return ConsoleDoor.json(try await offer())
@@ -68,7 +68,7 @@ struct ConsoleDownloads: Sendable {
         let (person, secret) = try signedIn()
         let ticket = FormFields((request.query ?? "").utf8)?["ticket"] ?? ""
         guard let name = guardian.tickets.take(ticket, from: secret, at: parts.time.now()) else {
-            throw ConsoleRefusal("This address has been used or is too old. Ask for the download again.", status: 404)
+            throw ConsoleRefusal("This address was already used or has expired. Start the download again.", status: 404)
         }
         let backup = try ConsoleAPI.backup(name, parts)
         let archive = try BackupArchive(backup)
@@ -90,11 +90,11 @@ struct ConsoleDownloads: Sendable {
     }
 }
 
-/// Addresses for one download each; in memory, bounded, and good for a minute.
+/// One-time download tickets; in memory, bounded, and valid for a minute.
 final class DownloadTickets: Sendable {
     private struct Ticket {
         var backup: String
-        /// Of the session that asked.
+        /// The hash of the session's secret.
         var session: [UInt8]
         var end: Timestamp
     }
@@ -114,7 +114,7 @@ final class DownloadTickets: Sendable {
         return text
     }
 
-    /// The backup's name; never twice.
+    /// Returns the name of the ticket's backup and invalidates the ticket.
     func take(_ text: String, from session: String, at now: Timestamp) -> String? {
         guard let ticket = tickets.withLock({ $0.removeValue(forKey: Self.hash(text)) }), ticket.end > now,
             ConstantTime.areEqual(ticket.session, Self.hash(session))
@@ -125,7 +125,7 @@ final class DownloadTickets: Sendable {
     private static func hash(_ text: String) -> [UInt8] { Array(SHA256.hash(data: Array(text.utf8))) }
 }
 
-/// An archive on its way to a browser.
+/// Streams an archive as a response body.
 private final class ArchiveParts: BodyParts {
     private let archive: Mutex<BackupArchive>
     let length: Int64

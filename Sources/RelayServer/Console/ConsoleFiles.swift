@@ -1,7 +1,7 @@
-/// The files of the console, by what follows `/console/`.
+/// The files of the console, by their path after `/console/`.
 ///
-/// Literals in the files beside this one, so that the program stays a single file and nothing has to be generated; each is
-/// served as it stands there.
+/// They are string literals in the files next to this one, so that the program is a single file and nothing has to be
+/// generated.
 enum ConsoleFiles {
     struct File: Sendable {
         var text: String

@@ -7,15 +7,15 @@ import RelayCore
 import RelayStore
 import Synchronization
 
-/// Keeps strangers, other sites' pages and guessers out of the console.
+/// Protects the console against unauthenticated callers, cross-site requests and password guessing.
 ///
-/// Who is signed in says a cookie that scripts cannot read and other sites cannot send (`HttpOnly`, `SameSite=Strict`); each
-/// request also carries a header that a page of another origin could send only after a preflight, which nobody answers. With
-/// a change it says the token of the sign-in, which only a page that was answered as that sign-in has. See
+/// A session is identified by a cookie that scripts cannot read and other sites cannot send (`HttpOnly`,
+/// `SameSite=Strict`). Each request also has a header that a page of another origin could send only after a preflight,
+/// which the relay refuses. For changes, its value is a token that only a page of the same session knows. See
 /// Reliability.md, "Origins and cookies".
 final class ConsoleGuard: Sendable {
     static let cookieName = "zonecast_console"
-    /// What our own page sends with each request.
+    /// The header that the console's page sends with each request.
     private static let headerName = HTTPField.Name("X-Zonecast-Console")
 
     private struct Attempts {
@@ -25,35 +25,35 @@ final class ConsoleGuard: Sendable {
 
     private let attempts: Mutex<Attempts>
     private let uptime: @Sendable () -> Duration
-    /// Passwords are checked one after the other: each takes a core and 32 MiB for a quarter of a second.
+    /// Passwords are checked one at a time: each check takes one core and 32 MiB for about 250 ms.
     private let desk = DispatchQueue(label: "zonecast console sign-in")
     private let inLine = Mutex(0)
-    /// How many may wait for the desk: with them, the last one's answer comes within some seconds.
+    /// The maximum number of waiting checks, so that the last one completes within some seconds.
     static let longestLine = 24
     let challenges = PasskeyChallenges()
     let tickets = DownloadTickets()
 
-    /// - Parameter uptime: Time that never goes back.
+    /// - Parameter uptime: A monotonic clock.
     init(uptime: @escaping @Sendable () -> Duration) {
         self.uptime = uptime
         attempts = Mutex(
             Attempts(
                 addresses: TokenBuckets(RateLimit(perSecond: 6.0 / 60, burst: 10), capacity: 4_096),
-                // More than from one address, since a stranger could lock somebody out with it.
+                // Higher than per address, because strangers could lock an operator out with it.
                 names: TokenBuckets(RateLimit(perSecond: 30.0 / 60, burst: 60), capacity: 4_096)
             )
         )
     }
 
-    /// What a page of this sign-in sends with each change.
+    /// Returns the token that a page of this session sends with each change.
     static func token(ofSession secret: String) -> String {
         let key = SymmetricKey(data: Data(secret.utf8))
         return Base64URL.encode(Array(HMAC<SHA256>.authenticationCode(for: changes, using: key)))
     }
 
-    /// Whether a page of the same sign-in sends the change whose cookie comes with it.
+    /// Returns whether a change was sent by a page of the same session as its cookie.
     ///
-    /// Where there is no cookie nobody has signed in, which whoever asks is told.
+    /// Returns `true` without a cookie; the request is then refused because there is no session.
     static func isOfSession(_ request: APIRequest) -> Bool {
         guard let secret = secret(of: request) else { return true }
         guard let headerName, let said = request.headers[headerName].flatMap({ Base64URL.decode($0.utf8) }) else {
@@ -65,7 +65,7 @@ final class ConsoleGuard: Sendable {
 
     private static let changes = Array("changes by the console's page".utf8)
 
-    /// Counts a password, or without a name a code, that somebody tries; throws where that was one too many.
+    /// Charges one attempt with a password, or with a code if `name` is `nil`; throws if the rate is exceeded.
     func charge(name: String? = nil, from address: String) throws {
         let now = uptime()
         let wait = attempts.withLock { attempts in
@@ -77,7 +77,7 @@ final class ConsoleGuard: Sendable {
         throw ConsoleRefusal("Too many attempts. Wait \(seconds) seconds and try again.", status: 429)
     }
 
-    /// What was counted turned out to be right.
+    /// Reverses the charge of a successful attempt.
     func giveBack(name: String? = nil, from address: String) {
         let now = uptime()
         attempts.withLock { attempts in
@@ -86,8 +86,9 @@ final class ConsoleGuard: Sendable {
         }
     }
 
-    /// Throws unless this is the password of somebody who is signed in: asked for once more before private contents could
-    /// come into their hands.
+    /// Throws unless this is the signed-in operator's password.
+    ///
+    /// Required again before access to private records is possible.
     func confirm(
         _ person: Operator,
         _ password: String,
@@ -100,7 +101,7 @@ final class ConsoleGuard: Sendable {
         giveBack(name: person.name, from: address)
     }
 
-    /// Runs work that takes a core, in turn; throws where too many wait already.
+    /// Runs work that takes a core after the previous ones; throws if too many wait.
     func inTurn<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
         let mayWait = inLine.withLock { count in
             guard count < Self.longestLine else { return false }
@@ -108,7 +109,7 @@ final class ConsoleGuard: Sendable {
             return true
         }
         guard mayWait else {
-            throw ConsoleRefusal("Many people are signing in just now. Try again in some seconds.", status: 503)
+            throw ConsoleRefusal("Too many sign-ins at the moment. Try again in a few seconds.", status: 503)
         }
         return try await withCheckedThrowingContinuation { continuation in
             desk.async { [self] in
@@ -119,32 +120,32 @@ final class ConsoleGuard: Sendable {
         }
     }
 
-    /// Whether the console's own page asks, which is at `publicURL` or where the request was sent.
+    /// Returns whether the request comes from the console's own page, at `publicURL` or at the address of the request.
     static func isOwnPage(_ request: APIRequest, publicURL: String?) -> Bool {
         guard let headerName, request.headers[headerName] != nil, isFromNoOtherSite(request) else { return false }
-        // What reads is sent without an origin, and its answer is for no other page in any case.
+        // Reads have no `Origin`, and other pages cannot read their responses.
         return request.method == .get || request.method == .head || isOfOwnOrigin(request, publicURL)
     }
 
-    /// As far as an `Origin` is there: only the host counts, since a proxy may end TLS.
+    /// Checks the header `Origin` if there is one; only the host counts, since a proxy may terminate TLS.
     private static func isOfOwnOrigin(_ request: APIRequest, _ publicURL: String?) -> Bool {
         guard let origin = request.headers[.origin] else { return true }
         let parts = origin.lowercased().split(separator: "://", maxSplits: 1)
         guard parts.count == 2 else { return false }
         let called = HTTPField.Name("Host").flatMap { request.headers[$0] }
         let known = publicURL?.split(separator: "://", maxSplits: 1).last?.split(separator: "/").first.map(String.init)
-        // Browsers leave a scheme's own port out, and some proxies put it in.
+        // Browsers omit a scheme's default port, and some proxies add it.
         let names = [parts[1], parts[1] + (parts[0] == "https" ? ":443" : ":80")]
         return [called, known].compactMap { $0?.lowercased() }.contains { name in names.contains { $0 == name } }
     }
 
-    /// As far as the browser says where a request comes from.
+    /// Checks the header `Sec-Fetch-Site` if there is one.
     static func isFromNoOtherSite(_ request: APIRequest) -> Bool {
         guard let site = HTTPField.Name("Sec-Fetch-Site").flatMap({ request.headers[$0] }) else { return true }
         return site == "same-origin" || site == "none"
     }
 
-    /// The secret in the browser's cookie.
+    /// Returns the session secret in the cookie.
     static func secret(of request: APIRequest) -> String? {
         for header in request.headers[values: .cookie] {
             for part in header.split(separator: ";") {
@@ -156,7 +157,8 @@ final class ConsoleGuard: Sendable {
         return nil
     }
 
-    /// A cookie for the folder that the API is in, whatever prefix a proxy puts before it; without a secret it goes.
+    /// Returns a cookie for the folder of the API, independent of a proxy's prefix; without a secret, it deletes the
+    /// cookie.
     static func cookie(_ secret: String?, isSecure: Bool) -> String {
         let end = secret == nil ? "; Max-Age=0" : ""
         return "\(cookieName)=\(secret ?? "")\(end); HttpOnly; SameSite=Strict\(isSecure ? "; Secure" : "")"

@@ -2,7 +2,7 @@ package import RelayAPI
 package import RelayCore
 package import RelayStore
 
-/// All that the console looks at and acts on: the running relay from the inside.
+/// The services of the running relay that the console uses.
 package struct ConsoleParts: Sendable {
     package var accounts: AccountStore
     package var stores: StoreFolder
@@ -13,9 +13,9 @@ package struct ConsoleParts: Sendable {
     package var requests: RecentRequests
     package var facts: ConsoleFacts
     package var time: TimeSource
-    /// What `zonecast doctor` finds in the data folder; `nil` where nobody looks.
+    /// Runs the checks of `zonecast doctor`; `nil` if they are not available.
     package var look: (@Sendable () -> [Finding])?
-    /// The way to push services; `nil` where none is set up.
+    /// The push services; `nil` if none is set up.
     package var push: (any PushGateway)?
 
     /// One of the doctor's findings.
@@ -24,7 +24,7 @@ package struct ConsoleParts: Sendable {
         package var isProblem: Bool
         package var isAdvice: Bool
         package var found: String
-        /// What to do about it.
+        /// The recommended action.
         package var next: String?
 
         package init(check: String, isProblem: Bool, isAdvice: Bool, found: String, next: String?) {
@@ -63,12 +63,12 @@ package struct ConsoleParts: Sendable {
     }
 }
 
-/// What does not change while the relay runs.
+/// Values that do not change while the relay runs.
 package struct ConsoleFacts: Sendable {
     /// One setting, as the configuration page shows it.
     package struct Setting: Encodable, Sendable {
         package var key: String
-        /// `nil`: a secret.
+        /// `nil` for a secret.
         package var value: String?
         package var unit: String
         package var standard: String
@@ -91,9 +91,9 @@ package struct ConsoleFacts: Sendable {
         package var service: PushTarget.Service
         package var name: String
         package var isSetUp: Bool
-        /// For which apps, or as whom.
+        /// The supported apps, or the account that is used.
         package var detail: String?
-        /// What sets it up.
+        /// The command that sets it up.
         package var command: String
 
         package init(
@@ -113,17 +113,17 @@ package struct ConsoleFacts: Sendable {
 
     package var version: String
     package var isDev: Bool
-    /// Whether browsers reach the relay by https, so that cookies are for https alone.
+    /// Whether browsers use https, so that cookies must be restricted to https.
     package var isSecure: Bool
     package var publicURL: String?
     /// The data folder.
     package var data: String
     package var started: Int64
     package var limits: Limits
-    /// How old an asset is that no record uses before it may go: it may still be on its way into a record.
+    /// The age at which an unused asset may be deleted; a younger one may still be saved in a record.
     package var unusedAssetLifetime: Duration
     package var settings: [Setting]
-    /// The push services that there are.
+    /// All supported push services.
     package var pushServices: [PushServiceFact]
 
     package init(

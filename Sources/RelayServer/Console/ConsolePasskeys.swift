@@ -5,7 +5,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// Passkeys of operators: made by somebody signed in, who says the password once more; then good instead of it.
+/// Passkeys of operators, which replace the password at sign-in; adding one requires the password.
 struct ConsolePasskeys: Sendable {
     private let signIn: ConsoleSignIn
     private let parts: ConsoleParts
@@ -21,7 +21,7 @@ struct ConsolePasskeys: Sendable {
 
     private struct Question: Encodable {
         var challenge: String
-        /// For a new one: who it is for, which kinds of keys are taken, and which there are already.
+        /// For a new passkey: the operator, the supported algorithms, and the existing passkeys.
         var user: String?
         var name: String?
         var algorithms: [Int]?
@@ -39,7 +39,7 @@ struct ConsolePasskeys: Sendable {
         var passkeys: [Row]
     }
 
-    /// Byte strings in base64url.
+    /// Byte strings are in Base64URL.
     private struct Use: Decodable {
         var id: String
         var clientData: String
@@ -70,7 +70,7 @@ struct ConsolePasskeys: Sendable {
 
     private func challenge() -> String { Base64URL.encode(guardian.challenges.ask(at: parts.time.now())) }
 
-    /// The address of the page, as the browser that shows it must see it.
+    /// The ceremony for the page's origin as the browser sees it.
     private var ceremony: PasskeyCeremony {
         if let address = parts.facts.publicURL {
             let pieces = address.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
@@ -83,17 +83,17 @@ struct ConsolePasskeys: Sendable {
     private func isOurs(_ challenge: [UInt8]) -> Bool { guardian.challenges.take(challenge, at: parts.time.now()) }
 
     private func bytes(_ text: String) throws -> [UInt8] {
-        guard let bytes = Base64URL.decode(text.utf8) else { throw ConsoleRefusal("The browser's answer is damaged.") }
+        guard let bytes = Base64URL.decode(text.utf8) else { throw ConsoleRefusal("The browser's data is malformed.") }
         return bytes
     }
 
-    // MARK: Signing in
+    // MARK: Sign-in
 
     private func use() throws -> APIResponse {
         let said = try JSONDecoder().decode(Use.self, from: Data(request.body))
         try guardian.charge(from: request.remoteAddress)
         guard let (passkey, person) = try parts.accounts.passkey(try bytes(said.id)) else {
-            throw ConsoleRefusal("This passkey is not known here. Sign in by name and password.", status: 403)
+            throw ConsoleRefusal("This passkey is unknown. Sign in with name and password.", status: 403)
         }
         let count: UInt32
         do throws(PasskeyCeremony.Fault) {
@@ -113,7 +113,7 @@ struct ConsolePasskeys: Sendable {
         return try signIn.begin(person)
     }
 
-    // MARK: One's own
+    // MARK: Passkeys of the signed-in operator
 
     private func list() throws -> APIResponse {
         let person = try signIn.person()

@@ -4,7 +4,7 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// A schema as its pages show it.
+/// A schema for the console's pages.
 struct SchemaAnswer: Encodable {
     struct Field: Encodable {
         var name: String
@@ -12,7 +12,7 @@ struct SchemaAnswer: Encodable {
         var isSystem: Bool
         var isEncrypted: Bool
         var indexes: [String]
-        /// Those that its type can have.
+        /// The indexes that its type permits.
         var possible: [String]
     }
 
@@ -23,7 +23,7 @@ struct SchemaAnswer: Encodable {
 
     struct RecordTypeAnswer: Encodable {
         var name: String
-        /// In the public database.
+        /// The number of records in the public database.
         var records: Int
         var isMore: Bool
         var fields: [Field]
@@ -35,7 +35,7 @@ struct SchemaAnswer: Encodable {
         var roles: [String]
     }
 
-    /// How far records are counted.
+    /// The maximum to which records are counted.
     static let countBound = 100_000
 
     var text: String
@@ -87,7 +87,7 @@ struct SchemaAnswer: Encodable {
     }
 }
 
-/// What a change of the schema comes to, or what forbids it.
+/// The effect of a schema change, or the reasons why it is refused.
 struct ChangeAnswer: Encodable {
     struct Change: Encodable {
         var sign: String
@@ -138,7 +138,7 @@ struct ChangeAnswer: Encodable {
             }
     }
 
-    /// Of a text that cannot be read.
+    /// Creates the response to an invalid schema text.
     init(refused text: SchemaText) {
         isAllowed = false
         isApplied = false
@@ -158,29 +158,29 @@ extension ChangeAnswer.Issue {
     }
 }
 
-/// One step on the schema's pages: a type, a field with its indexes, the rights of a role, or a role.
+/// One edit in the console: a record type, a field with its indexes, the grants of a role, or a role.
 struct SchemaEdit: Decodable {
     var recordType: String?
-    /// A field as the schema language writes it, to take the place of one of its name: `title STRING QUERYABLE`.
+    /// A field in the schema language, which replaces the field of the same name: `title STRING QUERYABLE`.
     var declaration: String?
     var removeField: String?
     var removeType: Bool?
-    /// Rights by role, in place of those they have.
+    /// The new grants by role, replacing the existing ones.
     var grants: [String: [String]]?
     var addRole: String?
     var removeRole: String?
 
-    /// What the audit log says was changed.
+    /// The subject of the audit entry.
     var subject: String {
         recordType ?? addRole ?? removeRole ?? "schema"
     }
 
-    /// The schema with this done to it; throws what is wrong with it.
+    /// Returns the schema with this edit; throws if the edit is invalid.
     func apply(to old: Schema) throws -> Schema {
         var schema = old
         if let addRole {
             guard NameRules.isIdentifier(addRole) else {
-                throw ConsoleRefusal("A role's name is a letter, then letters, digits and underscores.")
+                throw ConsoleRefusal("A role name must be a letter followed by letters, digits and underscores.")
             }
             schema.roles.insert(Role(addRole))
         }
@@ -191,7 +191,7 @@ struct SchemaEdit: Decodable {
             return schema
         }
         guard NameRules.isIdentifier(recordType) else {
-            throw ConsoleRefusal("A record type's name is a letter, then letters, digits and underscores.")
+            throw ConsoleRefusal("A record type name must be a letter followed by letters, digits and underscores.")
         }
         var type = schema.types[recordType] ?? RecordType(systemIndexes: [.recordName: .queryable])
         if let declaration { try declare(declaration, in: &type) }
@@ -205,7 +205,7 @@ struct SchemaEdit: Decodable {
         return schema
     }
 
-    /// Reads one line of the schema language, with the language's own diagnostics.
+    /// Parses one line of the schema language; throws the parser's diagnostics.
     private func declare(_ line: String, in type: inout RecordType) throws {
         guard !line.contains(where: { $0 == "," || $0 == ")" || $0 == ";" }) else {
             throw ConsoleRefusal("Declare one field at a time, such as: title STRING QUERYABLE")
@@ -221,7 +221,7 @@ struct SchemaEdit: Decodable {
     }
 }
 
-/// Which indexes there are, which queries ask for, and what follows from it.
+/// The declared indexes, the indexes that queries require, and the resulting advice.
 struct IndexAnswer: Encodable {
     struct Row: Encodable {
         var recordType: String
@@ -229,7 +229,7 @@ struct IndexAnswer: Encodable {
         var index: String
         /// Whether the schema declares it.
         var isDeclared: Bool
-        /// Since the relay's start.
+        /// Counted since the relay's start.
         var queries: Int
         var refused: Int
         var last: Int64?

@@ -5,7 +5,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// How an operator comes in: by a one-time link the first time, then by name and password, or by a passkey.
+/// Sign-in of operators: with a one-time link the first time, then with name and password, or with a passkey.
 struct ConsoleSignIn: Sendable {
     private let parts: ConsoleParts
     private let guardian: ConsoleGuard
@@ -26,10 +26,10 @@ struct ConsoleSignIn: Sendable {
         var name: String
         var version: String
         var isDev: Bool
-        /// The data folder, as it is typed in a shell: for the commands that pages name.
+        /// The data folder quoted for a shell, for the commands that pages show.
         var data: String
         var containers: [Container]
-        /// For the header of changes.
+        /// The session token for the header of changes.
         var token: String
     }
 
@@ -44,7 +44,7 @@ struct ConsoleSignIn: Sendable {
         var newPassword: String?
     }
 
-    /// The answer, if the request is about signing in.
+    /// Returns the response, or `nil` if the request is not about sign-in.
     func answer(_ name: String) async throws -> APIResponse? {
         switch (name, request.method) {
         case ("session", .get):
@@ -88,7 +88,7 @@ struct ConsoleSignIn: Sendable {
         let link = try parts.accounts.operatorLink(code)
         guard link.isGood else {
             throw ConsoleRefusal(
-                "This link has been used or is too old. Make another with: zonecast console link",
+                "This link was already used or has expired. Create another one with: zonecast console link",
                 status: 404
             )
         }
@@ -148,7 +148,7 @@ struct ConsoleSignIn: Sendable {
         let accounts = parts.accounts
         try await guardian.inTurn {
             guard try accounts.operator(name: person.name, password: attempt.password) != nil else {
-                throw ConsoleRefusal("The password you have now is another one.", status: 403)
+                throw ConsoleRefusal("The current password is wrong.", status: 403)
             }
             try accounts.setPassword(attempt.newPassword ?? "", ofOperator: person.id, keeping: secret)
         }

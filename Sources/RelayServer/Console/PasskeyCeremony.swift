@@ -6,18 +6,18 @@ import RelayCore
 import RelayStore
 import Synchronization
 
-/// What a browser says when a passkey is made or used, held against what the console knows.
+/// Verifies what a browser sends when a passkey is created or used.
 ///
-/// Web Authentication level 2, sections 7.1 and 7.2. The passkey's person has to be verified by their device (PIN, finger,
-/// face), so that it stands for a password as well.
+/// Web Authentication level 2, sections 7.1 and 7.2. User verification by the device (PIN, finger, face) is required,
+/// so that a passkey is as strong as a password.
 struct PasskeyCeremony: Sendable {
-    /// Where the console's page is from: `https://sync.example.org`.
+    /// The origin of the console's page: `https://sync.example.org`.
     var origin: String
 
-    /// The relying party.
+    /// The identifier of the relying party.
     var host: String { URLComponents(string: origin)?.host ?? "" }
 
-    /// A sentence for the person.
+    /// An error with a text for the operator.
     struct Fault: Error {
         var reason: String
     }
@@ -29,7 +29,7 @@ struct PasskeyCeremony: Sendable {
         var crossOrigin: Bool?
     }
 
-    /// The part of an authenticator's data that is always there.
+    /// The part of the authenticator data that is always present.
     struct AuthenticatorData {
         private static let isPresent: UInt8 = 0x01
         private static let isVerified: UInt8 = 0x04
@@ -50,7 +50,7 @@ struct PasskeyCeremony: Sendable {
 
         var isVerifiedPerson: Bool { flags & (Self.isPresent | Self.isVerified) == Self.isPresent | Self.isVerified }
 
-        /// The name of the key that was made: behind the authenticator's own kind, its length before it.
+        /// The ID of the new credential: after the authenticator's AAGUID, preceded by its length.
         var keyID: [UInt8]? {
             guard flags & Self.hasKey != 0, rest.count >= 18 else { return nil }
             let length = Int(rest[16]) << 8 | Int(rest[17])
@@ -59,10 +59,10 @@ struct PasskeyCeremony: Sendable {
         }
     }
 
-    /// Checks a new passkey; gives its name and its count.
+    /// Verifies a new passkey; returns its ID and signature counter.
     ///
-    /// The key comes from the same page as the rest and is attested by nobody: whoever is signed in may add any. `isOurs`
-    /// says whether a challenge is one of ours and still unused.
+    /// The key comes from the same page as the rest and has no attestation: a signed-in operator may add any key.
+    /// `isOurs` must return whether a challenge was issued by this relay and is unused.
     func checkNew(
         clientData: [UInt8],
         authenticatorData: [UInt8],
@@ -72,14 +72,14 @@ struct PasskeyCeremony: Sendable {
     ) throws(Fault) -> (id: [UInt8], signCount: UInt32) {
         try check(clientData, type: "webauthn.create", isOurs)
         let data = try check(authenticatorData, host: host)
-        guard let id = data.keyID else { throw Fault(reason: "The browser gave no key.") }
+        guard let id = data.keyID else { throw Fault(reason: "The browser sent no key.") }
         guard Self.key(algorithm, publicKey) != nil else {
-            throw Fault(reason: "This kind of key is not known here; try another device.")
+            throw Fault(reason: "This kind of key is not supported; try another device.")
         }
         return (id, data.signCount)
     }
 
-    /// Checks the use of a passkey; gives its new count.
+    /// Verifies the use of a passkey; returns its new signature counter.
     func checkUse(
         of passkey: Passkey,
         clientData: [UInt8],
@@ -101,15 +101,15 @@ struct PasskeyCeremony: Sendable {
 
     private func check(_ clientData: [UInt8], type: String, _ isOurs: ([UInt8]) -> Bool) throws(Fault) {
         guard let said = try? JSONDecoder().decode(ClientData.self, from: Data(clientData)), said.type == type else {
-            throw Fault(reason: "The browser's answer is none to this question.")
+            throw Fault(reason: "The browser's response does not match the request.")
         }
         guard said.origin == origin, said.crossOrigin != true else {
             throw Fault(
-                reason: "The page is at \(said.origin), and the relay knows itself as \(origin): set public-url."
+                reason: "The page is at \(said.origin), but the relay expects \(origin): set public-url."
             )
         }
         guard let challenge = Base64URL.decode(said.challenge.utf8), isOurs(challenge) else {
-            throw Fault(reason: "That took too long. Try again.")
+            throw Fault(reason: "The request has expired. Try again.")
         }
     }
 
@@ -119,7 +119,7 @@ struct PasskeyCeremony: Sendable {
             ConstantTime.areEqual(data.hostHash, Array(SHA256.hash(data: Array(host.utf8))))
         else { throw Fault(reason: "This passkey is for another address.") }
         guard data.isVerifiedPerson else {
-            throw Fault(reason: "The device did not ask who you are. Set a PIN, a finger or a face on it first.")
+            throw Fault(reason: "The device did not verify you. Set up a PIN, fingerprint or face on it first.")
         }
         return data
     }
@@ -144,15 +144,15 @@ struct PasskeyCeremony: Sendable {
         }
     }
 
-    /// What the console takes, in the order it likes it: the numbers of COSE.
+    /// The supported COSE algorithms in order of preference.
     static let algorithms = [-7, -8, -257]
 
-    /// `nil` for what is no key of this kind.
+    /// Parses a public key; returns `nil` if it is invalid for the algorithm.
     private static func key(_ algorithm: Int, _ info: [UInt8]) -> Key? {
         switch algorithm {
         case -7: return (try? P256.Signing.PublicKey(derRepresentation: info)).map { .p256($0) }
         case -8:
-            // RFC 8410, section 4: these twelve bytes, then the key.
+            // RFC 8410, section 4: these twelve bytes precede the key.
             let head: [UInt8] = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00]
             guard info.count == head.count + 32, info.starts(with: head) else { return nil }
             return (try? Curve25519.Signing.PublicKey(rawRepresentation: info.dropFirst(head.count))).map {
@@ -164,24 +164,24 @@ struct PasskeyCeremony: Sendable {
     }
 }
 
-/// Questions to browsers, each good for one answer within five minutes.
+/// Challenges for browsers, each valid for one response within five minutes.
 ///
-/// Nothing is kept of those that are asked, so that strangers can ask as often as they like; only the answered ones are
-/// remembered until they end.
+/// Issued challenges are not stored, so that any number of requests is harmless; only used ones are stored until they
+/// expire.
 final class PasskeyChallenges: Sendable {
     private static let lifetime = Duration.seconds(300)
 
     private let key = SymmetricKey(size: .bits256)
     private let answered = Mutex<[[UInt8]: Timestamp]>([:])
 
-    /// 16 random bytes, the moment of its end, and a seal.
+    /// Returns a new challenge: 16 random bytes, the time of its expiry, and an HMAC.
     func ask(at now: Timestamp) -> [UInt8] {
         let end = (now + Self.lifetime).milliseconds
         let said = RandomSource.system.bytes(16) + withUnsafeBytes(of: end.bigEndian) { Array($0) }
         return said + seal(said)
     }
 
-    /// Whether it is one of ours; never twice.
+    /// Returns whether a challenge was issued by this relay and is unused, and marks it as used.
     func take(_ challenge: [UInt8], at now: Timestamp) -> Bool {
         guard challenge.count == 56, ConstantTime.areEqual(Array(challenge[24...]), seal(Array(challenge[..<24])))
         else {

@@ -2,8 +2,9 @@ import Records
 import RelayCore
 import RelayStore
 
-/// The end of a user: nobody signs in as them from the beginning; other people's shares are left and every zone is deleted by
-/// the user's own operations, so that whoever they shared with is told; then the account goes.
+/// Deletes a user: disables the account, leaves other users' shares, deletes all zones, then deletes the account.
+///
+/// Uses the user's own operations, so that all participants are notified.
 struct UserRemoval {
     private let call: ConsoleCall
     private let account: Account
@@ -40,10 +41,10 @@ struct UserRemoval {
         var zones: [Page]
     }
 
-    /// How many zones went.
+    /// Deletes the user; returns the number of deleted or left zones.
     func run() async throws -> Int {
         var count = 0
-        // Whoever is signed in would write behind the back of what is emptied.
+        // Otherwise a signed-in device could write to zones that have already been deleted.
         try call.parts.accounts.setDisabled(true, of: account.id)
         for (home, profile) in try call.parts.accounts.profiles(of: account.id) {
             let user = profile.user
@@ -64,7 +65,7 @@ struct UserRemoval {
         return count
     }
 
-    /// What the app has put there goes; the record itself is the relay's.
+    /// Removes the fields that apps have set; the record itself belongs to the relay.
     private func clearUserRecord(of user: UserID, in home: ContainerEnvironment) async throws {
         struct Change: Encodable {
             struct One: Encodable { var recordName: String, recordType = "Users", fields = [String: String]() }
@@ -75,7 +76,7 @@ struct UserRemoval {
         let _: Nothing = try await call.ask("records/modify", body, for: user, in: home, database: "public")
     }
 
-    /// As every participant leaves: by deleting the shares in it that they are in.
+    /// Leaves a shared zone like any participant: by deleting the shares in it.
     private func leave(_ zone: Zone, _ user: UserID, in home: ContainerEnvironment) async throws {
         var (names, token, hasMore): ([String], String?, Bool) = ([], nil, true)
         while hasMore {
@@ -91,7 +92,9 @@ struct UserRemoval {
         }
     }
 
-    /// The last that goes, since whoever comes gets one and is counted by it; tells whether there was one.
+    /// Deletes the default zone, if there is one; returns whether there was one.
+    ///
+    /// Must be last, because every request of the user creates it again.
     private func deleteDefault(of user: UserID, in home: ContainerEnvironment) async throws -> Bool {
         guard let store = try call.parts.stores.existingStore(of: home) else { return false }
         return try await store.write { writer throws(RelayError) in

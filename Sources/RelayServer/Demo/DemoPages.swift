@@ -131,7 +131,7 @@ package struct DemoPages: Sendable {
 
     /// For whoever has read of the demo and asks a relay that has none.
     private static var shut: APIResponse {
-        refusal(.notFound, "The demo of this relay is shut. Its operator opens it with the setting  demo: true.")
+        refusal(.notFound, "The demo of this relay is disabled. Its operator enables it with the setting  demo: true.")
     }
 
     private static func refusal(_ status: HTTPResponse.Status, _ sentence: String) -> APIResponse {

@@ -7,16 +7,18 @@ import RelayStore
 import Synchronization
 import Wire
 
-/// Schemas from elsewhere, for programs with a management token: `/management/1/CONTAINER/ENVIRONMENT/schema`.
+/// The schema API for programs with a management token: `/management/1/CONTAINER/ENVIRONMENT/schema`.
 ///
-/// - `GET …/schema`: the schema's text.
-/// - `POST …/development/schema`: puts the text in the body in its place; with `?dryRun=1` says what that would do.
-/// - `GET …/production/schema/difference`: what a promotion would bring.
-/// - `POST …/production/schema/promotion`: brings it; with `?dryRun=1` only says so.
+/// - `GET …/schema`: returns the schema's text.
+/// - `POST …/development/schema`: replaces the schema by the text in the body; with `?dryRun=1` only returns the
+///   changes.
+/// - `GET …/production/schema/difference`: returns the changes that a promotion would make.
+/// - `POST …/production/schema/promotion`: promotes the schema; with `?dryRun=1` only returns the changes.
 ///
-/// A change that was refused as a whole is answered with 409, and with what stands in its way.
+/// A refused change is answered with 409 and the reasons.
 ///
-/// The token stands in `Authorization: Bearer …`, so no page of a browser sends it by itself. Who guesses has to wait.
+/// The token is in `Authorization: Bearer …`, so no browser page sends it automatically. Invalid tokens are
+/// rate-limited.
 package struct ManagementDoor: Sendable {
     private static let start = "/management/1/"
     private static let longestText = 4_194_304
@@ -30,10 +32,10 @@ package struct ManagementDoor: Sendable {
         attempts = AttemptCount(uptime: parts.time.uptime)
     }
 
-    /// Answers what is for it, and leaves the rest to `others`.
+    /// Handles requests to the management API and passes all others to `others`.
     package func before(_ others: @escaping RelayServer.Responder) -> RelayServer.Responder {
         { request in
-            // Most requests by far are of the wire.
+            // Shortcut for requests to the wire, which are by far the most.
             guard !request.path.utf8.starts(with: "/database/".utf8),
                 let place = request.path.firstRange(of: Self.start), !request.path.contains("/database/1/")
             else { return await others(request) }
@@ -67,7 +69,7 @@ package struct ManagementDoor: Sendable {
         else {
             attempts.failed(request.remoteAddress)
             throw ConsoleRefusal(
-                "This takes a management token of \(container). Make one with: zonecast token management create",
+                "This requires a management token of \(container). Create one with: zonecast token management create",
                 status: 401
             )
         }
@@ -89,7 +91,7 @@ package struct ManagementDoor: Sendable {
             return try await run(dryRun ? "schema/diff" : "schema/promote", request, token, applies: !dryRun)
         case (.post, nil, .production):
             throw ConsoleRefusal("A schema is changed in development and promoted from there.", status: 405)
-        default: throw ConsoleRefusal("This address is called in another way.", status: 405)
+        default: throw ConsoleRefusal("This address does not support this method.", status: 405)
         }
     }
 
@@ -110,7 +112,7 @@ package struct ManagementDoor: Sendable {
             var applies: Bool
         }
         guard request.body.count <= Self.longestText else {
-            throw ConsoleRefusal("A schema's text has 4 MiB at the most.", status: 413)
+            throw ConsoleRefusal("The text of a schema may have at most 4 MiB.", status: 413)
         }
         var wish = request
         wish.body = Array(
@@ -119,9 +121,9 @@ package struct ManagementDoor: Sendable {
         return try await run("schema/import", wish, token, applies: applies)
     }
 
-    /// As the console does it for an operator; the audit log names the token.
+    /// Runs a route of the console; the audit entry names the token.
     ///
-    /// A change that was asked for and refused is no success, as programs read it; the answer names what stands in its way.
+    /// A refused change has status 409, so that programs detect it; the response contains the reasons.
     private func run(
         _ name: String,
         _ request: APIRequest,
@@ -135,7 +137,7 @@ package struct ManagementDoor: Sendable {
         let asked = APIRequest(
             method: route.method,
             path: request.path,
-            // Whoever calls this address has said what is to be changed.
+            // The confirmation is implied by the call of this endpoint.
             query: "\(place)&confirm=\(token.container)",
             headers: request.headers,
             body: request.body,
@@ -156,7 +158,7 @@ package struct ManagementDoor: Sendable {
     }
 }
 
-/// How often somebody has shown a token that is none.
+/// Counts failed attempts with management tokens.
 private final class AttemptCount: Sendable {
     private let failures: Mutex<TokenBuckets<String>>
     private let uptime: @Sendable () -> Duration
@@ -166,7 +168,7 @@ private final class AttemptCount: Sendable {
         failures = Mutex(TokenBuckets(RateLimit(perSecond: 0.2, burst: 20), capacity: 4_096))
     }
 
-    /// Throws where there were too many.
+    /// Throws if there were too many failed attempts.
     func check(_ address: String) throws {
         let now = uptime()
         let wait = failures.withLock { failures in

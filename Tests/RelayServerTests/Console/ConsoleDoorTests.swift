@@ -53,7 +53,7 @@ import Testing
             (.delete, "passkeys"), (.delete, "session"),
         ] as [(HTTPRequest.Method, String)] {
             let answer = try await world.ask(method, "/console/api/\(path)", body: "{}")
-            #expect(answer.status == .forbidden && answer.text.contains("Load it again"), "\(path) \(answer.text)")
+            #expect(answer.status == .forbidden && answer.text.contains("Reload the page"), "\(path) \(answer.text)")
         }
         // What reads goes on, and tells the page its token.
         #expect(try await world.ask(.get, "/console/api/operators").status == .ok)

@@ -418,7 +418,7 @@ struct ConsoleTests {
         try go(page, "quotas")
         try page.wait(for: "document.querySelector('main .badge.warn') !== null")
         let who = try page.text("[...document.querySelectorAll('main tbody')].at(-1).innerText")
-        #expect(who.contains("address") && who.contains("Wrong tokens or signatures") && !who.contains("127.0.0.1"))
+        #expect(who.contains("address") && who.contains("Invalid tokens or signatures") && !who.contains("127.0.0.1"))
         try page.keepPicture("console-narrow-rates")
         let root = "document.documentElement"
         #expect(try page.text("\(root).scrollWidth > \(root).clientWidth") == "false")
