@@ -8,7 +8,7 @@ extension OpenAPIDocument {
   "info": {
     "title": "Zonecast",
     "version": "1",
-    "description": "CloudKit Web Services as a relay of your own serves them. Every operation is a POST with a JSON object, whatever its Content-Type says; where GET is documented, POST does the same. Members that the relay does not know are ignored, and null is the same as absent. A request that fails as a whole is answered with an Error; an item that fails has serverErrorCode and reason in its own place of a 200. Every answer may carry a fresh web auth token in the header X-Apple-CloudKit-Web-Auth-Token; the one before stays good until its own end.",
+    "description": "CloudKit Web Services, served by your own relay. Every operation is a POST request with a JSON object, independent of its Content-Type; where GET is documented, POST has the same effect. Unknown members are ignored, and null is the same as absent. A request that fails as a whole is answered with an Error; an item that fails has serverErrorCode and reason in its element of a 200 response. Every response may contain a new web auth token in the header X-Apple-CloudKit-Web-Auth-Token; the previous token remains valid until it expires.",
     "license": {"name": "See the LICENSE file of the project"}
   },
   "servers": [{"url": "/", "description": "The relay that serves this description."}],
@@ -16,10 +16,10 @@ extension OpenAPIDocument {
     {"name": "records", "description": "Records of one zone."},
     {"name": "zones", "description": "Zones of a database."},
     {"name": "changes", "description": "What changed since a token."},
-    {"name": "subscriptions", "description": "Standing requests for notices."},
+    {"name": "subscriptions", "description": "Subscriptions to notices."},
     {"name": "notices", "description": "Notices by long poll and WebSocket."},
-    {"name": "assets", "description": "Files beside the records."},
-    {"name": "users", "description": "People, as one container sees them."},
+    {"name": "assets", "description": "Files stored with records."},
+    {"name": "users", "description": "The users of one container."},
     {"name": "relay", "description": "The relay itself."}
   ],
   "paths": {
@@ -32,7 +32,7 @@ extension OpenAPIDocument {
       "post": {
         "operationId": "modifyRecords",
         "summary": "Creates, changes and deletes records of one zone.",
-        "description": "In custom zones the operations are carried out together or, with atomic false, each for itself.",
+        "description": "In custom zones the operations are performed all or none or, with atomic false, individually.",
         "tags": ["records"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -45,7 +45,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -53,7 +53,7 @@ extension OpenAPIDocument {
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ModifyRecordsResponse"}}}
           },
           "400": {
-            "description": "The request cannot be carried out, or an atomic one failed as a whole.",
+            "description": "The request is invalid, or an atomic request failed as a whole.",
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/AtomicFailure"}}}
           },
           "401": {"$ref": "#/components/responses/AuthenticationFailed"},
@@ -79,7 +79,7 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "lookupRecords",
-        "summary": "Records by their names, in the order asked for.",
+        "summary": "Returns records by name, in the order of the request.",
         "tags": ["records"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -93,7 +93,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -124,8 +124,8 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "queryRecords",
-        "summary": "Records of one type that match all filters, page by page.",
-        "description": "There are more results while the answer has a continuationMarker: send the same query with it.",
+        "summary": "Returns the records of one type that match all filters, page by page.",
+        "description": "If the response has a continuationMarker, there are more results: send the same query with it.",
         "tags": ["records"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -139,7 +139,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -170,7 +170,7 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "fetchRecordChanges",
-        "summary": "What changed in one zone since a token; older form of changes/zone.",
+        "summary": "Returns the changes in one zone since a token; older form of changes/zone.",
         "tags": ["changes"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -180,7 +180,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -207,8 +207,8 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "resolveShares",
-        "summary": "What links of shares lead to.",
-        "description": "With an API token alone only links that anybody may join by.",
+        "summary": "Returns the shares of links.",
+        "description": "With an API token alone, only links of public shares.",
         "tags": ["records"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -222,7 +222,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -249,7 +249,7 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "acceptShares",
-        "summary": "Joins shares by their links.",
+        "summary": "Accepts shares by their links.",
         "tags": ["records"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -259,7 +259,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -286,8 +286,8 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "requestAccess",
-        "summary": "Asks the owners of shares, by their links, to be let in. This relay's own.",
-        "description": "A share that takes no requests is like one that is not there.",
+        "summary": "Requests access to shares by their links. Zonecast extension.",
+        "description": "A share that does not accept requests has the same error as one that does not exist.",
         "tags": ["records"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -297,7 +297,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -328,8 +328,8 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "moveRecords",
-        "summary": "Moves records between two zones of the private database, all or none. This relay's own.",
-        "description": "In one commit they are gone from the one feed and there in the other; to repeat it is a success.",
+        "summary": "Moves records between two zones of the private database, all or none. Zonecast extension.",
+        "description": "The records leave one change feed and enter the other in the same commit; a retry succeeds.",
         "tags": ["records"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -339,7 +339,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -370,7 +370,7 @@ extension OpenAPIDocument {
       ],
       "get": {
         "operationId": "listZones",
-        "summary": "All zones of the database.",
+        "summary": "Returns all zones of the database.",
         "tags": ["zones"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -379,7 +379,7 @@ extension OpenAPIDocument {
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -403,7 +403,7 @@ extension OpenAPIDocument {
       },
       "post": {
         "operationId": "listZonesByPOST",
-        "summary": "All zones of the database.",
+        "summary": "Returns all zones of the database.",
         "tags": ["zones"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -416,7 +416,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -447,7 +447,7 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "lookupZones",
-        "summary": "Zones by their IDs.",
+        "summary": "Returns zones by ID.",
         "tags": ["zones"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -460,7 +460,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -491,7 +491,7 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "modifyZones",
-        "summary": "Makes and ends custom zones of the private database, and leaves those of others.",
+        "summary": "Creates and deletes custom zones of the private database, and leaves shared zones.",
         "tags": ["zones"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -501,7 +501,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -532,7 +532,7 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "fetchChangedZones",
-        "summary": "Which zones changed since a token; older form of changes/database.",
+        "summary": "Returns the zones changed since a token; older form of changes/database.",
         "tags": ["changes"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -542,7 +542,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -573,7 +573,7 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "fetchDatabaseChanges",
-        "summary": "Which zones changed since a token.",
+        "summary": "Returns the zones changed since a token.",
         "tags": ["changes"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -583,7 +583,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -614,7 +614,7 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "fetchZoneChanges",
-        "summary": "What changed in some custom zones since a token for each.",
+        "summary": "Returns the changes in custom zones, each since a token.",
         "tags": ["changes"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -624,7 +624,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -655,7 +655,7 @@ extension OpenAPIDocument {
       ],
       "get": {
         "operationId": "listSubscriptions",
-        "summary": "All subscriptions of the caller in this database.",
+        "summary": "Returns all subscriptions of the caller in this database.",
         "tags": ["subscriptions"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -664,7 +664,7 @@ extension OpenAPIDocument {
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -688,7 +688,7 @@ extension OpenAPIDocument {
       },
       "post": {
         "operationId": "listSubscriptionsByPOST",
-        "summary": "All subscriptions of the caller in this database.",
+        "summary": "Returns all subscriptions of the caller in this database.",
         "tags": ["subscriptions"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -701,7 +701,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -732,8 +732,8 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "lookupSubscriptions",
-        "summary": "Subscriptions by their names.",
-        "description": "The path may leave out the database, which then is the private one.",
+        "summary": "Returns subscriptions by ID.",
+        "description": "The path may omit the database, which is then the private one.",
         "tags": ["subscriptions"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -746,7 +746,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -777,8 +777,8 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "modifySubscriptions",
-        "summary": "Makes, replaces and ends subscriptions.",
-        "description": "The public database has query subscriptions only.",
+        "summary": "Creates, replaces and deletes subscriptions.",
+        "description": "The public database supports query subscriptions only.",
         "tags": ["subscriptions"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -791,7 +791,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -822,8 +822,8 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "requestUploads",
-        "summary": "Addresses to put assets to, in the order asked for.",
-        "description": "The answer of an upload is the asset's value for records/modify.",
+        "summary": "Returns upload addresses for assets, in the order of the request.",
+        "description": "The response of an upload is the asset's value for records/modify.",
         "tags": ["assets"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -836,7 +836,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -867,7 +867,7 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "rereferenceAssets",
-        "summary": "Assets that records hold, with receipts to save them in other records.",
+        "summary": "Returns assets of existing records, with receipts to save them in other records.",
         "tags": ["assets"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -880,7 +880,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -907,8 +907,8 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "createToken",
-        "summary": "A token for notices by long poll.",
-        "description": "The same under /database/1/. A user has 20 of them; another one ends the oldest.",
+        "summary": "Creates a token for notices by long poll.",
+        "description": "Also available under /database/1/. A user can have 20 tokens; another one ends the oldest.",
         "tags": ["notices"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -918,7 +918,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -945,7 +945,7 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "registerToken",
-        "summary": "Says that a token from tokens/create is in use.",
+        "summary": "Registers a token from tokens/create again.",
         "tags": ["notices"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -955,7 +955,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -982,13 +982,13 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "get": {
         "operationId": "fetchPushKeys",
-        "summary": "What a browser or app needs to subscribe to pushes.",
+        "summary": "Returns the key with which a browser subscribes to Web Push.",
         "tags": ["notices"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1012,7 +1012,7 @@ extension OpenAPIDocument {
       },
       "post": {
         "operationId": "fetchPushKeysByPOST",
-        "summary": "What a browser or app needs to subscribe to pushes.",
+        "summary": "Returns the key with which a browser subscribes to Web Push.",
         "tags": ["notices"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1022,7 +1022,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1049,8 +1049,8 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "registerForPush",
-        "summary": "Wakes this device through a push service while it has no notice socket open.",
-        "description": "One registration for each device of a user, named by X-Zonecast-Device-ID; another takes its place. A user has 20 of them; another one ends the oldest. It ends with the sign-in.",
+        "summary": "Registers this device for push notifications while it has no open notice socket.",
+        "description": "One registration per device of a user, identified by X-Zonecast-Device-ID; a new one replaces it. A user can have 20 registrations; another one ends the oldest. A registration ends with its session.",
         "tags": ["notices"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1060,7 +1060,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1097,7 +1097,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1124,7 +1124,7 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "get": {
         "operationId": "fetchCaller",
-        "summary": "Who the caller is.",
+        "summary": "Returns the caller's identity.",
         "tags": ["users"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -1133,7 +1133,7 @@ extension OpenAPIDocument {
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1157,7 +1157,7 @@ extension OpenAPIDocument {
       },
       "post": {
         "operationId": "fetchCallerByPOST",
-        "summary": "Who the caller is.",
+        "summary": "Returns the caller's identity.",
         "tags": ["users"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -1170,7 +1170,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1197,13 +1197,13 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "get": {
         "operationId": "fetchCurrentUser",
-        "summary": "Who the caller is; older form of users/caller.",
+        "summary": "Returns the caller's identity; older form of users/caller.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1227,7 +1227,7 @@ extension OpenAPIDocument {
       },
       "post": {
         "operationId": "fetchCurrentUserByPOST",
-        "summary": "Who the caller is; older form of users/caller.",
+        "summary": "Returns the caller's identity; older form of users/caller.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1237,7 +1237,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1264,8 +1264,8 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "discoverUsers",
-        "summary": "People who want to be found, by address, number or record name.",
-        "description": "As a GET it would list the caller's contacts, of which this relay keeps none.",
+        "summary": "Returns discoverable users by address, number or record name.",
+        "description": "A GET request would return the caller's contacts, but this relay stores none.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1275,7 +1275,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1299,14 +1299,14 @@ extension OpenAPIDocument {
       },
       "get": {
         "operationId": "discoverUsersByGET",
-        "summary": "People who want to be found, by address, number or record name.",
-        "description": "As a GET it would list the caller's contacts, of which this relay keeps none.",
+        "summary": "Returns discoverable users by address, number or record name.",
+        "description": "A GET request would return the caller's contacts, but this relay stores none.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1333,7 +1333,7 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "lookupUsersByEmail",
-        "summary": "People by e-mail address; older form of users/discover.",
+        "summary": "Returns users by e-mail address; older form of users/discover.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1343,7 +1343,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1370,7 +1370,7 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "lookupUsersByRecordName",
-        "summary": "People by record name; older form of users/discover.",
+        "summary": "Returns users by record name; older form of users/discover.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1380,7 +1380,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1407,13 +1407,13 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "get": {
         "operationId": "lookupContacts",
-        "summary": "The caller's contacts: always none.",
+        "summary": "Returns the caller's contacts: always none.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1437,7 +1437,7 @@ extension OpenAPIDocument {
       },
       "post": {
         "operationId": "lookupContactsByPOST",
-        "summary": "The caller's contacts: always none.",
+        "summary": "Returns the caller's contacts: always none.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1447,7 +1447,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1474,8 +1474,8 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "setDiscoverability",
-        "summary": "Whether the caller may be found by others in this container.",
-        "description": "This relay's own, not CloudKit's.",
+        "summary": "Returns or sets whether other users of the container can discover the caller.",
+        "description": "Zonecast extension.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1485,7 +1485,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1509,14 +1509,14 @@ extension OpenAPIDocument {
       },
       "get": {
         "operationId": "setDiscoverabilityByGET",
-        "summary": "Whether the caller may be found by others in this container.",
-        "description": "This relay's own, not CloudKit's.",
+        "summary": "Returns or sets whether other users of the container can discover the caller.",
+        "description": "Zonecast extension.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1547,8 +1547,8 @@ extension OpenAPIDocument {
       ],
       "post": {
         "operationId": "describeLimits",
-        "summary": "The bounds that hold for the caller, the space used, and the rights of the caller's roles.",
-        "description": "This relay's own, not CloudKit's.",
+        "summary": "Returns the caller's limits, storage use and rights.",
+        "description": "Zonecast extension.",
         "tags": ["users"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -1562,7 +1562,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1586,8 +1586,8 @@ extension OpenAPIDocument {
       },
       "get": {
         "operationId": "describeLimitsByGET",
-        "summary": "The bounds that hold for the caller, the space used, and the rights of the caller's roles.",
-        "description": "This relay's own, not CloudKit's.",
+        "summary": "Returns the caller's limits, storage use and rights.",
+        "description": "Zonecast extension.",
         "tags": ["users"],
         "security": [
           {"apiToken": [], "webAuthToken": []},
@@ -1597,7 +1597,7 @@ extension OpenAPIDocument {
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1624,8 +1624,8 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "signIn",
-        "summary": "A web auth token for a password, or an identity token of an issuer that the container trusts.",
-        "description": "This relay's own, not CloudKit's.",
+        "summary": "Exchanges a password, or an identity token of a trusted issuer, for a web auth token.",
+        "description": "Zonecast extension.",
         "tags": ["users"],
         "security": [{"apiToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1635,7 +1635,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1662,8 +1662,8 @@ extension OpenAPIDocument {
       "parameters": [{"$ref": "#/components/parameters/container"}, {"$ref": "#/components/parameters/environment"}],
       "post": {
         "operationId": "signOut",
-        "summary": "Ends the session that the request comes by, with every token of it.",
-        "description": "This relay's own, not CloudKit's.",
+        "summary": "Ends the session of the request with all its tokens.",
+        "description": "Zonecast extension.",
         "tags": ["users"],
         "security": [{"apiToken": [], "webAuthToken": []}],
         "parameters": [{"$ref": "#/components/parameters/deviceID"}],
@@ -1673,7 +1673,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "Done; items that failed say so in their places.",
+            "description": "Success; failed items contain an error.",
             "headers": {
               "X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"},
               "X-Apple-CloudKit-Web-Auth-Token": {"$ref": "#/components/headers/WebAuthToken"}
@@ -1703,7 +1703,7 @@ extension OpenAPIDocument {
         "tags": ["notices"],
         "security": [],
         "summary": "Waits for one notice: the webcourierURL of tokens/create.",
-        "description": "Answers as soon as there is a notice, and with an empty body after some time without one: then ask again.",
+        "description": "Responds as soon as there is a notice, or with an empty body after a timeout: then send the request again.",
         "parameters": [
           {
             "name": "tok",
@@ -1715,7 +1715,7 @@ extension OpenAPIDocument {
         ],
         "responses": {
           "200": {
-            "description": "A notice, or nothing in time.",
+            "description": "A notice, or an empty body after the timeout.",
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/NoticePayload"}}}
           },
           "404": {"$ref": "#/components/responses/NotFound"},
@@ -1731,9 +1731,9 @@ extension OpenAPIDocument {
         "tags": ["notices"],
         "security": [{}, {"apiToken": []}, {"apiToken": [], "webAuthToken": []}],
         "summary": "Opens the WebSocket for notices, subprotocol zonecast.notices.1.",
-        "description": "The first frame is the client's hello, which may carry the credentials.",
+        "description": "The first frame is the client's hello, which may contain the credentials.",
         "responses": {
-          "101": {"description": "The connection is a WebSocket now."},
+          "101": {"description": "The connection is now a WebSocket."},
           "default": {"$ref": "#/components/responses/OtherRefusal"}
         }
       }
@@ -1744,7 +1744,7 @@ extension OpenAPIDocument {
         "operationId": "uploadAsset",
         "tags": ["assets"],
         "security": [],
-        "summary": "Takes an asset's content: an address from assets/upload.",
+        "summary": "Uploads an asset to an address from assets/upload.",
         "requestBody": {
           "required": true,
           "content": {
@@ -1754,7 +1754,7 @@ extension OpenAPIDocument {
         },
         "responses": {
           "200": {
-            "description": "What to save in the record's field.",
+            "description": "The value to save in the record's field.",
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/UploadResponse"}}}
           },
           "400": {"$ref": "#/components/responses/BadRequest"},
@@ -1771,18 +1771,18 @@ extension OpenAPIDocument {
         "operationId": "downloadAsset",
         "tags": ["assets"],
         "security": [],
-        "summary": "An asset's content, or with Range a part of it: the downloadURL of a record's asset.",
+        "summary": "Downloads an asset, or with Range a part of it, from the downloadURL in a record.",
         "responses": {
           "200": {
             "description": "The content.",
             "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
           },
           "206": {
-            "description": "The part asked for.",
+            "description": "The requested part.",
             "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
           },
           "404": {"$ref": "#/components/responses/NotFound"},
-          "416": {"description": "The range is not in the file."},
+          "416": {"description": "The range is outside the file."},
           "default": {"$ref": "#/components/responses/OtherRefusal"}
         }
       }
@@ -1792,7 +1792,7 @@ extension OpenAPIDocument {
         "operationId": "describe",
         "tags": ["relay"],
         "security": [],
-        "summary": "This description.",
+        "summary": "Returns this document.",
         "responses": {
           "200": {"description": "OpenAPI 3.0.3.", "content": {"application/json": {"schema": {"type": "object"}}}}
         }
@@ -1803,7 +1803,7 @@ extension OpenAPIDocument {
         "operationId": "isAlive",
         "tags": ["relay"],
         "security": [],
-        "summary": "Whether the relay is up.",
+        "summary": "Returns whether the relay is running.",
         "responses": {
           "200": {"description": "Yes.", "content": {"text/plain": {"schema": {"type": "string"}}}},
           "503": {"description": "No.", "content": {"text/plain": {"schema": {"type": "string"}}}}
@@ -1815,7 +1815,7 @@ extension OpenAPIDocument {
         "operationId": "isReady",
         "tags": ["relay"],
         "security": [],
-        "summary": "Whether the relay takes requests.",
+        "summary": "Returns whether the relay accepts requests.",
         "responses": {
           "200": {"description": "Yes.", "content": {"text/plain": {"schema": {"type": "string"}}}},
           "503": {"description": "No.", "content": {"text/plain": {"schema": {"type": "string"}}}}
@@ -1829,25 +1829,25 @@ extension OpenAPIDocument {
         "type": "apiKey",
         "in": "query",
         "name": "ckAPIToken",
-        "description": "A token of the container and environment, 64 hex digits. Alone it reads the public database."
+        "description": "An API token of the container and environment, 64 hex digits. Without a web auth token, it can only read the public database."
       },
       "webAuthToken": {
         "type": "apiKey",
         "in": "query",
         "name": "ckWebAuthToken",
-        "description": "A signed-in user's token, percent-encoded. On a relay started with --dev, dev-NAME is user NAME."
+        "description": "A signed-in user's token, percent-encoded. On a relay with --dev, dev-NAME is user NAME."
       },
       "serverKeyID": {
         "type": "apiKey",
         "in": "header",
         "name": "X-Apple-CloudKit-Request-KeyID",
-        "description": "A server-to-server key; for the public database. The three headers go together and with no token."
+        "description": "A server-to-server key, for the public database. The three headers are required together, and without tokens."
       },
       "serverKeyDate": {
         "type": "apiKey",
         "in": "header",
         "name": "X-Apple-CloudKit-Request-ISO8601Date",
-        "description": "When it was signed, in UTC and without fractions; good for 10 minutes."
+        "description": "The time of the signature, in UTC and without fractions; valid for 10 minutes."
       },
       "serverKeySignature": {
         "type": "apiKey",
@@ -1887,25 +1887,25 @@ extension OpenAPIDocument {
         "name": "X-Zonecast-Device-ID",
         "in": "header",
         "required": false,
-        "description": "Names the device that asks; it gets no notices of its own changes. Without it the session is the device.",
+        "description": "Identifies the device, which gets no notices of its own changes. Without it, the session identifies the device.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}
       }
     },
     "headers": {
-      "RequestUUID": {"description": "Names the request in the relay's log.", "schema": {"type": "string"}},
+      "RequestUUID": {"description": "The request identifier, as in the relay's log.", "schema": {"type": "string"}},
       "WebAuthToken": {
-        "description": "A fresh web auth token, where the caller came with one that rotates.",
+        "description": "A new web auth token, if the caller's token rotates.",
         "schema": {"type": "string"}
       }
     },
     "responses": {
       "BadRequest": {
-        "description": "The request cannot be understood or carried out: BAD_REQUEST.",
+        "description": "The request is invalid: BAD_REQUEST.",
         "headers": {"X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"}},
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
       "AuthenticationFailed": {
-        "description": "The credentials are not good: AUTHENTICATION_FAILED.",
+        "description": "The credentials are invalid: AUTHENTICATION_FAILED.",
         "headers": {"X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"}},
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
@@ -1915,22 +1915,22 @@ extension OpenAPIDocument {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
       "NotFound": {
-        "description": "There is no such thing, for this caller: NOT_FOUND or ZONE_NOT_FOUND.",
+        "description": "Not found, or not visible to the caller: NOT_FOUND or ZONE_NOT_FOUND.",
         "headers": {"X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"}},
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
       "MethodNotAllowed": {
-        "description": "The path is called by another method: BAD_REQUEST.",
+        "description": "The path does not support this method: BAD_REQUEST.",
         "headers": {"X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"}},
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
       "Conflict": {
-        "description": "It exists already: CONFLICT or EXISTS.",
+        "description": "It already exists: CONFLICT or EXISTS.",
         "headers": {"X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"}},
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
       "ReferenceViolation": {
-        "description": "A VALIDATE reference stands in the way: VALIDATING_REFERENCE_ERROR.",
+        "description": "A VALIDATE reference prevents it: VALIDATING_REFERENCE_ERROR.",
         "headers": {"X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"}},
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
@@ -1940,7 +1940,7 @@ extension OpenAPIDocument {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
       "AuthenticationRequired": {
-        "description": "Somebody has to sign in, at redirectURL: AUTHENTICATION_REQUIRED.",
+        "description": "The user must sign in, at redirectURL: AUTHENTICATION_REQUIRED.",
         "headers": {"X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"}},
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
@@ -1955,18 +1955,18 @@ extension OpenAPIDocument {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
       "TryAgainLater": {
-        "description": "The relay cannot serve this now: TRY_AGAIN_LATER, with retryAfter.",
+        "description": "The relay cannot serve the request now: TRY_AGAIN_LATER, with retryAfter.",
         "headers": {"X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"}},
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       },
       "OtherRefusal": {
-        "description": "Refused before it was read, as HTTP and not as this wire.",
+        "description": "Rejected by the HTTP layer before it was parsed.",
         "headers": {"X-Apple-Request-UUID": {"$ref": "#/components/headers/RequestUUID"}},
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
       }
     },
     "schemas": {
-      "Empty": {"type": "object", "description": "Needs no members."},
+      "Empty": {"type": "object", "description": "No members are required."},
       "ErrorCode": {
         "type": "string",
         "enum": [
@@ -1989,7 +1989,7 @@ extension OpenAPIDocument {
       },
       "FineErrorCode": {
         "type": "string",
-        "description": "This relay's own, where CloudKit has no code.",
+        "description": "Zonecast extension, for errors without a CloudKit code.",
         "enum": [
           "CHANGE_TOKEN_EXPIRED",
           "LIMIT_EXCEEDED",
@@ -2006,12 +2006,12 @@ extension OpenAPIDocument {
         "type": "object",
         "required": ["uuid", "serverErrorCode", "reason"],
         "properties": {
-          "uuid": {"type": "string", "description": "Names the request in the relay's log."},
+          "uuid": {"type": "string", "description": "The request identifier, as in the relay's log."},
           "serverErrorCode": {"$ref": "#/components/schemas/ErrorCode"},
-          "reason": {"type": "string", "description": "What a person can do about it."},
+          "reason": {"type": "string", "description": "What went wrong and what to do, for people."},
           "ckErrorCode": {"$ref": "#/components/schemas/FineErrorCode"},
-          "retryAfter": {"type": "number", "description": "Seconds; absent where trying again does not help."},
-          "redirectURL": {"type": "string", "description": "Where to sign in."}
+          "retryAfter": {"type": "number", "description": "In seconds; absent if a retry does not help."},
+          "redirectURL": {"type": "string", "description": "The URL of the sign-in page."}
         }
       },
       "ZoneID": {
@@ -2019,11 +2019,11 @@ extension OpenAPIDocument {
         "required": ["zoneName"],
         "properties": {
           "zoneName": {"type": "string"},
-          "ownerRecordName": {"type": "string", "description": "Whose zone it is; the caller's if absent or empty."},
+          "ownerRecordName": {"type": "string", "description": "The zone's owner; the caller if absent or empty."},
           "zoneType": {
             "type": "string",
             "enum": ["DEFAULT_ZONE", "REGULAR_CUSTOM_ZONE"],
-            "description": "Only in answers."
+            "description": "Only in responses."
           }
         }
       },
@@ -2036,7 +2036,7 @@ extension OpenAPIDocument {
             "pattern": "^(_defaultZone|[ -^`-~][ -~]{0,254})$",
             "description": "_defaultZone, or 1 to 255 printable ASCII characters without a leading underscore."
           },
-          "ownerRecordName": {"type": "string", "description": "Whose zone it is; the caller's if absent or empty."}
+          "ownerRecordName": {"type": "string", "description": "The zone's owner; the caller if absent or empty."}
         }
       },
       "Zone": {
@@ -2047,7 +2047,7 @@ extension OpenAPIDocument {
           "syncToken": {
             "type": "string",
             "format": "byte",
-            "description": "The end of the zone's history; absent where none is kept."
+            "description": "The token of the latest change; absent without a change feed."
           },
           "atomic": {"type": "boolean"},
           "isEligibleForZoneShare": {"type": "boolean"},
@@ -2055,13 +2055,13 @@ extension OpenAPIDocument {
           "share": {
             "type": "object",
             "properties": {"recordName": {"type": "string"}},
-            "description": "The zone-wide share, of a zone that has one."
+            "description": "The zone-wide share, if there is one."
           },
-          "deleted": {"type": "boolean", "description": "True for a zone that has ended."},
+          "deleted": {"type": "boolean", "description": "True for a deleted zone."},
           "reason": {
             "type": "string",
             "enum": ["purged", "encryptedDataReset"],
-            "description": "With deleted, why: the user erased the application's data (what was never sent is not to make the zone anew), or nobody can read any more what is encrypted in it (send all of it again). Absent for a plain deletion."
+            "description": "The reason of a deletion: purged if the user erased the application's data (unsent changes must not create the zone again), or encryptedDataReset if encrypted data can no longer be decrypted (upload all of it again). Absent for a normal deletion."
           }
         }
       },
@@ -2117,11 +2117,11 @@ extension OpenAPIDocument {
       },
       "NoticePayload": {
         "type": "object",
-        "description": "What a CloudKit push carries. One of met, fet and qry says what has changed.",
+        "description": "The content of a CloudKit push. One of met, fet and qry describes the change.",
         "properties": {
           "aps": {
             "type": "object",
-            "description": "What is to be shown; content-available alone for a silent notice."
+            "description": "The alert; only content-available for a silent notice."
           },
           "ck": {
             "type": "object",
@@ -2129,9 +2129,9 @@ extension OpenAPIDocument {
             "properties": {
               "cid": {"type": "string", "description": "The container."},
               "ce": {"type": "integer", "description": "1 production, 2 development."},
-              "nid": {"type": "string", "description": "Names the notice."},
+              "nid": {"type": "string", "description": "The identifier of the notice."},
               "ckuserid": {"type": "string"},
-              "p": {"type": "integer", "description": "Present where something was left out for its size."},
+              "p": {"type": "integer", "description": "Present if content was omitted because of its size."},
               "met": {"$ref": "#/components/schemas/NoticeSubject"},
               "fet": {"$ref": "#/components/schemas/NoticeSubject"},
               "qry": {"$ref": "#/components/schemas/NoticeSubject"}
@@ -2146,11 +2146,11 @@ extension OpenAPIDocument {
         "properties": {
           "dbs": {"type": "integer", "enum": [1, 2, 3], "description": "1 public, 2 private, 3 shared."},
           "sid": {"type": "string", "description": "The subscription."},
-          "zid": {"type": "string", "description": "The zone's name; absent: ask the whole database."},
+          "zid": {"type": "string", "description": "The zone's name; if absent, fetch the whole database."},
           "zoid": {"type": "string", "description": "The zone's owner."},
           "rid": {"type": "string", "description": "Of qry: the record."},
           "fo": {"type": "integer", "enum": [1, 2, 3], "description": "Of qry: 1 created, 2 updated, 3 deleted."},
-          "af": {"type": "object", "description": "Of qry: the fields asked for."}
+          "af": {"type": "object", "description": "Of qry: the requested fields."}
         }
       },
       "FieldType": {
@@ -2213,10 +2213,10 @@ extension OpenAPIDocument {
         "properties": {
           "fileChecksum": {"type": "string"},
           "size": {"type": "integer", "format": "int64", "minimum": 0},
-          "receipt": {"type": "string", "description": "From the upload; needed once, to save it."},
+          "receipt": {"type": "string", "description": "From the upload; required once, to save the asset."},
           "referenceChecksum": {"type": "string"},
           "wrappingKey": {"type": "string"},
-          "downloadURL": {"type": "string", "description": "Only in answers; good for some time."}
+          "downloadURL": {"type": "string", "description": "Only in responses; valid for a limited time."}
         }
       },
       "Stamp": {
@@ -2235,22 +2235,22 @@ extension OpenAPIDocument {
             "type": "string",
             "minLength": 1,
             "maxLength": 255,
-            "description": "Printable ASCII; made by the relay if absent. A create without a name makes another record each time it is sent: who may have to send it again after a lost answer gives a name here, or an operationID beside operations."
+            "description": "Printable ASCII; created by the relay if absent. Each retry of a create without a name creates another record: a client that may have to retry must set a name here, or an operationID next to operations."
           },
-          "recordType": {"type": "string", "description": "Needed where the record may have to be created."},
-          "recordChangeTag": {"type": "string", "description": "Needed to update, replace and delete."},
+          "recordType": {"type": "string", "description": "Required if the record may have to be created."},
+          "recordChangeTag": {"type": "string", "description": "Required for update, replace and delete."},
           "fields": {"$ref": "#/components/schemas/Fields"},
           "parent": {"$ref": "#/components/schemas/Reference"},
           "zoneID": {"$ref": "#/components/schemas/ZoneIDInput"},
           "createShortGUID": {
             "type": "boolean",
             "default": false,
-            "description": "Makes the link that a share of this record will have."
+            "description": "Creates the link for a future share of this record."
           },
           "forRecord": {
             "type": "object",
             "required": ["recordName"],
-            "description": "Of a new cloudkit.share record: the root of what it shares; absent, the whole zone.",
+            "description": "Of a new cloudkit.share record: the root record of the shared hierarchy; if absent, the whole zone is shared.",
             "properties": {"recordName": {"type": "string"}, "recordChangeTag": {"type": "string"}}
           },
           "publicPermission": {"type": "string", "enum": ["NONE", "READ_ONLY", "READ_WRITE"]},
@@ -2258,7 +2258,7 @@ extension OpenAPIDocument {
             "type": "array",
             "maxItems": 101,
             "items": {"$ref": "#/components/schemas/ParticipantInput"},
-            "description": "Of a cloudkit.share record: all who shall be in it."
+            "description": "Of a cloudkit.share record: all participants."
           },
           "accessRequests": {"$ref": "#/components/schemas/AccessRequestsInput"},
           "desiredKeys": {"type": "array", "nullable": true, "items": {"type": "string"}}
@@ -2267,7 +2267,7 @@ extension OpenAPIDocument {
       "Record": {
         "type": "object",
         "required": ["recordName"],
-        "description": "A record, a tombstone (deleted is true), or why it failed (serverErrorCode is there).",
+        "description": "A record, a tombstone (deleted is true), or an error (with serverErrorCode).",
         "properties": {
           "recordName": {"type": "string"},
           "recordType": {"type": "string"},
@@ -2281,12 +2281,12 @@ extension OpenAPIDocument {
           "deleted": {"type": "boolean"},
           "movedTo": {
             "type": "string",
-            "description": "Of a tombstone, for the zone's owner: the name of the owner's zone that the record was moved to."
+            "description": "Of a tombstone, for the zone's owner: the name of the zone to which the record was moved."
           },
           "shortGUID": {"type": "string"},
           "stableUrl": {"type": "object"},
-          "share": {"type": "object", "description": "Of a root: the record of its share."},
-          "rootRecord": {"type": "object", "description": "Of a cloudkit.share record: the root of what it shares."},
+          "share": {"type": "object", "description": "Of a root record: its cloudkit.share record."},
+          "rootRecord": {"type": "object", "description": "Of a cloudkit.share record: the root record of the shared hierarchy."},
           "url": {"type": "string", "description": "Of a cloudkit.share record: its link."},
           "publicPermission": {"$ref": "#/components/schemas/SharePermission"},
           "participants": {"type": "array", "items": {"$ref": "#/components/schemas/Participant"}},
@@ -2297,7 +2297,7 @@ extension OpenAPIDocument {
           "reason": {"type": "string"},
           "ckErrorCode": {"$ref": "#/components/schemas/FineErrorCode"},
           "retryAfter": {"type": "number"},
-          "uuid": {"type": "string", "description": "Of a record that failed: the request's."},
+          "uuid": {"type": "string", "description": "Of an error: the request identifier."},
           "serverRecord": {"$ref": "#/components/schemas/Record"}
         }
       },
@@ -2332,7 +2332,7 @@ extension OpenAPIDocument {
         "required": ["comparator", "fieldValue"],
         "properties": {
           "comparator": {"$ref": "#/components/schemas/Comparator"},
-          "fieldName": {"type": "string", "description": "May be left out for tokens: then all searchable fields."},
+          "fieldName": {"type": "string", "description": "May be omitted with tokens, for all searchable fields."},
           "fieldValue": {"$ref": "#/components/schemas/Field"},
           "distance": {"type": "number", "minimum": 0, "description": "Metres, for NEAR."}
         }
@@ -2344,7 +2344,7 @@ extension OpenAPIDocument {
           "fieldName": {"type": "string"},
           "ascending": {"type": "boolean", "default": true},
           "relativeLocation": {
-            "description": "A field value or a bare location: sorts by the distance from it.",
+            "description": "A field value or a location object: sorts by the distance from it.",
             "anyOf": [
               {"$ref": "#/components/schemas/Location"},
               {
@@ -2370,14 +2370,14 @@ extension OpenAPIDocument {
       },
       "NotificationInfo": {
         "type": "object",
-        "description": "How notices look; without it they are silent.",
+        "description": "The appearance of notices; without it they are silent.",
         "properties": {
           "alertBody": {"type": "string"},
           "alertLocalizationKey": {"type": "string"},
           "alertLocalizationArgs": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "Fields whose values go into the text."
+            "description": "The fields whose values are inserted into the text."
           },
           "title": {"type": "string"},
           "titleLocalizationKey": {"type": "string"},
@@ -2395,7 +2395,7 @@ extension OpenAPIDocument {
           "additionalFields": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "Fields whose values the notice carries."
+            "description": "The fields whose values the notice contains."
           },
           "desiredKeys": {"type": "array", "items": {"type": "string"}, "description": "The same."}
         }
@@ -2403,18 +2403,18 @@ extension OpenAPIDocument {
       "Subscription": {
         "type": "object",
         "required": ["subscriptionID"],
-        "description": "A subscription, one that has ended (deleted is true), or why it failed (serverErrorCode is there).",
+        "description": "A subscription, a deleted one (deleted is true), or an error (with serverErrorCode).",
         "properties": {
           "subscriptionID": {"type": "string"},
           "subscriptionType": {"type": "string", "enum": ["query", "zone", "database"]},
           "zoneID": {"$ref": "#/components/schemas/ZoneID"},
           "recordType": {
             "type": "string",
-            "description": "Of a zone or a database: the one type that the client cares for. Kept and given back; notices tell of every type."
+            "description": "Of a zone or database subscription: the record type of interest. Stored and returned only; notices report changes of all types."
           },
           "zoneWide": {
             "type": "boolean",
-            "description": "Of a query: every zone. True by default where no zone is named."
+            "description": "Of a query subscription: whether it applies to all zones. True by default if there is no zoneID."
           },
           "query": {"$ref": "#/components/schemas/Query"},
           "firesOn": {"type": "array", "items": {"type": "string", "enum": ["create", "update", "delete"]}},
@@ -2437,12 +2437,12 @@ extension OpenAPIDocument {
             "items": {"$ref": "#/components/schemas/RecordOperation"}
           },
           "zoneID": {"$ref": "#/components/schemas/ZoneIDInput"},
-          "atomic": {"type": "boolean", "default": true, "description": "Without meaning in the default zone."},
+          "atomic": {"type": "boolean", "default": true, "description": "Ignored in the default zone."},
           "operationID": {
             "type": "string",
             "minLength": 1,
             "maxLength": 255,
-            "description": "The client's own name for this write. Sent again under the same name after its answer was lost, it takes effect once; its creates without a recordName then make the same records."
+            "description": "The idempotency key of this write, chosen by the client. A retry with the same key takes effect only once, and creates without a recordName then create the same records."
           },
           "desiredKeys": {"type": "array", "nullable": true, "items": {"type": "string"}},
           "numbersAsStrings": {"type": "boolean", "default": false}
@@ -2498,41 +2498,41 @@ extension OpenAPIDocument {
         "required": ["zoneID"],
         "properties": {
           "zoneID": {"$ref": "#/components/schemas/ZoneIDInput"},
-          "syncToken": {"type": "string", "format": "byte", "description": "Absent: from the beginning."},
+          "syncToken": {"type": "string", "format": "byte", "description": "If absent, from the beginning."},
           "resultsLimit": {"type": "integer", "minimum": 1, "default": 200},
           "desiredKeys": {"type": "array", "nullable": true, "items": {"type": "string"}},
           "desiredRecordTypes": {"type": "array", "nullable": true, "items": {"type": "string"}},
           "reverse": {"type": "boolean", "default": false},
-          "countRemaining": {"type": "boolean", "default": false, "description": "Ours: with the answer's remaining."},
+          "countRemaining": {"type": "boolean", "default": false, "description": "Zonecast extension: returns remaining."},
           "numbersAsStrings": {"type": "boolean", "default": false}
         }
       },
       "ZoneChangesRequest": {
         "type": "object",
         "required": ["zones"],
-        "description": "What stands outside zones is the default for each.",
+        "description": "Members outside zones are defaults for each zone.",
         "properties": {
           "zones": {"type": "array", "maxItems": 200, "items": {"$ref": "#/components/schemas/RecordChangesRequest"}},
           "resultsLimit": {"type": "integer", "minimum": 1, "default": 200},
           "desiredKeys": {"type": "array", "nullable": true, "items": {"type": "string"}},
           "desiredRecordTypes": {"type": "array", "nullable": true, "items": {"type": "string"}},
           "reverse": {"type": "boolean", "default": false},
-          "countRemaining": {"type": "boolean", "default": false, "description": "Ours: with the answer's remaining."},
+          "countRemaining": {"type": "boolean", "default": false, "description": "Zonecast extension: returns remaining."},
           "numbersAsStrings": {"type": "boolean", "default": false}
         }
       },
       "DatabaseChangesRequest": {
         "type": "object",
         "properties": {
-          "syncToken": {"type": "string", "format": "byte", "description": "Absent: every zone."},
+          "syncToken": {"type": "string", "format": "byte", "description": "If absent, all zones."},
           "resultsLimit": {"type": "integer", "minimum": 1, "default": 200},
-          "schemaVersion": {"type": "boolean", "default": false, "description": "The answer tells the schema's version."}
+          "schemaVersion": {"type": "boolean", "default": false, "description": "Returns schemaVersion."}
         }
       },
       "ChangedZonesRequest": {
         "type": "object",
         "properties": {
-          "metaSyncToken": {"type": "string", "format": "byte", "description": "Absent: every zone."},
+          "metaSyncToken": {"type": "string", "format": "byte", "description": "If absent, all zones."},
           "resultsLimit": {"type": "integer", "minimum": 1, "default": 200}
         }
       },
@@ -2549,7 +2549,7 @@ extension OpenAPIDocument {
             "type": "string",
             "minLength": 1,
             "maxLength": 255,
-            "description": "As in records/modify: what has taken effect is not done again."
+            "description": "The idempotency key, as in records/modify."
           },
           "operations": {
             "type": "array",
@@ -2561,12 +2561,12 @@ extension OpenAPIDocument {
                 "operationType": {
                   "type": "string",
                   "enum": ["create", "delete", "leave"],
-                  "description": "Zones of the shared database can only be left, which is this relay's own: the caller gives up all that is shared with them there."
+                  "description": "In the shared database only leave is possible, a Zonecast extension: the caller leaves all shares of the zone."
                 },
                 "reason": {
                   "type": "string",
                   "enum": ["purged", "encryptedDataReset"],
-                  "description": "With a deletion: what the user's other devices are told of why."
+                  "description": "The reason of a deletion, reported to the user's other devices."
                 },
                 "zone": {
                   "type": "object",
@@ -2627,7 +2627,7 @@ extension OpenAPIDocument {
                   "type": "string",
                   "minLength": 1,
                   "maxLength": 255,
-                  "description": "Made by the relay if absent."
+                  "description": "Created by the relay if absent."
                 },
                 "recordType": {"type": "string"},
                 "fieldName": {"type": "string"}
@@ -2656,7 +2656,7 @@ extension OpenAPIDocument {
         "type": "object",
         "properties": {
           "apnsEnvironment": {"type": "string", "enum": ["development", "production"]},
-          "clientId": {"type": "string", "description": "Not looked at."}
+          "clientId": {"type": "string", "description": "Ignored."}
         }
       },
       "RegisterTokenRequest": {
@@ -2665,7 +2665,7 @@ extension OpenAPIDocument {
         "properties": {
           "apnsEnvironment": {"type": "string", "enum": ["development", "production"]},
           "apnsToken": {"type": "string"},
-          "clientId": {"type": "string", "description": "Not looked at."}
+          "clientId": {"type": "string", "description": "Ignored."}
         }
       },
       "DiscoverUsersRequest": {
@@ -2707,7 +2707,7 @@ extension OpenAPIDocument {
       },
       "DiscoverabilityRequest": {
         "type": "object",
-        "properties": {"isDiscoverable": {"type": "boolean", "description": "Absent: only tell."}}
+        "properties": {"isDiscoverable": {"type": "boolean", "description": "If absent, the setting is only returned."}}
       },
       "SignInRequest": {
         "anyOf": [{"required": ["identityToken"]}, {"required": ["emailAddress", "password"]}],
@@ -2733,7 +2733,7 @@ extension OpenAPIDocument {
       "AtomicFailure": {
         "type": "object",
         "required": ["uuid", "serverErrorCode", "reason"],
-        "description": "An Error; where an atomic request failed, each operation's own failure besides.",
+        "description": "An Error; if an atomic request failed, with the error of each operation.",
         "properties": {
           "uuid": {"type": "string"},
           "serverErrorCode": {"$ref": "#/components/schemas/ErrorCode"},
@@ -2752,7 +2752,7 @@ extension OpenAPIDocument {
         "required": ["records"],
         "properties": {
           "records": {"type": "array", "maxItems": 200, "items": {"$ref": "#/components/schemas/Record"}},
-          "continuationMarker": {"type": "string", "format": "byte", "description": "Only where there is more."}
+          "continuationMarker": {"type": "string", "format": "byte", "description": "Only if there are more results."}
         }
       },
       "RecordChangesResponse": {
@@ -2763,7 +2763,7 @@ extension OpenAPIDocument {
           "syncToken": {"type": "string", "format": "byte"},
           "remaining": {
             "type": "integer",
-            "description": "Where it was asked for, and they are not too many to count: records after this page."
+            "description": "The number of records after this page, if requested and not too many to count."
           },
           "moreComing": {"type": "boolean"}
         }
@@ -2776,14 +2776,14 @@ extension OpenAPIDocument {
       "ZoneChanges": {
         "type": "object",
         "required": ["zoneID"],
-        "description": "A page of a zone's changes, or why it failed (serverErrorCode is there).",
+        "description": "A page of a zone's changes, or an error (with serverErrorCode).",
         "properties": {
           "zoneID": {"$ref": "#/components/schemas/ZoneID"},
           "records": {"type": "array", "maxItems": 200, "items": {"$ref": "#/components/schemas/Record"}},
           "syncToken": {"type": "string", "format": "byte"},
           "remaining": {
             "type": "integer",
-            "description": "Where it was asked for, and they are not too many to count: records after this page."
+            "description": "The number of records after this page, if requested and not too many to count."
           },
           "moreComing": {"type": "boolean"},
           "serverErrorCode": {"$ref": "#/components/schemas/ErrorCode"},
@@ -2791,7 +2791,7 @@ extension OpenAPIDocument {
           "ckErrorCode": {"$ref": "#/components/schemas/FineErrorCode"},
           "formerZone": {
             "type": "object",
-            "description": "With CHANGE_TOKEN_EXPIRED, where the token is of an earlier zone of this name: how that one ended, in the words of Zone.",
+            "description": "With CHANGE_TOKEN_EXPIRED, if the token belongs to a deleted zone with the same name: the reason of its deletion, as in Zone.",
             "properties": {
               "deleted": {"type": "boolean"},
               "reason": {"type": "string", "enum": ["purged", "encryptedDataReset"]}
@@ -2818,7 +2818,7 @@ extension OpenAPIDocument {
           "moreComing": {"type": "boolean"},
           "schemaVersion": {
             "type": "integer",
-            "description": "Only if asked for: another one than before means that a refused write is worth another try."
+            "description": "Only if requested: if it has changed, refused writes can be retried."
           }
         }
       },
@@ -2848,7 +2848,7 @@ extension OpenAPIDocument {
               "properties": {
                 "recordName": {"type": "string"},
                 "fieldName": {"type": "string"},
-                "url": {"type": "string", "format": "uri", "description": "POST or PUT the content here."}
+                "url": {"type": "string", "format": "uri", "description": "The address for a POST or PUT with the content."}
               }
             }
           }
@@ -2886,7 +2886,7 @@ extension OpenAPIDocument {
         "required": ["apnsEnvironment", "apnsToken", "webcourierURL"],
         "properties": {
           "apnsEnvironment": {"type": "string", "enum": ["development", "production"]},
-          "apnsToken": {"type": "string", "description": "Good for 30 days."},
+          "apnsToken": {"type": "string", "description": "Valid for 30 days."},
           "webcourierURL": {"type": "string", "format": "uri"}
         }
       },
@@ -2924,17 +2924,17 @@ extension OpenAPIDocument {
           "limits": {
             "type": "object",
             "additionalProperties": {"type": "integer"},
-            "description": "Bounds by name: recordBytes, fieldBytes, assetBytes, requestItems, zones, subscriptions, participants."
+            "description": "Limits by name: recordBytes, fieldBytes, assetBytes, requestItems, zones, subscriptions, participants."
           },
           "storage": {
             "type": "object",
             "required": ["used"],
-            "description": "In the private database: bytes.",
+            "description": "In the private database, in bytes.",
             "properties": {"used": {"type": "integer"}, "limit": {"type": "integer"}}
           },
           "rights": {
             "type": "object",
-            "description": "In the public database, by record type: what the caller's roles may do, apart from being a record's creator.",
+            "description": "In the public database: the rights of the caller's roles by record type, without those of a record's creator.",
             "additionalProperties": {"type": "array", "items": {"type": "string", "enum": ["READ", "CREATE", "WRITE"]}}
           },
           "schemaVersion": {"type": "integer"}
@@ -2960,12 +2960,12 @@ extension OpenAPIDocument {
         "properties": {
           "participantId": {
             "type": "string",
-            "description": "Of one who is there already; with oneTimeLink the number to be given."
+            "description": "Of an existing participant; with oneTimeLink, the identifier to assign."
           },
           "oneTimeLink": {
             "type": "boolean",
             "default": false,
-            "description": "This relay's own: whoever first opens the participant's invitationURL."
+            "description": "Zonecast extension: the participant is whoever first opens the invitationURL."
           },
           "type": {"type": "string", "enum": ["OWNER", "ADMINISTRATOR", "USER", "PUBLIC_USER", "UNKNOWN"]},
           "permission": {"$ref": "#/components/schemas/SharePermission"},
@@ -2992,12 +2992,12 @@ extension OpenAPIDocument {
               "lookupInfo": {"type": "object"}
             }
           },
-          "dateAdded": {"type": "integer", "description": "This relay's own: milliseconds since 1970."},
-          "isApprovedRequester": {"type": "boolean", "description": "This relay's own: they came by asking."},
+          "dateAdded": {"type": "integer", "description": "Zonecast extension: milliseconds since 1970."},
+          "isApprovedRequester": {"type": "boolean", "description": "Zonecast extension: the participant was added after an access request."},
           "oneTimeLink": {"type": "boolean"},
           "invitationURL": {
             "type": "string",
-            "description": "This relay's own, for the owner: a link for this participant alone, whatever address their account has."
+            "description": "Zonecast extension, for the owner: a personal link for this participant, independent of the addresses of their account."
           }
         }
       },
@@ -3051,7 +3051,7 @@ extension OpenAPIDocument {
             "type": "string",
             "minLength": 1,
             "maxLength": 255,
-            "description": "The client's own name for this move. Sent again under the same name after its answer was lost, it moves nothing again."
+            "description": "The idempotency key of this move, chosen by the client. A retry with the same key moves nothing again."
           },
           "zoneID": {"$ref": "#/components/schemas/ZoneIDInput"},
           "destinationZoneID": {"$ref": "#/components/schemas/ZoneIDInput"},
@@ -3070,7 +3070,7 @@ extension OpenAPIDocument {
             "description": "Instead of records: all but those of type cloudkit.share."
           },
           "createDestination": {"type": "boolean", "default": false},
-          "deleteSource": {"type": "boolean", "default": false, "description": "Ends its shares too."}
+          "deleteSource": {"type": "boolean", "default": false, "description": "Also stops its shares."}
         }
       },
       "MoveRecordsResponse": {
@@ -3082,7 +3082,7 @@ extension OpenAPIDocument {
             "items": {
               "type": "object",
               "required": ["recordName"],
-              "description": "Of a repeated move a record that has left the destination since comes with deleted alone.",
+              "description": "In the response to a retry, a record that has left the destination since has only deleted.",
               "properties": {
                 "recordName": {"type": "string"},
                 "recordType": {"type": "string"},
@@ -3103,7 +3103,7 @@ extension OpenAPIDocument {
       "ShareLinkResult": {
         "type": "object",
         "required": ["shortGUID"],
-        "description": "What a link leads to, or why it does not (serverErrorCode is there).",
+        "description": "The share of a link, or an error (with serverErrorCode).",
         "properties": {
           "shortGUID": {
             "type": "object",
@@ -3112,7 +3112,7 @@ extension OpenAPIDocument {
           },
           "containerIdentifier": {"type": "string"},
           "environment": {"type": "string", "enum": ["development", "production"]},
-          "databaseScope": {"type": "string", "enum": ["PRIVATE", "SHARED"], "description": "Where the caller finds the zone."},
+          "databaseScope": {"type": "string", "enum": ["PRIVATE", "SHARED"], "description": "The database in which the caller sees the zone."},
           "zoneID": {"$ref": "#/components/schemas/ZoneID"},
           "rootRecordName": {"type": "string"},
           "rootRecord": {"$ref": "#/components/schemas/Record"},
@@ -3124,7 +3124,7 @@ extension OpenAPIDocument {
           "potentialMatchList": {
             "type": "array",
             "items": {"type": "object"},
-            "description": "Invitations of which one may be the caller's."
+            "description": "Open invitations, one of which may be the caller's."
           },
           "webpageURL": {"type": "string", "nullable": true},
           "serverErrorCode": {"$ref": "#/components/schemas/ErrorCode"},
@@ -3138,14 +3138,14 @@ extension OpenAPIDocument {
           "webPush": {
             "type": "object",
             "required": ["applicationServerKey"],
-            "description": "Absent: no Web Push here.",
+            "description": "Absent if the relay does not support Web Push.",
             "properties": {"applicationServerKey": {"type": "string", "description": "For PushManager.subscribe()."}}
           }
         }
       },
       "RegisterForPushRequest": {
         "type": "object",
-        "description": "One of the four.",
+        "description": "Exactly one of the four members.",
         "properties": {
           "apns": {
             "type": "object",
@@ -3186,7 +3186,7 @@ extension OpenAPIDocument {
         "required": ["registrationID", "deviceID"],
         "properties": {
           "registrationID": {"type": "string"},
-          "deviceID": {"type": "string", "description": "The device that is woken, as the relay knows it."}
+          "deviceID": {"type": "string", "description": "The device ID of the registered device."}
         }
       }
     }
