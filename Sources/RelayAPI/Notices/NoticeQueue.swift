@@ -10,7 +10,7 @@ struct NoticeQueue: Sendable {
 
     private var entries: [Entry] = []
     private var bytes = 0
-    /// Since when the reader has been too slow for the bound; `nil` once the queue has been empty.
+    /// Since when the reader has been too slow for the bound; `nil` if all notices have been sent since.
     private(set) var fullSince: Duration?
 
     var isEmpty: Bool { entries.isEmpty }

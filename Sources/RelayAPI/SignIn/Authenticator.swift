@@ -271,7 +271,7 @@ package final class Authenticator: Sendable {
         memory.withLock { if $0.generation == generation { body(&$0) } }
     }
 
-    /// Charges a request that has no credentials except the token in its path to its user.
+    /// Charges a request to an asset address, which has no other credentials, to the user of the address.
     func charge(_ user: UserID, from address: String, at uptime: Duration) throws(RelayError) {
         do throws(CredentialRefusal) {
             try memory.withLock { (memory) throws(CredentialRefusal) in
