@@ -11,8 +11,8 @@ package protocol NoticeAdmission: Sendable {
 
     /// Checks the credentials, the origin and the container.
     ///
-    /// `request` is the upgrade request; its header fields and query take precedence over the hello. See Notices.md,
-    /// "Connecting".
+    /// `request` is the upgrade request; its header fields and query take precedence over the hello. See
+    /// Notices.md, "Connecting".
     func admit(_ request: APIRequest, hello: NoticeHello) async throws(NoticeClose) -> AdmittedDevice
 
     /// Like `admit`, but without suspending; returns `nil` if `admit` is needed, as for a user's very first device.

@@ -19,8 +19,8 @@ extension NoticeHub {
     /// Sends a user's devices the notices of the query subscriptions that match a record.
     ///
     /// Sends one notice for each subscription with an alert. If there is none, sends one silent notice, or nothing if a
-    /// wider subscription covers the zone. Returns the subscriptions whose notices reached a device. See Notices.md,
-    /// "Which notice".
+    /// wider subscription covers the zone. Returns the subscriptions whose notices reached a device. See
+    /// Notices.md, "Which notice".
     func publish(_ news: RecordNews) -> [SubscriptionIndex.Match] {
         guard let scope = news.matches.first?.scope, hasDevices(at: news.address, besides: news.device) else {
             return []
