@@ -124,8 +124,8 @@ import Testing
             "line 2, limits.connections: \"many\" is not a whole number from 1 to 1000000"
         ),
         ("limits:\n  connections: 0\n", "line 2, limits.connections"),
-        ("data: a\ndata: b\n", "line 2: \"data\" is there twice"),
-        ("data: ~/relay\n", "line 1, data: \"~/relay\" is not the path of a folder, a home folder's written out"),
+        ("data: a\ndata: b\n", "line 2: \"data\" occurs twice"),
+        ("data: ~/relay\n", "line 1, data: \"~/relay\" is not the path of a folder, without ~"),
         ("limits: {connections: 1}\n", "line 1: write one"),
         ("just words\n", "line 1: write one"),
         ("listen: nowhere\n", "line 1, listen: \"nowhere\" is not an address and a port"),

@@ -120,7 +120,7 @@ import Testing
         // Whoever watches over it starts a program again that failed, not one that has done its work.
         #expect(try relay.end() == 1)
         let said = String(decoding: FileManager.default.contents(atPath: log) ?? Data(), as: UTF8.self)
-        #expect(said.contains("The disk failed to keep a commit"), "\(said)")
+        #expect(said.contains("A commit could not be written to the disk"), "\(said)")
         #expect(ledger.entries.contains { $0.value.acknowledged != nil })
         try expectEverything(of: ledger, on: RelayProcess(folder: folder.path), "after the failed write")
     }

@@ -36,7 +36,7 @@ import Testing
     func aRelayThatIsNotTrustedIsNotOneThatIsNotThere() throws {
         let certificate = try TestCertificate(in: folder.path + "/tls", days: 90)
         let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
-        for (scheme, words) in [("https", "shows a certificate that is not good for it"), ("http", "speaks TLS")] {
+        for (scheme, words) in [("https", "has an invalid certificate"), ("http", "speaks TLS")] {
             for command in Self.commands where command != ["watch"] {
                 let run = try Command.run(
                     command + container + ["--url", "\(scheme)://127.0.0.1:\(relay.port)"],
@@ -66,7 +66,7 @@ import Testing
         let doctor = try Command.run(
             ["doctor", "--timeout", "120", "--web-token", "some"] + container + url
         )
-        #expect(doctor.output.contains("→ give the container's API token too: --api-token"), "\(doctor.output)")
+        #expect(doctor.output.contains("→ add the container's API token with --api-token"), "\(doctor.output)")
     }
 
     @Test func aRefusalIsPassedOnInTheRelaysOwnWords() async throws {

@@ -58,7 +58,7 @@ import Testing
     @Test func aLimitOfOpenFilesThatLetsNoRelayStart() throws {
         let command = "ulimit -n 40; exec \"$0\" serve --dev --listen 127.0.0.1:0 --data \"$1\""
         let run = try Tool.run("sh", ["-c", command, Command.program.path, folder.path])
-        #expect(run.status == 1 && run.said.contains("open 40 files and sockets, and a relay takes at least"), "\(run)")
+        #expect(run.status == 1 && run.said.contains("to 40 open files and sockets; a relay needs at least"), "\(run)")
         #expect(run.said.contains("ulimit -n 4096"))
     }
 
@@ -118,7 +118,7 @@ import Testing
         let checks = FolderChecks(folder: folder.path, isThorough: true)
         #expect(checks.backup(now: Date()).grade == .advice)
         let late = checks.backup(now: Date(timeIntervalSinceNow: 7_300))
-        #expect(late.grade == .problem && late.found.contains("and one is due hourly"), "\(late)")
+        #expect(late.grade == .problem && late.found.contains("although the schedule is hourly"), "\(late)")
         // Not there any more, and something else in its place.
         try FileManager.default.removeItem(atPath: place)
         _ = try file("copies", "")
@@ -142,7 +142,7 @@ import Testing
             "traces.endpoint: http://127.0.0.1:1/\ntraces.token-file: /none\n",
             "traces.token-file: /none holds no token"
         ),
-        ("push.fcm-account-file: /none\n", "push.fcm-account-file: /none is no service account"),
+        ("push.fcm-account-file: /none\n", "push.fcm-account-file: /none is not a service account"),
     ])
     func checkRefusesWhatServeRefuses(text: String, words: String) throws {
         let path = try file("zonecast.yaml", text)
@@ -157,13 +157,13 @@ import Testing
                 "listen: nowhere\nstorag.url: x\nlimits.body: many\ntls-cert: /none.pem\n",
                 [
                     "line 2: \"storag.url\" is not a key", "line 1, listen: \"nowhere\"",
-                    "line 3, limits.body: \"many\"", "tls-cert needs tls-key",
+                    "line 3, limits.body: \"many\"", "tls-cert requires tls-key",
                 ]
             ),
             // What is no YAML has no values to look at.
             (
                 "storag.url: x\n???\ndata: a\ndata: b\n",
-                ["line 2: write one", "line 1: \"storag.url\" is not a key", "line 4: \"data\" is there twice"]
+                ["line 2: write one", "line 1: \"storag.url\" is not a key", "line 4: \"data\" occurs twice"]
             ),
             (
                 "dev: true\nlisten: 0.0.0.0:8080\nmetrics.token-file: /none\n",

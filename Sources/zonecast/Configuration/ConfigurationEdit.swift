@@ -1,6 +1,6 @@
 import Foundation
 
-/// Sets keys in a configuration file, and leaves everything else in it as a person wrote it.
+/// Sets keys in a configuration file and preserves everything else in it.
 struct ConfigurationEdit {
     private(set) var lines: [String]
     private let lineEnd: String
@@ -13,7 +13,7 @@ struct ConfigurationEdit {
 
     var text: String { lines.map { $0 + lineEnd }.joined() }
 
-    /// Puts a value in place of the key's, on its line, or with a new key at the end; `nil` takes the key out.
+    /// Replaces the key's value on its line, or appends the key; `nil` removes the key.
     mutating func set(_ key: String, to value: String?) {
         guard let entry = ConfigurationFile(text).entries.first(where: { $0.name == key }) else {
             if let value { lines.append("\(key): \(ConfigurationText.written(value))") }
@@ -21,14 +21,14 @@ struct ConfigurationEdit {
         }
         let index = entry.line - 1
         let old = lines[index]
-        // A list stands on lines of its own.
+        // The items of a list are on the lines that follow the key.
         let end = lines[(index + 1)...].firstIndex { !$0.drop(while: { $0 == " " }).hasPrefix("-") } ?? lines.count
         guard let colon = Self.colon(in: old) else { return }
         let new = value.map { ["\(old[...colon]) \(ConfigurationText.written($0))"] } ?? []
         lines.replaceSubrange(index..<end, with: new)
     }
 
-    /// The one that ends the key, which may itself be quoted.
+    /// Returns the colon that ends the key, which may be quoted.
     private static func colon(in line: String) -> String.Index? {
         line.indices.first { index in
             guard line[index] == ":" else { return false }
@@ -37,10 +37,15 @@ struct ConfigurationEdit {
         }
     }
 
-    /// Sets keys in the file at `path`, made where it is missing; nothing is changed unless a relay could start with the
-    /// result.
+    /// Sets keys in the file at `path`, creating it if it is missing.
     ///
-    /// `check` looks at what the result says, and throws a `CommandFailure` where that is no good.
+    /// The file is changed only if a relay could start with the result.
+    ///
+    /// - Parameters:
+    ///   - values: Keys with their new values; `nil` removes a key.
+    ///   - path: The configuration file.
+    ///   - check: Checks the resulting settings; throws a `CommandFailure` to reject them.
+    /// - Throws: `CommandFailure` if the file cannot be written or the result is invalid.
     static func apply(
         _ values: [(key: String, value: String?)],
         to path: String,
@@ -51,7 +56,7 @@ struct ConfigurationEdit {
         for (key, value) in values { edit.set(key, to: value) }
         var facts = stat()
         let isThere = stat(path, &facts) == 0
-        // In the same folder, so that it can take the old one's place in one step; YAML is known by its ending.
+        // In the same folder, so that it can replace the old file in one step; the extension selects the YAML parser.
         let fresh = path + ".new.yaml"
         defer { unlink(fresh) }
         guard FileManager.default.createFile(atPath: fresh, contents: Data(edit.text.utf8)) else {
@@ -66,7 +71,7 @@ struct ConfigurationEdit {
         do {
             reading = try await ConfigurationReading(flags: [:], environment: [:], file: fresh)
         } catch var failure as CommandFailure {
-            // The file that the person knows; the other is gone when they read this.
+            // Name the user's file in the error: the temporary one is gone by then.
             let (its, known) = (URL(fileURLWithPath: fresh), URL(fileURLWithPath: path))
             failure.description.replace(its.lastPathComponent, with: known.lastPathComponent)
             throw failure
@@ -74,7 +79,10 @@ struct ConfigurationEdit {
         for (key, value) in values {
             let found = ConfigurationKeys.all.first { $0.name == key }?.read(reading.settings)
             guard value == nil || found == value else {
-                throw CommandFailure(.failed, "\(path): \(key) cannot be set there by this command. Set it by hand.")
+                throw CommandFailure(
+                    .failed,
+                    "\(path): this command cannot set \(key) in this file. Edit the file by hand."
+                )
             }
         }
         try check(reading.settings)

@@ -1,33 +1,33 @@
-/// Where in a YAML file each key stands, which the library that reads the values does not tell.
+/// The line of each key in a YAML file, which the library that reads the values does not report.
 ///
-/// Knows block mappings and lists, all that a configuration needs; what it does not know it refuses, so that no key is
-/// ever overlooked.
+/// Supports block mappings and lists, all that a configuration needs. Reports other lines in `oddLines`, so that no key
+/// is overlooked.
 struct ConfigurationFile {
-    /// A full dotted name and the line, from 1, that it is on.
+    /// A key's full dotted name and its line, from 1.
     struct Entry: Hashable {
         var name: String
         var line: Int
     }
 
-    /// Keys with a value, in the file's order.
+    /// Keys with a value, in file order.
     private(set) var entries: [Entry] = []
-    /// Lines that hold something else than `key: value`, `key:`, `- item`, a comment or nothing.
+    /// The lines that are not `key: value`, `key:`, `- item`, a comment or empty.
     private(set) var oddLines: [Int] = []
 
-    /// The mappings that the next line may belong to.
+    /// The open mappings, outermost first.
     private var open: [(indent: Int, name: String)] = []
-    /// A key without a value yet: a mapping, a list or nothing may follow.
+    /// A key without a value so far; a mapping, a list or nothing may follow.
     private var pending: (entry: Entry, indent: Int)?
     private var isInList = false
 
     init(_ text: String) {
-        // Some editors put a mark of the encoding before the first line.
+        // Some editors write a byte order mark before the first line.
         let text = text.unicodeScalars.first == "\u{FEFF}" ? String(text.unicodeScalars.dropFirst()) : text
         for (index, line) in Self.lines(of: text).enumerated() { read(line, number: index + 1) }
         settlePending()
     }
 
-    /// As YAML counts them; a line of Windows ends with what is one character here.
+    /// Splits text into lines as YAML does; in Swift, "\r\n" is one character.
     static func lines(of text: String) -> [Substring] {
         text.split(omittingEmptySubsequences: false) { $0 == "\n" || $0 == "\r\n" || $0 == "\r" }
     }
@@ -73,7 +73,7 @@ struct ConfigurationFile {
         pending = nil
     }
 
-    /// Cuts a comment, which begins at a `#` outside quotes, at the start or after a blank.
+    /// Removes a comment, which begins at a `#` outside quotes, at the start of the line or after a space.
     private static func withoutComment(_ line: Substring) -> Substring {
         var quote: Character?
         var previous: Character = " "
@@ -97,7 +97,7 @@ struct ConfigurationFile {
         return text
     }
 
-    /// The colon that ends the key: at the line's end or before a blank.
+    /// Returns the colon that ends the key: the first one before a space or at the end of the line.
     private static func colon(of text: Substring) -> Substring.Index? {
         text.indices.first { index in
             guard text[index] == ":" else { return false }

@@ -1,23 +1,23 @@
 import NIOCore
 
-/// One thing that can be set: in the file under its name, in the environment as `ZONECAST_` and its name in capitals.
+/// One setting: its name in the file, and `ZONECAST_` plus its name in capitals in the environment.
 struct ConfigurationKey: Sendable {
-    /// As written in the file; a dot is one level of nesting.
+    /// The name in the file; a dot separates levels of nesting.
     var name: String
-    /// What the number counts; empty for text and switches.
+    /// The unit of the number; empty for text and switches.
     var unit: String
-    /// One sentence.
+    /// A description of one sentence.
     var meaning: String
-    /// What a value must be, for the person who wrote another.
+    /// The accepted values, for error texts.
     var form: String
-    /// The value now in `settings`, as it would be written.
+    /// Returns the current value in `settings`, as written in the file.
     var read: @Sendable (ServeSettings) -> String
-    /// Whether the value opens something by itself; the console does not show it.
+    /// Whether the value itself is a secret, which the console must not show.
     var isSecret = false
-    /// Puts a written value into `settings`; `false` if it is none.
+    /// Parses a value into `settings`; returns `false` if it is invalid.
     var write: @Sendable (inout ServeSettings, _ value: String) -> Bool
 
-    /// The same, with a value that is a secret.
+    /// A copy of the key, marked as secret.
     var secret: ConfigurationKey {
         var key = self
         key.isSecret = true
@@ -33,7 +33,7 @@ struct ConfigurationKey: Sendable {
 extension ConfigurationKey {
     typealias Place<Value> = WritableKeyPath<ServeSettings, Value> & Sendable
 
-    /// A key whose text becomes a value by `parse`, which gives `nil` for what is none.
+    /// A key with a text value; `parse` returns `nil` for invalid text.
     static func text<Value>(
         _ name: String,
         _ place: any Place<Value>,

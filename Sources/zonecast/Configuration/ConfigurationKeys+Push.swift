@@ -1,42 +1,42 @@
 import Foundation
 
-/// Which push services wake devices that have no socket open.
+/// Settings of the push services that wake devices without an open socket.
 extension ConfigurationKeys {
     static let pushes: [ConfigurationKey] = [
         .text(
             "push.contact",
             \.push.contact,
             "an address beginning with mailto: or https://",
-            "Where push services find the relay's operator (VAPID); with it browsers and UnifiedPush are woken.",
+            "The operator's contact address for push services (VAPID); enables Web Push and UnifiedPush.",
             read: { $0 ?? "" },
             parse: { $0.hasPrefix("mailto:") || $0.hasPrefix("https://") ? .some($0) : nil }
         ),
         .flag(
             "push.ntfy",
             \.push.sendsToNtfy,
-            "Wake devices by plain ntfy topics, which anybody who knows them may read."
+            "Send pushes to plain ntfy topics, which are readable by anyone who knows their names."
         ),
         .text(
             "push.hosts",
             \.push.hosts,
-            "a list of hosts with commas between, like push.example or *.push.example",
-            "Push services that devices may name; others are refused, or a device could have the relay call anything.",
+            "a comma-separated list of hosts, like push.example or *.push.example",
+            "The push services that devices may register; all others are refused, so that devices cannot make the relay call other hosts.",
             read: { $0.joined(separator: ",") },
             parse: { list($0) }
         ),
         .text(
             "push.trust-file",
             \.push.trustFile,
-            "the path of a PEM file, from / on",
-            "Certificates of push services of your own, trusted besides those of the system.",
+            "the absolute path of a PEM file",
+            "Certificates of your own push services, trusted in addition to the system's.",
             read: { $0 ?? "" },
             parse: { path($0) }
         ),
         .text(
             "push.apns-key-file",
             \.push.apnsKeyFile,
-            "the path of a .p8 file, from / on",
-            "The key for Apple's push service, from Apple's developer pages; wants the three keys below.",
+            "the absolute path of a .p8 file",
+            "The key for Apple's push service, from Apple's developer pages; requires the three keys below.",
             read: { $0 ?? "" },
             parse: { path($0) }
         ),
@@ -44,7 +44,7 @@ extension ConfigurationKeys {
             "push.apns-key-id",
             \.push.apnsKeyID,
             "ten letters and digits",
-            "The identifier of that key.",
+            "The key's identifier.",
             read: { $0 ?? "" },
             parse: { identifier($0) }
         ),
@@ -52,23 +52,23 @@ extension ConfigurationKeys {
             "push.apns-team-id",
             \.push.apnsTeamID,
             "ten letters and digits",
-            "The identifier of your team at Apple.",
+            "The identifier of your Apple developer team.",
             read: { $0 ?? "" },
             parse: { identifier($0) }
         ),
         .text(
             "push.apns-topics",
             \.push.apnsTopics,
-            "a list of bundle identifiers with commas between, like org.example.notes",
-            "The apps that may be woken by Apple's push service.",
+            "a comma-separated list of bundle identifiers, like org.example.notes",
+            "The apps that receive pushes through Apple's push service.",
             read: { $0.joined(separator: ",") },
             parse: { list($0) }
         ),
         .text(
             "push.fcm-account-file",
             \.push.fcmAccountFile,
-            "the path of a JSON file, from / on",
-            "A service account's key file from Firebase's console; with it Android apps are woken.",
+            "the absolute path of a JSON file",
+            "A service account's key file from Firebase's console; enables pushes to Android apps.",
             read: { $0 ?? "" },
             parse: { path($0) }
         ),

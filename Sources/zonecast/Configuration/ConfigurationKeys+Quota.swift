@@ -3,61 +3,61 @@ import RelayCore
 extension ConfigurationKeys {
     private static let mostBytes = 1_000_000_000_000_000
 
-    /// How much may be stored and sent; each environment of a container counts for itself.
+    /// Storage and transfer quotas, each per container and environment.
     static let quotas: [ConfigurationKey] = [
         .whole(
             "quota.private",
             \.privateQuota,
             0...mostBytes,
             unit: "bytes",
-            "One user's records and assets in a container; 0: any number (so with --dev, like all of these)."
+            "Maximum for one user's records and assets in a container; 0: no limit (the default of all quotas with --dev)."
         ),
         .whole(
             "quota.public-records",
             \.publicRecordQuota,
             0...mostBytes,
             unit: "bytes",
-            "Records in a container's public database; 0: any number."
+            "Maximum for records in a container's public database; 0: no limit."
         ),
         .whole(
             "quota.public-records-per-user",
             \.publicRecordQuotaPerUser,
             0...mostBytes,
             unit: "bytes",
-            "So much more of them for each user of the container."
+            "Added to that maximum for each user of the container."
         ),
         .whole(
             "quota.public-assets",
             \.publicAssetQuota,
             0...mostBytes,
             unit: "bytes",
-            "Assets in a container's public database; 0: any number."
+            "Maximum for assets in a container's public database; 0: no limit."
         ),
         .whole(
             "quota.public-assets-per-user",
             \.publicAssetQuotaPerUser,
             0...mostBytes,
             unit: "bytes",
-            "So much more of them for each user of the container."
+            "Added to that maximum for each user of the container."
         ),
         .whole(
             "quota.public-transfer",
             \.publicTransferQuota,
             0...mostBytes,
             unit: "bytes",
-            "What a container's public database sends in a month, records and assets; 0: any number."
+            "Maximum that a container's public database sends per month, records and assets; 0: no limit."
         ),
         .whole(
             "quota.public-transfer-per-user",
             \.publicTransferQuotaPerUser,
             0...mostBytes,
             unit: "bytes",
-            "So much more of it for each user of the container."
+            "Added to that maximum for each user of the container."
         ),
     ]
 }
 
-/// Quotas as the file has them: two numbers for what grows, and zero for no limit.
+/// Quotas as the file expresses them: a base and an amount per user, with 0 for no limit.
 extension ServeSettings {
     var privateQuota: Int {
         get { Int(limits.quota.privateBytes ?? 0) }
@@ -97,7 +97,7 @@ extension ServeSettings {
     private static func base(_ quota: QuotaSettings.Growing?) -> Int { Int(quota?.base ?? 0) }
     private static func perUser(_ quota: QuotaSettings.Growing?) -> Int { Int(quota?.perUser ?? 0) }
 
-    /// What each user adds stays at its default until that is set too.
+    /// The amount per user keeps its default until it is set too.
     private static func growing(_ base: Int, _ standard: QuotaSettings.Growing?) -> QuotaSettings.Growing? {
         base == 0 ? nil : QuotaSettings.Growing(base: Int64(base), perUser: standard?.perUser ?? 0)
     }

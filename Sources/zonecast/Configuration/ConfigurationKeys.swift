@@ -4,7 +4,7 @@ import RelayAPI
 import RelayCore
 import RelayServer
 
-/// The table of all keys: reading a configuration, checking one and `zonecast config reference` all go by it.
+/// The table of all keys, used to read and check a configuration and by `zonecast config reference`.
 enum ConfigurationKeys {
     static let all: [ConfigurationKey] =
         places + tokens + signIns + rates + quotas + connections + transport + requests + sockets + noticeSockets
@@ -18,17 +18,17 @@ enum ConfigurationKeys {
         .text(
             "data",
             \.data,
-            "the path of a folder, a home folder's written out",
-            "Where everything is kept.",
+            "the path of a folder, without ~",
+            "The data folder.",
             read: { $0 },
-            // Only a shell knows ~, and not behind an = either: it would be made here as a folder of that name.
+            // Only a shell expands ~, and not after an =: the relay would create a folder of that name.
             parse: { $0.isEmpty || $0.hasPrefix("~") ? nil : $0 }
         ),
         .text(
             "listen",
             \.address,
             "an address and a port, like 127.0.0.1:8080",
-            "Where to listen; port 0 lets the system choose.",
+            "The address and port to listen on; with port 0, the system chooses one.",
             read: { "\($0)" },
             parse: { ListenAddress($0) }
         ),
@@ -36,7 +36,7 @@ enum ConfigurationKeys {
             "public-url",
             \.signIn.publicURL,
             "an address beginning with http:// or https://",
-            "Where browsers reach the relay, for sign-in links; by default the request's own host.",
+            "The relay's public address, for links; by default the host of the request.",
             read: { $0 ?? "" },
             parse: { publicURL($0) }
         ),
@@ -44,7 +44,7 @@ enum ConfigurationKeys {
             "tls-cert",
             \.tlsCertificates,
             "the path of a PEM file",
-            "Certificate and chain, for TLS in the relay itself; read anew when it changes. None behind a proxy.",
+            "Certificate and chain, for TLS without a proxy; reloaded when the file changes.",
             read: { $0 ?? "" },
             parse: { $0.isEmpty ? nil : .some($0) }
         ),
@@ -56,23 +56,23 @@ enum ConfigurationKeys {
             read: { $0 ?? "" },
             parse: { $0.isEmpty ? nil : .some($0) }
         ),
-        .flag("dev", \.isDev, "Take any dev- token as a user and make unknown containers. Loopback only."),
+        .flag("dev", \.isDev, "Accept any dev- token as a user and create unknown containers. Loopback only."),
         .flag("demo", \.servesDemo, "Serve the browser demo at /demo/; by default with --dev."),
         .flag(
             "console",
             \.servesConsole,
-            "Serve the operator's console at /console/; by default with --dev. zonecast console link lets somebody in."
+            "Serve the operator's console at /console/; by default with --dev. Sign in with a link: zonecast console link."
         ),
         .flag(
             "test-door",
             \.server.testDoor,
-            "Open a WebSocket echo for conformance suites. Loopback only; not with tls-cert or an https public-url."
+            "Serve a WebSocket echo for conformance suites. Loopback only; not with tls-cert or an https public-url."
         ),
         ConfigurationKey(
             name: "trusted-proxies",
             unit: "",
-            meaning: "Proxies whose X-Forwarded-For is believed.",
-            form: "a list of addresses or ranges with commas between, like 10.0.0.0/8",
+            meaning: "Proxies whose X-Forwarded-For header is trusted.",
+            form: "a comma-separated list of addresses or ranges, like 10.0.0.0/8",
             read: { $0.trustedProxies },
             write: { settings, text in
                 guard let ranges = ranges(text) else { return false }
@@ -86,21 +86,21 @@ enum ConfigurationKeys {
             \.server.loops,
             ConfigurationKey.form(1...256),
             unit: "threads",
-            "Event loops that share the connections; by default one for each core.",
+            "Event loops that share the connections; by default one per core.",
             read: { $0.map { "\($0)" } ?? "" },
             parse: { ConfigurationKey.within(1...256, $0).map { .some($0) } }
         ),
     ]
 
     private static let tokens: [ConfigurationKey] = [
-        .seconds("tokens.lifetime", \.signIn.briefLifetime, 60...year, "How long a web auth token lives."),
-        .seconds("tokens.kept-lifetime", \.signIn.keptLifetime, 60...year, "The same with \"keep me signed in\"."),
+        .seconds("tokens.lifetime", \.signIn.briefLifetime, 60...year, "The lifetime of a web auth token."),
+        .seconds("tokens.kept-lifetime", \.signIn.keptLifetime, 60...year, "The lifetime with \"keep me signed in\"."),
         .text(
             "tokens.grace",
             \.signIn.grace,
             ConfigurationKey.form(0...year),
             unit: "seconds",
-            "How long a token still works after its successor was handed out; by default to its own end.",
+            "How long a token remains valid after its successor was issued; by default until it expires.",
             read: { $0.map { "\($0.components.seconds)" } ?? "" },
             parse: { ConfigurationKey.within(0...year, $0).map { .some(.seconds($0)) } }
         ),
@@ -108,7 +108,7 @@ enum ConfigurationKeys {
             "tokens.signature-window",
             \.signIn.signatureWindow,
             1...3600,
-            "How far a signed request's date may be from the relay's clock."
+            "Maximum difference between a signed request's date and the relay's clock."
         ),
     ]
 
@@ -116,8 +116,8 @@ enum ConfigurationKeys {
         .text(
             "sign-in.allowed-origins",
             \.allowedOrigins,
-            "a list of origins with commas between, like https://app.example",
-            "Pages that may call every container, besides those of each API token.",
+            "a comma-separated list of origins, like https://app.example",
+            "Origins of pages that may call all containers, in addition to those of each API token.",
             read: { $0 },
             parse: { text in
                 let origins = text.split(separator: ",").map { $0.filter { !$0.isWhitespace } }
@@ -128,19 +128,19 @@ enum ConfigurationKeys {
             "sign-in.issuer-clock-skew",
             \.signIn.issuerClockSkew,
             0...600,
-            "How far the clock of an issuer of identity tokens may be from the relay's."
+            "Maximum difference between the clocks of an identity token issuer and the relay."
         ),
         .seconds(
             "sign-in.issuer-key-lifetime",
             \.signIn.issuerKeys.lifetime,
             60...86_400,
-            "How long an issuer's keys serve before they are fetched again."
+            "How long an issuer's keys are cached."
         ),
         .seconds(
             "sign-in.issuer-key-pause",
             \.signIn.issuerKeys.pause,
             1...3600,
-            "Between two fetches from one issuer, whatever keys tokens name: nobody can make the relay call it often."
+            "Minimum time between two fetches from one issuer, even if tokens name unknown keys."
         ),
     ]
 
@@ -150,49 +150,49 @@ enum ConfigurationKeys {
             \.requestsPerSecond,
             0...1_000_000,
             unit: "requests",
-            "Of one user, or one address nobody has signed in at; 0: any number (so with --dev)."
+            "Maximum rate of one user, or of one address without a sign-in; 0: no limit (the default with --dev)."
         ),
         .whole(
             "limits.request-burst",
             \.requestBurst,
             0...10_000_000,
             unit: "requests",
-            "How many of those may come at once."
+            "Maximum burst of those requests."
         ),
         .whole(
             "limits.public-requests-per-second",
             \.publicRequestsPerSecond,
             0...1_000_000,
             unit: "requests",
-            "To a container's public database, shared by all its callers; 0: any number (so with --dev)."
+            "Maximum rate of requests to a container's public database by all callers; 0: no limit (the default with --dev)."
         ),
         .whole(
             "limits.public-requests-per-user",
             \.publicRequestsPerSecondPerUser,
             0...1_000_000,
             unit: "requests",
-            "A second, of each signed-in user's own there, before the shared ones: the whole grows with active users."
+            "Requests per second that each signed-in user may make there before they count against the shared rate."
         ),
         .whole(
             "limits.failed-credentials-per-minute",
             \.failedCredentialsPerMinute,
             0...1_000_000,
             unit: "requests",
-            "With wrong tokens or signatures, from one address; 0: any number (so with --dev)."
+            "Maximum requests with invalid tokens or signatures from one address; 0: no limit (the default with --dev)."
         ),
         .whole(
             "limits.failed-sign-ins-per-account",
             \.failedSignInsPerHourPerAccount,
             0...10_000,
             unit: "attempts",
-            "Wrong passwords for one account in an hour, from anywhere, whether or not it is there; 0: any number."
+            "Maximum wrong passwords for one account name per hour, from all addresses, existing or not; 0: no limit."
         ),
         .whole(
             "limits.failed-sign-ins-per-minute",
             \.failedSignInsPerMinute,
             0...10_000,
             unit: "attempts",
-            "Wrong passwords from one address; 0: any number."
+            "Maximum wrong passwords from one address; 0: no limit."
         ),
     ]
 
@@ -202,78 +202,129 @@ enum ConfigurationKeys {
             \.server.limits.connections,
             1...1_000_000,
             unit: "connections",
-            "Open at once, in all; with --dev as many as the process may open, up to 30000."
+            "Maximum open connections; with --dev as many as the process may open, up to 30000."
         ),
         .whole(
             "limits.sockets-per-user",
             \.notices.connectionsPerUser,
             1...1_000_000,
             unit: "sockets",
-            "Notice sockets of one user in one container; 30000 with --dev."
+            "Maximum notice sockets of one user in one container; 30000 with --dev."
         ),
         .whole(
             "limits.connections-per-address",
             \.server.limits.connectionsPerAddress,
             1...1_000_000,
             unit: "connections",
-            "Open at once from one address; 30000 with --dev."
+            "Maximum open connections from one address; 30000 with --dev."
         ),
         .whole(
             "limits.requests-per-connection",
             \.server.limits.requestsPerConnection,
             1...1_000_000_000,
             unit: "requests",
-            "After so many a connection is closed."
+            "Requests after which a connection is closed."
         ),
-        .seconds("limits.keep-alive", \.server.limits.keepAlive, 1...3600, "A connection without a request ends."),
-        .seconds("limits.write-stall", \.server.limits.writeStall, 1...3600, "A peer that takes nothing is cut off."),
-        .seconds("limits.shutdown", \.server.limits.shutdown, 0...600, "On a stop, what is unfinished then is cut."),
+        .seconds(
+            "limits.keep-alive",
+            \.server.limits.keepAlive,
+            1...3600,
+            "Idle time after which a connection is closed."
+        ),
+        .seconds(
+            "limits.write-stall",
+            \.server.limits.writeStall,
+            1...3600,
+            "A client that reads nothing for this long is disconnected."
+        ),
+        .seconds(
+            "limits.shutdown",
+            \.server.limits.shutdown,
+            0...600,
+            "Maximum time to finish requests when the relay stops."
+        ),
     ]
 
     private static let requests: [ConfigurationKey] = [
-        .whole("limits.request-line", \.server.limits.requestLine, 256...65_536, unit: "bytes", "Of a request line."),
-        .whole("limits.header-field", \.server.limits.headerField, 256...65_536, unit: "bytes", "Of one header field."),
-        .whole("limits.header-list", \.server.limits.headerList, 1024...1_048_576, unit: "bytes", "Of all of them."),
-        .whole("limits.header-count", \.server.limits.headerCount, 10...1000, unit: "fields", "In one request."),
-        .whole("limits.body", \.server.limits.body, 1024...67_108_864, unit: "bytes", "Of a request's body."),
-        .seconds("limits.head-time", \.server.limits.headTime, 1...600, "To the end of a request's head."),
-        .seconds("limits.body-gap", \.server.limits.bodyGap, 1...600, "Between two pieces of a body."),
-        .seconds("limits.body-time", \.server.limits.bodyTime, 1...3600, "To the end of a body."),
+        .whole(
+            "limits.request-line",
+            \.server.limits.requestLine,
+            256...65_536,
+            unit: "bytes",
+            "Maximum size of a request line."
+        ),
+        .whole(
+            "limits.header-field",
+            \.server.limits.headerField,
+            256...65_536,
+            unit: "bytes",
+            "Maximum size of one header field."
+        ),
+        .whole(
+            "limits.header-list",
+            \.server.limits.headerList,
+            1024...1_048_576,
+            unit: "bytes",
+            "Maximum size of all header fields."
+        ),
+        .whole(
+            "limits.header-count",
+            \.server.limits.headerCount,
+            10...1000,
+            unit: "fields",
+            "Maximum header fields of one request."
+        ),
+        .whole(
+            "limits.body",
+            \.server.limits.body,
+            1024...67_108_864,
+            unit: "bytes",
+            "Maximum size of a request's body."
+        ),
+        .seconds("limits.head-time", \.server.limits.headTime, 1...600, "Maximum time to receive a request's head."),
+        .seconds("limits.body-gap", \.server.limits.bodyGap, 1...600, "Maximum time between two parts of a body."),
+        .seconds("limits.body-time", \.server.limits.bodyTime, 1...3600, "Maximum time to receive a body."),
         .whole(
             "limits.items",
             \.limits.itemsPerRequest,
             1...10_000,
             unit: "items",
-            "Operations or records in one request or answer."
+            "Maximum operations or records in one request or response."
         ),
-        .whole("limits.record", \.limits.recordBytes, 1024...16_777_216, unit: "bytes", "Of one record's fields."),
-        .whole("limits.field", \.limits.fieldBytes, 1024...16_777_216, unit: "bytes", "Of one field."),
-        .whole("limits.asset", \.largestAsset, 1024...4_294_967_296, unit: "bytes", "Of one asset."),
+        .whole(
+            "limits.record",
+            \.limits.recordBytes,
+            1024...16_777_216,
+            unit: "bytes",
+            "Maximum size of one record's fields."
+        ),
+        .whole("limits.field", \.limits.fieldBytes, 1024...16_777_216, unit: "bytes", "Maximum size of one field."),
+        .whole("limits.asset", \.largestAsset, 1024...4_294_967_296, unit: "bytes", "Maximum size of one asset."),
         .seconds(
             "assets.download-lifetime",
             \.assets.downloadLifetime,
             60...86_400,
-            "How long a download address is good."
+            "The lifetime of a download URL."
         ),
         .seconds(
             "assets.upload-lifetime",
             \.assets.uploadLifetime,
             60...86_400,
-            "How long an upload address is good."
+            "The lifetime of an upload URL."
         ),
         .seconds(
             "assets.receipt-lifetime",
             \.assets.receiptLifetime,
             60...604_800,
-            "How long after its upload an asset can be saved in a record; what nobody uses goes an hour later."
+            "How long after its upload an asset can be saved in a record; unused assets are deleted an hour later."
         ),
-        .whole("limits.zones", \.limits.zonesPerUser, 1...1_000_000, unit: "zones", "Of one user."),
+        .whole("limits.zones", \.limits.zonesPerUser, 1...1_000_000, unit: "zones", "Maximum zones of one user."),
         .text(
             "tombstones.horizon",
             \.tombstoneDays,
             "0 or \(ConfigurationKey.form(shortestHorizon...longestHorizon))",
             unit: "days",
-            "How long deletions are told to devices that were away; whoever was away for longer fetches anew. 0: for ever.",
+            "How long deletions are kept for devices that are offline; a device that was offline longer fetches everything again. 0: forever.",
             read: { "\($0)" },
             parse: { $0 == "0" ? 0 : ConfigurationKey.within(shortestHorizon...longestHorizon, $0) }
         ),
@@ -285,13 +336,13 @@ enum ConfigurationKeys {
             \.server.limits.socketMessage,
             1024...16_777_216,
             unit: "bytes",
-            "Of a WebSocket message from a client."
+            "Maximum size of a WebSocket message from a client."
         ),
         .seconds(
             "limits.closing-handshake",
             \.server.limits.closingHandshake,
             1...60,
-            "From the relay's close frame to the client's."
+            "Maximum time from the relay's close frame to the client's."
         ),
     ]
 
@@ -300,7 +351,7 @@ enum ConfigurationKeys {
             "log.level",
             \.logLevel,
             "one of " + Logger.Level.allCases.map(\.rawValue).joined(separator: ", "),
-            "How much is logged to standard error.",
+            "The lowest level that is logged to standard error.",
             read: { $0.rawValue },
             parse: { Logger.Level(rawValue: $0) }
         ),
@@ -308,20 +359,20 @@ enum ConfigurationKeys {
             "log.format",
             \.logFormat,
             "text or json",
-            "Lines for people, or one JSON object a line for programs.",
+            "Plain text lines, or one JSON object per line.",
             read: { $0.rawValue },
             parse: { LogFormat(rawValue: $0) }
         ),
         .flag(
             "log.access",
             \.logsAccess,
-            "One line for each request, nothing private in it; else for refused ones, 60 at once and one a second after."
+            "Log each request, without private data; otherwise only refused ones, at most one per second after a burst of 60."
         ),
         .text(
             "metrics.token-file",
             \.metricsTokenFile,
-            "the path of a file, from / on",
-            "Whose one line opens GET /metrics to a bearer token; without it only a --dev relay shows metrics.",
+            "the absolute path of a file",
+            "A file with one line: the bearer token for GET /metrics; without it, only a --dev relay serves metrics.",
             read: { $0 ?? "" },
             parse: { $0.hasPrefix("/") ? .some($0) : nil }
         ),
@@ -340,14 +391,14 @@ enum ConfigurationKeys {
         return ranges.count == parts.count ? ranges : nil
     }
 
-    /// The one of `names` that was meant by a name that is none; `nil` if none is near.
+    /// Returns the name that is closest to a misspelled one; `nil` if none is near.
     static func suggestion(for name: String, among names: [String] = all.map(\.name)) -> String? {
         let near = names.map { (name: $0, distance: distance(name, $0)) }.min { $0.distance < $1.distance }
         guard let near, near.distance <= max(2, name.count / 3) else { return nil }
         return near.name
     }
 
-    /// How many letters must be added, dropped or changed (Levenshtein).
+    /// Returns the Levenshtein distance: how many letters must be added, removed or changed.
     static func distance(_ a: String, _ b: String) -> Int {
         let b = Array(b)
         var row = Array(0...b.count)

@@ -1,9 +1,9 @@
 import Configuration
 import Foundation
 
-/// Reads settings: flags before the environment before the file before the defaults.
+/// Reads settings from flags, the environment, the file and the defaults, in order of precedence.
 struct ConfigurationReading {
-    /// Where a value came from, for the person who asks or who made a mistake.
+    /// Where a value comes from, for error texts and `config show`.
     enum Origin: Hashable {
         case flag
         case environment
@@ -21,7 +21,7 @@ struct ConfigurationReading {
     }
 
     private(set) var settings = ServeSettings()
-    /// Where each key's value came from.
+    /// The origin of each key's value.
     private(set) var origins: [String: Origin] = [:]
 
     private let flags: [String: String]
@@ -30,10 +30,10 @@ struct ConfigurationReading {
     private let lines: [String: Int]
 
     /// - Parameters:
-    ///   - flags: values given on the command line, by key.
-    ///   - environment: the process's; only `ZONECAST_…` counts.
-    ///   - file: the path of a YAML file.
-    /// - Throws: a `CommandFailure` with a line for each thing that cannot be.
+    ///   - flags: Values of the command line, by key.
+    ///   - environment: The process's environment; only `ZONECAST_…` variables are used.
+    ///   - file: The path of a YAML file.
+    /// - Throws: `CommandFailure` with a line for each error.
     init(flags: [String: String], environment: [String: String], file: String?) async throws {
         var faults: [String] = []
         self.flags = flags
@@ -42,7 +42,7 @@ struct ConfigurationReading {
         lines = try file.map { try Self.lines(of: $0, &faults) } ?? [:]
         let reader = ConfigReader(providers: try await providers(besides: faults))
         let keys = ConfigurationKeys.all
-        // Other defaults hang on this one.
+        // The other defaults depend on this key.
         for key in keys where key.name == "dev" { _ = apply(key, reader) }
         settings = ServeSettings(isDev: settings.isDev)
         faults += keys.compactMap { apply($0, reader) }
@@ -50,10 +50,10 @@ struct ConfigurationReading {
         guard faults.isEmpty else { throw CommandFailure(faults) }
     }
 
-    /// What is wrong with the value, if something is.
+    /// Applies one key; returns an error text if its value is invalid.
     private mutating func apply(_ key: ConfigurationKey, _ reader: ConfigReader) -> String? {
         let name = ConfigKey(key.name)
-        // A list in the file is an array; everything else is text that the key itself understands.
+        // A list in the file is an array; all other values are text that the key parses.
         guard let text = reader.string(forKey: name) ?? reader.stringArray(forKey: name)?.joined(separator: ",") else {
             origins[key.name] = .standard
             return nil
@@ -78,7 +78,8 @@ struct ConfigurationReading {
         }
     }
 
-    /// `faults` may be why the file cannot be read as YAML, and say it better.
+    /// Returns the configuration providers; if the file is not YAML, `faults` are better error texts and are thrown
+    /// first.
     private func providers(besides faults: [String]) async throws -> [any ConfigProvider] {
         let given = flags.map { (AbsoluteConfigKey(ConfigKey($0.key)), Self.value($0.value)) }
         let variables = environment.map { (String($0.key.dropFirst(Self.prefix.count)), $0.value) }
@@ -86,7 +87,7 @@ struct ConfigurationReading {
             InMemoryProvider(name: "flags", values: Dictionary(uniqueKeysWithValues: given)),
             EnvironmentVariablesProvider(environmentVariables: Dictionary(uniqueKeysWithValues: variables)),
         ]
-        // With every key commented out a file is no YAML mapping, and nothing is set in it.
+        // A file in which every key is commented out is not a YAML mapping and sets nothing.
         guard let filePath, !lines.isEmpty else { return providers }
         do {
             let path = ConfigReader(provider: InMemoryProvider(values: ["filePath": Self.value(filePath)]))
@@ -101,13 +102,15 @@ struct ConfigurationReading {
 
     private static func name(of path: String) -> String { URL(fileURLWithPath: path).lastPathComponent }
 
-    // MARK: Names that are none
+    // MARK: Unknown names
 
     private static let prefix = "ZONECAST_"
-    /// What is read elsewhere.
+    /// Variables that are read elsewhere.
     private static let otherVariables: Set<String> = ["ZONECAST_CONFIG"]
 
-    /// Leaves alone what looks like no setting at all: other programs may use the same beginning.
+    /// Returns the variables that are settings and reports misspelled ones.
+    ///
+    /// Ignores other variables with the prefix: other programs may use it too.
     private static func own(_ environment: [String: String], _ faults: inout [String]) -> [String: String] {
         let ours = environment.filter { $0.key.hasPrefix(prefix) && !otherVariables.contains($0.key) }
         let names = ConfigurationKeys.all.map(\.environmentName)
@@ -125,12 +128,12 @@ struct ConfigurationReading {
             let fault = access(path, R_OK) == 0 ? EISDIR : errno
             throw CommandFailure(
                 .usage,
-                "The configuration \(path) cannot be read: \(String(cString: strerror(fault))). Mend that, or name another file with --config."
+                "The configuration \(path) cannot be read: \(String(cString: strerror(fault))). Fix that, or name another file with --config."
             )
         }
         let file = ConfigurationFile(String(decoding: data, as: UTF8.self))
         faults += file.oddLines.map {
-            "\(name(of: path)) line \($0): write one  key: value  on a line, nested keys further in."
+            "\(name(of: path)) line \($0): write one  key: value  per line, and indent nested keys."
         }
         var lines: [String: Int] = [:]
         let known = Set(ConfigurationKeys.all.map(\.name))
@@ -142,18 +145,18 @@ struct ConfigurationReading {
                 continue
             }
             if lines.updateValue(entry.line, forKey: entry.name) != nil {
-                faults.append("\(place) is there twice. Keep one of the two.")
+                faults.append("\(place) occurs twice. Keep one of the two.")
             }
         }
         return lines
     }
 
     private static func hint(_ suggestion: String?) -> String {
-        suggestion.map { " Did you mean \"\($0)\"?" } ?? " All keys: zonecast config reference"
+        suggestion.map { " Did you mean \"\($0)\"?" } ?? " For all keys: zonecast config reference"
     }
 }
 
 extension CommandFailure {
-    /// All that is wrong with a configuration, a line for each.
+    /// All errors of a configuration, one per line.
     init(_ faults: [String]) { self.init(.usage, faults.joined(separator: "\n")) }
 }

@@ -1,13 +1,13 @@
 import Foundation
 import RelayStore
 
-/// The configuration file as text: all keys, each with its meaning, commented out.
+/// The reference configuration file: all keys with their descriptions, commented out.
 enum ConfigurationText {
-    /// What `zonecast config reference --yaml` prints, and what a new file begins as.
+    /// The text that `zonecast config reference --yaml` prints and that a new file contains.
     static var reference: String {
         var text = """
-            # zonecast: every setting with its default. Take the # away and change it; zonecast config check FILE tries it.
-            # Flags come before the environment (ZONECAST_LIMITS_BODY and so on), and that before this file.
+            # zonecast: every setting with its default. Remove the # to change one; check the file with: zonecast config check FILE
+            # Flags override the environment (ZONECAST_LIMITS_BODY and so on), which overrides this file.
 
             """
         for key in ConfigurationKeys.all {
@@ -18,14 +18,14 @@ enum ConfigurationText {
         return text
     }
 
-    /// A value as YAML takes it.
+    /// Returns a value in YAML syntax, quoted if necessary.
     static func written(_ value: String) -> String {
-        // Between single quotes everything stands for itself, and one of them twice.
+        // Between single quotes, only the single quote itself is escaped, by doubling it.
         if value.contains(where: { "\"\\".contains($0) }) { return "'\(value.replacing("'", with: "''"))'" }
         return value.isEmpty || value.contains { " #,[]{}'".contains($0) } ? "\"\(value)\"" : value
     }
 
-    /// Makes the file, or adds at its end the keys that it lacks; what is set in it stays as it is.
+    /// Creates the file, or appends the keys it lacks; keys that are set keep their values.
     static func complete(_ path: String, with settings: [(key: String, value: String)]) throws -> InitStep {
         let old = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
         let known = Set(ConfigurationFile(old ?? "").entries.map(\.name))

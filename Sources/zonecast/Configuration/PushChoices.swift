@@ -5,7 +5,7 @@ import RelayCore
 import RelayGateways
 import RelayServer
 
-/// What the configuration says of pushes, files not yet read.
+/// The `push` keys of the configuration; their files are not read yet.
 struct PushChoices: Sendable {
     var contact: String?
     var sendsToNtfy = false
@@ -17,9 +17,9 @@ struct PushChoices: Sendable {
     var apnsTopics: [String] = []
     var fcmAccountFile: String?
 
-    /// Reads the files; `nil` where no push service is set up.
+    /// Reads the files; returns `nil` if no push service is configured.
     ///
-    /// The key for Web Push is drawn from the data folder's own key.
+    /// The Web Push key is derived from the data folder's key.
     func settings(relayKey: [UInt8]) throws -> PushSettings? {
         guard contact != nil || sendsToNtfy || apnsKeyFile != nil || fcmAccountFile != nil else { return nil }
         var settings = PushSettings()
@@ -31,16 +31,16 @@ struct PushChoices: Sendable {
         return settings
     }
 
-    /// Whom push services are trusted by besides the system's authorities; `nil` where the configuration names no file.
+    /// Returns the additional trust roots for push services; `nil` if no file is configured.
     func trustRoots() throws -> [NIOSSLCertificate]? {
         guard let trustFile else { return nil }
         guard let roots = try? NIOSSLCertificate.fromPEMFile(trustFile), !roots.isEmpty else {
-            throw CommandFailure(.usage, "push.trust-file: \(trustFile) is no readable PEM file with certificates.")
+            throw CommandFailure(.usage, "push.trust-file: \(trustFile) is not a readable PEM file with certificates.")
         }
         return roots
     }
 
-    /// The services there are, for the console.
+    /// The push services and their state, for the console.
     var services: [ConsoleFacts.PushServiceFact] {
         [
             .init(
@@ -72,7 +72,7 @@ struct PushChoices: Sendable {
         guard let json, let account = GoogleAccount(json: json) else {
             throw CommandFailure(
                 .usage,
-                "push.fcm-account-file: \(file) is no service account's JSON file with project_id, client_email and private_key."
+                "push.fcm-account-file: \(file) is not a service account's JSON file with project_id, client_email and private_key."
             )
         }
         return PushSettings.FCM(account: account)
@@ -82,12 +82,12 @@ struct PushChoices: Sendable {
         guard let apnsKeyID, let apnsTeamID, !apnsTopics.isEmpty else {
             throw CommandFailure(
                 .usage,
-                "push.apns-key-file also wants push.apns-key-id, push.apns-team-id and push.apns-topics."
+                "push.apns-key-file also requires push.apns-key-id, push.apns-team-id and push.apns-topics."
             )
         }
         let text = FileManager.default.contents(atPath: file).map { String(decoding: $0, as: UTF8.self) }
         guard let text, let key = try? P256.Signing.PrivateKey(pemRepresentation: text) else {
-            throw CommandFailure(.usage, "push.apns-key-file: \(file) is no readable .p8 file with a P-256 key.")
+            throw CommandFailure(.usage, "push.apns-key-file: \(file) is not a readable .p8 file with a P-256 key.")
         }
         return PushSettings.APNs(key: key, keyID: apnsKeyID, teamID: apnsTeamID, topics: apnsTopics)
     }

@@ -2,10 +2,11 @@ import Foundation
 import RelayAPI
 import RelayServer
 
-/// What `serve` looks at before it starts, and `config check` without starting.
+/// The checks that `serve` makes before it starts, and that `config check` makes without starting.
 extension ServeSettings {
-    /// Throws all that a relay with these settings would say instead of starting: of addresses that are too open, and of
-    /// files that keys name and that cannot be used.
+    /// Throws all errors that would prevent a relay with these settings from starting.
+    ///
+    /// These are addresses that are too open, and files of keys that cannot be used.
     func checkStart() throws {
         let checks: [() throws -> Void] = [
             { try Serve.checkLoopback(self) },
@@ -13,7 +14,7 @@ extension ServeSettings {
             { try Serve.checkTestDoor(self) },
             { _ = try server.tls?.end() },
             { _ = try metricsToken() },
-            // Any key does: only the files are looked at.
+            // Any key will do, since only the files are checked.
             { _ = try push.settings(relayKey: [UInt8](repeating: 1, count: 32)) },
             { _ = try push.trustRoots() },
             { if traces.endpoint != nil { _ = try traces.tokenFile.map { try Tracing.token(in: $0) } } },
@@ -30,21 +31,21 @@ extension ServeSettings {
         guard faults.isEmpty else { throw CommandFailure(faults) }
     }
 
-    /// What a relay with these settings says at its start, and starts nevertheless; `nil` for nothing.
+    /// The warning that a relay with these settings logs at its start; `nil` if there is none.
     ///
-    /// To forward a port of one's own network is a way to try an app on a telephone.
-    var warning: String? { openness.map { "\($0) Set only one of the two where that matters." } }
+    /// A warning, not an error: forwarding a port of the local network is a way to try an app on a phone.
+    var warning: String? { openness.map { "\($0) Set only one of the two to prevent this." } }
 
-    /// Why anybody could be anybody: `dev` where others reach the relay; `nil` where they do not.
+    /// Why any client could sign in as any user: `dev` is on and others reach the relay; `nil` if not.
     var openness: String? {
         guard isDev, let address = signIn.publicURL, let host = URL(string: address)?.host(),
             !ServerConfiguration.isLoopback(host.trimmingCharacters(in: ["[", "]"]))
         else { return nil }
         return
-            "dev takes any dev- token, and public-url says that others reach this relay at \(address): whoever does can be anybody."
+            "dev accepts any dev- token, and public-url makes this relay reachable at \(address): any client can sign in as any user."
     }
 
-    /// What opens `GET /metrics`, from its file; `nil` where the configuration names none.
+    /// Reads the bearer token for `GET /metrics` from its file; returns `nil` if none is configured.
     func metricsToken() throws -> String? {
         guard let path = metricsTokenFile else { return nil }
         let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }

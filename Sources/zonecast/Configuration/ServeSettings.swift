@@ -4,11 +4,11 @@ import RelayCore
 import RelayServer
 import RelayStore
 
-/// Everything `zonecast serve` can be told, each with its default.
+/// All settings of `zonecast serve`, with their defaults.
 struct ServeSettings: Sendable {
     /// The data folder.
     var data = "./zonecast-data"
-    /// Any `dev-` token is a user, unknown containers are made: for this machine only.
+    /// Accepts any `dev-` token as a user and creates unknown containers; for this machine only.
     var isDev = false
     /// Whether `/demo/` is served.
     var servesDemo = false
@@ -17,34 +17,33 @@ struct ServeSettings: Sendable {
     var server = ServerConfiguration()
     var signIn = SignInSettings()
     var limits = Limits()
-    /// How queries are answered, and how long one may take.
+    /// Query execution, including the maximum time.
     var queries = QueryTuning()
     var assets = AssetSettings()
-    /// For so many days deletions are told to devices that were away; 0: for ever.
+    /// Days for which deletions are kept for offline devices; 0: forever.
     var tombstoneDays = 0
     var notices = NoticeLimits()
     var logLevel = Logger.Level.info
     var logFormat = LogFormat.text
-    /// One line for each request: method, path without its query, status, time.
+    /// Whether each request is logged with its method, path without query, status and time.
     var logsAccess = false
-    /// Holds the token that opens `GET /metrics`.
+    /// A file with the bearer token for `GET /metrics`.
     var metricsTokenFile: String?
     /// The push services that wake sleeping devices.
     var push = PushChoices()
-    /// Where traces of requests go.
+    /// The export of traces.
     var traces = TraceChoices()
-    /// Who is told when the relay is not well.
+    /// The alert webhook.
     var alerts = AlertSettings()
-    /// PEM files; both or neither.
+    /// PEM files; both are set or neither.
     var tlsCertificates: String?
     var tlsKey: String?
-    /// `server.trustedProxies` as it was written, with commas between.
+    /// `server.trustedProxies` as written, separated by commas.
     var trustedProxies = ""
 
-    /// The defaults; `--dev` is generous, because one developer's load test comes from one address and one user.
+    /// Returns the defaults; `--dev` raises the limits, because a developer's load test uses one address and one user.
     ///
-    /// With connections no more than there is room for: nobody has asked for them, so nobody is to be told that they are
-    /// fewer.
+    /// The limit of connections is at most what the descriptors allow, so that no warning about a lower limit appears.
     init(isDev: Bool = false, descriptors: @autoclosure () -> Int = Descriptors.ceiling) {
         self.isDev = isDev
         signIn.acceptsDevTokens = isDev
@@ -61,15 +60,17 @@ struct ServeSettings: Sendable {
         notices.connectionsPerUser = 30_000
     }
 
-    /// Turns the two TLS keys into what the server takes; throws where only one is set.
+    /// Combines the two TLS keys into the server's setting.
+    ///
+    /// - Throws: `CommandFailure` if only one is set.
     mutating func settleTLS() throws {
         switch (tlsCertificates, tlsKey) {
         case (nil, nil): return
         case (let certificates?, let key?):
             server.tls = TLSFiles(certificates: certificates, key: key)
             signIn.endsTLS = true
-        case (_?, nil): throw CommandFailure(.usage, "tls-cert needs tls-key, the file of its private key.")
-        case (nil, _?): throw CommandFailure(.usage, "tls-key needs tls-cert, the file of the certificate.")
+        case (_?, nil): throw CommandFailure(.usage, "tls-cert requires tls-key, the file of its private key.")
+        case (nil, _?): throw CommandFailure(.usage, "tls-key requires tls-cert, the file of the certificate.")
         }
     }
 
@@ -81,7 +82,7 @@ struct ServeSettings: Sendable {
         }
     }
 
-    // Rates are two numbers each, and in the file zero means no limit.
+    // Each rate has two numbers; in the file, 0 means no limit.
 
     var requestsPerSecond: Int {
         get { Int(signIn.requestRate?.perSecond ?? 0) }
@@ -149,7 +150,7 @@ struct ServeSettings: Sendable {
         }
     }
 
-    /// `sign-in.allowed-origins`, with commas between.
+    /// `sign-in.allowed-origins`, separated by commas.
     var allowedOrigins: String {
         get { signIn.allowedOrigins.joined(separator: ",") }
         set { signIn.allowedOrigins = newValue.split(separator: ",").map { $0.filter { !$0.isWhitespace } } }
@@ -186,7 +187,7 @@ struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
             return nil
         }
         guard !host.isEmpty else { return nil }
-        // As other servers call all of a machine's addresses; no name that doctor, or a browser, could connect to.
+        // Other servers write * for all addresses of the machine; doctor and browsers could not connect to that name.
         self.init(host: host == "*" ? "0.0.0.0" : host, port: Int(port))
     }
 

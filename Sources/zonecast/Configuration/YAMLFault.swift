@@ -1,9 +1,9 @@
-/// Why a file cannot be read as YAML, and on which line, as the library's own words tell it.
+/// Parses the YAML library's error text into a line number and a reason.
 ///
-/// They are `LINE:COLUMN: error: PART: while WHAT in line LINE, column COLUMN`, what was found then, and the line itself;
-/// the error's type is not for us to see.
+/// The text has the form `LINE:COLUMN: error: PART: while WHAT in line LINE, column COLUMN`, followed by what was found
+/// and the line itself. The error's type is not public.
 struct YAMLFault: CustomStringConvertible {
-    /// From 1; `nil` where the words name none.
+    /// The line, from 1; `nil` if the text names none.
     private(set) var line: Int?
     private var reason: String
 
@@ -17,7 +17,7 @@ struct YAMLFault: CustomStringConvertible {
         self.line = line
         var words = parts[4]
         if let place = words.firstRange(of: " in line ") {
-            // What is never closed is found out at the end, and to be mended where it begins.
+            // An unclosed quote or bracket is reported at the end of the file; name the line where it begins.
             let isOpen = ["a quoted scalar", "a flow "].contains { words[..<place.lowerBound].contains($0) }
             if isOpen { self.line = Int(words[place.upperBound...].prefix { $0.isNumber }) ?? line }
             words = words[..<place.lowerBound] + " " + (lines.dropFirst().first ?? "")
@@ -25,7 +25,7 @@ struct YAMLFault: CustomStringConvertible {
         reason = String(words.last == ":" ? words.dropLast() : words)
     }
 
-    /// What follows the file's name.
+    /// The error text that follows the file name.
     var description: String {
         let place = line.map { "line \($0): this " } ?? ""
         return "\(place)is not YAML: \(reason). Write lines like  listen: 127.0.0.1:8080"

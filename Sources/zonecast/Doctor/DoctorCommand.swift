@@ -6,16 +6,16 @@ import RelayCore
 import RelayServer
 import RelayStore
 
-/// `zonecast doctor`: whether a relay does what it is for, and what to type where it does not.
+/// `zonecast doctor`: checks whether a relay works, and suggests commands that fix what does not.
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
         abstract: "Check a relay: configuration, disk, address, certificate, sockets, clock, a real sync, backups.",
         discussion: """
-            Looks at the data folder, and at the relay that runs on it, if one does; with --url at a relay elsewhere. The real \
-            save, notice and fetch happen in a container of their own, _doctor, and leave no record behind; elsewhere they need \
+            Checks the data folder and the relay that runs on it, if any; with --url, a relay elsewhere. The real \
+            save, notice and fetch use a separate container, _doctor, and leave no record behind; with --url they need \
             --container, --api-token and --web-token of a user.
-            Exit code 0 when all is well or there is only advice, 1 when something does not work.
+            Exits with 0 if there is no problem (advice is allowed), with 1 if something does not work.
             """
     )
 
@@ -30,7 +30,7 @@ struct DoctorCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Check the relay at this address, as its clients reach it.", valueName: "url"))
     var url: String?
 
-    @Option(help: ArgumentHelp("With --url: a container to try in.", valueName: "id"))
+    @Option(help: ArgumentHelp("With --url: the container to use.", valueName: "id"))
     var container: ContainerID?
 
     @Option(help: "With --url: the container's API token.")
@@ -40,16 +40,19 @@ struct DoctorCommand: AsyncParsableCommand {
     var webToken: String?
 
     @Option(
-        help: ArgumentHelp("PEM file of the authorities to trust instead of the system's.", valueName: "file"),
+        help: ArgumentHelp(
+            "PEM file of the certificate authorities to trust instead of the system's.",
+            valueName: "file"
+        ),
         completion: .file()
     )
     var authorities: String?
 
-    @Option(help: ArgumentHelp("How long each step may take, 1 to 600 seconds.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("The timeout of each step, 1 to 600 seconds.", valueName: "seconds"))
     var timeout = 5
 
     @Flag(
-        help: "Only whether the relay runs on a usable folder, for health checks: one that does not run is a problem."
+        help: "For health checks: only whether the relay is running on a usable folder; a stopped relay is a problem."
     )
     var quick = false
 
@@ -96,7 +99,7 @@ struct DoctorCommand: AsyncParsableCommand {
             return Finding(
                 "round trip",
                 .advice,
-                "not tried: it needs a user",
+                "not tested: it needs a user",
                 next: "zonecast doctor --url \(address) --container ID --api-token … --web-token …"
             )
         }
@@ -134,7 +137,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if let traces = await checks.traces(settings.traces) { report.add(traces) }
     }
 
-    /// What a relay that is started like this would go by; `nil`, and told, if it could not start.
+    /// Returns the settings that a relay would start with; `nil`, with a finding added, if it could not start.
     private func settings(_ report: inout DoctorReport) async -> ServeSettings? {
         let environment = ProcessInfo.processInfo.environment
         let file = file
@@ -159,7 +162,7 @@ struct DoctorCommand: AsyncParsableCommand {
         )
     }
 
-    /// As whom it would start: what that user cannot read, the relay could not either.
+    /// Runs as the relay's user, since files that this user cannot read are unreadable for the relay too.
     private func startFault(_ settings: ServeSettings) -> Finding? {
         guard !quick else { return nil }
         do {
@@ -175,12 +178,13 @@ struct DoctorCommand: AsyncParsableCommand {
         return Finding("configuration", .problem, found, next: "zonecast config reference lists what can be set")
     }
 
-    /// What the settings are read from: for who names nothing, where the package keeps it.
+    /// The configuration file: the one named on the command line or in the environment, else the package's.
     private var file: String? { PackageFiles.settings(named: config, data: folder.data) }
 
     private func notRunning(_ settings: ServeSettings) async -> Finding {
         if let fault = await ListenError.ofTrying(settings.server) {
-            // Low ports may be allowed to the service that are not to this user; what another program has is nobody's.
+            // The service may be allowed to use low ports that this user may not; a port in use is a problem for every
+            // user.
             if case .notAllowed = fault, !quick { return idle(.advice, settings, fault) }
             return idle(.problem, settings, fault)
         }
@@ -188,14 +192,14 @@ struct DoctorCommand: AsyncParsableCommand {
             return Finding(
                 "listening",
                 .problem,
-                "no relay runs on \(settings.data), although its service is enabled",
+                "no relay is running on \(settings.data), although its service is enabled",
                 next: "systemctl start zonecast; why it ended: journalctl -u zonecast -n 50"
             )
         }
         return Finding(
             "listening",
             quick ? .problem : .advice,
-            "no relay runs on \(settings.data); only the folder was checked",
+            "no relay is running on \(settings.data); only the folder was checked",
             next: PackageFiles.start(on: settings.data, by: file)
         )
     }
@@ -204,12 +208,12 @@ struct DoctorCommand: AsyncParsableCommand {
         Finding(
             "listening",
             grade,
-            "no relay runs on \(settings.data), and none could with these settings: \(fault)",
-            next: "listen: HOST:PORT in the configuration; who has it now: ss -ltnp"
+            "no relay is running on \(settings.data), and none could start with these settings: \(fault)",
+            next: "set listen: HOST:PORT in the configuration; find the program that uses the port: ss -ltnp"
         )
     }
 
-    /// Whether the settings are those of the package's service, and systemd is to start that by itself.
+    /// Whether the settings are those of the package's service and systemd starts the service at boot.
     private var isEnabledService: Bool {
         file == PackageFiles.configuration && FileManager.default.fileExists(atPath: PackageFiles.enabledService)
     }
@@ -221,7 +225,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let listening = await checks.listening()
         report.add(listening)
         guard !quick, listening.grade != .problem else { return }
-        // One that was started with flags has files that the settings here do not know.
+        // A relay started with flags may use certificate files that these settings do not name.
         if settings.server.tls == nil, let shown = await checks.shownCertificate() { report.add(shown) }
         let outside = settings.signIn.publicURL.flatMap { place($0) }
         let way = RelayChecks(address: outside ?? local)
@@ -235,14 +239,14 @@ struct DoctorCommand: AsyncParsableCommand {
         Finding(
             "public address",
             .advice,
-            "none is set: only the relay's own address was tried",
-            next: "public-url: https://NAME in the configuration, or zonecast doctor --url https://NAME"
+            "not set: only the relay's own address was checked",
+            next: "set public-url: https://NAME in the configuration, or run: zonecast doctor --url https://NAME"
         )
     }
 
     private func roundTrip(through address: ProbeAddress, data: String) async -> Finding {
         guard FolderChecks(folder: data, isThorough: false).isCurrent else {
-            let found = "not tried: the relay that runs is of another version than this program"
+            let found = "not tested: the running relay is of another version than this program"
             return Finding("round trip", .advice, found, next: "restart the relay, then: zonecast doctor")
         }
         do {
@@ -262,11 +266,11 @@ struct DoctorCommand: AsyncParsableCommand {
             case let error as DirectoryError: CommandFailure(error, folder: data).description
             default: "\(error)"
             }
-        return Finding("round trip", .problem, "no sign-in could be made in \(data): \(reason)")
+        return Finding("round trip", .problem, "cannot sign in in \(data): \(reason)")
     }
 }
 
-/// The doctor's output: a line for each finding as it comes, or all of it as JSON at the end.
+/// The doctor's output: a line for each finding as it is made, or all findings as JSON at the end.
 struct DoctorReport {
     let asJSON: Bool
     private var diagnosis = Diagnosis()
@@ -279,7 +283,9 @@ struct DoctorReport {
         finding.lines(marks: isatty(STDOUT_FILENO) == 1).forEach(Terminal.say)
     }
 
-    /// Says the sum; throws where there is a problem.
+    /// Prints the summary.
+    ///
+    /// - Throws: `CommandFailure` if there is a problem.
     func end() throws {
         if asJSON { try Terminal.say(json: diagnosis) } else { Terminal.tell(diagnosis.summary) }
         let problems = diagnosis.count(.problem)

@@ -4,7 +4,7 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// A sign-in and an API token in the container `_doctor`, for as long as one check takes.
+/// A temporary session and API token in the container `_doctor`, for one check.
 struct DoctorVisit {
     let credentials: DoctorCredentials
     private let home: ContainerEnvironment
@@ -15,7 +15,7 @@ struct DoctorVisit {
         guard let container = ContainerID("_doctor") else { throw DirectoryError.invalid("_doctor is no container") }
         home = ContainerEnvironment(container, .development)
         try accounts.ensureContainer(container)
-        // Such an account has no password, so nobody else gets in with it.
+        // The account has no password, so no one else can sign in with it.
         account = try accounts.devAccount(named: "_doctor").id
         let (text, token) = try accounts.addAPIToken(
             in: home,

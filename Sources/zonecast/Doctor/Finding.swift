@@ -1,9 +1,9 @@
 import Foundation
 
-/// What one check of `zonecast doctor` found.
+/// The result of one check of `zonecast doctor`.
 struct Finding: Encodable, Hashable, Sendable {
     enum Grade: String, Encodable, Sendable {
-        /// As it should be.
+        /// The check passed.
         case good
         /// It works; something could be better.
         case advice
@@ -13,9 +13,9 @@ struct Finding: Encodable, Hashable, Sendable {
 
     var check: String
     var grade: Grade
-    /// What was found, in one sentence.
+    /// The result, in one sentence.
     var found: String
-    /// The next useful command or step; `nil` where there is nothing to do.
+    /// The suggested command or step; `nil` if there is nothing to do.
     var next: String?
 
     init(_ check: String, _ grade: Grade, _ found: String, next: String? = nil) {
@@ -26,7 +26,7 @@ struct Finding: Encodable, Hashable, Sendable {
     }
 }
 
-/// What all checks found.
+/// The results of all checks.
 struct Diagnosis: Encodable, Sendable {
     private(set) var findings: [Finding] = []
 
@@ -52,7 +52,7 @@ struct Diagnosis: Encodable, Sendable {
 }
 
 extension Finding {
-    /// One line for a person: a mark, the check, what was found, and what to do on a line of its own.
+    /// Returns a line with a mark, the check and the result, and a second line with the suggested step.
     func lines(marks: Bool) -> [String] {
         let mark =
             switch grade {

@@ -2,9 +2,10 @@ import Foundation
 import RelayStore
 
 extension FolderChecks {
-    /// A file or folder of the relay's that it could not use, as one that root has made there; `nil` where it can use all.
+    /// Returns a finding for a file or folder that the relay's user cannot use, such as one created by root; `nil` if
+    /// there is none.
     ///
-    /// The system is asked: to open one of SQLite's files and close it again would end the locks of a relay in this process.
+    /// Uses `access(2)`: opening and closing a file of SQLite would release the locks of a relay in this process.
     func strange() -> Finding? {
         guard let path = used.first(where: isShut) else { return nil }
         let (owner, relay) = (Self.owner(of: path), Self.owner(of: folder))
@@ -12,19 +13,19 @@ extension FolderChecks {
             return Finding(
                 "storage",
                 .problem,
-                "\(path) may not be read and written by its owner",
+                "\(path) is not readable and writable for its owner",
                 next: "chmod -R u+rwX \(folder.shellWord)"
             )
         }
         return Finding(
             "storage",
             .problem,
-            "\(path) is \(owner)'s, and a relay that runs as \(relay) cannot use it",
+            "\(path) belongs to \(owner), so a relay that runs as \(relay) cannot use it",
             next: "sudo chown -R \(relay): \(folder.shellWord)"
         )
     }
 
-    /// What a relay reads and writes, but for assets.
+    /// The files and folders that a relay reads and writes, except assets.
     private var used: [String] {
         let own = ["relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "relay.lock", "assets.lock", "alerts.json"]
         let containers = "\(folder)/containers"
@@ -50,6 +51,6 @@ extension FolderChecks {
     private static func owner(of path: String) -> String {
         let facts = try? FileManager.default.attributesOfItem(atPath: path)
         return facts?[.ownerAccountName] as? String
-            ?? (facts?[.ownerAccountID] as? NSNumber).map { "\($0)" } ?? "somebody else"
+            ?? (facts?[.ownerAccountID] as? NSNumber).map { "\($0)" } ?? "another user"
     }
 }

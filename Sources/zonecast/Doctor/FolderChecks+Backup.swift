@@ -2,23 +2,23 @@ import Foundation
 import Records
 import RelayStore
 
-/// Whether there are backups, and will be more.
+/// Checks for usable recent backups and a working schedule.
 extension FolderChecks {
     func backup(now: Date) -> Finding {
         let schedule: BackupSchedule?
         do throws(BackupFailure) { schedule = try BackupSchedule.read(from: folder) } catch {
-            return Finding("backup", .problem, "no backup is made by itself: \(error)", next: plan)
+            return Finding("backup", .problem, "no scheduled backup is made: \(error)", next: plan)
         }
         if let schedule, let fault = fault(of: schedule) { return fault }
         let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
         let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
         if let newest = Backup.newestUnusable(in: place, at: moment) {
-            let found = "the newest is of no use: \(newest.reason)"
+            let found = "the newest is unusable: \(newest.reason)"
             return Finding("backup", .problem, found, next: "make another: \(making)")
         }
         guard let latest = Backup.all(in: place, at: moment).last else { return none(schedule, now) }
         guard latest.manifest.made <= moment.milliseconds + 3_600_000 else {
-            return Finding("backup", .advice, "those there are come from a clock that was ahead", next: making)
+            return Finding("backup", .advice, "the existing ones were made with a clock that was ahead", next: making)
         }
         if let fault = fault(of: latest) { return fault }
         let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
@@ -27,13 +27,13 @@ extension FolderChecks {
             return Finding("backup", age > 172_800 ? .advice : .good, found + ", no schedule", next: plan)
         }
         guard age * 1000 <= schedule.interval.milliseconds * 2 else { return overdue(found, schedule) }
-        return Finding("backup", .good, found + ", \(schedule.interval.rawValue), \(schedule.keep) are kept")
+        return Finding("backup", .good, found + ", \(schedule.interval.rawValue), \(schedule.keep) kept")
     }
 
     private var plan: String { "zonecast backup schedule daily --keep 7 --data \(folder.shellWord)" }
     private var making: String { "zonecast backup create --data \(folder.shellWord)" }
 
-    /// What a restore of it would lack.
+    /// Returns a finding for data that a restore of this backup would lack.
     private func fault(of latest: Backup) -> Finding? {
         let (manifest, faults) = (latest.manifest, latest.verdict?.faults ?? 0)
         if faults > 0 {
@@ -42,7 +42,7 @@ extension FolderChecks {
         }
         let look = "zonecast assets verify --container ID --data \(folder.shellWord)"
         if manifest.lackedAssets > 0 {
-            let found = "the newest lacks \(manifest.lackedAssets.of("asset")), of which there was no sound copy"
+            let found = "the newest lacks \(manifest.lackedAssets.of("asset")) of which no intact copy existed"
             return Finding("backup", .problem, found, next: look)
         }
         guard let count = manifest.rescuedAssets, count > 0 else { return nil }
@@ -50,7 +50,7 @@ extension FolderChecks {
         return Finding("backup", .problem, found, next: look)
     }
 
-    /// A place that takes no backups; only a thorough look tries it.
+    /// Returns a finding if backups cannot be written; only a thorough check tries it.
     private func fault(of schedule: BackupSchedule) -> Finding? {
         guard isThorough else { return nil }
         do throws(BackupFailure) {
@@ -61,7 +61,7 @@ extension FolderChecks {
                 "backup",
                 .problem,
                 "no backup can be made: \(error)",
-                next: "mend that, or choose another place: zonecast backup schedule \(schedule.interval.rawValue) "
+                next: "fix that, or choose another place: zonecast backup schedule \(schedule.interval.rawValue) "
                     + "--keep \(schedule.keep) --backups DIR --data \(folder.shellWord)"
             )
         }
@@ -71,18 +71,18 @@ extension FolderChecks {
         guard let schedule else { return Finding("backup", .advice, "none yet", next: plan) }
         let age = BackupSchedule.changed(in: folder).map { Int64(now.timeIntervalSince1970) - $0 / 1000 } ?? 0
         guard age * 1000 <= schedule.interval.milliseconds else {
-            return overdue("none yet, with a schedule that is \(Self.words(seconds: age)) old", schedule)
+            return overdue("none yet, although the schedule is \(Self.words(seconds: age)) old", schedule)
         }
-        return Finding("backup", .advice, "none yet", next: "the running relay makes the first in a minute")
+        return Finding("backup", .advice, "none yet", next: "a running relay makes the first one within a minute")
     }
 
     private func overdue(_ found: String, _ schedule: BackupSchedule) -> Finding {
         Finding(
             "backup",
             .problem,
-            found + ", and one is due \(schedule.interval.rawValue)",
+            found + ", although the schedule is \(schedule.interval.rawValue)",
             next:
-                "is the relay running? Its log says why a backup failed. By hand: \(making)"
+                "check that the relay is running and read its log for the reason; make one now: \(making)"
         )
     }
 }

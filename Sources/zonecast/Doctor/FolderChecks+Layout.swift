@@ -1,8 +1,10 @@
 import RelayStore
 
-/// Which version's files they are: only looked at, since one that is opened to be used is brought up to date at once.
+/// Checks of the folder's layout version.
+///
+/// The files are only read here, since opening them for use would migrate them.
 extension FolderChecks {
-    /// Steps that this program's relay would take with the folder; `nil` where it is as this program has it.
+    /// Returns a finding for migrations that this version would apply; `nil` if the layout is current.
     func layout() -> Finding? {
         guard let files = try? files() else { return nil }
         if let file = files.first(where: \.isNewer) { return newer(file) }
@@ -11,13 +13,13 @@ extension FolderChecks {
         return Finding(
             "version",
             .advice,
-            "an earlier zonecast has written the folder: \(steps.of("step")) to zonecast \(Zonecast.version)",
-            next: "with a backup before: zonecast storage migrate --data \(folder.shellWord); "
-                + "a relay takes them when it starts"
+            "the folder has an earlier layout: \(steps.of("step")) to zonecast \(Zonecast.version)",
+            next: "migrate with a backup: zonecast storage migrate --data \(folder.shellWord); "
+                + "otherwise the relay migrates it when it starts"
         )
     }
 
-    /// Whether a visit to the relay may write to its accounts, which would take the steps.
+    /// Whether the accounts file has this version's layout; otherwise opening it would migrate it.
     var isCurrent: Bool {
         guard let file = try? FolderLayout.ofAccounts(in: folder).file else { return false }
         return file.missing.isEmpty && !file.isNewer
@@ -27,9 +29,9 @@ extension FolderChecks {
         Finding(
             "storage",
             .problem,
-            "a newer zonecast has written \(folder): \(file.path) has layout \(file.done), and this zonecast, "
+            "\(folder) was written by a newer zonecast: \(file.path) has layout \(file.done), and this zonecast, "
                 + "\(Zonecast.version), knows \(file.known)",
-            next: "install the newer one again, or restore a backup of before: "
+            next: "install the newer version again, or restore a backup from before the upgrade: "
                 + "zonecast backup list --data \(folder.shellWord)"
         )
     }
@@ -39,7 +41,7 @@ extension FolderChecks {
             "storage",
             .problem,
             "\(folder)/relay.sqlite is not a relay's file: another program has made it",
-            next: "name the relay's folder with --data; if it is this one: "
+            next: "name the relay's folder with --data; if it is this folder: "
                 + "zonecast backup restore latest --data \(folder.shellWord)"
         )
     }

@@ -5,21 +5,21 @@ import RelayGateways
 import RelayServer
 import RelayStore
 
-/// What `zonecast doctor` looks at in a data folder; works with and without a running relay.
+/// The checks of a data folder; they work with and without a running relay.
 struct FolderChecks: Sendable {
-    /// Below this, in bytes, a relay soon stops taking writes.
+    /// Free bytes below which a relay will soon refuse writes.
     private static let leastFree: Int64 = 500_000_000
     private static let comfortablyFree: Int64 = 2_000_000_000
 
     let folder: String
-    /// Reads every page of every SQLite file.
+    /// Whether to read every page of every SQLite file.
     var isThorough: Bool
-    /// What the trial file is written by.
+    /// The system calls that write the test file.
     var disk = DiskCalls.system
-    /// The file that the person has named for it.
+    /// The configuration file named on the command line.
     var configuration: String?
 
-    /// What names the same once more, for the doctor.
+    /// The options that name the same folder or configuration, for suggested commands.
     private var again: String {
         configuration.map { "--config \($0.shellWord)" } ?? "--data \(folder.shellWord)"
     }
@@ -29,26 +29,26 @@ struct FolderChecks: Sendable {
             return Finding("storage", .problem, refusal, next: "sudo zonecast doctor \(again)")
         }
         if AccountStore.isLost(in: folder) {
-            return damaged("\(folder)/relay.sqlite is missing or empty: without it nobody finds their data")
+            return damaged("\(folder)/relay.sqlite is missing or empty; no user can reach their data without it")
         }
         guard FileManager.default.fileExists(atPath: "\(folder)/relay.sqlite") else {
             return Finding(
                 "storage",
                 .problem,
-                "there is no relay data in \(folder)",
-                next: "name the folder with --data, or begin with: zonecast init --data \(folder.shellWord)"
+                "\(folder) contains no relay data",
+                next: "name the folder with --data, or create one: zonecast init --data \(folder.shellWord)"
             )
         }
         if FolderLayout.isForeign(folder) { return foreign() }
         if let fault = FolderShape(folder: folder).fault {
-            return Finding("storage", .problem, fault, next: "move it away, and start the relay again")
+            return Finding("storage", .problem, fault, next: "move it to another place, then start the relay again")
         }
         do {
             return try look()
         } catch let error as DirectoryError {
             if let fault = try? StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
             if let strange = strange() { return strange }
-            // The doctor's own advice comes below: no "See: zonecast doctor".
+            // Without the "See: zonecast doctor" of other commands: the doctor adds its own advice.
             if case .unavailable(let text) = error { return unusable("\(folder) cannot be used: \(text)") }
             return unusable(CommandFailure(error, folder: folder).description)
         } catch {
@@ -56,17 +56,17 @@ struct FolderChecks: Sendable {
         }
     }
 
-    /// Whether there is a relay's own file, and it can be read: then the rest can be looked at, whatever ails the storage.
+    /// Whether the accounts file exists and is readable, so that the other checks are possible.
     var opens: Bool { (try? FolderLayout.ofAccounts(in: folder).file.isNewer) == false }
 
     private func unusable(_ found: String, _ fault: Int32 = 0) -> Finding {
         let next =
             switch fault {
             case EROFS:
-                "a disk that fails is made read-only by the system: see dmesg. Bring what is there to another one: "
+                "the system makes a failing disk read-only: see dmesg. Copy the data to another disk: "
                     + "zonecast backup create --data \(folder.shellWord) --backups DIR; then mount it for writing"
-            case EIO: "the disk fails: see dmesg, and bring the newest backup to another one"
-            default: "look who owns it: ls -ld \(folder.shellWord); run this as that user"
+            case EIO: "the disk fails: see dmesg, and restore the newest backup to another disk"
+            default: "find the owner: ls -ld \(folder.shellWord); run this as that user"
             }
         return Finding("storage", .problem, found, next: next)
     }
@@ -83,7 +83,7 @@ struct FolderChecks: Sendable {
                 "storage",
                 .problem,
                 found,
-                next: "make room: writes are refused until there is, reads go on"
+                next: "free disk space: until then the relay refuses writes; reads still work"
             )
         }
         if let strange = strange() { return strange }
@@ -91,17 +91,22 @@ struct FolderChecks: Sendable {
         if accounts.file.isNewer { return newer(accounts.file) }
         let version = try DatabaseQueue().read { try String.fetchOne($0, sql: "SELECT sqlite_version()") } ?? "?"
         guard accounts.journal == "wal" else {
-            let next = "a relay sets it when it starts: \(PackageFiles.start(on: folder, by: configuration))"
+            let next = "the relay sets it when it starts: \(PackageFiles.start(on: folder, by: configuration))"
             return Finding("storage", .problem, "relay.sqlite is not in WAL mode", next: next)
         }
         if isThorough, let fault = try StoreCheck.faults(in: folder).first { return damaged("\(fault)") }
         let free = Int64(clamping: FreeSpace.bytes(in: folder) ?? 0)
         let found = "sqlite \(version), \(accounts.journal), \(ByteText.of(free)) free, writable"
         guard free >= Self.leastFree else {
-            return Finding("storage", .problem, found, next: "make room: below 0.5 GB writes will soon be refused")
+            return Finding(
+                "storage",
+                .problem,
+                found,
+                next: "free disk space: below 0.5 GB the relay will soon refuse writes"
+            )
         }
         guard free >= Self.comfortablyFree else {
-            return Finding("storage", .advice, found, next: "make room before it is below 0.5 GB")
+            return Finding("storage", .advice, found, next: "free disk space before it is below 0.5 GB")
         }
         guard Self.isPrivate(folder) else {
             return Finding("storage", .advice, found + ", readable by others", next: "chmod 700 \(folder.shellWord)")
@@ -109,7 +114,7 @@ struct FolderChecks: Sendable {
         return Finding("storage", .good, found)
     }
 
-    /// Writes and flushes a file as the relay would; the system's error, or `nil` if that went well.
+    /// Writes and flushes a test file as the relay does; returns the system's error, or `nil` on success.
     private func writeFault() -> Int32? {
         let path = "\(folder)/doctor-\(getpid()).tmp"
         let descriptor = disk.open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_EXCL)
@@ -121,7 +126,7 @@ struct FolderChecks: Sendable {
         let bytes = [UInt8](repeating: 0, count: 4096)
         errno = 0
         guard bytes.withUnsafeBytes({ disk.write(descriptor, $0) }) == bytes.count, disk.sync(descriptor) == 0 else {
-            // Less than a page was taken: there is no room for the rest.
+            // A short write means that there is no room for the rest.
             return errno == 0 ? ENOSPC : errno
         }
         return nil
@@ -134,7 +139,7 @@ struct FolderChecks: Sendable {
 
     // MARK: TLS
 
-    /// Whether a relay that ends TLS itself could start with these files, and for how long they are good.
+    /// Checks whether a relay could start with these TLS files, and when the certificate expires.
     func certificate(_ files: TLSFiles, now: Date) -> Finding {
         do throws(TLSFault) {
             return RelayChecks.certificate(
@@ -143,13 +148,13 @@ struct FolderChecks: Sendable {
                 seconds: try files.end().timeIntervalSince(now)
             )
         } catch {
-            return Finding("certificate", .problem, "\(error)", next: "tls-cert and tls-key in the configuration")
+            return Finding("certificate", .problem, "\(error)", next: "check tls-cert and tls-key in the configuration")
         }
     }
 
     // MARK: Alerts
 
-    /// Whether alerts go by what operators have set; `nil` where they do.
+    /// Returns a finding if the operators' alert limits and mutes cannot be read; `nil` otherwise.
     func alerts() -> Finding? {
         do throws(BackupFailure) {
             _ = try AlertBook.read(from: folder)
@@ -161,15 +166,15 @@ struct FolderChecks: Sendable {
 
     // MARK: Pushes
 
-    /// Whether the files that pushes need can be read.
+    /// Checks whether the files of the push settings can be read.
     func push(_ choices: PushChoices) -> Finding {
         do {
-            // Any key does: only the files are looked at.
+            // Any key will do, since only the files are checked.
             guard let found = try choices.settings(relayKey: [UInt8](repeating: 1, count: 32)) else {
                 return Finding(
                     "push",
                     .advice,
-                    "no push service: sleeping devices catch up when they wake",
+                    "no push service: devices without a connection sync when they next connect",
                     next: "zonecast push --help"
                 )
             }
@@ -185,15 +190,15 @@ struct FolderChecks: Sendable {
 
     // MARK: Traces
 
-    /// Whether somebody listens where traces go; `nil` where there are none.
+    /// Checks whether the trace collector accepts connections; `nil` if tracing is disabled.
     func traces(_ choices: TraceChoices) async -> Finding? {
         guard let endpoint = choices.endpoint else { return nil }
         guard let address = ProbeAddress(endpoint) else {
             return Finding(
                 "traces",
                 .problem,
-                "\(endpoint) is no address",
-                next: "traces.endpoint in the configuration"
+                "\(endpoint) is not an address",
+                next: "correct traces.endpoint in the configuration"
             )
         }
         do throws(ProbeFault) {
@@ -204,14 +209,14 @@ struct FolderChecks: Sendable {
                 "traces",
                 .advice,
                 "the collector at \(address) \(error)",
-                next: "start it, or take traces.endpoint out of the configuration"
+                next: "start it, or remove traces.endpoint from the configuration"
             )
         }
     }
 
     // MARK: Words
 
-    /// `3 h`.
+    /// Returns a duration as text, like `3 h`.
     static func words(seconds: Int64) -> String {
         switch seconds {
         case ..<120: "\(seconds) s"

@@ -1,13 +1,13 @@
 import Foundation
 import RelayStore
 
-/// The files and sockets that a running relay may have open, and has.
+/// The limit and the number of open files and sockets of a relay.
 struct OpenFiles: Sendable {
     var limit: Int
-    /// `nil` where this user may not look.
+    /// The number of open descriptors; `nil` if this user may not read it.
     var count: Int?
 
-    /// How more are allowed.
+    /// How to raise the limit.
     static let remedy = "LimitNOFILE=65536 in the service, or ulimit -n 65536 before serve"
 
     init(limit: Int, count: Int?) {
@@ -15,7 +15,7 @@ struct OpenFiles: Sendable {
         self.count = count
     }
 
-    /// `nil` where the system does not tell.
+    /// Returns `nil` if the system does not report the limit of that process.
     init?(process: Int32) {
         let path = "/proc/\(process)"
         guard let text = FileManager.default.contents(atPath: path + "/limits") else { return nil }
@@ -25,12 +25,12 @@ struct OpenFiles: Sendable {
         count = try? FileManager.default.contentsOfDirectory(atPath: path + "/fd").count
     }
 
-    /// Whether they are enough for so many connections and for the stores that are there.
+    /// Checks whether the limit suffices for this many connections and stores.
     func finding(connections: Int, stores: Int) -> Finding {
         let shares = DescriptorShares(descriptors: limit)
         let used = count.map { "\($0) of \(limit)" } ?? "at most \(limit)"
         if let count, count >= limit - limit / 20 {
-            return finding(.problem, "\(used) in use: connections wait, and containers may be refused with 503")
+            return finding(.problem, "\(used) in use: new connections wait, and requests may be refused with 503")
         }
         if shares.connections < connections {
             let room = "\(used), enough for \(shares.connections) connections instead of \(connections)"
@@ -41,7 +41,7 @@ struct OpenFiles: Sendable {
     }
 
     private func turns(_ stores: Int, _ shares: DescriptorShares) -> String {
-        "of \(stores) stores \(shares.stores) are open at once, in turns"
+        "at most \(shares.stores) of \(stores) stores are open at a time"
     }
 
     private func finding(_ grade: Finding.Grade, _ found: String) -> Finding {
@@ -50,7 +50,7 @@ struct OpenFiles: Sendable {
 }
 
 extension FolderChecks {
-    /// The stores that are in the folder, open or not.
+    /// The number of stores in the folder, open or not.
     var storeCount: Int {
         let containers = "\(folder)/containers"
         let folders = (try? FileManager.default.contentsOfDirectory(atPath: containers)) ?? []

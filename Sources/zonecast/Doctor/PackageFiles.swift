@@ -2,7 +2,7 @@ import Configuration
 import Foundation
 import RelayStore
 
-/// Where the Debian package and systemd keep what belongs to the relay's service.
+/// Paths of the Debian package and of systemd for the relay's service.
 enum PackageFiles {
     static let configuration = "/etc/zonecast/zonecast.yaml"
     static let enabledService = "/etc/systemd/system/multi-user.target.wants/zonecast.service"
@@ -12,8 +12,10 @@ enum PackageFiles {
         FileManager.default.fileExists(atPath: configuration) ? configuration : nil
     }
 
-    /// The file that a command's settings are read from: the one named, by the environment too; for who names neither that nor
-    /// a folder, where the package keeps it.
+    /// Returns the configuration file of a command.
+    ///
+    /// This is the file named on the command line or in the environment; if neither a file nor a data folder is named,
+    /// the package's file.
     static func settings(named file: String?, data: String?) -> String? {
         let environment = ProcessInfo.processInfo.environment
         if let named = file ?? environment["ZONECAST_CONFIG"] { return named }
@@ -21,15 +23,15 @@ enum PackageFiles {
         return configurationIfThere
     }
 
-    /// The data folder of a command that is told none: the environment's, else the one that the configuration names.
+    /// The default data folder: the environment's, else the configuration's.
     static let standardData: String = {
         if let named = ProcessInfo.processInfo.environment["ZONECAST_DATA"] { return named }
         guard let file = settings(named: nil, data: nil) else { return ServeSettings().data }
-        // Whoever may not read that is told whose the folder is.
+        // If the file is unreadable for this user, errors will name the package's folder and its owner.
         return dataFolder(by: file) ?? (file == configuration ? data : ServeSettings().data)
     }()
 
-    /// What a configuration file says of the data folder; `nil` where it says nothing or cannot be read.
+    /// Returns the data folder that a configuration file names; `nil` if it names none or cannot be read.
     private static func dataFolder(by file: String) -> String? {
         guard let text = FileManager.default.contents(atPath: file),
             let settings = try? YAMLSnapshot(data: text.bytes, providerName: file, parsingOptions: .default),
@@ -39,7 +41,7 @@ enum PackageFiles {
         return folder
     }
 
-    /// What starts the relay of a data folder, for whoever is to type it.
+    /// Returns the command that starts the relay of a data folder.
     static func start(on folder: String, by file: String? = nil) -> String {
         let isService =
             file == nil || file == configuration

@@ -3,15 +3,15 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// One connection to a relay, or to what stands before it, on which a check speaks HTTP and WebSocket byte by byte.
+/// A connection to a relay or its proxy, on which a check speaks HTTP and WebSocket byte by byte.
 ///
-/// Plainer than the SDK's own client on purpose: that repairs, repeats and falls back, and would hide what is wrong.
+/// Deliberately simpler than the SDK's client, which retries and falls back and would hide faults.
 struct Probe: Sendable {
     let address: ProbeAddress
     private let channel: any Channel
     private let ear: NIOLoopBound<ProbeEar>
 
-    /// Connects; with https the certificate must be good for the address, unless that trusts anybody.
+    /// Connects; with https, the certificate must be valid for the address unless `trustsAnybody` is set.
     static func connect(to address: ProbeAddress) async throws(ProbeFault) -> Probe {
         do {
             let tls = try context(of: address)
@@ -41,14 +41,14 @@ struct Probe: Sendable {
     }
 
     private static func handler(_ context: NIOSSLContext, _ address: ProbeAddress) throws -> NIOSSLClientHandler {
-        // An IP address is not a name to ask for; the certificate is then held against the address itself.
+        // An IP address is not sent as the server name; the certificate is then checked against the address itself.
         let isIP = (try? NIOCore.SocketAddress(ipAddress: address.host, port: 0)) != nil
         return try NIOSSLClientHandler(context: context, serverHostname: isIP ? nil : address.host)
     }
 
     // MARK: HTTP
 
-    /// Sends a request and gives its answer.
+    /// Sends a request and returns its response.
     func send(
         _ method: String,
         _ target: String,
@@ -64,7 +64,7 @@ struct Probe: Sendable {
         }
     }
 
-    /// When the certificate that the other side showed ends; `nil` without TLS.
+    /// Returns when the server's certificate expires; `nil` without TLS.
     func certificateEnd() async -> Date? {
         guard address.isSecure else { return nil }
         let certificate = try? await channel.nioSSL_peerCertificate().get()
@@ -73,7 +73,7 @@ struct Probe: Sendable {
 
     // MARK: WebSocket
 
-    /// Asks for a WebSocket of the relay's notices; the answer is 101 if all is well.
+    /// Requests the upgrade to a WebSocket for notices; the response is 101 on success.
     func upgrade(_ path: String) async throws(ProbeFault) -> ProbeAnswer {
         let key = Data((0..<16).map { _ in UInt8.random(in: 0...255) }).base64EncodedString()
         return try await send(
@@ -90,7 +90,7 @@ struct Probe: Sendable {
         await write(ProbeFrames.text(text, mask: UInt32.random(in: .min ... .max)))
     }
 
-    /// The next text or close frame.
+    /// Returns the next text or close frame.
     func frame(_ what: String) async throws(ProbeFault) -> ProbeFrames.Frame {
         try await take(what) { bytes, _ in
             while let frame = try ProbeFrames.take(from: &bytes) {
@@ -104,7 +104,7 @@ struct Probe: Sendable {
     // MARK: Bytes
 
     private func write(_ bytes: [UInt8]) async {
-        // Where this fails the read after it says so.
+        // If this fails, the following read reports it.
         try? await channel.writeAndFlush(ByteBuffer(bytes: bytes))
     }
 
@@ -127,16 +127,16 @@ struct Probe: Sendable {
     func close() { channel.close(mode: .all, promise: nil) }
 }
 
-/// Collects what arrives until it is what is waited for.
+/// Collects received bytes until they form the awaited value.
 ///
-/// Confined to the connection's loop.
+/// Confined to the connection's event loop.
 final class ProbeEar: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
     private var bytes: [UInt8] = []
     private var end: (any Error)?
     private var isOver = false
-    /// Tries whether what has come is enough.
+    /// Tries to parse the awaited value from the bytes received so far.
     private var attempt: (() -> Void)?
 
     func listen<Value: Sendable>(
@@ -182,7 +182,7 @@ final class ProbeEar: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // Many servers leave TLS without a goodbye.
+        // Many servers close TLS without close_notify.
         if case NIOSSLError.uncleanShutdown? = error as? NIOSSLError { return }
         end = end ?? error
         attempt?()
@@ -193,7 +193,7 @@ final class ProbeEar: ChannelInboundHandler {
         switch error {
         case let fault as ProbeFault: fault
         case let error as NIOConnectionError:
-            .unreachable(error.connectionErrors.first.map { reason($0.error) } ?? "its name has no address here")
+            .unreachable(error.connectionErrors.first.map { reason($0.error) } ?? "its name cannot be resolved")
         case is NIOSSLError, is BoringSSLError: secureFault("\(error)")
         case is NIOSSLExtraError: .untrusted("it is for another name")
         case ChannelError.connectTimeout: .late(what, address.patience)
@@ -201,10 +201,10 @@ final class ProbeEar: ChannelInboundHandler {
         }
     }
 
-    /// The library's words name its source files; what a person can do hangs on one of them.
+    /// Maps the TLS library's error text, which names source files, to a reason that helps the operator.
     private static func secureFault(_ words: String) -> ProbeFault {
-        guard words.contains("CERTIFICATE_VERIFY_FAILED") else { return .unreachable("it does not speak TLS there") }
-        return .untrusted("no authority that is trusted here has signed it, or it has ended")
+        guard words.contains("CERTIFICATE_VERIFY_FAILED") else { return .unreachable("it does not speak TLS") }
+        return .untrusted("it is not signed by a trusted authority, or it has expired")
     }
 
     private static func reason(_ error: any Error) -> String {

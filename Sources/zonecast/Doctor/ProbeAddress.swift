@@ -1,21 +1,21 @@
 import Foundation
 import Records
 
-/// Where a probe goes: an `http` or `https` address, with a path that stands before the relay's own.
+/// The target of a probe: an `http` or `https` address, with a path prefix before the relay's paths.
 struct ProbeAddress: Sendable, CustomStringConvertible {
     var host: String
     var port: Int
     var isSecure: Bool
-    /// Without a slash at its end.
+    /// The path prefix, without a trailing slash.
     var prefix: String
-    /// PEM file with the authorities to trust; `nil`: the system's.
+    /// PEM file with the certificate authorities to trust; `nil`: the system's.
     var authorities: String?
-    /// Any certificate will do: the relay's own address is not what its certificate is for.
+    /// Accepts any certificate: the relay's local address is not the name in its certificate.
     var trustsAnybody = false
-    /// How long each step may take there, in seconds.
+    /// The timeout of each step, in seconds.
     var patience = 5
 
-    /// `nil` for what is no such address.
+    /// Returns `nil` if the text is not an http or https address.
     init?(_ text: String, authorities: String? = nil) {
         guard let url = URL(string: text), let scheme = url.scheme, ["http", "https"].contains(scheme),
             let host = url.host(percentEncoded: false), !host.isEmpty,
@@ -28,20 +28,20 @@ struct ProbeAddress: Sendable, CustomStringConvertible {
         self.authorities = authorities
     }
 
-    /// What goes into the `Host` field.
+    /// The value of the `Host` header.
     var authority: String {
         let name = host.contains(":") ? "[\(host)]" : host
         return port == (isSecure ? 443 : 80) ? name : "\(name):\(port)"
     }
 
-    /// Turns an address that a relay listens on into one to connect to on the same machine.
+    /// Converts a listen address into one to connect to on the same machine.
     mutating func connectsToItself() {
         if host == "0.0.0.0" { host = "127.0.0.1" }
         if host == "::" { host = "::1" }
         trustsAnybody = true
     }
 
-    /// Whether only programs of this machine get there.
+    /// Whether the address is reachable only from this machine.
     var isLocal: Bool { host == "localhost" || host == "::1" || host.hasPrefix("127.") }
 
     var description: String { "\(isSecure ? "https" : "http")://\(authority)\(prefix)" }

@@ -1,25 +1,25 @@
 import Foundation
 
-/// One HTTP/1.1 answer, read as plainly as possible: the doctor looks at what really came.
+/// An HTTP/1.1 response, parsed without any correction, so that checks see what was sent.
 struct ProbeAnswer: Sendable {
     var status: Int
-    /// Names in lower case, in the order in which they came.
+    /// Names in lower case, in the order received.
     var headers: [(name: String, value: String)]
     var body: [UInt8]
 
-    /// The first field of this name, which is in lower case.
+    /// Returns the value of the first field with this name, given in lower case.
     func header(_ name: String) -> String? { headers.first { $0.name == name }?.value }
 
-    /// What a relay says of its refusal, without a stop at its end; `nil` where the answer is none of a relay's refusals.
+    /// The reason in a relay's error response, without a final full stop; `nil` if the response is not a relay's error.
     var reason: String? {
         struct Refusal: Decodable { var reason: String }
         guard let said = try? JSONDecoder().decode(Refusal.self, from: Data(body)).reason else { return nil }
         return said.hasSuffix(".") ? String(said.dropLast()) : said
     }
 
-    /// Takes one answer from the front of `bytes`; `nil` while it is not whole.
+    /// Removes one response from the front of `bytes`; returns `nil` while it is incomplete.
     ///
-    /// `isOver`: nothing more will come, so a body without a length is whole.
+    /// `isOver`: the connection has ended, so a body without a length is complete.
     static func take(from bytes: inout [UInt8], isOver: Bool) throws(ProbeFault) -> ProbeAnswer? {
         guard let end = bytes.firstRange(of: Array("\r\n\r\n".utf8)) else {
             if bytes.count > 65_536 { throw .notHTTP }
@@ -71,14 +71,14 @@ struct ProbeAnswer: Sendable {
     }
 }
 
-/// Why a probe learnt nothing, or not what it asked.
+/// Why a probe failed.
 enum ProbeFault: Error, CustomStringConvertible {
     case unreachable(String)
-    /// The other side does not prove who it is.
+    /// The server's certificate is not trusted.
     case untrusted(String)
-    /// What was waited for, and for how many seconds.
+    /// A timeout: what was awaited, and for how many seconds.
     case late(String, Int)
-    /// The other side ended the connection while this was waited for.
+    /// The server closed the connection while this was awaited.
     case ended(String)
     case notHTTP
     case brokenFrames
@@ -86,11 +86,11 @@ enum ProbeFault: Error, CustomStringConvertible {
     var description: String {
         switch self {
         case .unreachable(let why): "cannot be reached: \(why)"
-        case .untrusted(let why): "shows a certificate that is not good for it: \(why)"
-        case .late(let what, let seconds): "did not give \(what) within \(seconds) s"
+        case .untrusted(let why): "has an invalid certificate: \(why)"
+        case .late(let what, let seconds): "did not send \(what) within \(seconds) s"
         case .ended(let what): "closed the connection before \(what)"
         case .notHTTP: "does not speak HTTP/1.1"
-        case .brokenFrames: "sent what is no WebSocket frame"
+        case .brokenFrames: "sent an invalid WebSocket frame"
         }
     }
 }

@@ -1,4 +1,4 @@
-/// The little of RFC 6455 that a probe needs: text and close frames of a client, unmasked frames of a server.
+/// The part of RFC 6455 that a probe needs: text and close frames of a client, unmasked frames of a server.
 enum ProbeFrames {
     enum Frame: Sendable {
         case text([UInt8])
@@ -7,10 +7,10 @@ enum ProbeFrames {
         case other
     }
 
-    /// A whole text message, masked as a client must.
+    /// Returns a text message in one frame, masked as RFC 6455 requires of clients.
     static func text(_ payload: [UInt8], mask: UInt32) -> [UInt8] { frame(0x81, payload, mask) }
 
-    /// A close frame with 1000.
+    /// Returns a close frame with code 1000.
     static func close(mask: UInt32) -> [UInt8] { frame(0x88, [0x03, 0xE8], mask) }
 
     private static func frame(_ first: UInt8, _ payload: [UInt8], _ mask: UInt32) -> [UInt8] {
@@ -24,7 +24,7 @@ enum ProbeFrames {
         return bytes + key + payload.enumerated().map { $1 ^ key[$0 % 4] }
     }
 
-    /// Takes one frame from the front of `bytes`; `nil` while it is not whole.
+    /// Removes one frame from the front of `bytes`; returns `nil` while it is incomplete.
     static func take(from bytes: inout [UInt8]) throws(ProbeFault) -> Frame? {
         guard bytes.count >= 2 else { return nil }
         guard bytes[1] & 0x80 == 0 else { throw .brokenFrames }

@@ -1,12 +1,12 @@
 import Foundation
 import ZoneKit
 
-/// What `zonecast doctor` looks at from a client's side.
+/// The checks from a client's side.
 struct RelayChecks: Sendable {
-    /// Where the relay itself listens; or the address that was asked about.
+    /// The relay's listen address, or the address given with --url.
     let address: ProbeAddress
 
-    /// Whether the relay says that it is ready.
+    /// Checks whether the relay reports that it is ready.
     func listening() async -> Finding {
         do throws(ProbeFault) {
             let probe = try await Probe.connect(to: address)
@@ -24,11 +24,11 @@ struct RelayChecks: Sendable {
         }
     }
 
-    /// For how long the certificate is good that the relay itself shows; `nil` where it shows none.
+    /// Checks when the relay's own certificate expires; `nil` if it has none.
     func shownCertificate() async -> Finding? {
         guard address.isSecure, let probe = try? await Probe.connect(to: address) else { return nil }
         defer { probe.close() }
-        // Before something has come back, the handshake may not be over.
+        // The handshake may not be complete before a response arrives.
         _ = try? await probe.send("GET", "/healthz")
         guard let end = await probe.certificateEnd() else { return nil }
         return Self.certificate("certificate", of: "\(address),", seconds: end.timeIntervalSinceNow)
@@ -42,25 +42,25 @@ struct RelayChecks: Sendable {
             .problem,
             found,
             next: answer.status == 503
-                ? "it is starting or stopping: try again in a few seconds"
-                : "is this the relay's address? Its own is in the line that begins with \"ready\""
+                ? "it is starting or stopping; retry in a few seconds"
+                : "check the address: the relay prints its own in the line that begins with \"ready\""
         )
     }
 
     // MARK: In one sentence
 
-    /// What keeps clients from the relay, in words that begin with its address; `nil` where nothing is found.
+    /// Returns why clients cannot reach the relay, beginning with its address; `nil` if no fault is found.
     func trouble() async -> String? {
         let address = await publicAddress()
         return address.grade == .problem ? address.found : nil
     }
 
-    /// The same for what keeps them from its notices.
+    /// Returns why clients cannot receive notices; `nil` if no fault is found.
     func noticeTrouble() async -> String? {
         if let trouble = await trouble() { return trouble }
         switch await upgrade() {
         case .went: return nil
-        case .refused(let answer): return "\(address) opens no WebSocket: \(Self.refusal(answer))"
+        case .refused(let answer): return "\(address) refuses the WebSocket: \(Self.refusal(answer))"
         case .failed(let fault): return "\(address) \(fault)"
         }
     }
@@ -78,7 +78,7 @@ struct RelayChecks: Sendable {
                     "public address",
                     .problem,
                     "\(address) answers \(answer.status) to GET /healthz\(reason)",
-                    next: "the proxy does not pass requests on to the relay; samples: zonecast init --domain NAME"
+                    next: "the proxy does not forward requests to the relay; samples: zonecast init --domain NAME"
                 )
             }
             guard let end = await probe.certificateEnd() else { return plain() }
@@ -93,30 +93,30 @@ struct RelayChecks: Sendable {
         return Finding(
             "public address",
             .advice,
-            "\(address) answers without TLS: tokens go in clear",
+            "\(address) answers without TLS: tokens are sent unencrypted",
             next: "set tls-cert and tls-key, or put a proxy in front: zonecast init --domain NAME"
         )
     }
 
-    /// How long a certificate is good that ends in so many seconds.
+    /// Returns a finding for a certificate that expires in this many seconds.
     static func certificate(_ check: String, of what: String, seconds: Double) -> Finding {
         guard seconds >= 0 else {
             let ago = FolderChecks.words(seconds: Int64(-seconds))
-            return Finding(check, .problem, "\(what) certificate ended \(ago) ago", next: renewing)
+            return Finding(check, .problem, "\(what) certificate expired \(ago) ago", next: renewing)
         }
         let days = Int(seconds / 86_400)
         let found = "\(what) certificate \(days == 1 ? "1 day" : "\(days) days")"
         switch days {
         case ..<7: return Finding(check, .problem, found, next: "renew it now")
-        case ..<21: return Finding(check, .advice, found, next: "see that its renewal works")
+        case ..<21: return Finding(check, .advice, found, next: "check that its renewal works")
         default: return Finding(check, .good, found)
         }
     }
 
     private static let renewing =
-        "renew it; a relay with tls-cert reads the new file by itself, a proxy may have to be reloaded"
+        "renew it; a relay with tls-cert reloads the file itself, a proxy may need a reload"
 
-    /// A certificate that is refused still says when it ends.
+    /// Explains a failed request; a rejected certificate still shows when it expires.
     private func untold(_ fault: ProbeFault) async -> Finding {
         if await speaksTLS() {
             return Finding("public address", .problem, "\(address) speaks TLS", next: "begin the address with https://")
@@ -126,7 +126,7 @@ struct RelayChecks: Sendable {
                 "public address",
                 .problem,
                 "\(address) \(fault)",
-                next: "check the name in the DNS, the firewall, and that the proxy runs"
+                next: "check the DNS name, the firewall, and that the proxy is running"
             )
         }
         var (end, anybody) = (Date?.none, address)
@@ -141,21 +141,21 @@ struct RelayChecks: Sendable {
             return Finding(
                 "public address",
                 .problem,
-                "\(address) shows a certificate that ended \(ago) ago",
+                "\(address) has a certificate that expired \(ago) ago",
                 next: Self.renewing
             )
         }
-        let when = end.map { "; it ends \($0.formatted(.iso8601))" } ?? ""
+        let when = end.map { "; it expires \($0.formatted(.iso8601))" } ?? ""
         return Finding(
             "public address",
             .problem,
             "\(address) \(fault)\(when)",
             next:
-                "it needs a certificate for \(address.host) with its whole chain; for an authority of your own: --authorities FILE"
+                "install a certificate for \(address.host) with its whole chain; for your own certificate authority: --authorities FILE"
         )
     }
 
-    /// Whether what was asked in clear would answer in TLS.
+    /// Whether the server of an http address speaks TLS.
     private func speaksTLS() async -> Bool {
         guard !address.isSecure else { return false }
         var secure = address
@@ -167,31 +167,32 @@ struct RelayChecks: Sendable {
 
     // MARK: WebSocket
 
-    /// Opens a socket for notices without credentials: that the relay refuses them proves that frames go both ways.
+    /// Opens a notice socket without credentials; the relay's refusal proves that frames pass both ways.
     func webSocket() async -> Finding {
         switch await upgrade() {
         case .went(let took):
-            return Finding("WebSocket", .good, "upgrade goes through, \(Self.text(took)) there and back")
+            return Finding("WebSocket", .good, "upgrade works, round trip \(Self.text(took))")
         case .refused(let answer):
             return Finding(
                 "WebSocket",
                 .problem,
-                "\(Self.refusal(answer)). Clients poll every 60 s meanwhile",
-                next: "samples of proxies that do: zonecast init --domain NAME"
+                "\(Self.refusal(answer)). Until this is fixed, clients poll every 60 s",
+                next: "for sample proxy configurations: zonecast init --domain NAME"
             )
         case .failed(let fault):
             return Finding(
                 "WebSocket",
                 .problem,
                 "\(address) \(fault)",
-                next: "the proxy must pass frames on both ways and unbuffered; samples: zonecast init --domain NAME"
+                next:
+                    "the proxy must forward frames in both directions without buffering; samples: zonecast init --domain NAME"
             )
         }
     }
 
-    /// What became of a WebSocket.
+    /// The outcome of a WebSocket upgrade.
     private enum Upgrade {
-        /// There and back, in milliseconds.
+        /// The round-trip time, in milliseconds.
         case went(Double)
         case refused(ProbeAnswer)
         case failed(ProbeFault)
@@ -218,7 +219,7 @@ struct RelayChecks: Sendable {
             switch (answer.status, isOurs) {
             case (426, true): "the proxy does not forward Upgrade"
             case (503, true): "the relay has too many connections"
-            default: "it does not come from the relay, or the proxy does not forward Upgrade"
+            default: "another server answered, or the proxy does not forward Upgrade"
             }
         return "the upgrade returned \(answer.status) instead of 101: \(why)"
     }
@@ -229,7 +230,7 @@ struct RelayChecks: Sendable {
 
     // MARK: Clock
 
-    /// Holds this machine's clock against the `Date` of whoever answers.
+    /// Compares this machine's clock with the `Date` header of the response.
     func clock() async -> Finding {
         do throws(ProbeFault) {
             let probe = try await Probe.connect(to: address)
@@ -237,31 +238,33 @@ struct RelayChecks: Sendable {
             let asked = Date()
             let answer = try await probe.send("GET", "/healthz")
             guard let text = answer.header("date"), let date = RelayResponse.date(text) else {
-                return Finding("clock", .advice, "\(address) gives no Date, so the clock cannot be compared")
+                return Finding("clock", .advice, "\(address) sends no Date, so the clock cannot be compared")
             }
             return Self.clock(apart: Self.apart(date, asked: asked, answered: Date()))
         } catch {
-            return Finding("clock", .advice, "it cannot be compared: \(address) \(error)")
+            return Finding("clock", .advice, "cannot be compared: \(address) \(error)")
         }
     }
 
-    /// How many seconds a `Date`, which has whole ones, is off what it may be: any moment between question and answer, so that a
-    /// slow way is not taken for a wrong clock.
+    /// Returns how far a `Date` with whole seconds is from the time between request and response.
+    ///
+    /// Any time in that range counts as correct, so that a slow connection is not reported as a wrong clock.
     static func apart(_ date: Date, asked: Date, answered: Date) -> Double {
         max(0, date.timeIntervalSince(answered), asked.timeIntervalSince(date) - 1)
     }
 
     static func clock(apart seconds: Double) -> Finding {
-        let found = String(format: "%.1f s from the Date of the answer", seconds)
+        let found = String(format: "%.1f s from the Date of the response", seconds)
         switch seconds {
         case ..<5: return Finding("clock", .good, found)
-        case ..<60: return Finding("clock", .advice, found, next: "is time synchronisation on? timedatectl")
+        case ..<60: return Finding("clock", .advice, found, next: "check time synchronisation: timedatectl")
         default:
             return Finding(
                 "clock",
                 .problem,
                 found,
-                next: "signed requests and tokens depend on it: timedatectl set-ntp true"
+                next:
+                    "turn on time synchronisation, on which signed requests and tokens depend: timedatectl set-ntp true"
             )
         }
     }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// As whom the doctor saves and fetches.
+/// The credentials with which the doctor saves and fetches.
 struct DoctorCredentials: Sendable {
     var container: String
     var environment = "development"
@@ -18,12 +18,12 @@ struct DoctorCredentials: Sendable {
     }
 }
 
-/// A real save by one device that another hears of and fetches, in a zone of its own that goes afterwards.
+/// A test sync in a temporary zone: one device saves, another receives the notice and fetches.
 struct RoundTrip: Sendable {
     let address: ProbeAddress
     let credentials: DoctorCredentials
     private let zone = "doctor-\(UUID().uuidString.prefix(8))"
-    /// The share of a zone: a save that needs no record type, so none is left in the app's schema.
+    /// The zone's share: saving it needs no record type, so the app's schema stays unchanged.
     private let record = "cloudkit.zoneshare"
 
     init(address: ProbeAddress, credentials: DoctorCredentials) {
@@ -31,12 +31,12 @@ struct RoundTrip: Sendable {
         self.credentials = credentials
     }
 
-    /// What the relay answered instead.
+    /// An error response from the relay.
     private struct Refused: Error {
         var operation: String
         var answer: ProbeAnswer
 
-        /// The relay's own code and reason, where the answer is the relay's.
+        /// The operation, status, error code and reason.
         var words: String {
             struct Body: Decodable {
                 var serverErrorCode: String?
@@ -62,15 +62,15 @@ struct RoundTrip: Sendable {
                 .problem,
                 "the relay refused \(refused.words)",
                 next: refused.answer.status == 401 && credentials.apiToken == nil
-                    ? "give the container's API token too: --api-token; get one: zonecast token create"
-                    : "the relay's log has more: log.access: true"
+                    ? "add the container's API token with --api-token; create one: zonecast token create"
+                    : "read the relay's log; log.access: true logs each request"
             )
         } catch {
             return Finding(
                 "round trip",
                 .problem,
                 "\(address) \(error)",
-                next: "without notices clients poll; see the line WebSocket"
+                next: "without notices, clients poll; see the WebSocket check"
             )
         }
     }
@@ -99,7 +99,7 @@ struct RoundTrip: Sendable {
     private func saveAndHear(_ writer: Probe, _ reader: Probe, _ socket: Probe) async throws -> Double {
         try await post("subscriptions/modify", subscription("create"), "a", writer)
         try await listen(socket)
-        // Once before, so that what a first request has to make is not measured.
+        // One fetch first, so that the set-up cost of a first request is not measured.
         _ = try await hasFetched(reader)
         let start = ContinuousClock.now
         try await post("records/modify", save, "a", writer)
@@ -145,7 +145,7 @@ struct RoundTrip: Sendable {
             + #""subscriptionType":"zone","zoneID":{"zoneName":"\#(zone)"}}}]}"#
     }
 
-    /// An error for one item is a failure here too.
+    /// Sends a request; an error for one item counts as a failure too.
     @discardableResult
     private func post(_ operation: String, _ body: String, _ device: String, _ probe: Probe) async throws -> ProbeAnswer
     {

@@ -18,10 +18,12 @@ struct AlertSettings: Sendable {
     /// The time between two checks.
     var interval = Duration.seconds(60)
 
-    /// Where messages go, in words and without the address, which may be secret; `nil` if no webhook is set.
+    /// Describes the destination without the address, which may be secret; `nil` if no webhook is set.
     var receiver: String? { webhook.map { "webhook at \(URLComponents(string: $0)?.host ?? "?")" } }
 
-    /// Settings for a sender, with the token read from its file; `nil` if no webhook is set.
+    /// Returns the sender's settings, with the token read from its file; `nil` if no webhook is set.
+    ///
+    /// - Throws: `CommandFailure` if the token file cannot be read or is empty.
     func sender() throws -> AlertSender.Settings? {
         guard let webhook else { return nil }
         var settings = AlertSender.Settings(webhook: webhook, format: format)
@@ -73,14 +75,16 @@ struct AlertWebhook: Sendable {
     func shutDown() async { try? await client.shutdown() }
 }
 
-/// Checks the relay's own figures at an interval and sends what is wrong to the webhook.
+/// Evaluates the alert rules at an interval and sends alerts that begin or end to the webhook.
 struct AlertMonitor: Service {
     let webhook: AlertWebhook
     let interval: Duration
     let read: @Sendable () -> [AlertReading]
     let logger: Logger
 
-    /// How many messages wait for a webhook that cannot be reached; all rules send fewer in a day.
+    /// The maximum number of messages queued while the webhook cannot be reached; the oldest are dropped first.
+    ///
+    /// All rules together send fewer than this in a day.
     private static let capacity = 64
 
     func run() async throws {
@@ -94,7 +98,7 @@ struct AlertMonitor: Service {
                 waiting = Array((waiting + news).suffix(Self.capacity))
                 while let message = waiting.first {
                     if let fault = await webhook.send(message) {
-                        if !isFailing { logger.error("Alerts do not arrive; the relay tries again: \(fault)") }
+                        if !isFailing { logger.error("Alerts cannot be delivered; the relay retries: \(fault)") }
                         isFailing = true
                         break
                     }
@@ -107,7 +111,7 @@ struct AlertMonitor: Service {
     }
 }
 
-/// Logs when the operators' own limits and mutes cannot be read: at the start, and whenever the reason changes.
+/// Logs an error if the operators' alert limits and mutes cannot be read: at the start, and when the reason changes.
 struct AlertBookCheck: Service {
     let data: String
     let logger: Logger

@@ -1,9 +1,10 @@
-/// The C library's allocator and SQLite's use of it, tuned for a server.
+/// Server settings for the C library's allocator and for SQLite's memory statistics.
 enum Allocator {
-    /// Keeps the memory of freed answers for the next ones.
+    /// Keeps freed memory in the process instead of returning it to the system.
     ///
-    /// Pages of a feed are a hundred kilobytes and more. By default glibc hands such blocks back to the system when they
-    /// are freed, and the next answer pays a page fault for every four kilobytes: a sixth of a first fetch.
+    /// Response pages of a change feed are 100 KB and more. By default glibc returns blocks of this size to the system
+    /// when they are freed, and the next response pays a page fault for each 4 KB: a sixth of the time of a first
+    /// fetch.
     static func keepFreedMemory() {
         #if canImport(Glibc)
             _ = mallopt(mmapThreshold, 4 << 20)
@@ -11,9 +12,9 @@ enum Allocator {
         #endif
     }
 
-    /// Has SQLite not count its memory, which takes a lock that all its connections share for every piece.
+    /// Turns off SQLite's memory statistics, which take a lock shared by all connections at every allocation.
     ///
-    /// To be called before SQLite is used. sqlite.org/c3ref/c_config_covering_index_scan.html
+    /// Must be called before SQLite is used. sqlite.org/c3ref/c_config_covering_index_scan.html
     static func stopCountingOfSQLite() {
         #if os(Linux)
             _ = configureSQLite(memoryStatus, 0)
@@ -24,13 +25,14 @@ enum Allocator {
 #if os(Linux)
     private let memoryStatus: CInt = 9
 
-    // Swift imports no function of variable arguments; on Linux the first of them come like any others.
+    // Swift does not import variadic C functions. On Linux, their first arguments are passed like those of any other
+    // function.
     @_silgen_name("sqlite3_config")
     private func configureSQLite(_ option: CInt, _ value: CInt) -> CInt
 #endif
 
 #if canImport(Glibc)
-    // From <malloc.h>, which Swift's Glibc module leaves out.
+    // From <malloc.h>, which Swift's Glibc module does not import.
     private let trimThreshold: CInt = -1
     private let mmapThreshold: CInt = -3
 

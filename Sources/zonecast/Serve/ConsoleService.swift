@@ -8,7 +8,7 @@ import RelayStore
 import ServiceLifecycle
 import Synchronization
 
-/// Takes a reading of the metrics every ten seconds, for the console's charts.
+/// Takes a snapshot of the metrics every 10 seconds, for the console's charts.
 struct TelemetryKeeping: Service {
     let telemetry: Telemetry
     let metrics: RelayMetrics
@@ -35,7 +35,7 @@ struct TelemetryKeeping: Service {
 }
 
 extension ServeSettings {
-    /// What the console says of the relay as a whole.
+    /// Returns the facts about the relay that the console displays.
     func consoleFacts(_ rows: [ConsoleFacts.Setting]) -> ConsoleFacts {
         ConsoleFacts(
             version: Zonecast.version,
@@ -53,7 +53,9 @@ extension ServeSettings {
 }
 
 extension ConfigurationReading {
-    /// Every key, for the console's configuration page; most secrets are in files that keys only name.
+    /// Every key with its value and origin, for the console's configuration page.
+    ///
+    /// Values of secret keys are left out; most other secrets are in files of which the keys hold only the path.
     var consoleRows: [ConsoleFacts.Setting] {
         ConfigurationKeys.all.map { key in
             let origin = origins[key.name] ?? .standard
@@ -70,7 +72,9 @@ extension ConfigurationReading {
 }
 
 extension AccountStore {
-    /// Prints a link for the first operator, while there is none; among lines for programs as one of them.
+    /// Prints a sign-in link for the first operator if the relay has no operator yet.
+    ///
+    /// With JSON logs, the link is a log line.
     func tellOfConsole(at url: String, _ settings: ServeSettings, _ logger: Logger) {
         guard (try? operators().isEmpty) == true, let code = try? makeOperatorLink() else { return }
         let link = ConsoleLink.address(settings.signIn.publicURL ?? url, code)
@@ -81,8 +85,9 @@ extension AccountStore {
     }
 }
 
-/// What the doctor finds in the data folder, for the console's first page: looked at once a minute at the most, since it
-/// writes and flushes a file.
+/// The doctor's findings about the data folder, for the console's start page.
+///
+/// Cached for 60 seconds, since the checks write and flush a file.
 final class DoctorLook: Sendable {
     private let settings: ServeSettings
     private let last = Mutex<(findings: [ConsoleParts.Finding], at: Duration)?>(nil)

@@ -2,7 +2,7 @@ import Logging
 import RelayStore
 import Synchronization
 
-/// Says that stores cannot be opened since the process has no descriptor left; once a minute at the most.
+/// Logs that a store could not be opened because the process has no file descriptor left, at most once a minute.
 final class DescriptorShortage: Sendable {
     private static let silence = Duration.seconds(60)
 
@@ -21,8 +21,8 @@ final class DescriptorShortage: Sendable {
         guard isNew else { return }
         logger.error(
             """
-            A container's store found no room among \(Descriptors.limit) open files and sockets: others are closed for it. \
-            Allow more: \(OpenFiles.remedy).
+            A container's store could not be opened: the limit of \(Descriptors.limit) open files and sockets is reached. \
+            The relay closes other stores to make room. Raise the limit: \(OpenFiles.remedy).
             """
         )
     }

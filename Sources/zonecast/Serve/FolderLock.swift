@@ -1,36 +1,39 @@
 import Foundation
 import RelayStore
 
-/// A data folder held by one relay, or by a command that changes what a relay would remember: as long as this lives,
-/// another `serve` on the folder is refused.
+/// An exclusive lock on a data folder, held by one relay or by a command that changes data the relay caches.
 ///
-/// The system lets go of the lock when the process ends, however it ends.
+/// While this object lives, another `serve` on the folder is refused. The system releases the lock when the process
+/// ends, including when it crashes.
 final class FolderLock: Sendable {
     private enum Holder: Equatable {
         case relay
-        /// `refusal` is what it says where a relay runs; `onlyReads`: whether a disk that takes no writes will do.
+        /// `refusal` is the error text if a relay is running; `onlyReads` allows a read-only file system.
         case command(refusal: String, onlyReads: Bool)
     }
 
-    /// Whoever looks whether a relay runs holds the lock for a moment, and a relay that stops for a few more.
+    /// How long to wait for the lock: a process that checks for a running relay holds it briefly, and a stopping relay
+    /// a little longer.
     private static let patience = Duration.seconds(1)
-    /// How long a relay waits for a command: a supervisor that had to start it again would soon give it up.
+    /// How long a relay waits for a command, so that a supervisor does not give up after restarting it several times.
     private static let patienceWithCommands = Duration.seconds(60)
-    /// Stands behind the process where that is not a relay.
+    /// Follows the process ID in the lock file if the holder is a command.
     private static let commandMark = " command"
 
     private let descriptor: Int32
-    /// The folder itself is held too: somebody may remove the file, and would have no lock to wait for.
+    /// The folder itself is locked too: if the lock file is deleted, a second process would lock a new file.
     private let folderDescriptor: Int32
 
-    /// Holds the folder for a relay.
+    /// Locks the folder for a relay.
     ///
-    /// Waits for a command that holds it, and says so; throws a conflict where that goes on, or another relay is there.
+    /// Waits up to 60 seconds for a command that holds the lock, and prints that it waits.
+    ///
+    /// - Throws: `CommandFailure` with `.conflict` if the command does not end in time or another relay is running.
     convenience init(forRelayIn folder: String) throws { try self.init(folder, as: .relay) }
 
-    /// Holds the folder while a command changes what a running relay has in use.
+    /// Locks the folder while a command changes data that a running relay has in use.
     ///
-    /// Throws a conflict with the words of `refusal` where a relay runs, and with others where a command does.
+    /// - Throws: `CommandFailure` with `.conflict` if a relay (text: `refusal`) or another command holds the lock.
     convenience init(forCommandIn folder: String, refusal: String) throws {
         try self.init(folder, as: .command(refusal: refusal, onlyReads: false))
     }
@@ -46,7 +49,7 @@ final class FolderLock: Sendable {
             let fault = FolderAccess.number(error)
             throw CommandFailure(
                 system: fault,
-                "The data folder \(folder) cannot be made: \(FolderAccess.reason(error)). \(FolderAccess.remedy(fault))"
+                "The data folder \(folder) cannot be created: \(FolderAccess.reason(error)). \(FolderAccess.remedy(fault))"
             )
         }
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
@@ -71,7 +74,7 @@ final class FolderLock: Sendable {
         write("\(getpid())\(holder == .relay ? "" : Self.commandMark)\n")
     }
 
-    /// The lock's file; of a folder that is only read, on a disk that takes no file, the folder will do.
+    /// Opens the lock file; on a read-only file system, a command that only reads locks the folder instead.
     private static func lockFile(_ path: String, in folder: Int32, as holder: Holder) -> Int32 {
         let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         guard descriptor < 0, errno == EROFS, case .command(_, onlyReads: true) = holder else { return descriptor }
@@ -110,48 +113,48 @@ final class FolderLock: Sendable {
         }
     }
 
-    /// Holds the folder while a command changes what a running relay remembers.
+    /// Locks the folder while a command changes data that a running relay caches.
     ///
-    /// `instead` is what a relay that runs does about it, as the end of the sentence that refuses.
+    /// `instead` completes the error text "A relay runs on FOLDER, and ...".
     static func forUpkeep(of folder: String, _ instead: String = "would not see it. Stop it first") throws -> FolderLock
     {
         FolderOwner.become(ownerOf: folder)
         return try FolderLock(forCommandIn: folder, refusal: "A relay runs on \(folder), and \(instead).")
     }
 
-    /// Holds the folder while a command reads all of it; on a disk too that takes no writes.
+    /// Locks the folder while a command reads all of it; works on a read-only file system too.
     static func forReading(of folder: String, _ instead: String) throws -> FolderLock {
         FolderOwner.become(ownerOf: folder)
         let refusal = "A relay runs on \(folder), and \(instead)."
         return try FolderLock(folder, as: .command(refusal: refusal, onlyReads: true))
     }
 
-    /// Writes down where the relay listens, for commands on the same folder.
+    /// Records the relay's address in the lock file, for commands on the same folder.
     func note(address: String) { write("\(getpid())\n\(address)\n") }
 
-    /// Only for messages and for `runningRelay`; the lock itself is what counts.
+    /// The content is used only for messages and by `runningRelay`; `flock` decides who holds the lock.
     private func write(_ text: String) {
         let bytes = Array(text.utf8)
         if ftruncate(descriptor, 0) == 0 { _ = pwrite(descriptor, bytes, bytes.count, 0) }
     }
 
-    /// The address of the relay that holds the folder; `.some(nil)` while it does not listen yet, `nil` where none does.
+    /// Returns the address of the running relay: `.some(nil)` if it does not listen yet, `nil` if no relay is running.
     static func runningRelay(in folder: String) -> String?? {
         notes(in: folder).map { $0.dropFirst().first }
     }
 
-    /// The process of the relay that holds the folder.
+    /// Returns the process ID of the running relay.
     static func runningProcess(in folder: String) -> Int32? {
         notes(in: folder)?.first.flatMap { Int32($0) }
     }
 
-    /// The lines that the relay that holds the folder has left there; `nil` where none does.
+    /// Returns the lines that the running relay wrote to the lock file; `nil` if no relay is running.
     private static func notes(in folder: String) -> [String]? {
         let path = folder + "/relay.lock"
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        // Taken for a moment where nobody holds it.
+        // Takes the lock briefly if it is free.
         guard flock(descriptor, LOCK_SH | LOCK_NB) != 0 else {
             flock(descriptor, LOCK_UN)
             return nil
@@ -163,15 +166,15 @@ final class FolderLock: Sendable {
     }
 
     deinit {
-        // A process that is being started just now holds a copy of the descriptor until it becomes another program: closing
-        // alone would leave the lock with it for that long.
+        // A child process that has not yet called exec holds a copy of the descriptor, and closing ours would leave the
+        // lock with it. So unlock explicitly first.
         for descriptor in [folderDescriptor, descriptor] {
             flock(descriptor, LOCK_UN)
             close(descriptor)
         }
     }
 
-    /// Who else holds the lock, for messages.
+    /// Returns the process that holds the lock, for messages.
     private static func other(_ descriptor: Int32) -> (process: String, isCommand: Bool) {
         var bytes = [UInt8](repeating: 0, count: 40)
         let count = pread(descriptor, &bytes, bytes.count, 0)

@@ -1,16 +1,16 @@
 import Foundation
 import Records
 
-/// Whether a data folder has files where a relay wants files, and folders where it wants folders.
+/// Checks that a data folder has files and folders where the relay expects them.
 struct FolderShape {
     let folder: String
 
-    /// What lets no relay begin; `nil` where all is well, or not there yet.
+    /// The problem that prevents a relay from starting; `nil` if there is none or the folder does not exist.
     var obstacle: String? {
         wrong("\(folder)/relay.lock", isFolder: false) ?? wrong("\(folder)/containers", isFolder: true)
     }
 
-    /// The same, and what keeps it from one container's records.
+    /// Like `obstacle`, and also problems that affect only one container's records.
     var fault: String? {
         if let obstacle { return obstacle }
         let containers = "\(folder)/containers"
@@ -29,7 +29,7 @@ struct FolderShape {
             return nil
         }
         return isFolder
-            ? "\(path) is a file, and a relay keeps a folder there"
-            : "\(path) is a folder, and a relay keeps a file there"
+            ? "\(path) is a file, but the relay needs a folder there"
+            : "\(path) is a folder, but the relay needs a file there"
     }
 }

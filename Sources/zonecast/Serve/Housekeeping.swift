@@ -8,7 +8,7 @@ import RelayStore
 import ServiceLifecycle
 import Synchronization
 
-/// Writes down every few minutes which sign-ins are in use, and forgets the old ones.
+/// Saves the last-use times of sign-ins every 5 minutes and deletes expired ones.
 struct SignInHousekeeping: Service {
     let relay: Relay
 
@@ -20,7 +20,7 @@ struct SignInHousekeeping: Service {
     }
 }
 
-/// Writes down every minute what the public databases have sent.
+/// Saves the transfer counts of public databases every minute.
 struct TransferKeeping: Service {
     let relay: Relay
 
@@ -32,14 +32,14 @@ struct TransferKeeping: Service {
     }
 }
 
-/// Makes the backups that the folder's schedule asks for.
+/// Makes the backups of the folder's schedule.
 struct ScheduledBackups: Service {
     let data: String
     let logger: Logger
 
-    /// By which schedule the last one failed, and when.
+    /// The last failed backup: its schedule and time.
     ///
-    /// Unless it is another by then, the next try is in an hour: each may read all there is.
+    /// The next attempt is an hour later, since each may read the whole folder; sooner if the schedule changes.
     private struct Failure {
         static let patience = Duration.seconds(3_600)
 
@@ -51,7 +51,7 @@ struct ScheduledBackups: Service {
         await cancelWhenGracefulShutdown {
             let failure = Mutex<Failure?>(nil)
             let broken = Mutex<String?>(nil)
-            // Told at the start already: nothing else would show that no backups are made.
+            // Report a broken schedule at the start: nothing else would show that no backups are made.
             _ = schedule(broken)
             while (try? await Task.sleep(for: .seconds(60))) != nil {
                 try? await OwnQueue.run(.utility) { makeOneIfDue(broken, failure) }
@@ -59,7 +59,7 @@ struct ScheduledBackups: Service {
         }
     }
 
-    /// The schedule as it is now; one that cannot be read is told once, by what was told last.
+    /// Reads the current schedule; logs an error that differs from the last one.
     private func schedule(_ broken: borrowing Mutex<String?>) -> BackupSchedule? {
         do throws(BackupFailure) {
             let schedule = try BackupSchedule.read(from: data)
@@ -85,7 +85,7 @@ struct ScheduledBackups: Service {
         do throws(BackupFailure) {
             guard let backup = try schedule.makeDue(of: data, at: TimeSource.system.now()) else { return }
             failure.withLock { $0 = nil }
-            logger.info("Backup \(backup.name) is made.")
+            logger.info("Backup \(backup.name) was made.")
             if let complaint = BackupRow(backup).complaint { logger.error("\(complaint)") }
         } catch {
             failure.withLock { $0 = Failure(schedule: schedule) }
@@ -94,7 +94,7 @@ struct ScheduledBackups: Service {
     }
 }
 
-/// Removes now and then the assets that no record uses.
+/// Removes assets that no record refers to, every 10 minutes.
 struct AssetHousekeeping: Service {
     let stores: StoreFolder
     let unusedLifetime: Duration
@@ -111,10 +111,10 @@ struct AssetHousekeeping: Service {
     }
 }
 
-/// Forgets every hour the tombstones that are older than the horizon.
+/// Deletes tombstones older than the horizon, every hour.
 struct TombstoneHousekeeping: Service {
     let stores: StoreFolder
-    /// `nil`: none is ever forgotten.
+    /// `nil`: tombstones are kept forever.
     let horizon: Duration?
     let logger: Logger
 
@@ -125,13 +125,13 @@ struct TombstoneHousekeeping: Service {
                 guard let horizon, calendar.isSteady() else { continue }
                 let limit = TimeSource.system.now() + (.zero - horizon)
                 let count = (try? await stores.forgetTombstones(before: limit)) ?? 0
-                if count > 0 { logger.info("\(count) tombstones older than the horizon are forgotten.") }
+                if count > 0 { logger.info("\(count) tombstones older than the horizon were deleted.") }
             }
         }
     }
 }
 
-/// Looks every second whether a sign-in with an open socket has ended, and whether somebody's quota is another.
+/// Checks every second whether a session with an open socket was revoked, and whether quotas changed.
 struct RevocationWatch: Service {
     let admission: RelayAdmission
     let relay: Relay

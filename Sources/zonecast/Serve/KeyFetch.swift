@@ -8,14 +8,14 @@ import Synchronization
     import FoundationNetworking
 #endif
 
-/// Gets the keys of issuers of identity tokens by https, or from files.
+/// Fetches the keys of identity token issuers by HTTPS or from files.
 ///
-/// See Reliability.md, "Outgoing requests": https alone, no redirect followed anywhere, five seconds, 256 KiB. The
-/// host is the operator's own choice, so one within a private network is fine.
+/// See Reliability.md, "Outgoing requests": HTTPS only, no redirects, 5 seconds, 256 KiB. The operator chooses the
+/// host, so hosts in private networks are allowed.
 final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
     private static let timeout: TimeInterval = 5
 
-    /// One request on its way.
+    /// One request in flight.
     private struct Exchange {
         var bytes: [UInt8] = []
         var fault: TokenFault?
@@ -23,13 +23,14 @@ final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
     }
 
     private let exchanges = Mutex<[Int: Exchange]>([:])
-    /// Made with the first fetch, since most relays never need one, and never invalidated: on Linux an invalidation that
-    /// meets the end of a request traps inside URLSession.
+    /// Created by the first fetch, since most relays never need one.
+    ///
+    /// Never invalidated: on Linux, an invalidation that coincides with the end of a request traps inside URLSession.
     private let session = Mutex<URLSession?>(nil)
 
     func fetch(_ address: String) async throws(TokenFault) -> [UInt8] {
         guard let url = URL(string: address), url.scheme == "https", url.host != nil else {
-            throw .keys("\(address) is no https address.")
+            throw .keys("\(address) is not an https address.")
         }
         guard PortNumber.isUsable(in: address) else {
             throw .keys("\(address) has a port that is not between 1 and 65535.")
@@ -71,7 +72,7 @@ final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
         }
     }
 
-    // MARK: What URLSession tells
+    // MARK: URLSession delegate
 
     func urlSession(
         _ session: URLSession,
@@ -88,11 +89,11 @@ final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
             guard var exchange = exchanges.removeValue(forKey: dataTask.taskIdentifier) else { return false }
             exchange.bytes.append(contentsOf: data)
             let isTooLong = exchange.bytes.count > KeyLimits.bytes
-            if isTooLong { exchange.fault = .keys("The answer is larger than 256 KiB.") }
+            if isTooLong { exchange.fault = .keys("The response is larger than 256 KiB.") }
             exchanges[dataTask.taskIdentifier] = exchange
             return isTooLong
         }
-        // Not from within the session's own call.
+        // Not from within the session's delegate call.
         if isTooLong { DispatchQueue.global().async { dataTask.cancel() } }
     }
 
@@ -111,7 +112,7 @@ final class KeyFetch: NSObject, KeySource, URLSessionDataDelegate {
             return .failure(.keys("The address did not answer within five seconds."))
         }
         if let error {
-            // Where the library has no words it gives its own number.
+            // Without a localized text, the description contains only the error domain and number.
             let words = error.localizedDescription
             return .failure(.keys(words.contains("NSURLErrorDomain") ? "The address cannot be reached." : words))
         }

@@ -1,7 +1,7 @@
 import Foundation
 import Logging
 
-/// How a line of the log is written.
+/// The format of log lines.
 enum LogFormat: String, CaseIterable, Sendable {
     /// `2026-05-01T10:00:00.123Z info request method=GET status=200 …`: for people.
     case text
@@ -9,12 +9,12 @@ enum LogFormat: String, CaseIterable, Sendable {
     case json
 }
 
-/// Writes log lines to standard error, each with one call so that lines of several threads do not mix.
+/// Writes log lines to standard error, each with one call so that lines of different threads do not mix.
 struct LogLines: LogHandler {
     var format: LogFormat
     var logLevel = Logger.Level.info
     var metadata: Logger.Metadata = [:]
-    /// Where a line goes, without its line end.
+    /// Writes one line; the line end is added.
     var write: @Sendable (String) -> Void = { Terminal.complain($0) }
 
     subscript(metadataKey key: String) -> Logger.Metadata.Value? {
@@ -48,7 +48,7 @@ struct LogLines: LogHandler {
         }
     }
 
-    /// A number where the value was given as one, else a string.
+    /// Returns a JSON number for a numeric value, else a JSON string.
     private static func json(_ value: Logger.MetadataValue) -> String {
         guard case .stringConvertible(let number) = value else { return json("\(value)") }
         switch number {
@@ -58,12 +58,12 @@ struct LogLines: LogHandler {
         }
     }
 
-    /// In quotes where it would otherwise not be one word.
+    /// Returns the text, in quotes if it is not a single word.
     private static func quoted(_ text: String) -> String {
         text.isEmpty || text.contains { $0 == " " || $0 == "\"" || $0 == "=" || $0.isNewline } ? json(text) : text
     }
 
-    /// A JSON string.
+    /// Returns the text as a JSON string.
     private static func json(_ text: String) -> String {
         var out = "\""
         for scalar in text.unicodeScalars {

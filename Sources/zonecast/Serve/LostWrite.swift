@@ -2,28 +2,30 @@ import Foundation
 import Logging
 import Synchronization
 
-/// A commit that may or may not be on the disk: only reading the disk anew can tell, so the process ends.
+/// Stops the process after a failed commit.
+///
+/// The commit may or may not be on the disk, and only opening the store again can show which.
 final class LostWrite: Sendable {
     private let logger: Logger
     private let happened = Mutex(false)
 
     init(logger: Logger) { self.logger = logger }
 
-    /// Has the relay stop as if it were told to: what has been answered goes out, and no write is taken any more.
+    /// Stops the relay gracefully: pending responses are sent, no further writes are accepted.
     func endProcess() {
         happened.withLock { $0 = true }
         logger.critical(
-            "The disk failed to keep a commit. Stopping, so that the next start reads what is really there."
+            "A commit could not be written to the disk. The relay stops; its next start reads what the disk holds."
         )
         kill(getpid(), SIGTERM)
     }
 
-    /// Throws after one: whoever watches over the relay starts it again only when it has failed.
+    /// Throws after a failed commit: supervisors restart a relay only if it exits with an error.
     func check() throws {
         guard happened.withLock({ $0 }) else { return }
         throw CommandFailure(
             .failed,
-            "The disk failed to keep a commit. Look at the disk, then start the relay again: all that was answered is there."
+            "A commit could not be written to the disk. Check the disk, then start the relay again; no confirmed write is lost."
         )
     }
 }

@@ -1,9 +1,10 @@
 import RelayAPI
 import ServiceLifecycle
 
-/// Answers the polls that wait as soon as the relay begins to stop.
+/// Answers waiting long polls as soon as shutdown begins.
 ///
-/// A server that stops waits for all answers that it owes, and these would not come before it had to cut them.
+/// The server waits for all pending responses when it stops; without this, waiting polls would delay it until its
+/// deadline.
 struct PollEnding: Service {
     let relay: Relay
 

@@ -4,39 +4,39 @@ import RelayServer
 import RelayStore
 
 extension RelayMetrics {
-    /// Shows who listens, what was sent, and what waits.
+    /// Registers metrics of connections, notices and stores.
     func show(_ relay: Relay, _ hub: NoticeHub, _ stores: StoreFolder) {
-        show("zonecast_notice_connections", "Devices that listen for notices.", count: { hub.connectionCount })
-        show("zonecast_push_devices", "Of those, devices that push services wake.", count: { relay.pushDeviceCount })
+        show("zonecast_notice_connections", "Devices connected for notices.", count: { hub.connectionCount })
+        show("zonecast_push_devices", "Devices registered with a push service.", count: { relay.pushDeviceCount })
         show("zonecast_notices_sent_total", "Notices written to devices' sockets.", kind: .counter) {
             Double(hub.noticeCounts.sent)
         }
-        show("zonecast_notices_merged_total", "Notices that became one with a later one.", kind: .counter) {
+        show("zonecast_notices_merged_total", "Notices merged with a later one.", kind: .counter) {
             Double(hub.noticeCounts.merged)
         }
-        show("zonecast_notices_dropped_total", "Notices that waited when their socket ended.", kind: .counter) {
+        show("zonecast_notices_dropped_total", "Notices dropped because their socket closed.", kind: .counter) {
             Double(hub.noticeCounts.dropped)
         }
-        show("zonecast_stores_open", "Stores of containers' environments that are open.", count: { stores.counts.open })
-        show("zonecast_stores_closed_total", "Stores that were closed to make room for others.", kind: .counter) {
+        show("zonecast_stores_open", "Open stores (one per container and environment).", count: { stores.counts.open })
+        show("zonecast_stores_closed_total", "Stores closed to make room for others.", kind: .counter) {
             Double(stores.counts.closed)
         }
-        show("zonecast_writer_queue", "Writes that wait for their commit.", count: { stores.waitingWrites })
-        show("zonecast_notice_queue", "Notices that wait for slow readers.", count: { hub.noticeCounts.waiting })
+        show("zonecast_writer_queue", "Writes waiting for their commit.", count: { stores.waitingWrites })
+        show("zonecast_notice_queue", "Notices waiting for slow clients.", count: { hub.noticeCounts.waiting })
         show(
             "zonecast_query_queue",
-            "Commits that wait to be matched with query subscriptions.",
+            "Commits waiting to be matched with query subscriptions.",
             count: {
                 hub.unmatchedCommits
             }
         )
     }
 
-    /// Shows what the process and its folder take: memory, descriptors, bytes on disk, free bytes.
+    /// Registers metrics of the process and its folder: memory, descriptors, bytes on disk, free bytes.
     func showProcess(data: String, version: String) {
-        // No limit at all is none that a number shows.
+        // "Unlimited" is a number too large to be useful in a chart.
         let mostDescriptors = min(Descriptors.limit, 1 << 31)
-        show("zonecast_build_info", "Always 1; its label says which version runs.", labels: [("version", version)]) {
+        show("zonecast_build_info", "Always 1; the label is the running version.", labels: [("version", version)]) {
             1
         }
         show("zonecast_process_resident_bytes", "Memory of the process.") {
@@ -48,14 +48,14 @@ extension RelayMetrics {
             return pages * Double(sysconf(Int32(_SC_PAGESIZE)))
         }
         show("zonecast_process_cpu_seconds_total", "CPU time of the process.", kind: .counter) {
-            // In millionths of a second, by POSIX wherever it is asked.
+            // POSIX defines CLOCKS_PER_SEC as 1,000,000 on all systems.
             Double(clock()) / 1_000_000
         }
         show("zonecast_process_open_descriptors", "Open files and sockets.") {
-            // Where none is left to look with, all are in use.
+            // Reading the count needs a descriptor; if none is free, all are in use.
             Double(Descriptors.count ?? mostDescriptors)
         }
-        show("zonecast_process_max_descriptors", "The most files and sockets that the system lets it open.") {
+        show("zonecast_process_max_descriptors", "The limit of open files and sockets.") {
             Double(mostDescriptors)
         }
         show("zonecast_store_bytes", "Bytes of the SQLite files in the data folder.") {

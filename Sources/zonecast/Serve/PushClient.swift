@@ -9,12 +9,12 @@ import RelayGateways
 import RelayStore
 import ServiceLifecycle
 
-/// The connections to push services, from the relay's start to its stop.
+/// The HTTP client for push services, from the relay's start to its stop.
 struct PushClient: Service {
     let service: PushService
     private let client: HTTPClient
 
-    /// `nil` where no push service is set up.
+    /// Returns `nil` if no push service is configured.
     init?(_ choices: PushChoices, accounts: AccountStore) throws {
         guard let settings = try choices.settings(relayKey: accounts.relayKey()) else { return nil }
         client = try Self.connections(choices)
@@ -24,7 +24,7 @@ struct PushClient: Service {
         )
     }
 
-    /// Shut down by the caller.
+    /// Returns a client that the caller must shut down.
     static func connections(_ choices: PushChoices) throws -> HTTPClient {
         var tls = TLSConfiguration.makeClientConfiguration()
         if let roots = try choices.trustRoots() { tls.additionalTrustRoots = [.certificates(roots)] }

@@ -8,26 +8,26 @@ import RelayServer
 import RelayStore
 import Synchronization
 
-/// A line for each request or each refused one, with its identifier and without anything private: no query, no name of a
-/// record, zone or person, no address of a client.
+/// Logs a line for each request, or for each refused one, with its request ID and nothing private.
 ///
-/// Users and devices go by pseudonyms.
+/// Queries, names of records, zones and people, and client addresses are left out. Users and devices are logged as
+/// pseudonyms.
 final class RequestLog: Sendable {
-    /// Which requests have a line.
+    /// Which requests are logged.
     enum Scope: Sendable {
         case all
-        /// Those whose answer has a `uuid` to be looked for, while there are few; what is the relay's own fault is told
-        /// elsewhere.
+        /// Client errors, up to a rate limit, so that the `uuid` of an error response can be found; server errors are
+        /// logged elsewhere.
         case refused
     }
 
     private struct Refusals {
         var allowance: TokenBucket
-        /// Since the last line.
+        /// Refusals since the last line that were not logged.
         var unwritten = 0
     }
 
-    /// So many refusals have lines where nobody asked for lines of all requests: no stranger is to fill the disk.
+    /// The rate of lines in scope `refused`, so that a client cannot fill the disk with refused requests.
     private static let rate = RateLimit(perSecond: 1, burst: 60)
 
     private let logger: Logger
@@ -49,14 +49,14 @@ final class RequestLog: Sendable {
         refusals = Mutex(Refusals(allowance: TokenBucket(Self.rate, at: uptime())))
     }
 
-    /// Notes an answered request, and how long the answer took to make.
+    /// Logs an answered request with the time that the response took.
     func note(_ response: APIResponse, to request: APIRequest, in time: Duration) {
         let isRefused = response.errorCode != nil && response.status.code < 500
         guard scope == .all || isRefused, let missing = admit() else { return }
         var facts: Logger.Metadata = [
             "request": "\(response.usual?.requestID ?? response.otherHeaders[.requestUUID] ?? "-")",
             "method": "\(request.method)",
-            // The query holds tokens and stays out.
+            // The query contains tokens and is left out.
             "path": "\(Self.loggable(request.path))",
             "status": .stringConvertible(response.status.code),
             "ms": .stringConvertible((time.milliseconds * 10).rounded() / 10),
@@ -70,7 +70,7 @@ final class RequestLog: Sendable {
         write(facts, missing)
     }
 
-    /// Notes a request that was turned away unread.
+    /// Logs a request that the server rejected before reading it.
     func note(_ refused: RefusedRequest) {
         guard let missing = admit() else { return }
         let facts: Logger.Metadata = [
@@ -82,7 +82,7 @@ final class RequestLog: Sendable {
         write(facts, missing)
     }
 
-    /// How many refusals before this one have no line; `nil` where this one has none either.
+    /// Returns how many refusals before this one were not logged; `nil` if this one is not logged either.
     private func admit() -> Int? {
         guard scope == .refused else { return 0 }
         let now = uptime()
@@ -102,7 +102,7 @@ final class RequestLog: Sendable {
         logger.info("request", metadata: facts)
     }
 
-    /// The address of an asset or of a share is as good as a key, so it is cut.
+    /// Shortens a path: the rest of an asset or share address grants access, so it is cut.
     static func loggable(_ path: String) -> String {
         for secret in ["/asset/1/", "/share/"] {
             guard let start = path.firstRange(of: secret) else { continue }

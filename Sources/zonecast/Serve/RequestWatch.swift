@@ -3,9 +3,9 @@ import HTTPTypes
 import RelayAPI
 import RelayServer
 
-/// Stands between the server and the relay: counts every request, logs it where that is wanted, and shows the counts.
+/// Middleware between the server and the relay: counts, logs and traces every request, and serves the metrics endpoint.
 ///
-/// A class, since every request on its way holds on to it.
+/// A class, since every request in flight refers to it.
 final class RequestWatch: Sendable {
     private let relay: Relay
     private let metrics: RelayMetrics
@@ -15,12 +15,12 @@ final class RequestWatch: Sendable {
     private let tracer: Tracer?
 
     /// - Parameters:
-    ///   - relay: answers.
-    ///   - metrics: counts.
-    ///   - door: shows what was counted.
-    ///   - log: gets a line for each request, or for some.
-    ///   - recent: keeps some for the console; `nil` where there is none.
-    ///   - tracer: writes down what some of them do; `nil` for none.
+    ///   - relay: Answers the requests.
+    ///   - metrics: Counts the requests.
+    ///   - door: The metrics endpoint.
+    ///   - log: Logs all or refused requests.
+    ///   - recent: Recent requests for the console; `nil` without a console.
+    ///   - tracer: Traces sampled requests; `nil` if tracing is disabled.
     init(
         _ relay: Relay,
         metrics: RelayMetrics,
@@ -59,7 +59,7 @@ final class RequestWatch: Sendable {
         }
     }
 
-    /// Notes a request that the server turned away before it came here.
+    /// Records a request that the server rejected before it reached the relay.
     @Sendable func refused(_ request: RefusedRequest) {
         metrics.refused(request)
         log.note(request)
@@ -74,7 +74,7 @@ final class RequestWatch: Sendable {
         request.trace?.end(response, to: request)
     }
 
-    /// The request with its trace, where it is to have one.
+    /// Returns the request, with a trace if it is sampled.
     private func traced(_ request: APIRequest) -> APIRequest {
         guard let tracer, let trace = tracer.begin(request) else { return request }
         var request = request

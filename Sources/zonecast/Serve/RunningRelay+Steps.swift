@@ -7,11 +7,11 @@ import RelayServer
 import RelayStore
 import ServiceLifecycle
 
-/// The steps from a folder to a server, in their order.
+/// The construction of a running relay, in dependency order.
 extension RunningRelay {
-    // MARK: Stores, and who hears of their commits
+    // MARK: Stores and their commit listeners
 
-    /// What everything else stands on.
+    /// The parts that all others depend on.
     struct Ground {
         let accounts: AccountStore
         let metrics: RelayMetrics
@@ -28,8 +28,11 @@ extension RunningRelay {
         let hub = hub(metrics)
         metrics.showProcess(data: settings.data, version: Zonecast.version)
         let damage = StoreDamage(data: settings.data, logger: logger)
-        metrics.show("zonecast_store_damage_total", "Requests and daily looks that met a damaged page.", kind: .counter)
-        {
+        metrics.show(
+            "zonecast_store_damage_total",
+            "Requests and daily checks that found a damaged page.",
+            kind: .counter
+        ) {
             Double(damage.count)
         }
         return Ground(
@@ -76,13 +79,13 @@ extension RunningRelay {
         )
     }
 
-    /// Commits become notices; where requests are traced, their commits' notices are part of the trace.
+    /// Returns a commit listener that publishes notices, with the trace of the write if there is one.
     private static func publish(to hub: NoticeHub, _ tracer: Tracer?) -> StoreFolder.CommitListener {
         guard let tracer else { return { home, commit in hub.publish(commit, of: home) } }
         return { home, commit in hub.publish(commit, of: home, traces: tracer.writes(in: home)) }
     }
 
-    // MARK: Who answers requests
+    // MARK: Request handling
 
     func relay(on ground: Ground, _ push: PushClient?) throws -> Relay {
         Relay(
@@ -102,7 +105,7 @@ extension RunningRelay {
             random: .system,
             onFault: { [logger] id, error in
                 logger.error(
-                    "A request failed by no fault of its client's.",
+                    "A request failed because of an internal error.",
                     error: error,
                     metadata: ["request": "\(id)"]
                 )
@@ -110,7 +113,7 @@ extension RunningRelay {
         )
     }
 
-    /// What is kept of requests, and who is told when they go wrong.
+    /// Metrics history, alerts, recent requests and the request middleware.
     struct Outlook {
         let telemetry: Telemetry
         let alerts: AlertWebhook?
@@ -137,7 +140,7 @@ extension RunningRelay {
         )
     }
 
-    /// Who is asked first: the console, schemas from elsewhere and the demo's pages; then the wire.
+    /// Returns the chain of responders: console, management API, demo pages, then the relay.
     func doors(
         on ground: Ground,
         _ relay: Relay,
@@ -191,9 +194,9 @@ extension RunningRelay {
         )
     }
 
-    // MARK: What goes on beside requests
+    // MARK: Background services
 
-    /// Those who clear away, keep and look.
+    /// Returns the services for maintenance, backups and checks.
     func keepers(on ground: Ground, _ relay: Relay, _ admission: RelayAdmission) -> [any Service] {
         [
             RevocationWatch(admission: admission, relay: relay, accounts: ground.accounts),
@@ -206,7 +209,7 @@ extension RunningRelay {
         ]
     }
 
-    /// Services that keep figures for the console and for alerts; none if neither is used.
+    /// Returns the services that collect metrics for the console and for alerts; none if neither is used.
     func watchers(on ground: Ground, _ outlook: Outlook) -> [any Service] {
         guard settings.servesConsole || outlook.alerts != nil else { return [] }
         let telemetry = TelemetryKeeping(telemetry: outlook.telemetry, metrics: ground.metrics, hub: ground.hub)

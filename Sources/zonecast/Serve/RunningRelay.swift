@@ -9,15 +9,15 @@ import RelayStore
 import ServiceLifecycle
 import UnixSignals
 
-/// The relay of one data folder, from its files up to its port.
+/// The relay of one data folder, from its files to its port.
 struct RunningRelay {
     let settings: ServeSettings
     let logger: Logger
     let restart: SuddenRestart
     let lostWrite: LostWrite
-    /// The configuration, as the console shows it.
+    /// The configuration rows that the console displays.
     let rows: [ConsoleFacts.Setting]
-    /// Called with the relay's address once it answers there.
+    /// Called with the relay's URL once it accepts connections.
     let onListening: @Sendable (String) -> Void
 
     init(
@@ -36,7 +36,7 @@ struct RunningRelay {
         lostWrite = LostWrite(logger: logger)
     }
 
-    /// Serves until a signal says stop; then finishes what has begun.
+    /// Serves until a stop signal arrives, then finishes requests in progress.
     func run() async throws {
         if let warning = settings.warning { logger.warning("\(warning)") }
         try raiseDescriptorLimit()
@@ -55,19 +55,19 @@ struct RunningRelay {
         let server = server(on: ground, relay, admission, outlook.watch, respond: doors)
         ground.metrics.show(
             "zonecast_connections",
-            "Open connections, of requests and of sockets.",
+            "Open HTTP and WebSocket connections.",
             count: server.openConnections
         )
         let chosen: [(any Service)?] = [push, ground.tracing]
         let services = keepers(on: ground, relay, admission) + watchers(on: ground, outlook) + chosen.compactMap { $0 }
-        // They are told to stop from the last to the first, and each is waited for: nobody keeps the server from its
-        // farewells, and those who wait for news get their answer before it waits for them.
+        // The service group stops services in reverse order and waits for each: first waiting polls are answered, then
+        // the server says goodbye to its clients, then the rest stops.
         try await serve(services + [server, PollEnding(relay: relay)])
         try lostWrite.check()
     }
 
     private func serve(_ services: [any Service]) async throws {
-        // At debug it writes down every service with all that is in it.
+        // At debug level, the service group logs the full description of every service.
         var quiet = logger
         quiet.logLevel = max(logger.logLevel, .info)
         var configuration = ServiceGroupConfiguration(
@@ -76,7 +76,7 @@ struct RunningRelay {
                 + (restart.stopSignals.contains(SIGHUP) ? [.sighup] : []),
             logger: quiet
         )
-        // The server cuts what is late by itself; this is for the case that it does not.
+        // The server closes late connections itself; this is a fallback.
         configuration.maximumGracefulShutdownDuration =
             .nanoseconds(settings.server.limits.shutdown.nanoseconds) + .seconds(2)
         do {
@@ -92,7 +92,7 @@ struct RunningRelay {
         do {
             try Backup.finishRestore(in: settings.data)
         } catch {
-            throw CommandFailure(.failed, "A restore was broken off and cannot be brought to its end. \(error)")
+            throw CommandFailure(.failed, "An interrupted restore cannot be completed. \(error)")
         }
         do {
             let accounts = try AccountStore(
@@ -106,20 +106,21 @@ struct RunningRelay {
         }
     }
 
-    /// Ten thousand sockets need as many descriptors; the system's soft limit is often 1,024.
+    /// Raises the soft limit of file descriptors to the hard limit; the soft limit is often 1,024.
     ///
-    /// - Throws: where even the hard limit lets no relay start, which would end without a word that helps.
+    /// - Throws: `CommandFailure` if even the hard limit is too low for a relay, which would otherwise fail without a
+    ///   clear error.
     private func raiseDescriptorLimit() throws {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
         limit.rlim_cur = limit.rlim_max
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        // Each loop has three of its own; stores, the listener and a few connections take the rest.
+        // Each event loop uses three; stores, the listener and a few connections need the rest.
         let least = 64 + 3 * (settings.server.loops ?? System.coreCount)
         guard limit.rlim_cur < least else { return }
         throw CommandFailure(
             .failed,
-            "The system lets this process open \(limit.rlim_cur) files and sockets, and a relay takes at least \(least). Try: ulimit -n 4096 (LimitNOFILE in a service)"
+            "The system limits this process to \(limit.rlim_cur) open files and sockets; a relay needs at least \(least). Raise the limit: ulimit -n 4096 (LimitNOFILE in a service)."
         )
     }
 }

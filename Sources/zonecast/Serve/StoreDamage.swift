@@ -7,11 +7,11 @@ import RelayStore
 import ServiceLifecycle
 import Synchronization
 
-/// Says that a store is damaged, wherever it shows: in a request that needed a damaged page, or in the daily look at all.
+/// Counts and logs damaged stores, found by a request that reads a damaged page or by the daily check.
 ///
-/// What such a request asked for is refused, never made up; all else goes on.
+/// The relay refuses requests that need a damaged page and goes on serving all others.
 final class StoreDamage: Sendable {
-    /// How long the same file is not spoken of again.
+    /// The time before damage of the same file is logged again.
     private static let silence = Duration.seconds(60)
 
     private let data: String
@@ -23,17 +23,17 @@ final class StoreDamage: Sendable {
         self.logger = logger
     }
 
-    /// Requests that needed what is damaged, and files that a look at all found so.
+    /// The number of requests that needed a damaged page and of damaged files that checks found.
     var count: Int64 { state.withLock { $0.met } }
 
-    /// A request met it.
+    /// Called when a request reads a damaged page.
     func met(_ home: ContainerEnvironment, _ path: String, _ places: [String]) {
         let whose = "The store of \(home.container.name) (\(home.environment.rawValue)) is damaged"
         let place = places.isEmpty ? "" : " (\(places.joined(separator: ", ")))"
-        say("\(whose): \(path)\(place). What needs it is refused.", of: path)
+        say("\(whose): \(path)\(place). Requests that need this data are refused.", of: path)
     }
 
-    /// A look at all has found it.
+    /// Called when the daily check finds a damaged file.
     func found(_ fault: StoreCheck.Fault) { say("\(fault).", of: "\(data)/\(fault.file)") }
 
     private func say(_ sentence: String, of path: String) {
@@ -48,14 +48,14 @@ final class StoreDamage: Sendable {
     }
 }
 
-/// Reads all pages once a day, so that damage shows while there are backups from before it.
+/// Checks all pages once a day, so that damage is found while there are backups from before it.
 struct StoreLook: Service {
     let data: String
     let damage: StoreDamage
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
-            // Not at once: a start has more urgent things to read.
+            // Not at once: at the start, other reads are more urgent.
             var wait = Duration.seconds(600)
             while (try? await Task.sleep(for: wait)) != nil {
                 wait = .seconds(86_400)

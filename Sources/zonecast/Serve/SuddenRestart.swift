@@ -1,21 +1,21 @@
 import Foundation
 import Synchronization
 
-/// Ends the relay in mid-traffic, as a crash does, and starts it anew in the same process.
+/// Simulates a crash: ends the relay at once and starts it again in the same process.
 ///
-/// For the browser demo, which cannot send a signal. Nothing is finished, answered or flushed: all threads are gone at
-/// once, the system closes files and sockets, and a second and a half later the program begins again on the same folder
-/// and port.
+/// For the browser demo, which cannot send a signal. Nothing is finished, answered or flushed: all threads end at once,
+/// the system closes files and sockets, and 1.5 seconds later the program starts again with the same folder and port.
 final class SuddenRestart: Sendable {
     private let address = Mutex<String?>(nil)
-    /// What the program was started with, and its next run too is to have: whoever started it may watch by one of these
-    /// whether it has ended.
+    /// The file descriptors that the process inherited; the restarted program inherits them too.
+    ///
+    /// The parent process may use one of them to detect the end of this process.
     private let inherited: Set<Int32>
 
-    /// The signals that end the relay: a hangup too, unless whoever started it had that ignored, as `nohup` does.
+    /// The signals that stop the relay; includes SIGHUP unless the parent ignores it, as `nohup` does.
     let stopSignals: [Int32]
 
-    /// To be made before any file is opened, or any signal is caught.
+    /// Must be called before any file is opened or any signal handler is installed.
     init() {
         inherited = Self.openDescriptors
         stopSignals = [SIGTERM, SIGINT] + (Self.ignoresHangup ? [] : [SIGHUP])
@@ -31,15 +31,16 @@ final class SuddenRestart: Sendable {
         Set(((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []).compactMap { Int32($0) })
     }
 
-    /// Where the relay listens, which the next start must too although it was told "any port".
+    /// Records the relay's address, which the restarted program must use even if the configured port is 0.
     func isListening(at address: String) { self.address.withLock { $0 = address } }
 
-    /// What can do it; `nil` where the system, or a program file that is gone, does not allow it.
+    /// The action that crashes and restarts the relay; `nil` if the system does not support it or the program file is
+    /// gone.
     var action: (@Sendable () -> Void)? {
         #if os(Linux)
             guard let program = Self.program else { return nil }
             return { [self] in
-                // Only then is the answer to whoever asked for it on its way.
+                // The delay lets the response to the request reach the client.
                 DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(50)) { self.run(program) }
             }
         #else
@@ -54,15 +55,16 @@ final class SuddenRestart: Sendable {
         }
 
         private func run(_ program: String) {
-            // Whoever waited for the first "ready" may not read any more, so the second goes to the other stream.
+            // The reader of standard output may have stopped after the first "ready", so the second goes to standard
+            // error.
             let script = "sleep 1.5; exec \"$0\" \"$@\" >&2"
             var arguments = ["sh", "-c", script, program] + CommandLine.arguments.dropFirst()
             if let address = address.withLock({ $0 }) { arguments += ["--listen", address] }
-            // What is not ours to hand on closes by itself, all at the same moment.
+            // Descriptors that were not inherited close at exec, all at the same moment.
             for descriptor in Self.openDescriptors.subtracting(inherited) where descriptor > 2 {
                 _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
             }
-            // They outlive the program, and this thread hears no signals: the next one must.
+            // Ignored and blocked signals survive exec, and this thread blocks them; the new program must receive them.
             for number in stopSignals { signal(number, SIG_DFL) }
             var none = sigset_t()
             sigemptyset(&none)

@@ -12,22 +12,22 @@ import RelayServer
 import RelayStore
 import ServiceLifecycle
 
-/// What the configuration says of traces.
+/// The `traces` keys of the configuration.
 struct TraceChoices: Sendable {
-    /// `nil`: there are none.
+    /// `nil`: tracing is disabled.
     var endpoint: String?
-    /// Requests of a thousand that are traced.
+    /// The share of requests that are traced, per thousand.
     var permille = 10
     var tokenFile: String?
 }
 
-/// Traces of sampled requests on their way to a collector, from the relay's start to its stop.
+/// Exports traces of sampled requests to a collector, from the relay's start to its stop.
 struct Tracing: Service {
     let tracer: Tracer
     private let exporter: TraceExporter
     private let client: HTTPClient
 
-    /// `nil` where nobody collects them.
+    /// Returns `nil` if no collector is configured.
     init?(_ choices: TraceChoices, logger: Logger) throws {
         guard let endpoint = choices.endpoint else { return nil }
         var settings = TraceExporter.Settings(endpoint: endpoint, version: Zonecast.version)
@@ -40,7 +40,9 @@ struct Tracing: Service {
         tracer = Tracer(share: Double(choices.permille) / 1000, sink: exporter, time: .system, random: .system)
     }
 
-    /// The collector's token in a file; throws where there is none.
+    /// Reads the collector's token from a file.
+    ///
+    /// - Throws: `CommandFailure` if the file cannot be read or is empty.
     static func token(in path: String) throws -> String {
         let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
         guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), !token.isEmpty else {
@@ -54,7 +56,7 @@ struct Tracing: Service {
 
     func run() async throws {
         await cancelWhenGracefulShutdown { await exporter.run() }
-        // The last words, if the collector takes them at once.
+        // Sends the remaining spans, waiting at most one second.
         await withTaskGroup(of: Void.self) { tasks in
             tasks.addTask { await exporter.flush() }
             tasks.addTask { try? await Task.sleep(for: .seconds(1)) }
@@ -64,19 +66,23 @@ struct Tracing: Service {
         try? await client.shutdown()
     }
 
-    /// Shows what becomes of spans; nothing does where there are no traces.
+    /// Registers the span counters; they stay 0 if tracing is disabled.
     static func show(_ tracing: Tracing?, in metrics: RelayMetrics) {
-        metrics.show("zonecast_trace_spans_sent_total", "Spans that the collector took.", kind: .counter) {
+        metrics.show("zonecast_trace_spans_sent_total", "Spans that the collector accepted.", kind: .counter) {
             Double(tracing?.exporter.counts.sent ?? 0)
         }
-        metrics.show("zonecast_trace_spans_dropped_total", "Spans it did not, or not in time.", kind: .counter) {
+        metrics.show(
+            "zonecast_trace_spans_dropped_total",
+            "Spans dropped because the collector refused them or was too slow.",
+            kind: .counter
+        ) {
             Double(tracing?.exporter.counts.dropped ?? 0)
         }
     }
 }
 
 extension RequestTrace {
-    /// Ends the trace of an answered request, and says as little of it as the log does: nothing private.
+    /// Ends the trace of an answered request, with the same attributes as the log: nothing private.
     func end(_ response: APIResponse, to request: APIRequest) {
         let route = try? request.operation.get()
         var attributes: [TraceSpan.Attribute] = [

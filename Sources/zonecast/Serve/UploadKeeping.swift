@@ -1,7 +1,7 @@
 import RelayAPI
 import ServiceLifecycle
 
-/// Drops every minute what is left of uploads that broke off and whose time is over.
+/// Deletes expired partial uploads every minute.
 struct UploadKeeping: Service {
     let relay: Relay
 

@@ -87,7 +87,7 @@ import Testing
             try #require(try Tool.run("chown", ["root:root", path]).status == 0)
             let found = try storage()
             #expect(found.grade == "problem")
-            #expect(found.found.hasPrefix("\(path) is root's, and a relay that runs as "), "\(found)")
+            #expect(found.found.hasPrefix("\(path) belongs to root, so a relay that runs as "), "\(found)")
             let next = try #require(found.next)
             #expect(next.hasPrefix("sudo chown -R ") && next.hasSuffix(": \(folder.path)"), "\(next)")
         }
@@ -100,7 +100,7 @@ import Testing
         let place = "\(folder.path)/containers/\(Path.container)"
         try #require(try Tool.run("chown", ["-R", "65534:65534", folder.path]).status == 0)
         try #require(try Tool.run("chown", ["root:root", place]).status == 0)
-        #expect(try storage().found.hasPrefix("\(place) is root's"))
+        #expect(try storage().found.hasPrefix("\(place) belongs to root"))
         for command in [["backup", "create"], ["storage", "compact"], ["storage", "migrate", "--dry-run"]] {
             let run = try Command.run(command + ["--data", folder.path])
             #expect(run.status == 1 && run.complaint == "zonecast: \(place) cannot be used: Permission denied.\n")
@@ -115,7 +115,7 @@ import Testing
         let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
         #expect(serve.status == 4, "\(serve.complaint)")
         let way = "zonecast serve --data \(folder.path)\n"
-        #expect(serve.complaint.contains("Start it as that user: sudo -u ") && serve.complaint.hasSuffix(way))
+        #expect(serve.complaint.contains("Start the relay as that user: sudo -u ") && serve.complaint.hasSuffix(way))
         #expect(try Tool.run("find", [folder.path, "!", "-uid", "65534"]).said == "")
         // Where root has served before, that goes on: better a relay than none.
         try Data().write(to: URL(fileURLWithPath: "\(folder.path)/relay.lock"))
@@ -126,7 +126,7 @@ import Testing
         let full = DirectoryError.unavailable("relay.sqlite: the disk is full. Make room on it.")
         #expect(
             DoctorCommand.noSignIn(full, in: "/srv/relay").found
-                == "no sign-in could be made in /srv/relay: relay.sqlite: the disk is full. Make room on it."
+                == "cannot sign in in /srv/relay: relay.sqlite: the disk is full. Make room on it."
         )
     }
 
