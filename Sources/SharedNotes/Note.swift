@@ -1,6 +1,6 @@
 import ZoneMirror
 
-/// A note; its memos go where it goes.
+/// A note; sharing or deleting it includes its memos.
 struct Note: SyncedRecord, Equatable {
     var id = RecordName()
     var title = ""
@@ -10,11 +10,11 @@ struct Note: SyncedRecord, Equatable {
 
     init(title: String) { self.title = title }
 
-    /// A share of a note is called as the note is.
+    /// A share of a note has the note's title.
     static func describe(_ entity: inout Entity) { entity.displayAttribute = "title" }
 }
 
-/// A line written on a note, by whoever may.
+/// A line on a note, written by any participant with write permission.
 struct Memo: SyncedRecord, Equatable {
     var id = RecordName()
     var text = ""

@@ -2,11 +2,12 @@ import Foundation
 import ZoneKit
 import ZoneMirror
 
-/// The app without its screen: notes with memos, one's own and those that others share.
+/// The app's model: notes with memos, the user's own and those shared by others.
 ///
-/// Reads and writes are local and return at once; what others do arrives by itself. Only sharing waits for the relay.
+/// Reads and writes are local and return at once; changes of others arrive on their own. Only sharing waits for the
+/// relay.
 final class NotesApp: Sendable {
-    /// What is shown beside a note.
+    /// The sharing state that is displayed with a note.
     struct Badges: Equatable, Sendable {
         var isShared: Bool
         var isOwner: Bool
@@ -17,7 +18,7 @@ final class NotesApp: Sendable {
     private let own: StoreID
     private let others: StoreID
 
-    /// Opens the two files in a folder, and begins to sync them.
+    /// Opens the two stores in a folder and starts syncing them.
     init(_ cloud: CKContainer, folder: URL) async throws {
         let mine = StoreDescription(
             url: folder.appendingPathComponent("private.sqlite"),
@@ -44,7 +45,7 @@ final class NotesApp: Sendable {
         try context().related(to: note, \.memos, sortedBy: .ascending(\.text)).map(\.text)
     }
 
-    /// What the notes are, now and after each change, whoever made it.
+    /// Returns the notes now and after each change, local or remote.
     func changes() -> AsyncStream<[Note]> { context().objects(Note.self, sortedBy: .ascending(\.title)) }
 
     func addNote(_ title: String) throws {
@@ -53,12 +54,12 @@ final class NotesApp: Sendable {
         try context.save()
     }
 
-    /// Writes a memo on a note: on a shared one it goes into the share, whoever's it is.
+    /// Adds a memo to a note; on a shared note, the memo becomes part of the share.
     ///
-    /// Throws where the note can only be read.
+    /// - Throws: `NotesFailure` if the note is read-only.
     func addMemo(_ text: String, to note: Note) throws {
         guard canEdit(note) else {
-            throw NotesFailure("\"\(note.title)\" can only be read. Ask its owner for the right to write.")
+            throw NotesFailure("\"\(note.title)\" is read-only. Ask its owner for write permission.")
         }
         let context = context()
         try context.insert(Memo(text, on: note))
@@ -80,11 +81,11 @@ final class NotesApp: Sendable {
     /// Shares a note and its memos.
     ///
     /// - Parameters:
-    ///   - note: One's own note; shared already, one more person is let in.
-    ///   - email: Who is invited; `nil`: whoever has the link.
-    ///   - permission: What they may do.
+    ///   - note: One of the user's own notes; if it is shared already, adds a participant.
+    ///   - email: The address to invite; `nil`: anyone with the link can join.
+    ///   - permission: What the participants may do.
     /// - Returns: The link to hand out.
-    /// - Throws: What the relay says against it.
+    /// - Throws: The relay's error.
     func share(_ note: Note, with email: String?, _ permission: CKShare.ParticipantPermission) async throws -> URL? {
         let share: CKShare
         if let known = try await self.share(of: note) {
@@ -101,12 +102,12 @@ final class NotesApp: Sendable {
         return try await container.persistUpdatedShare(share, in: own).url
     }
 
-    /// Opens a link that somebody handed out; the note is there when this returns.
+    /// Accepts an invitation link; the note is in the store when this returns.
     func accept(_ link: URL) async throws {
         try await container.acceptShareInvitations(from: [link], into: others)
     }
 
-    /// Ends a share of one's own, whose note stays here; leaves somebody else's, whose note goes.
+    /// Ends the user's own share, whose note stays, or leaves another user's share, whose note is removed.
     func stopSharing(_ note: Note) async throws {
         guard let share = try await share(of: note) else {
             throw NotesFailure("\"\(note.title)\" is not shared.")
@@ -118,7 +119,7 @@ final class NotesApp: Sendable {
         }
     }
 
-    /// Returns when everything written here is on the relay, and everything there is here.
+    /// Waits until all local changes are on the relay and all remote changes are here.
     func update() async throws { try await container.waitUntilUpToDate(timeout: .seconds(5)) }
 
     private func share(of note: Note) async throws -> CKShare? {
@@ -133,7 +134,7 @@ final class NotesApp: Sendable {
     }
 }
 
-/// Something that the app cannot do, in one sentence for the person at it.
+/// An error with a sentence for the user.
 struct NotesFailure: LocalizedError, CustomStringConvertible {
     let description: String
 

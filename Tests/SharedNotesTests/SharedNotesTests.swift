@@ -80,7 +80,7 @@ import ZoneTesting
         let shared = try bob.existing("Trip")
         #expect(try await bob.badges(of: shared) == .init(isShared: true, isOwner: false, canEdit: false))
         #expect(throws: NotesFailure.self) { try bob.addMemo("mine", to: shared) }
-        #expect(try await bob.printed() == "Trip  of somebody else, read only\n  - 1 passport")
+        #expect(try await bob.printed() == "Trip  shared by another user, read-only\n  - 1 passport")
         // He leaves: the note goes from him alone.
         try await bob.stopSharing(shared)
         #expect(try bob.notes().isEmpty)

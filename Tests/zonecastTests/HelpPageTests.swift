@@ -13,7 +13,7 @@ import Testing
         #expect(help.status == 0)
         let lines = help.output.split(separator: "\n", omittingEmptySubsequences: false)
         for line in lines { #expect(line.count <= width, "\(line)") }
-        #expect(lines.contains { $0.hasPrefix("  --quiet                 Print only what was asked for") })
+        #expect(lines.contains { $0.hasPrefix("  --quiet                 Print only the requested output") })
         let overview = lines.prefix { !$0.hasPrefix("USAGE: ") }
         for (line, next) in zip(overview, overview.dropFirst()) where !line.isEmpty && !next.isEmpty {
             guard !next.hasPrefix(" "), let last = line.last, !".:".contains(last) else { continue }

@@ -225,7 +225,7 @@ import Testing
         _ = relay.stop()
         let unasked = try zonecast("schema", "reset")
         #expect(unasked.status == 2)
-        #expect(unasked.complaint.contains("in development. Add --yes where nobody can be asked."))
+        #expect(unasked.complaint.contains("in development. Add --yes to confirm without a terminal."))
         #expect(try zonecast("schema", "export").output.contains("Note"))
         #expect(try zonecast("schema", "reset", "--yes").status == 0)
         #expect(try zonecast("schema", "export").output == "DEFINE SCHEMA\n\n")

@@ -1,6 +1,6 @@
-/// What chaos does next, drawn from a seed: the same seed and the same answers of the clients give the same steps.
+/// A random test plan: the same seed and the same client states produce the same steps.
 ///
-/// A value without clients. Cuts and dead relays are bounded, so that something always gets through.
+/// A value without clients. Offline times and outages are bounded, so that changes always get through eventually.
 struct ChaosPlan: Sendable {
     enum Step: Equatable, Sendable {
         case add(client: Int)
@@ -14,36 +14,36 @@ struct ChaosPlan: Sendable {
         case startRelay
     }
 
-    /// How many steps a client is away at the most.
+    /// The maximum number of steps a client stays offline.
     static let longestCut = 16
-    /// How many steps there is no relay at the most.
+    /// The maximum number of steps the relay stays down.
     static let longestOutage = 10
 
     private let clients: Int
     private let hasRelay: Bool
     private var dice: Dice
-    /// By client: for how many steps more it is away.
+    /// The remaining offline steps, by client.
     private var away: [Int: Int] = [:]
-    /// For how many steps more there is no relay; 0: there is one.
+    /// The remaining steps without a relay; 0: the relay is running.
     private var outage = 0
-    /// Who has written a note.
+    /// The clients that have written each note.
     ///
-    /// One that two devices have written is not deleted: what a late edit of the other makes of it is
-    /// a matter of policy, and no loss.
+    /// A note written by two devices is never deleted: whether a late edit or the deletion wins depends on the merge
+    /// policy, so neither outcome would be a loss.
     private var writers: [String: Set<Int>] = [:]
     private var deleted: Set<String> = []
 
     /// - Parameters:
-    ///   - clients: How many there are.
+    ///   - clients: The number of clients.
     ///   - hasRelay: Whether the relay may be killed.
-    ///   - seed: Decides everything.
+    ///   - seed: The seed of the random numbers.
     init(clients: Int, hasRelay: Bool, seed: UInt64) {
         self.clients = clients
         self.hasRelay = hasRelay
         dice = Dice(state: seed)
     }
 
-    /// The next step; `notes` gives what a client shows of its user's notes.
+    /// Returns the next step; `notes` returns the names of the notes that a client shows.
     mutating func next(notes: (Int) -> [String]) -> Step {
         for (client, steps) in away { away[client] = steps - 1 }
         if let back = away.filter({ $0.value <= 0 }).keys.min() {
@@ -70,7 +70,7 @@ struct ChaosPlan: Sendable {
         }
     }
 
-    /// Says what a new note is called.
+    /// Records the name of a new note and its author.
     mutating func added(_ note: String, by client: Int) { writers[note, default: []].insert(client) }
 
     private mutating func edit(_ client: Int, _ notes: [String]) -> Step? {
@@ -89,7 +89,7 @@ struct ChaosPlan: Sendable {
         notes.isEmpty ? nil : notes[Int(dice.next(below: UInt64(notes.count)))]
     }
 
-    /// SplitMix64: small, and the same on every machine.
+    /// SplitMix64: small, and identical on all machines.
     private struct Dice {
         var state: UInt64
 

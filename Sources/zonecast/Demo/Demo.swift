@@ -4,14 +4,14 @@ import Records
 import RelayServer
 import RelayStore
 
-/// `zonecast demo`: a relay and its clients, live.
+/// `zonecast demo`: a relay with clients, live.
 struct Demo: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Watch a change on one client reach the others.",
         discussion: """
-            Starts a relay of its own on this machine with three clients: alice/phone, alice/laptop and bob/tablet, each with \
-            its own mirrors (SQLite files) and connection. In a terminal: panes and keys; --script tour plays the scenes \
-            there. Without a terminal the tour, or the script named, runs once as plain lines; exit code 0 only if every check held.
+            Starts a relay on this machine with three clients: alice/phone, alice/laptop and bob/tablet, each with \
+            its own mirrors (SQLite files) and connection. A terminal shows panes and accepts keys; --script tour plays scenes \
+            there. Without a terminal, the tour or the named script runs once and prints lines; exits with 0 only if all checks passed.
             """
     )
 
@@ -20,24 +20,24 @@ struct Demo: AsyncParsableCommand {
     @Option(help: "Play a script instead of waiting for keys: tour, or chaos (random cuts, restarts and kills).")
     var script: Script?
 
-    @Option(help: ArgumentHelp("How long chaos takes, 1 to 600. (default: 60)", valueName: "n"))
+    @Option(help: ArgumentHelp("The duration of chaos in seconds, 1 to 600. (default: 60)", valueName: "n"))
     var seconds: Int?
 
-    @Option(help: ArgumentHelp("Play the chaos of this number, as its first line told it.", valueName: "n"))
+    @Option(help: ArgumentHelp("Repeat the chaos with this seed, which its first line printed.", valueName: "n"))
     var seed: UInt64?
 
-    @Flag(help: "Plain lines, no panes; the same as without a terminal.")
+    @Flag(help: "Print plain lines instead of panes, as without a terminal.")
     var plain = false
 
-    @Flag(help: "Open the browser's demo of this relay too: three clients in one page.")
+    @Flag(help: "Also open this relay's browser demo: three clients in one page.")
     var browser = false
 
-    @Flag(help: "One JSON object for each line: seconds, who, what, detail. Plays the tour.")
+    @Flag(help: "Print one JSON object per line: seconds, who, what, detail. Plays the tour.")
     var json = false
 
     @Option(
         help: ArgumentHelp(
-            "Write the panes to a file as they are shown: asciinema's .cast, or an .svg that plays in a page.",
+            "Record the panes to a file: asciinema's .cast, or an animated .svg.",
             valueName: "file"
         ),
         completion: .file()
@@ -46,36 +46,36 @@ struct Demo: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Seconds to rest where people are to read; 0.5 in a terminal and for a recording, else 0.",
+            "Pause between steps in seconds. (default: 0.5 in a terminal or recording, else 0)",
             valueName: "n"
         )
     )
     var pace: Double?
 
-    @Option(help: ArgumentHelp("How many clients, 3 to 100.", valueName: "n"))
+    @Option(help: ArgumentHelp("The number of clients, 3 to 100.", valueName: "n"))
     var clients = 3
 
     @Option(
         help: ArgumentHelp(
-            "Seconds between two polls of the public board; 30 minutes in an application.",
+            "Seconds between two polls of the public board (apps use 30 minutes).",
             valueName: "n"
         )
     )
     var boardSeconds = 5
 
-    @Option(help: ArgumentHelp("The port of the demo's relay; any free one unless said.", valueName: "n"))
+    @Option(help: ArgumentHelp("The port of the demo's relay; 0 chooses a free one.", valueName: "n"))
     var port = 0
 
-    @Option(help: "A relay that is running elsewhere, instead of one of the demo's own.")
+    @Option(help: "Use a relay that is already running instead of starting one.")
     var url: String?
 
-    @Option(help: ArgumentHelp("The container to play in. (default: iCloud.org.zonecast.demo)", valueName: "id"))
+    @Option(help: ArgumentHelp("The container to use. (default: iCloud.org.zonecast.demo)", valueName: "id"))
     var container: ContainerID?
 
-    @Option(help: "The container's API token, for a relay that is not in --dev.")
+    @Option(help: "The container's API token, for a relay without --dev.")
     var apiToken: String?
 
-    @Option(help: "USER=WEBAUTHTOKEN for alice and for bob, for a relay that is not in --dev.")
+    @Option(help: "USER=WEBAUTHTOKEN for alice and bob, for a relay without --dev.")
     var webToken: [String] = []
 
     func validate() throws {
@@ -83,15 +83,17 @@ struct Demo: AsyncParsableCommand {
         for token in webToken where !token.contains("=") { throw ValidationError("--web-token takes USER=TOKEN.") }
         guard (1...3600).contains(boardSeconds) else { throw ValidationError("--board-seconds takes 1 to 3600.") }
         guard url == nil || port == 0 else {
-            throw ValidationError("--port is for a relay of the demo's own, without --url.")
+            throw ValidationError("--port cannot be used with --url.")
         }
         guard url != nil || (apiToken == nil && webToken.isEmpty) else {
-            throw ValidationError("--api-token and --web-token are for a relay elsewhere, with --url.")
+            throw ValidationError("--api-token and --web-token require --url.")
         }
-        guard (0...65_535).contains(port) else { throw ValidationError("--port takes 0 to 65535; 0 is any free one.") }
+        guard (0...65_535).contains(port) else {
+            throw ValidationError("--port takes 0 to 65535; 0 chooses a free one.")
+        }
         if let pace, !(0...60).contains(pace) { throw ValidationError("--pace takes 0 to 60 seconds.") }
         guard script == .chaos || (seconds == nil && seed == nil) else {
-            throw ValidationError("--seconds and --seed are for --script chaos.")
+            throw ValidationError("--seconds and --seed require --script chaos.")
         }
         if let seconds, !(1...600).contains(seconds) { throw ValidationError("--seconds takes 1 to 600.") }
         if let record, DemoRecorder.Form(path: record) == nil {
@@ -113,13 +115,13 @@ struct Demo: AsyncParsableCommand {
             DemoTerminal.restore()
             try? recorder?.end()
             relay?.stop()
-            // The clients may be writing there still, and a folder that gets a file meanwhile does not go.
+            // The clients may still be writing, and removing a folder fails if a file appears meanwhile.
             for _ in 0..<200 where FileManager.default.fileExists(atPath: folder) {
                 if (try? FileManager.default.removeItem(atPath: folder)) == nil { usleep(5_000) }
             }
         }
         defer { signals.end() }
-        // From here on there is somebody who removes it.
+        // From here on, the signal handlers remove the folder.
         try DemoFolder.make(folder)
         let rest = pace ?? (isPlain && recorder == nil ? 0 : 0.5)
         do {
@@ -135,19 +137,19 @@ struct Demo: AsyncParsableCommand {
         }
     }
 
-    /// The relay's own words for it are those of `zonecast serve`.
+    /// The relay's own error text would be that of `zonecast serve`.
     private func checkPort() async throws {
         var wanted = ServerConfiguration()
         (wanted.host, wanted.port) = ("127.0.0.1", port)
         if case .portTaken(let address)? = await ListenError.ofTrying(wanted) {
             throw CommandFailure(
                 .failed,
-                "\(address) is in use by another program. Without --port the demo takes any free one."
+                "\(address) is in use by another program. Without --port, the demo uses a free one."
             )
         }
     }
 
-    /// From the first client's start to the last one's end.
+    /// Runs the demo and throws if a check failed.
     private func play(_ world: DemoWorld, isPlain: Bool, _ recorder: DemoRecorder?) async throws {
         let held: Bool
         do {
@@ -158,7 +160,7 @@ struct Demo: AsyncParsableCommand {
             throw error
         }
         await world.close()
-        guard held else { throw CommandFailure(.failed, "A check did not hold; the line with ✘ says which.") }
+        guard held else { throw CommandFailure(.failed, "A check failed. See the line marked ✘.") }
     }
 
     private func show(_ world: DemoWorld, isPlain: Bool, _ recorder: DemoRecorder?) async throws -> Bool {
@@ -180,7 +182,7 @@ struct Demo: AsyncParsableCommand {
         return held
     }
 
-    /// Plays a script; one whose relay has gone away ends with that for a verdict.
+    /// Plays a script; returns `false` if the relay stops answering meanwhile.
     private func run(_ script: Script, in world: DemoWorld) async -> Bool {
         let (length, seed) = (Duration.seconds(seconds ?? 60), seed ?? UInt64.random(in: 0..<1_000_000))
         do {
@@ -196,7 +198,7 @@ struct Demo: AsyncParsableCommand {
         }
     }
 
-    /// By what the system opens addresses with; where there is no such thing the address is on the screen anyway.
+    /// Opens an address with the system's default program; if there is none, the address is on the screen anyway.
     private static func open(_ address: String) {
         #if os(macOS)
             let opener = "open"

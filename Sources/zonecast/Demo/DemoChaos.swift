@@ -1,17 +1,17 @@
 import Foundation
 import ZoneMirror
 
-/// Everything at once, at random and for a bounded time: clients write, go offline, are restarted, and the relay is killed.
+/// Random concurrent load for a bounded time: clients write, go offline and restart, and the relay is killed.
 ///
-/// In the end all is mended, and every mirror has to equal the relay.
+/// At the end everything is restored, and every mirror must equal the relay.
 final class DemoChaos: Sendable {
     private let world: DemoWorld
     private let length: Duration
     private let seed: UInt64
-    /// Between two steps.
+    /// The time between two steps.
     private static let pace = Duration.milliseconds(100)
 
-    /// What was done, for the last line.
+    /// Counts of the steps, for the last line.
     private struct Sum {
         var writes = 0
         var cuts = 0
@@ -31,9 +31,9 @@ final class DemoChaos: Sendable {
 
     private var journal: DemoJournal { world.journal }
 
-    /// Plays it; returns whether the check held.
+    /// Runs the plan; returns whether the check passed.
     func play() async -> Bool {
-        journal.note("chaos", "begin", "\(length.inWords) of it; the same again: --script chaos --seed \(seed)")
+        journal.note("chaos", "begin", "for \(length.inWords); to repeat: --script chaos --seed \(seed)")
         let refusals = world.ledger.refusals
         var sum = Sum()
         do {
@@ -47,13 +47,13 @@ final class DemoChaos: Sendable {
                 "\(sum.words) · \(world.clients.count) mirrors equal the relay · \(verdict.lost) lost · "
                 + "\(verdict.duplicated) duplicated"
             guard refused == 0 else {
-                journal.conclude("chaos", "✘ \(refused) writes refused, and none was to be · \(facts)")
+                journal.conclude("chaos", "✘ \(refused) writes refused, 0 expected · \(facts)")
                 return false
             }
             journal.conclude("chaos", "✔ \(facts)")
             return true
         } catch {
-            // Given up by whoever plays it, who says why.
+            // Cancelled by the caller, who reports the reason.
             guard !Task.isCancelled else { return false }
             journal.conclude("chaos", "✘ \(DemoTour.words(error)) · seed \(seed), \(sum.words)")
             return false
@@ -78,7 +78,7 @@ final class DemoChaos: Sendable {
             sum.writes += 1
         case .edit(let number, let name):
             let client = world.clients[number]
-            // It may have gone in the meantime.
+            // The note may have been deleted meanwhile.
             guard var note = client.notes().first(where: { $0.name == name }) else { return }
             note.title = "Note \(sum.writes + 1)"
             note.done.toggle()
@@ -99,7 +99,7 @@ final class DemoChaos: Sendable {
             sum.restarts += 1
         case .killRelay:
             world.relay?.kill()
-            journal.note("relay", "kill -9", "in mid-traffic, the clients work on")
+            journal.note("relay", "kill -9", "during traffic; the clients continue")
             sum.kills += 1
         case .startRelay: try await startRelay()
         }
@@ -114,6 +114,6 @@ final class DemoChaos: Sendable {
     private func mend() async throws {
         try await startRelay()
         for client in world.clients where !client.isOnline { await client.goOnline() }
-        journal.note("chaos", "end", "everything is mended; now the mirrors have to come to equal the relay")
+        journal.note("chaos", "end", "everything is restored; now all mirrors must become equal to the relay")
     }
 }

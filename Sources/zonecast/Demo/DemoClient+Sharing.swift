@@ -2,14 +2,14 @@ import Foundation
 import ZoneKit
 import ZoneMirror
 
-/// Sharing, as the people at the clients do it: these need the relay, and wait for it.
+/// Sharing actions of a client; they wait for the relay.
 extension DemoClient {
-    /// What the journal says of a share: `"Camping" with bob, read only: 1 note`.
+    /// Describes a share for the journal, like `"Camping" with bob, read only: 1 note`.
     static func words(_ title: String, _ user: String, _ right: DemoRight, _ notes: Int) -> String {
         "\"\(title)\" with \(user), \(right.words): \(notes.of("note"))"
     }
 
-    /// Shares notes with somebody, under a title; returns the link to hand out.
+    /// Shares notes with a user, under a title; returns the link to hand out.
     func share(_ notes: [DemoNote], title: String, with user: String, _ right: DemoRight) async throws -> URL {
         let mirror = try reachable()
         let person = try recordName(of: user)
@@ -19,12 +19,14 @@ extension DemoClient {
             let share = try await mirror.container.share(objects, title: title).share
             share.addParticipant(user: person, permission: right.permission)
             try await mirror.container.persistUpdatedShare(share, in: mirror.own)
-            guard let url = share.url else { throw CommandFailure(.failed, "The relay gave the share no link.") }
+            guard let url = share.url else {
+                throw CommandFailure(.failed, "The relay returned no link for the share.")
+            }
             return url
         }
     }
 
-    /// Moves more notes into the list that is shared already.
+    /// Adds notes to an existing share.
     func share(_ notes: [DemoNote], into share: CKShare) async throws {
         let mirror = try reachable()
         place.journal.note(name, "share", "\(notes.count) more into \"\(share.title ?? "")\"")
@@ -32,7 +34,7 @@ extension DemoClient {
         try await waiting("to share more notes") { _ = try await mirror.container.share(objects, to: share) }
     }
 
-    /// Opens a link that somebody handed out.
+    /// Accepts an invitation link.
     func accept(_ link: URL) async throws {
         let mirror = try reachable()
         place.journal.note(name, "accept", "the link")
@@ -41,7 +43,7 @@ extension DemoClient {
         }
     }
 
-    /// Lets somebody in again, or changes what they may do.
+    /// Invites a user again, or changes their permission.
     func invite(_ user: String, _ right: DemoRight) async throws -> URL {
         let person = try recordName(of: user)
         place.journal.note(name, "invite", "\(user), \(right.words)")
@@ -56,7 +58,7 @@ extension DemoClient {
         return url
     }
 
-    /// Takes somebody out of the shared list.
+    /// Removes a participant from the shared list.
     func remove(_ user: String) async throws {
         let person = try recordName(of: user)
         place.journal.note(name, "remove", "\(user) from the shared list")
@@ -75,7 +77,7 @@ extension DemoClient {
         return try await waiting(what) { try await mirror.container.persistUpdatedShare(share, in: mirror.own) }
     }
 
-    /// Ends the share: the notes go back among the user's own.
+    /// Ends the share; the notes become private again.
     func stopSharing() async throws {
         let mirror = try reachable()
         let share = try await ownShare()
@@ -83,7 +85,7 @@ extension DemoClient {
         try await waiting("to stop sharing") { try await mirror.container.stopSharing(share, in: mirror.own) }
     }
 
-    /// Leaves somebody else's list.
+    /// Leaves another user's list.
     func leave() async throws {
         let mirror = try reachable()
         let share = try await theirShare()
@@ -94,7 +96,7 @@ extension DemoClient {
     func ownShare() async throws -> CKShare {
         let mirror = try mirror
         guard let share = try await mirror.container.fetchShares(in: mirror.own).first else {
-            throw CommandFailure(.failed, "\(user) shares nothing; s shares a note.")
+            throw CommandFailure(.failed, "\(user) shares nothing. Press s to share a note.")
         }
         return share
     }
@@ -102,24 +104,24 @@ extension DemoClient {
     func theirShare() async throws -> CKShare {
         let mirror = try mirror
         guard let share = try await mirror.container.fetchShares(in: mirror.others).first else {
-            throw CommandFailure(.failed, "Nobody shares anything with \(user).")
+            throw CommandFailure(.failed, "No list is shared with \(user).")
         }
         return share
     }
 
     private func recordName(of user: String) throws -> String {
         guard let name = place.people.recordName(of: user) else {
-            throw CommandFailure(.failed, "The relay has not said yet who \(user) is.")
+            throw CommandFailure(.failed, "The record name of \(user) is not known yet. Retry in a moment.")
         }
         return name
     }
 
-    /// Sharing is agreed upon with the relay, so it needs one.
+    /// Returns the mirror if the client is connected, which sharing requires.
     private func reachable() throws -> DemoMirror {
         guard isOnline else {
-            throw CommandFailure(.failed, "\(name) is offline, and sharing needs the relay: press o first.")
+            throw CommandFailure(.failed, "\(name) is offline, but sharing needs the relay. Press o first.")
         }
-        guard isLive() else { throw CommandFailure(.failed, "\(name) has no connection, and sharing needs the relay.") }
+        guard isLive() else { throw CommandFailure(.failed, "\(name) has no connection, but sharing needs the relay.") }
         return try mirror
     }
 

@@ -5,7 +5,7 @@ import Wire
 import ZoneKit
 import ZoneMirror
 
-/// One device of one user: its own files, its own mirrors, its own connection.
+/// One device of one user, with its own files, mirrors and connection.
 ///
 /// It can be taken offline and restarted.
 final class DemoClient: Sendable {
@@ -44,7 +44,7 @@ final class DemoClient: Sendable {
 
     var mirror: DemoMirror { get throws { try life.mirror } }
 
-    /// Opens its files and begins to sync.
+    /// Opens the files and starts to sync.
     func begin() async throws {
         let connection = RelayConnection(
             container: place.container,
@@ -61,14 +61,14 @@ final class DemoClient: Sendable {
         running.withLock { $0 = life }
     }
 
-    // MARK: What it shows
+    // MARK: State
 
     var isOnline: Bool { network.isOnline }
     func isLive() -> Bool { (try? life.isLive) ?? false }
     func isReady() async -> Bool { await (try? life)?.isReady() ?? false }
     /// The user's own notes, shared or not.
     func notes() -> [DemoNote] { mine(\.own) }
-    /// The notes of others' lists.
+    /// The notes in lists shared by others.
     func sharedNotes() -> [DemoNote] { mine(\.others) }
     func board() -> [String: String] {
         let posts = (try? mirror.posts()) ?? []
@@ -88,9 +88,9 @@ final class DemoClient: Sendable {
         return (try? mirror.notes(in: mirror[keyPath: store])) ?? []
     }
 
-    // MARK: What it does
+    // MARK: Actions
 
-    /// Writes a note; a new one into the user's own zone, or into a shared list.
+    /// Saves a note; a new one goes into the user's own zone, or into `share`.
     func save(_ note: DemoNote, in share: CKShare? = nil) throws {
         let life = try life
         life.wrote(note)
@@ -106,7 +106,7 @@ final class DemoClient: Sendable {
         try life.mirror.delete(note)
     }
 
-    /// Puts a post on the public board; shown by the others after their next poll.
+    /// Adds a post to the public board; others show it after their next poll.
     func post(_ text: String) throws -> String {
         let post = DemoPost(name: place.name("p", place.ledger.nextNumber), text: text)
         place.journal.saved("board \(post.id) \(text)")
@@ -117,7 +117,7 @@ final class DemoClient: Sendable {
         return post.id.text
     }
 
-    /// Hides a post from the board: a deletion would not reach the others.
+    /// Hides a post with a soft delete, since deletions are not visible to polls.
     func hide(_ post: String) throws {
         place.journal.note(name, "hide", "Board/\(post)")
         let life = try life
@@ -138,7 +138,7 @@ final class DemoClient: Sendable {
         await (try? life)?.connection.notices.networkReturned()
     }
 
-    /// Ends the client as closing an app does, and starts it anew on its files.
+    /// Closes the client as closing an app does, then opens it again on its files.
     func restart() async throws {
         place.journal.note(name, "restart", "on its own files, \(await pending()) pending")
         await close()

@@ -2,17 +2,19 @@ import Foundation
 import RelayCore
 import RelayStore
 
-/// Where a demo's relay and clients keep their files while it runs: a folder of its own among the temporary ones.
+/// The temporary folder of a demo's relay and clients.
 enum DemoFolder {
-    /// Bytes that a demo wants to find free: what a tour writes, and as much again.
+    /// The free bytes a demo requires: twice what a tour writes.
     private static let room: Int64 = 32_000_000
 
-    /// Where it will be.
+    /// Returns a path for a new folder.
     static func path() -> String {
         FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-demo-\(UUID().uuidString)").path
     }
 
-    /// Makes the folder, with one in it for the relay; throws where the demo would soon fail there.
+    /// Creates the folder with a subfolder for the relay.
+    ///
+    /// - Throws: `CommandFailure` if it cannot be written or has too little free space.
     static func make(_ folder: String) throws {
         do {
             try FileManager.default.createDirectory(atPath: folder + "/relay", withIntermediateDirectories: true)
@@ -23,12 +25,12 @@ enum DemoFolder {
         if let trouble = trouble(in: folder) { throw trouble }
     }
 
-    /// Why nothing can be kept in a folder, if that is for want of room: whatever fails in it then fails by that.
+    /// Returns a failure if the folder's disk is nearly full, which explains other failures there.
     static func trouble(in folder: String) -> CommandFailure? {
         guard let free = FreeSpace.bytes(in: folder).map({ Int64(clamping: $0) }), free < room else { return nil }
         let place = FileManager.default.temporaryDirectory.path
         let what = "\(place) has \(ByteText.of(free)) free, and a demo needs \(ByteText.of(room))."
-        return refusal(what, "Make room, or name")
+        return refusal(what, "Free disk space, or name")
     }
 
     private static func refusal(_ what: String, _ way: String) -> CommandFailure {

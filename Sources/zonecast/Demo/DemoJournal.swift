@@ -1,26 +1,26 @@
 import Foundation
 import Synchronization
 
-/// One step of the demo's story.
+/// One line of the demo's log.
 struct DemoLine: Equatable, Sendable, Encodable {
-    /// Since the demo's start.
+    /// Seconds since the demo's start.
     var seconds: Double
     var who: String
     var what: String
     var detail: String
 
-    /// The line for people: seconds, who, what and the rest in columns.
+    /// The line as text: seconds, who, what and detail in columns.
     var text: String {
         let time = String(format: "%7.3fs", seconds)
         return "\(time)  \(who.filled(to: 13)) \(what.filled(to: 8)) \(detail)"
     }
 }
 
-/// All that has happened, and how long saves took to be shown elsewhere.
+/// The demo's log, and the delays from a save to its display elsewhere.
 final class DemoJournal: Sendable {
-    /// Where lines go as they are taken.
+    /// Where lines are printed.
     enum Output: Sendable {
-        /// Kept for the panes only.
+        /// Nowhere; the panes show them.
         case none
         case plain
         /// One JSON object for each line.
@@ -29,21 +29,21 @@ final class DemoJournal: Sendable {
 
     private struct State {
         var lines: [DemoLine] = []
-        /// When a version of a note was saved, by note and text.
+        /// When a version of a note was saved, by name and text.
         var saves: [String: ContinuousClock.Instant] = [:]
         var delays: [Double] = []
         var isCounting = false
         var isConcluded = false
-        /// Requests whose answer is still to come.
+        /// Write requests in flight.
         var writes: Set<Int> = []
         var lastWrite = 0
         var held: [Held] = []
     }
 
-    /// What a client has heard while others waited for the answer to a write that may be the cause.
+    /// A step that a client received while write requests were in flight, which may be its cause.
     ///
-    /// The relay commits, then tells everybody at once: a notice may be here before the writer's own answer, by which alone the
-    /// commit is known. The story has them in the order in which they happened.
+    /// The relay commits, then sends notices: a notice may arrive before the writer's response, by which the commit
+    /// becomes known. The log shows them in causal order.
     private struct Held {
         var step: DemoOverheard.Step
         var client: String
@@ -62,13 +62,13 @@ final class DemoJournal: Sendable {
     func note(_ who: String, _ what: String, _ detail: String) {
         state.withLock { state in
             let step = DemoOverheard.Step(who, what, detail)
-            // Behind what the same client has heard before.
+            // After the same client's earlier steps that are still held back.
             guard let last = state.held.last(where: { $0.client == who }) else { return take(step, &state) }
             state.held.append(Held(step: step, client: who, writes: last.writes))
         }
     }
 
-    /// What a client hears from the relay; behind the writes that are under way.
+    /// Logs a step that a client received from the relay, after the writes in flight.
     func hear(_ step: DemoOverheard.Step, by client: String) {
         state.withLock { state in
             let isFirst = state.writes.isEmpty && !state.held.contains { $0.client == client }
@@ -77,7 +77,7 @@ final class DemoJournal: Sendable {
         }
     }
 
-    /// Gives the write's number, for its end.
+    /// Returns the write's number, for `writeEnded`.
     func writeBegins() -> Int {
         state.withLock { state in
             state.lastWrite += 1
@@ -86,10 +86,10 @@ final class DemoJournal: Sendable {
         }
     }
 
-    /// A write is answered, or is not any more; `steps` are what the answer says.
+    /// Called when a write is answered or has failed; `steps` come from the response.
     func writeEnded(_ number: Int, of client: String, _ steps: [DemoOverheard.Step]) {
         state.withLock { state in
-            // What its client has done before comes first.
+            // The client's earlier steps come first.
             release(&state) { $0.client == client }
             for step in steps { take(step, &state) }
             state.writes.remove(number)
@@ -108,9 +108,9 @@ final class DemoJournal: Sendable {
         take(DemoLine(seconds: seconds, who: step.who, what: step.what, detail: step.detail), &state)
     }
 
-    /// A script's verdict: the last line that is put out.
+    /// Logs a script's verdict, the last line that is printed.
     ///
-    /// Clients go on until they are closed; what they say after it is only kept.
+    /// Clients continue until they are closed; their later lines are only stored.
     func conclude(_ who: String, _ detail: String) {
         state.withLock { state in
             release(&state) { _ in true }
@@ -119,7 +119,7 @@ final class DemoJournal: Sendable {
         }
     }
 
-    /// Under the lock, so that lines come out in the order in which they were taken.
+    /// Called with the lock held, so that lines are printed in order.
     private func take(_ line: DemoLine, _ state: inout State) {
         state.lines.append(line)
         if state.lines.count > 2000 { state.lines.removeFirst(1000) }
@@ -133,7 +133,7 @@ final class DemoJournal: Sendable {
 
     func saved(_ key: String) { state.withLock { $0.saves[key] = .now } }
 
-    /// How many milliseconds ago this was saved; `nil` for what was not saved by this demo.
+    /// Returns the milliseconds since this version was saved; `nil` if this demo did not save it.
     func shown(_ key: String, counts: Bool = true) -> Double? {
         state.withLock { state in
             guard let saved = state.saves[key] else { return nil }
@@ -143,7 +143,7 @@ final class DemoJournal: Sendable {
         }
     }
 
-    /// Counts delays from now on, or no longer: only while every client is online do they say anything.
+    /// Starts or stops counting delays; they are meaningful only while all clients are online.
     func countDelays(_ isCounting: Bool) {
         state.withLock { state in
             if isCounting { state.delays = [] }
@@ -157,7 +157,7 @@ final class DemoJournal: Sendable {
 }
 
 extension [Double] {
-    /// Of sorted values; `nil` when there are none.
+    /// Returns a percentile of sorted values; `nil` if there are none.
     func percentile(_ share: Double) -> Double? {
         isEmpty ? nil : self[Swift.min(count - 1, Int(share * Double(count)))]
     }

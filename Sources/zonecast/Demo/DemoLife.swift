@@ -5,17 +5,17 @@ import Synchronization
 import ZoneKit
 import ZoneMirror
 
-/// A client from its start to its end: its mirrors, and the watchers that tell what they show and do.
+/// A running client: its mirrors, and the watchers that log what they show and do.
 final class DemoLife: Sendable {
     private struct State {
         var tasks: [Task<Void, Never>] = []
-        /// What the client shows, by name, as the watcher saw it last.
+        /// The notes the client showed last, by name.
         var shown: [String: DemoNote]?
         var board: [String: String] = [:]
         var lists: [DemoList] = []
-        /// As this client wrote them last: showing those is no news.
+        /// This client's own last versions; showing them is not logged.
         var own: [String: DemoNote] = [:]
-        /// Versions that were here once: seen again, after a refusal, they say nothing about delays.
+        /// Versions shown before; showing one again, after a refusal, does not count as a delay.
         var seen: Set<String> = []
         var lastRefusal: [StoreID: Int64] = [:]
         var lastDecision: [StoreID: Int64] = [:]
@@ -35,7 +35,7 @@ final class DemoLife: Sendable {
         self.place = place
     }
 
-    /// Opens the files, and begins to watch them.
+    /// Opens the files and starts watching them.
     func begin() async throws {
         try await mirror.container.loadStores()
         let (notes, board) = (try mirror.notes(in: mirror.own) + mirror.notes(in: mirror.others), try mirror.posts())
@@ -75,7 +75,7 @@ final class DemoLife: Sendable {
 
     var isLive: Bool { liveness.isLive }
 
-    /// The user is known and the private and shared databases have been read once.
+    /// Whether the private and shared databases have been fetched once and the client is connected.
     func isReady() async -> Bool {
         for store in [mirror.own, mirror.others] {
             guard (try? await mirror.container.hasCompletedInitialImport(store)) == true else { return false }
@@ -83,7 +83,7 @@ final class DemoLife: Sendable {
         return isLive
     }
 
-    /// Says that a version is this client's own, so that its being shown is no news.
+    /// Records a version as this client's own, so that showing it is not logged.
     func wrote(_ note: DemoNote) {
         state.withLock { state in
             state.own[note.name] = note
@@ -93,11 +93,11 @@ final class DemoLife: Sendable {
 
     func deleted(_ note: String) { state.withLock { _ = $0.shown?.removeValue(forKey: note) } }
 
-    /// Posts of one's own are on the board at once, and no news either.
+    /// The client's own posts are shown at once and not logged.
     func posted(_ post: DemoPost) { state.withLock { $0.board[post.id.text] = post.text } }
     func hid(_ post: String) { state.withLock { _ = $0.board.removeValue(forKey: post) } }
 
-    // MARK: What is shown
+    // MARK: Displayed records
 
     private func show(_ notes: [DemoNote]) {
         let ours = notes.filter { place.isOurs($0.name) }
@@ -108,7 +108,7 @@ final class DemoLife: Sendable {
             for note in news { state.own[note.name] = nil }
             let first = news.map { state.seen.insert($0.version).inserted }
             let gone = before.keys.filter { state.shown?[$0] == nil }.sorted()
-            // Should it come back, that is news.
+            // If it appears again, it is logged.
             for note in gone { state.own[note] = nil }
             return (Array(zip(news, first)), gone)
         }
@@ -138,7 +138,7 @@ final class DemoLife: Sendable {
         milliseconds.map { String(format: "   %.0f ms after save", $0) } ?? ""
     }
 
-    // MARK: What the mirrors say
+    // MARK: Mirror events
 
     private func take(_ event: MirrorEvent) async {
         guard event.store != mirror.board else { return }
@@ -147,7 +147,7 @@ final class DemoLife: Sendable {
             case .refused: await tellRefusals(event.store)
             case .droppedChanges(let notes):
                 for note in notes { place.ledger.dropped(note) }
-                let what = "\(notes.count) unsent, with the list they were in"
+                let what = "\(notes.count) unsent changes, together with their list"
                 place.journal.note(name, "dropped", what)
             default: break
             }
@@ -156,7 +156,7 @@ final class DemoLife: Sendable {
         await tellLists()
     }
 
-    /// Passes over what was there before this start.
+    /// Skips events from before this start.
     private func catchUp(_ store: StoreID) async throws {
         let refusal = try await mirror.container.rejectedWrites(store).map(\.id).max()
         let decision = try await mirror.container.mergeDecisions(in: store, after: 0).last?.number
@@ -176,7 +176,7 @@ final class DemoLife: Sendable {
             let note = write.object.name.text
             let isThere = (try? mirror.notes(in: store).contains { $0.name == note }) ?? false
             place.ledger.refused(note, isDeletion: write.isDeletion, isNew: !write.isDeletion && !isThere)
-            let what = "Note/\(note): \(write.explanation) Rolled back here; everything else goes on."
+            let what = "Note/\(note): \(write.explanation) Rolled back here; all other changes continue."
             place.journal.note(name, "refused", what)
         }
     }
@@ -190,7 +190,7 @@ final class DemoLife: Sendable {
             place.journal.note(
                 name,
                 "merge",
-                "Note/\(decision.object): both changed \(decision.property), ours stays"
+                "Note/\(decision.object): both changed \(decision.property), the local value is kept"
             )
         }
     }
@@ -203,14 +203,14 @@ final class DemoLife: Sendable {
         }
         for list in lists where !before.contains(list) { place.journal.note(name, "sharing", list.words) }
         for list in before where !lists.contains(where: { $0.title == list.title && $0.isMine == list.isMine }) {
-            let theirs = "of \(list.people.joined()): gone, and its notes with it"
-            let what = list.isMine ? "shared no more; its notes stay" : theirs
+            let theirs = "of \(list.people.joined()): removed with its notes"
+            let what = list.isMine ? "no longer shared; its notes stay" : theirs
             place.journal.note(name, "sharing", "\"\(list.title)\" \(what)")
         }
     }
 }
 
-/// Whether a client's notice connection is up.
+/// Whether a client's notice connection is open.
 final class DemoLiveness: Sendable {
     private let state = Mutex((isLive: false, number: UUID?.none))
 

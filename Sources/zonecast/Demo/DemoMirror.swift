@@ -3,10 +3,9 @@ import Records
 import ZoneKit
 import ZoneMirror
 
-/// One client's mirrors: a SQLite file each for its private, its shared and the public database.
+/// One client's mirrors: one SQLite file each for its private, shared and public database.
 ///
-/// Everything that the client shows and changes goes through these files; none of its calls waits for the network but those
-/// about sharing.
+/// The client shows and changes only these files; only sharing calls wait for the network.
 final class DemoMirror: Sendable {
     static let model = MirrorModel(
         DemoNote.self,
@@ -20,7 +19,7 @@ final class DemoMirror: Sendable {
     let board: StoreID
     private let place: DemoPlace
 
-    /// `path` is the beginning of the files' paths.
+    /// `path` is the common prefix of the files' paths.
     init(_ cloud: CKContainer, path: String, _ place: DemoPlace) {
         self.place = place
         var own = StoreDescription(
@@ -33,7 +32,7 @@ final class DemoMirror: Sendable {
         var others = own
         others.url = URL(fileURLWithPath: path + "-shared.sqlite")
         others.cloud?.scope = .shared
-        // The relay is to refuse what the user may not do: that is what the demo shows.
+        // The demo shows how the relay refuses writes without permission.
         others.unpermittedWrites = .allow
         var board = StoreDescription(
             url: URL(fileURLWithPath: path + "-public.sqlite"),
@@ -50,7 +49,7 @@ final class DemoMirror: Sendable {
         self.board = container.store(at: board.url)
     }
 
-    // MARK: What is there
+    // MARK: Contents
 
     func notes(in store: StoreID) throws -> [DemoNote] {
         var request = FetchRequest(DemoNote.self)
@@ -70,7 +69,7 @@ final class DemoMirror: Sendable {
         return count
     }
 
-    /// Everything that a pane shows.
+    /// Returns everything that a pane shows.
     func holdings() async throws -> DemoHoldings {
         var holdings = DemoHoldings()
         let zones = try await container.zones(in: own)
@@ -85,7 +84,7 @@ final class DemoMirror: Sendable {
         return holdings
     }
 
-    /// The shared lists alone, without their notes.
+    /// Returns the shared lists, without their notes.
     func lists() async throws -> [DemoList] { try await lists(in: own, []) + lists(in: others, []) }
 
     private func lists(in store: StoreID, _ zones: [MirroredZone]) async throws -> [DemoList] {
@@ -110,12 +109,12 @@ final class DemoMirror: Sendable {
     }
 
     private func name(of participant: CKShare.Participant) -> String {
-        place.people.name(of: participant.userIdentity.userRecordID?.recordName) ?? "somebody"
+        place.people.name(of: participant.userIdentity.userRecordID?.recordName) ?? "unknown"
     }
 
     // MARK: Changes
 
-    /// Writes a note where it is; a new one into the user's own zone, or into `share`.
+    /// Saves a note in its zone; a new one goes into the user's own zone, or into `share`.
     func save(_ note: DemoNote, in share: CKShare? = nil) throws {
         let context = container.newBackgroundContext()
         context.mergePolicy = .mergeByPropertyObjectTrump

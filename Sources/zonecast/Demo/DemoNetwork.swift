@@ -3,8 +3,7 @@ import Synchronization
 import Wire
 import ZoneKit
 
-/// One client's way to the relay, with a switch to take it off the network, and an ear for what comes in:
-/// notices, and the answers to its requests.
+/// A client's transport to the relay, with a switch for offline, which reports received notices and responses.
 final class DemoNetwork: RelayTransport, SocketConnector {
     private struct State {
         var isOnline = true
@@ -19,7 +18,13 @@ final class DemoNetwork: RelayTransport, SocketConnector {
     private let sending: @Sendable (RelayRequest) -> Int?
     private let answered: @Sendable (RelayRequest, RelayResponse?, Int?) -> Void
 
-    /// `sending` may give a request a number, with which `answered` tells how it ended, without a response where none came.
+    /// Creates the transport.
+    ///
+    /// - Parameters:
+    ///   - url: The relay's address.
+    ///   - heard: Called with each notice.
+    ///   - sending: Called before each request; may return a number for it.
+    ///   - answered: Called with the request, the response (`nil` if it failed) and that number.
     init(
         url: URL,
         heard: @escaping @Sendable (Notice) -> Void,
@@ -54,7 +59,7 @@ final class DemoNetwork: RelayTransport, SocketConnector {
         let response: RelayResponse
         do throws(TransportError) {
             response = try await http.send(request)
-            // What comes back after the switch was thrown is lost, as it would be.
+            // A response that arrives after going offline is lost, as it would be.
             guard isOnline else { throw .answerLost("the client was taken offline") }
         } catch {
             answered(request, nil, number)

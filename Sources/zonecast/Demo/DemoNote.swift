@@ -2,7 +2,7 @@ import Foundation
 import ZoneKit
 import ZoneMirror
 
-/// A note, as the clients' mirrors hold it.
+/// A note in the clients' mirrors.
 struct DemoNote: SyncedRecord, Equatable {
     var id = RecordName()
     var title = ""
@@ -19,9 +19,9 @@ struct DemoNote: SyncedRecord, Equatable {
     }
 
     var name: String { id.text }
-    /// Tells the versions of all notes apart.
+    /// Identifies a version among all notes.
     var version: String { "\(name) \(done) \(title)" }
-    /// As the log has it.
+    /// The text for the log.
     var words: String { "Note/\(name) \"\(title)\"\(done ? " ☑" : "")" }
 }
 
@@ -29,7 +29,7 @@ struct DemoNote: SyncedRecord, Equatable {
 struct DemoPost: SyncedRecord, Equatable {
     var id = RecordName()
     var text = ""
-    /// Set when it is hidden: a deletion would not travel.
+    /// Set when the post is hidden; a deletion would not be visible to polls.
     var deletedAt: Date?
 
     static var entityName: String { "Board" }
@@ -43,7 +43,7 @@ struct DemoPost: SyncedRecord, Equatable {
     }
 }
 
-/// What a participant may do with a shared list.
+/// The permission of a participant of a shared list.
 enum DemoRight: String, Sendable {
     case none = "none"
     case readOnly = "r/o"
@@ -75,34 +75,34 @@ enum DemoRight: String, Sendable {
     }
 }
 
-/// A shared list as one client has it.
+/// A shared list in one client's mirror.
 struct DemoList: Equatable, Sendable {
     var title: String
     var isMine: Bool
-    /// With whom (a question mark behind those who have not accepted yet), or whose.
+    /// The participants (with a question mark until they accept), or the owner.
     var people: [String]
-    /// What the participants may do; in a client of theirs, what this one may.
+    /// The participants' permission; for a participant, this client's own.
     var right: DemoRight
     var notes: [DemoNote]
 
-    /// As the log has it.
+    /// The text for the log.
     var words: String {
         guard !isMine || !people.isEmpty else { return "\"\(title)\" with nobody" }
         return "\"\(title)\" \(isMine ? "with" : "of") \(people.joined(separator: ", ")), \(right.words)"
     }
 }
 
-/// All that one client's files hold, at one moment.
+/// The contents of one client's files, at one moment.
 struct DemoHoldings: Equatable, Sendable {
-    /// Its own notes that are not shared.
+    /// The user's own notes that are not shared.
     var notes: [DemoNote] = []
     var lists: [DemoList] = []
     var posts: [String] = []
     /// Changes that the relay has not confirmed.
     var pending = 0
-    /// How far the feed of the user's own zone has been read: a number for people to compare.
+    /// The position of the change token of the user's own zone.
     var token = "–"
 
-    /// All notes, whosever they are.
+    /// All notes, own and shared.
     var all: [DemoNote] { (notes + lists.flatMap(\.notes)).sorted { $0.name < $1.name } }
 }

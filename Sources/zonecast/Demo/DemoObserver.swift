@@ -2,9 +2,9 @@ import Foundation
 import Synchronization
 import ZoneKit
 
-/// Looks at the relay from outside, as a device that keeps nothing.
+/// Reads the relay directly, like a device without local storage.
 final class DemoObserver: Sendable {
-    /// What the relay has for one user.
+    /// The relay's records of one user.
     struct Truth: Equatable, Sendable {
         var own: [DemoNote] = []
         var shared: [DemoNote] = []
@@ -15,7 +15,7 @@ final class DemoObserver: Sendable {
 
     init(_ place: DemoPlace) { self.place = place }
 
-    /// Asks who a user is.
+    /// Fetches a user's record name.
     func greet(_ user: String) async throws {
         let name = try await container(of: user).userRecordID().recordName
         place.people.meet(user, as: name)
@@ -59,7 +59,7 @@ final class DemoObserver: Sendable {
         }
     }
 
-    /// Takes everything of this run away from a relay that is not the demo's own.
+    /// Deletes everything of this run from a relay that the demo did not start.
     func tidy(_ user: String) async throws {
         let container = container(of: user)
         for zone in try await container.privateCloudDatabase.allRecordZones()
@@ -92,7 +92,7 @@ final class DemoObserver: Sendable {
 }
 
 extension DemoNote {
-    /// A note as the relay has it.
+    /// A note as stored on the relay.
     init(_ record: CKRecord) {
         self.init(
             name: record.recordID.recordName,

@@ -3,7 +3,7 @@ import Records
 import Wire
 import ZoneKit
 
-/// What requests and their answers say, as steps of the demo's story: a function of the bytes that a client exchanged.
+/// Translates a client's requests and responses into log steps; a pure function of the exchanged bytes.
 enum DemoOverheard {
     struct Step: Equatable, Sendable {
         var who: String
@@ -17,7 +17,7 @@ enum DemoOverheard {
         }
     }
 
-    /// Whether others may hear of what it does.
+    /// Whether the request may cause notices to other clients.
     static func isWrite(_ request: RelayRequest) -> Bool {
         ["/records/modify", "/records/move", "/zones/modify"].contains { request.path.hasSuffix($0) }
     }
@@ -56,9 +56,9 @@ enum DemoOverheard {
         let name = name ?? "a record"
         switch failure.error.code {
         case .conflict:
-            let what = "Note/\(name) has changed there too: merged here, and sent again"
+            let what = "Note/\(name) has changed on the relay too: merged here and sent again"
             return [Step(client, "conflict", what)]
-        // Another record of the same request is the reason, and is named itself.
+        // Another record of the same request is the cause, and is reported itself.
         case .atomicError: return []
         default:
             let what = "Note/\(name) by \(client): \(failure.error.code.rawValue)"
@@ -87,7 +87,7 @@ enum DemoOverheard {
         return [Step(client, "fetch", what)]
     }
 
-    /// As a share begins or ends: all of them in one commit, or none.
+    /// Records that move when a share begins or ends, all in one commit or not at all.
     private static func moved(_ root: JSONValue) -> [Step] {
         let entries = (try? root.required("records").elements()) ?? []
         let names = entries.compactMap { entry in
@@ -112,12 +112,12 @@ enum DemoOverheard {
         }
     }
 
-    /// A token, shortened for people to compare.
+    /// Returns a change token's position, for comparison.
     static func position(_ token: String?) -> String {
         token.flatMap { ChangeToken(encoded: $0) }.map { "\($0.position)" } ?? "–"
     }
 
-    /// A zone's name as the log has it: that of a share is a UUID.
+    /// Returns a zone's name for the log; shortens the UUID of a share's zone.
     static func zone(_ name: String) -> String {
         guard name.hasPrefix("com.apple.coredata.cloudkit.share.") else { return name }
         return "share-\(name.suffix(4).lowercased())"

@@ -1,38 +1,38 @@
 import Foundation
 import Synchronization
 
-/// What all clients of a demo have in common.
+/// The settings that all clients of a demo share.
 struct DemoPlace: Sendable {
     var url: URL
     var container: String
     var apiToken: String?
-    /// Web auth tokens by user, for a relay elsewhere; without one, `dev-NAME`.
+    /// Web auth tokens by user, for a relay that the demo did not start; users without one use `dev-NAME`.
     var webTokens: [String: String] = [:]
     var folder: String
-    /// Part of every device's name, and of record names on a relay elsewhere, so that runs do not meet.
+    /// Part of each device name, and of record names on another relay, so that runs do not collide.
     var run: String
-    /// The relay is the demo's own: nobody else's records are there.
+    /// Whether the demo started the relay, so that it contains no other records.
     var isOwnRelay: Bool
     var boardInterval: Duration
     var journal: DemoJournal
     let people = DemoPeople()
     let ledger = DemoLedger()
 
-    /// Accounts that hold other things too: the demo stays in a zone of its own there, and takes it away in the end.
+    /// Whether the accounts may contain other data; then the demo uses a separate zone and deletes it at the end.
     var isBorrowed: Bool { !webTokens.isEmpty }
     var zoneName: String { isBorrowed ? "Notes-\(run)" : "Notes" }
     private var prefix: String { isOwnRelay ? "" : "\(run)-" }
 
     func webToken(of user: String) -> String { webTokens[user] ?? "dev-\(run)-\(user)" }
 
-    /// A record's name; numbers are given once in a run.
+    /// Returns a record name; each number is used once per run.
     func name(_ kind: String, _ number: Int) -> String { prefix + kind + String(format: "%03d", number) }
 
-    /// Whether a record is of this run.
+    /// Whether a record belongs to this run.
     func isOurs(_ name: String) -> Bool { !isBorrowed && isOwnRelay || name.hasPrefix(prefix) }
 }
 
-/// The people of a demo by the names that the relay has for them.
+/// The users of a demo by record name.
 final class DemoPeople: Sendable {
     private let names = Mutex<[String: String]>([:])
 
@@ -41,14 +41,14 @@ final class DemoPeople: Sendable {
     func recordName(of user: String) -> String? { names.withLock { $0.first { $0.value == user }?.key } }
 }
 
-/// What must be there in the end: every note that was written and not deleted, by whose it is.
+/// The notes expected at the end, by owner: all that were written and not deleted.
 ///
-/// A write that the relay refuses is taken back here as it is in the mirrors.
+/// Writes that the relay refuses are reverted here as they are in the mirrors.
 final class DemoLedger: Sendable {
     private struct State {
-        /// The owner of each note that must be there.
+        /// The owner of each expected note.
         var owners: [String: String] = [:]
-        /// Of notes deleted, to be put back should the relay refuse that.
+        /// The owners of deleted notes, to restore them if the relay refuses the deletion.
         var deleted: [String: String] = [:]
         var refusals = 0
         var lastNumber = 0
@@ -63,7 +63,7 @@ final class DemoLedger: Sendable {
         }
     }
 
-    /// How many writes the relay has refused so far.
+    /// The number of refused writes.
     var refusals: Int { state.withLock { $0.refusals } }
 
     func added(_ note: String, of owner: String) { state.withLock { $0.owners[note] = owner } }
@@ -72,7 +72,7 @@ final class DemoLedger: Sendable {
         state.withLock { $0.deleted[note] = $0.owners.removeValue(forKey: note) }
     }
 
-    /// The relay refused a write: what it would have made is not expected, what it would have deleted is.
+    /// Called when the relay refuses a write: a new note is no longer expected, a deleted one is expected again.
     func refused(_ note: String, isDeletion: Bool, isNew: Bool) {
         state.withLock { state in
             state.refusals += 1
@@ -81,7 +81,7 @@ final class DemoLedger: Sendable {
         }
     }
 
-    /// A new note went with the list that it was written into, before the relay had it.
+    /// Called when an unsent new note is dropped together with its list.
     func dropped(_ note: String) { state.withLock { $0.owners[note] = nil } }
 
     func notes(of owner: String) -> Set<String> {

@@ -2,15 +2,16 @@ import Foundation
 import Synchronization
 import ZoneKit
 
-/// Whether a relay that is not the demo's own still answers: one that has died cannot say so itself, and the clients would
-/// wait for it for minutes.
+/// Polls a relay that the demo did not start, to detect that it has stopped.
+///
+/// Clients would wait for minutes before they report it.
 final class DemoPulse: Sendable {
     private struct State {
         var lastAnswer = ContinuousClock.now
         var isAnswering = true
     }
 
-    /// After how long without an answer it is told, and after how long a script is given up.
+    /// The time without a response after which it is logged, and after which a script is aborted.
     private static let patience = Duration.seconds(3)
     private static let end = Duration.seconds(15)
 
@@ -24,12 +25,12 @@ final class DemoPulse: Sendable {
     }
 
     var isAnswering: Bool { state.withLock { $0.isAnswering } }
-    /// It has been silent for too long to wait any longer.
+    /// Whether the relay has not responded for so long that the demo gives up.
     var isLost: Bool { silence >= Self.end }
 
     private var silence: Duration { state.withLock { ContinuousClock.now - $0.lastAnswer } }
 
-    /// Asks it again and again, and tells when it falls silent and when it is back, until cancelled.
+    /// Polls the relay and logs when it stops answering and when it answers again, until cancelled.
     func watch() async {
         state.withLock { $0.lastAnswer = .now }
         await withTaskGroup(of: Void.self) { tasks in
@@ -40,21 +41,21 @@ final class DemoPulse: Sendable {
         }
     }
 
-    /// Throws once it is lost.
+    /// Throws when the relay is lost.
     func untilLost() async throws {
         while !isLost { try await Task.sleep(for: .milliseconds(200)) }
         throw CommandFailure(
             .unreachable,
-            "The relay at \(url.absoluteString) has not answered for \(Self.end.inWords). Is it running there?"
+            "The relay at \(url.absoluteString) has not answered for \(Self.end.inWords). Check that it is running."
         )
     }
 
     private func ask() async {
-        // On a busy machine an answer may be late: it counts when it comes.
+        // On a busy machine a response may be late; it still counts.
         let relay = NetworkTransport.to(url, timeout: 14)
         let question = RelayRequest(method: .get, path: "/healthz")
         while !Task.isCancelled {
-            // A proxy answers 502 for a relay that is gone.
+            // A proxy answers 502 for a stopped relay.
             if let answer = try? await relay.send(question), answer.status < 500 {
                 state.withLock { $0.lastAnswer = .now }
             }
@@ -71,9 +72,9 @@ final class DemoPulse: Sendable {
         guard hasChanged else { return }
         let address = url.absoluteString
         if isAnswering {
-            journal.note("relay", "back", "The relay at \(address) answers again")
+            journal.note("relay", "back", "the relay at \(address) answers again")
         } else {
-            journal.note("relay", "silent", "The relay at \(address) does not answer")
+            journal.note("relay", "silent", "the relay at \(address) does not answer")
         }
     }
 }

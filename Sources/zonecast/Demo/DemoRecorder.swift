@@ -2,9 +2,9 @@ import Foundation
 import RelayStore
 import Synchronization
 
-/// A recording of the panes: `.cast` for asciinema's player (version 2), `.svg` for a page.
+/// A recording of the panes: `.cast` for asciinema's player (version 2), or an animated `.svg`.
 ///
-/// Pictures are kept as they change, at most ten a second for a cast and two for an SVG.
+/// Frames are stored when they change, at most ten per second for a cast and two for an SVG.
 final class DemoRecorder: Sendable {
     enum Form: Sendable {
         case cast
@@ -21,7 +21,7 @@ final class DemoRecorder: Sendable {
         fileprivate var pause: Double { self == .cast ? 0.1 : 0.5 }
     }
 
-    /// A picture, and from when on it is shown, in seconds.
+    /// A frame and its start time, in seconds.
     struct Picture: Equatable, Sendable {
         var seconds: Double
         var lines: [String]
@@ -37,7 +37,7 @@ final class DemoRecorder: Sendable {
     private let isOver = Mutex(false)
     private let isNew: Bool
 
-    /// Throws where the file cannot be written, before anything is played for it.
+    /// Opens the file; throws if it cannot be written, before the demo starts.
     init(path: String, form: Form) throws {
         self.path = path
         self.form = form
@@ -51,9 +51,9 @@ final class DemoRecorder: Sendable {
         CommandFailure(.failed, "The recording cannot be written to \(path): \(why). Name another file with --record.")
     }
 
-    /// Keeps a picture, unless it is like the last or follows it too soon.
+    /// Stores a frame, unless it equals the last one or follows it too soon.
     ///
-    /// The last one is kept in any case.
+    /// The last frame is always stored.
     func take(_ screen: DemoScreen, isLast: Bool = false) {
         let seconds = (ContinuousClock.now - start).milliseconds / 1000
         let lines = screen.lines(width: Self.width, height: Self.height, hasColour: true)
@@ -65,7 +65,7 @@ final class DemoRecorder: Sendable {
         }
     }
 
-    /// Writes the file, once; what there is of it also where the demo ends early.
+    /// Writes the file, once; if the demo ends early, the frames so far.
     func end() throws {
         try isOver.withLock { isOver in
             guard !isOver else { return }
@@ -77,7 +77,7 @@ final class DemoRecorder: Sendable {
     private func write() throws {
         let pictures = pictures.withLock { $0 }
         guard let first = pictures.first else {
-            // Nothing was shown: no empty file stays that was made for it.
+            // Without frames, remove the empty file that `init` created.
             if isNew { unlink(path) }
             return
         }
@@ -110,13 +110,13 @@ final class DemoRecorder: Sendable {
     }
 }
 
-/// Pictures of a terminal as one SVG that plays by itself: the pictures stand side by side, and a window moves along them.
+/// Terminal frames as one animated SVG: the frames are side by side, and a window moves along them.
 ///
-/// A line that occurs in many pictures is in the file once.
+/// A line that occurs in many frames is stored once.
 struct DemoDrawing {
     let pictures: [DemoRecorder.Picture]
     private let cell = (width: 8.4, height: 18.0)
-    /// How long the last picture stays.
+    /// How long the last frame stays, in seconds.
     private let rest = 4.0
 
     init(pictures: [DemoRecorder.Picture]) { self.pictures = pictures }
@@ -163,7 +163,7 @@ struct DemoDrawing {
             """
     }
 
-    /// A line's colours as spans; each stands in a column of its own choice, whatever the font makes of the box lines.
+    /// Converts colour codes to spans with fixed columns, whatever width the font gives to box lines.
     private static func spans(_ line: String) -> String {
         var spans = ""
         var column = 0

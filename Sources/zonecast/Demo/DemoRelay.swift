@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// The demo's own relay: a child process on a folder of its own, to be killed and started again.
+/// The demo's relay: a child process with its own folder, which can be killed and restarted.
 final class DemoRelay: Sendable {
     private struct State {
         var process: Process?
@@ -13,7 +13,7 @@ final class DemoRelay: Sendable {
     private let folder: String
     private let state = Mutex(State())
 
-    /// A relay on `folder`, which keeps what it held before; `port` 0 is any free one.
+    /// A relay on `folder`, which keeps its data across restarts; with `port` 0, it uses a free port.
     init(folder: String, port: Int) {
         self.folder = folder
         state.withLock { $0.port = port }
@@ -25,7 +25,9 @@ final class DemoRelay: Sendable {
 
     var isRunning: Bool { state.withLock { $0.process?.isRunning ?? false } }
 
-    /// Starts it, on the port it had before; returns when it answers, and throws when it does not within two minutes.
+    /// Starts the relay on its previous port and waits until it is ready.
+    ///
+    /// - Throws: `CommandFailure` if it is not ready within two minutes.
     func start() async throws {
         let process = Process()
         process.executableURL = Self.program
@@ -34,7 +36,7 @@ final class DemoRelay: Sendable {
             "serve", "--dev", "--stop-with-input", "--listen", "127.0.0.1:\(port)", "--data", folder,
         ]
         process.environment = Self.environment
-        // Ends with the demo, however that ends: so the relay does not outlive even a demo that is killed.
+        // The relay stops when its standard input closes, so it ends with the demo even if that is killed.
         let input = Pipe()
         process.standardInput = input
         let (output, complaints) = (Pipe(), Self.logFile(in: folder))
@@ -64,7 +66,7 @@ final class DemoRelay: Sendable {
         state.withLock { $0.port = port }
     }
 
-    /// Throws once it has ended though nobody here has ended it: whoever waits for it would wait in vain.
+    /// Throws if the relay ends without `kill` or `stop`, so that callers do not wait in vain.
     func untilItEndsByItself() async throws {
         while state.withLock({ !$0.isMeantToRun || $0.process?.isRunning == true }) {
             try await Task.sleep(for: .milliseconds(200))
@@ -73,7 +75,7 @@ final class DemoRelay: Sendable {
         throw CommandFailure(.failed, "The demo's relay has ended by itself. Its last words: \(words)")
     }
 
-    /// Ends it as a power cut would, with no chance to tidy up.
+    /// Kills the relay as a power failure would, without cleanup.
     func kill() {
         guard let process = state.withLock({ $0.process }), process.isRunning else { return }
         state.withLock { $0.isMeantToRun = false }
@@ -81,7 +83,7 @@ final class DemoRelay: Sendable {
         process.waitUntilExit()
     }
 
-    /// Ends it with the demo: a word first, and no longer than 3 s.
+    /// Stops the relay: SIGTERM first, SIGKILL after 3 seconds.
     func stop() {
         guard let process = state.withLock({ $0.process }), process.isRunning else { return }
         state.withLock { $0.isMeantToRun = false }
@@ -89,26 +91,26 @@ final class DemoRelay: Sendable {
         for _ in 0..<60 where process.isRunning { usleep(50_000) }
         guard process.isRunning else { return }
         Foundation.kill(process.processIdentifier, SIGKILL)
-        // Its folder is removed next, and it writes there to its end.
+        // Its folder is removed next, so it must not write there any more.
         process.waitUntilExit()
     }
 
     private static var program: URL {
         #if os(Linux)
-            // The running program's own file, wherever it was started from.
+            // The running program's own file.
             URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
         #else
             Bundle.main.executableURL ?? URL(fileURLWithPath: CommandLine.arguments[0])
         #endif
     }
 
-    /// All clients of a demo come from one address, which an ordinary relay holds to fewer connections.
+    /// All clients of a demo use one address, for which an ordinary relay allows fewer connections.
     private static var environment: [String: String] {
         let own = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("ZONECAST_") }
         return own.merging(["ZONECAST_LIMITS_CONNECTIONS_PER_ADDRESS": "2000"]) { $1 }
     }
 
-    /// What the relay said last; its log goes with the demo's folder.
+    /// Returns the relay's last log line; the log is deleted with the demo's folder.
     private static func lastWords(in folder: String) -> String {
         let log = (try? String(contentsOfFile: folder + "/relay.log", encoding: .utf8)) ?? ""
         let last = log.split(separator: "\n").last.map(String.init) ?? "it said nothing."
@@ -125,7 +127,7 @@ final class DemoRelay: Sendable {
         AsyncStream { continuation in
             Thread {
                 var rest = Data()
-                // Reads on after the first line: a relay must never wait for somebody to read what it prints.
+                // Keeps reading after the first line, so that the relay never blocks on its output.
                 while case let more = handle.availableData, !more.isEmpty {
                     rest.append(more)
                     while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {

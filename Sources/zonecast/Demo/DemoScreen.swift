@@ -1,6 +1,6 @@
 import Foundation
 
-/// What the panes show, as values: drawing is a function from this to lines, with nothing behind it.
+/// The contents of the screen as values; drawing is a pure function from this to lines.
 struct DemoScreen: Equatable, Sendable {
     struct Pane: Equatable, Sendable {
         var user: String
@@ -8,9 +8,9 @@ struct DemoScreen: Equatable, Sendable {
         var isOnline: Bool
         var isLive: Bool
         var holdings: DemoHoldings
-        /// The note that keys act on.
+        /// The selected note, on which keys act.
         var selectedNote: String?
-        /// `nil`: a poll is under way, or paused.
+        /// `nil`: a poll is in progress, or polling is paused.
         var secondsToPoll: Int?
 
         var name: String { "\(user) / \(device)" }
@@ -18,13 +18,13 @@ struct DemoScreen: Equatable, Sendable {
 
     var panes: [Pane]
     var log: [String]
-    /// Which pane the keys act on.
+    /// The selected pane, on which keys act.
     var selected: Int
     var isRelayRunning: Bool
     var isOurRelay: Bool
     var hint: String?
 
-    /// The whole screen: exactly `height` lines of `width` columns.
+    /// Returns the whole screen: exactly `height` lines of `width` columns.
     func lines(width: Int, height: Int, hasColour: Bool) -> [String] {
         let paint = DemoPaint(hasColour: hasColour)
         guard width >= 40, height >= 12 else {
@@ -41,7 +41,7 @@ struct DemoScreen: Equatable, Sendable {
         return top + logLines + blank + [status(width, paint)] + keys.map { paint.dim(paint.fit($0, width)) }
     }
 
-    /// What the keys do, wrapped between words; two lines at 80 columns.
+    /// The key help, wrapped between words; two lines at 80 columns.
     private func keyLines(_ width: Int) -> [String] {
         var keys = [
             "1-\(min(9, panes.count)) client", "↑↓ note", "a add", "e edit", "d delete", "o offline",
@@ -60,10 +60,10 @@ struct DemoScreen: Equatable, Sendable {
     }
 
     private func status(_ width: Int, _ paint: DemoPaint) -> String {
-        let down = isOurRelay ? "relay DOWN: k starts it again" : "relay DOWN: it does not answer"
+        let down = isOurRelay ? "relay DOWN: press k to restart it" : "relay DOWN: it does not answer"
         let relay = isRelayRunning ? "relay up" : down
         let whole = "\(relay) · keys act on \(panes[selected].name)" + (hint.map { " · \($0)" } ?? "")
-        // What a key came to is said once; which pane it acts on stands in the picture too.
+        // The hint is shown only once, whereas the selected pane is visible in the panes too.
         let text = hint.map { whole.columns > width ? "\(relay) · \($0)" : whole } ?? whole
         let line = paint.fit(text, width)
         return isRelayRunning ? line : paint.red(line)
@@ -81,7 +81,7 @@ struct DemoScreen: Equatable, Sendable {
 
     // MARK: Many clients
 
-    /// One dot for each client, and beside them the pane of the one that the keys act on.
+    /// One dot per client, and the selected client's pane.
     private func crowd(_ width: Int, _ height: Int, _ paint: DemoPaint) -> [String] {
         let right = min(40, width / 2)
         let pane = DemoColumn(pane: panes[selected], isSelected: true, width: right, height: height).lines(paint)
@@ -89,7 +89,7 @@ struct DemoScreen: Equatable, Sendable {
         return (0..<height).map { row in left[row] + pane[row] }
     }
 
-    /// Green up to date, yellow pending or behind, red offline.
+    /// Green: up to date; yellow: pending or behind; red: offline.
     private func dots(_ width: Int, _ height: Int, _ paint: DemoPaint) -> [String] {
         let newest = Dictionary(grouping: panes, by: \.user)
             .compactMapValues { $0.max { Int($0.holdings.token) ?? 0 < Int($1.holdings.token) ?? 0 }?.holdings.all }
@@ -109,7 +109,7 @@ struct DemoScreen: Equatable, Sendable {
     }
 }
 
-/// One client's pane: its notes, the lists it shares or takes part in, the board, and how far all that is.
+/// One client's pane: its notes, shared lists, the board, and their sync state.
 struct DemoColumn {
     var pane: DemoScreen.Pane
     var isSelected: Bool
@@ -117,10 +117,10 @@ struct DemoColumn {
     var height: Int
 
     private var inner: Int { width - 2 }
-    /// At 80 columns a pane has 24 inside: the words give way, never the figures.
+    /// At 80 columns a pane is 24 columns wide inside: words are shortened, numbers are not.
     private var isNarrow: Bool { inner < 34 }
 
-    /// Exactly `height` lines of `width` columns.
+    /// Returns exactly `height` lines of `width` columns.
     func lines(_ paint: DemoPaint) -> [String] {
         let rows = content(height - 2).map { "│" + paint.fit(" " + $0, inner) + "│" }
         let foot = "└" + String(repeating: "─", count: inner) + "┘"
@@ -145,7 +145,7 @@ struct DemoColumn {
         let foot = ["PUBLIC Board  \(poll)"] + posts
         let middle = max(0, room - 1 - foot.count)
         let wanted = held.lists.reduce(0) { $0 + 1 + $1.notes.count }
-        // Lists get what the own notes leave, and half of the room at the least.
+        // Lists get the space that the user's own notes leave, at least half of it.
         let shared = lists(held.lists, min(wanted, max(middle / 2, middle - held.notes.count)))
         let own = notes(held.notes, middle - shared.count)
         let blank = Array(repeating: "", count: max(0, middle - own.count - shared.count))
@@ -157,7 +157,7 @@ struct DemoColumn {
         let each = room / lists.count
         let drawn = lists.flatMap { list -> [String] in
             let arrow = list.isMine ? "→" : "←"
-            // What is cut at 80 columns must not be the right.
+            // The permission comes first, so that it is not cut off at 80 columns.
             let right = list.people.isEmpty ? "" : " \(list.right.rawValue)"
             let head = "⇄\(right) \(list.title) \(arrow) \(list.people.joined(separator: ", "))"
             return [head] + notes(list.notes, min(list.notes.count, each - 1))
@@ -165,7 +165,7 @@ struct DemoColumn {
         return Array(drawn.prefix(room))
     }
 
-    /// As many notes as there is room for, the newest and the one that keys act on among them.
+    /// Returns as many notes as fit, including the newest and the selected one.
     private func notes(_ notes: [DemoNote], _ room: Int) -> [String] {
         guard room > 0 else { return [] }
         let lines = notes.map { note in
@@ -180,7 +180,7 @@ struct DemoColumn {
     }
 }
 
-/// Colours, or their absence, and cutting to width.
+/// Colours text and fits it to a width.
 struct DemoPaint: Sendable {
     var hasColour: Bool
 
@@ -190,12 +190,11 @@ struct DemoPaint: Sendable {
     func green(_ text: String) -> String { code("32", text) }
     func yellow(_ text: String) -> String { code("33", text) }
 
-    /// A line of the log; checks and refusals are read to their end, so they get as many lines as they need, and so does an
-    /// address.
+    /// Formats a log line; checks, refusals and lines with addresses are wrapped instead of cut.
     func log(_ line: String, _ width: Int) -> [String] {
         let isCheck = line.contains(" check ")
         let isWhole = isCheck || line.contains(" refused ")
-        // An address and what is said of it have room beside each other only at the line's start.
+        // An address and its text fit side by side only from the start of the line.
         let indent: Int? = isWhole ? min(33, width / 3) : cutsAddress(line, width) ? 2 : nil
         let cut = (indent.map { wrapped(line, width, indent: $0) } ?? [line]).map { fit($0, width) }
         if line.contains("✘") || line.contains("kill -9") || line.contains(" refuse") { return cut.map(red) }
@@ -203,18 +202,18 @@ struct DemoPaint: Sendable {
         return line.contains("conflict") || line.contains("offline") ? cut.map(yellow) : cut
     }
 
-    /// Whether an address would lose its end, and be none any more.
+    /// Whether cutting the line would cut an address, making it useless.
     private func cutsAddress(_ line: String, _ width: Int) -> Bool {
         guard let start = line.firstRange(of: "://") else { return false }
         let end = line[start.upperBound...].firstIndex(of: " ") ?? line.endIndex
         return line[..<end].columns > width
     }
 
-    /// Broken between words.
+    /// Wraps a line between words.
     func wrapped(_ line: String, _ width: Int, indent: Int = 0) -> [String] {
         let indent = String(repeating: " ", count: indent)
         var lines: [String] = []
-        // The blanks between the columns are words of no letters.
+        // Runs of spaces between columns count as empty words.
         var words = line.split(separator: " ", omittingEmptySubsequences: false)[...]
         var last = String(words.popFirst() ?? "")
         for word in words {
@@ -228,7 +227,7 @@ struct DemoPaint: Sendable {
         return lines + [last]
     }
 
-    /// Exactly so many columns: cut with an ellipsis, or filled with blanks.
+    /// Returns text of exactly this many columns: cut with an ellipsis, or padded with spaces.
     func fit(_ text: String, _ width: Int) -> String {
         let cut = text.columns > width ? text.prefix(columns: max(0, width - 1)) + "…" : text
         return cut.filled(to: width)

@@ -2,7 +2,7 @@ import Foundation
 import ZoneKit
 import ZoneMirror
 
-/// The keys about sharing.
+/// The keys for sharing.
 extension DemoStage {
     func pressToShare(_ key: Character, _ client: DemoClient) async throws {
         switch key {
@@ -17,23 +17,23 @@ extension DemoStage {
 
     private func partner(of client: DemoClient) -> String { client.user == "alice" ? "bob" : "alice" }
 
-    /// Somebody's device that can be told to open a link.
+    /// Returns a connected device of a user, to accept a link.
     private func device(of user: String) throws -> DemoClient {
         guard let device = world.clients.first(where: { $0.user == user && $0.isOnline && $0.isLive() }) else {
-            throw CommandFailure(.failed, "No device of \(user) is online to open the link.")
+            throw CommandFailure(.failed, "No device of \(user) is online to accept the link.")
         }
         return device
     }
 
-    /// Shares the chosen note read-only; the next ones go into the same list.
+    /// Shares the selected note read-only; further notes go into the same list.
     private func share(from client: DemoClient) async throws {
         let (note, partner) = (try await chosen(on: client), partner(of: client))
         guard client.notes().contains(where: { $0.name == note.name }) else {
-            throw CommandFailure(.failed, "\"\(note.title)\" is \(partner)'s to share.")
+            throw CommandFailure(.failed, "\"\(note.title)\" belongs to \(partner), who can share it.")
         }
         let lists = await client.lists()
         guard !lists.contains(where: { $0.isMine && $0.notes.contains { $0.name == note.name } }) else {
-            throw CommandFailure(.failed, "\"\(note.title)\" is shared already; ↑ and ↓ choose another.")
+            throw CommandFailure(.failed, "\"\(note.title)\" is already shared. Select another with ↑ and ↓.")
         }
         if let share = try? await client.ownShare() {
             try await client.share([note], into: share)
@@ -59,12 +59,12 @@ extension DemoStage {
         try await client.remove(partner(of: client))
     }
 
-    /// The owner stops sharing, a participant leaves.
+    /// Stops sharing as the owner, or leaves as a participant.
     private func leave(_ client: DemoClient) async throws {
         let lists = await client.lists()
         if lists.contains(where: \.isMine) { return try await client.stopSharing() }
         guard !lists.isEmpty else {
-            throw CommandFailure(.failed, "\(client.user) shares no list and takes part in none; s shares a note.")
+            throw CommandFailure(.failed, "\(client.user) has no shared list. Press s to share a note.")
         }
         try await client.leave()
     }
@@ -77,7 +77,7 @@ extension DemoStage {
 
     private func ownList(_ client: DemoClient) async throws -> DemoList {
         guard let list = await client.lists().first(where: \.isMine) else {
-            throw CommandFailure(.failed, "\(client.user) shares no list, and only an owner decides; s shares a note.")
+            throw CommandFailure(.failed, "\(client.user) owns no shared list. Press s to share a note.")
         }
         return list
     }

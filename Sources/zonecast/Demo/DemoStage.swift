@@ -1,14 +1,14 @@
 import Foundation
 import Synchronization
 
-/// The demo in a terminal: draws the panes, and does what the keys say.
+/// The demo in a terminal: draws the panes and handles keys.
 final class DemoStage: Sendable {
     private struct State {
         var selected = 0
-        /// The note that keys act on, by client; the newest unless said otherwise.
+        /// The selected note by client; by default the newest.
         var notes: [String: String] = [:]
         var hint: String?
-        /// Not every client is there yet.
+        /// Whether clients are still connecting.
         var isOpening = false
         var isTouring = false
         var tourHeld = true
@@ -27,15 +27,15 @@ final class DemoStage: Sendable {
         self.recorder = recorder
     }
 
-    /// Runs until `q` is pressed, or the script ends; returns whether every check held.
+    /// Runs until `q` is pressed or the script ends; returns whether all checks passed.
     ///
-    /// `opening` brings the clients, whose panes show how far they are.
+    /// `opening` connects the clients; the panes show its progress.
     func play(opening: () async throws -> Void, script: (() async -> Bool)?) async throws -> Bool {
         DemoTerminal.take()
         state.withLock { $0.isOpening = true }
         defer {
             DemoTerminal.restore()
-            // What the panes have shown is gone with them: the checks are what somebody may want to read again.
+            // The panes vanish with the alternate screen, so print the checks again.
             for line in world.journal.last(2000) where line.what.hasPrefix("check") { Terminal.say(line.text) }
         }
         let hasColour = DemoTerminal.hasColour
@@ -50,7 +50,7 @@ final class DemoStage: Sendable {
         }
         defer { drawing.cancel() }
         if let script {
-            // The terminal makes no signal of control-C any more, so the keys that leave are turned into one.
+            // In raw mode the terminal sends no signals, so the quit keys raise SIGINT.
             let leaving = Task {
                 for await key in DemoTerminal.keys() where Self.leaves(key) { kill(getpid(), SIGINT) }
             }
@@ -65,7 +65,7 @@ final class DemoStage: Sendable {
             for await key in DemoTerminal.keys() {
                 let isOpening = state.withLock { $0.isOpening }
                 if Self.leaves(key), !isOpening { break }
-                // As by a signal, which waits for no client.
+                // Like a signal, without waiting for the clients.
                 if Self.leaves(key) { kill(getpid(), SIGINT) }
                 if !isOpening { await press(key) }
             }
@@ -88,7 +88,7 @@ final class DemoStage: Sendable {
         }
     }
 
-    /// Draws for the recording alone, until cancelled.
+    /// Records frames without drawing, until cancelled.
     func draw() async {
         while !Task.isCancelled {
             recorder?.take(await screen())
@@ -96,16 +96,16 @@ final class DemoStage: Sendable {
         }
     }
 
-    /// The picture that a recording ends with; not in a task that is cancelled, whose reads find nothing.
+    /// Records the last frame; not in a cancelled task, whose reads would fail.
     func drawLast() async { recorder?.take(await screen(), isLast: true) }
 
-    /// Between two pictures: many clients' files take their time to be read.
+    /// The time between two frames: reading many clients' files takes time.
     private var pause: Duration { world.clients.count > 8 ? .milliseconds(250) : .milliseconds(60) }
 
-    /// `q`, control-C and control-D.
+    /// Whether the key quits: `q`, Ctrl-C or Ctrl-D.
     private static func leaves(_ key: Character) -> Bool { key == "q" || key == "\u{3}" || key == "\u{4}" }
 
-    /// The last picture must not land on the screen that is given back.
+    /// The last frame must not be drawn on the restored screen.
     private func end(_ drawing: Task<Void, Never>) async {
         drawing.cancel()
         await drawing.value
@@ -142,7 +142,7 @@ final class DemoStage: Sendable {
     }
 
     static func progress(_ panes: [DemoScreen.Pane]) -> String {
-        "\(panes.filter(\.isLive).count) of \(panes.count) clients connected; keys when all are"
+        "\(panes.filter(\.isLive).count) of \(panes.count) clients connected; keys work when all are"
     }
 
     // MARK: Keys
@@ -169,7 +169,7 @@ final class DemoStage: Sendable {
             case "k": try await toggleRelay()
             case "t": tour()
             case "s", "w", "u", "l", "A": try await pressToShare(key, client)
-            default: say("no such key: \(DemoTerminal.name(of: key))")
+            default: say("unknown key: \(DemoTerminal.name(of: key))")
             }
         } catch {
             say(DemoTour.words(error))
@@ -190,7 +190,7 @@ final class DemoStage: Sendable {
 
     // MARK: The note that keys act on
 
-    /// As the pane lists them: the user's own, then the lists.
+    /// Returns the notes in the pane's order: the user's own, then the lists'.
     private static func listed(_ holdings: DemoHoldings) -> [DemoNote] {
         holdings.notes + holdings.lists.flatMap(\.notes)
     }
@@ -200,11 +200,11 @@ final class DemoStage: Sendable {
         return notes.first { $0.name == name } ?? notes.last
     }
 
-    /// The chosen note of a client; throws where it has none.
+    /// Returns a client's selected note; throws if it has none.
     func chosen(on client: DemoClient) async throws -> DemoNote {
         let name = state.withLock { $0.notes[client.name] }
         guard let note = Self.chosen(name, in: await client.holdings()) else {
-            throw CommandFailure(.failed, "\(client.name) has no note; a adds one.")
+            throw CommandFailure(.failed, "\(client.name) has no note. Press a to add one.")
         }
         return note
     }
@@ -231,10 +231,10 @@ final class DemoStage: Sendable {
     }
 
     private func toggleRelay() async throws {
-        guard let relay = world.relay else { return say("this relay is not the demo's to kill") }
+        guard let relay = world.relay else { return say("the demo did not start this relay and cannot kill it") }
         if relay.isRunning {
             relay.kill()
-            world.journal.note("relay", "kill -9", "the clients work on; k starts it again")
+            world.journal.note("relay", "kill -9", "the clients continue; press k to restart it")
         } else {
             try await relay.start()
             world.journal.note("relay", "restart", "on the same folder and port")
@@ -246,7 +246,7 @@ final class DemoStage: Sendable {
             defer { state.isTouring = true }
             return !state.isTouring
         }
-        guard begins else { return say("the tour is under way") }
+        guard begins else { return say("the tour is already running") }
         Task { [self] in
             let held = await DemoTour(world: world).play()
             state.withLock {

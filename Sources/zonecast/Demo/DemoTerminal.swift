@@ -1,13 +1,13 @@
 import Foundation
 import Synchronization
 
-/// The terminal as the demo's panes need it: one screen of its own, keys without Return.
+/// The terminal in raw mode with the alternate screen.
 ///
-/// Given back on every way out.
+/// Restored on every exit.
 enum DemoTerminal {
     private struct Taken {
         var before: termios
-        /// What is on the screen, so that a picture like the last is not drawn.
+        /// The current contents, so that an equal frame is not drawn again.
         var shown: [String] = []
         var size = (width: 0, height: 0)
     }
@@ -22,12 +22,12 @@ enum DemoTerminal {
         return (Int(size.ws_col), Int(size.ws_row))
     }
 
-    /// Colours are wanted unless `NO_COLOR` is set to anything, or the terminal knows none.
+    /// Whether to use colours: not if `NO_COLOR` is set or the terminal is dumb.
     static var hasColour: Bool {
         (ProcessInfo.processInfo.environment["NO_COLOR"] ?? "").isEmpty && !isDumb
     }
 
-    /// Whether it says of itself that it shows lines and nothing else.
+    /// Whether the terminal supports plain lines only.
     static var isDumb: Bool { ProcessInfo.processInfo.environment["TERM"] == "dumb" }
 
     static func take() {
@@ -39,7 +39,7 @@ enum DemoTerminal {
         write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J")
     }
 
-    /// Gives the terminal back; nothing is drawn after that, whoever is still drawing.
+    /// Restores the terminal; later calls of `draw` do nothing.
     static func restore() {
         taken.withLock { taken in
             guard var state = taken?.before else { return }
@@ -49,7 +49,7 @@ enum DemoTerminal {
         }
     }
 
-    /// Draws the whole screen, where it differs from what is there.
+    /// Draws the whole screen if it differs from the current one.
     static func draw(_ lines: [String], _ width: Int, _ height: Int) {
         taken.withLock { now in
             guard let before = now, before.shown != lines || before.size != (width, height) else { return }
@@ -67,7 +67,7 @@ enum DemoTerminal {
     static let right: Character = "→"
     static let left: Character = "←"
 
-    /// Keys as they are pressed, the arrows as such; ends with standard input.
+    /// Returns the keys pressed, including arrows; ends with standard input.
     static func keys() -> AsyncStream<Character> {
         AsyncStream { continuation in
             Thread {
@@ -81,7 +81,9 @@ enum DemoTerminal {
         }
     }
 
-    /// The character that begins with a byte in UTF-8, whose other bytes come at once; `nil` for what is none.
+    /// Returns the UTF-8 character that begins with a byte; `nil` if it is invalid.
+    ///
+    /// The remaining bytes arrive together with the first.
     static func character(beginning first: UInt8, _ next: () -> UInt8?) -> Character? {
         var bytes = [first]
         let length =
@@ -96,7 +98,7 @@ enum DemoTerminal {
         return String(validating: bytes, as: UTF8.self)?.first
     }
 
-    /// What a key is called: those that show nothing, or would move what is on the screen, by their names.
+    /// Returns a key's name; keys without a visible character have names of their own.
     static func name(of key: Character) -> String {
         switch key {
         case "\r", "\n": return "Return"
@@ -105,12 +107,12 @@ enum DemoTerminal {
         default: break
         }
         guard let scalar = key.unicodeScalars.first else { return "" }
-        // Control and a letter: 1 for A, and so on.
+        // Control characters: 1 is Ctrl-A, and so on.
         if scalar.value < 0x20 { return "Ctrl-\(Character(UnicodeScalar(UInt8(scalar.value) + 0x40)))" }
         return key.unicodeScalars.contains { $0.properties.generalCategory == .control } ? "a control key" : "\(key)"
     }
 
-    /// The rest of an escape sequence, which comes at once; `nil` for the key Escape and all that is no arrow.
+    /// Reads the rest of an escape sequence; returns `nil` for Escape and everything except arrows.
     private static func arrow() -> Character? {
         guard isByteWaiting(), let open = nextByte(), open == UInt8(ascii: "[") || open == UInt8(ascii: "O") else {
             return nil
@@ -121,7 +123,7 @@ enum DemoTerminal {
             case UInt8(ascii: "B"): return down
             case UInt8(ascii: "C"): return right
             case UInt8(ascii: "D"): return left
-            // Parameters of longer sequences; any letter or tilde ends one.
+            // A letter or tilde ends a longer sequence; other bytes are parameters.
             case 0x40...0x7E: return nil
             default: break
             }

@@ -1,7 +1,7 @@
 import Foundation
 import ZoneMirror
 
-/// One user's devices, the public board, and what may go wrong.
+/// Scenes with one user's devices, the public board and failures.
 extension DemoTour {
     func twoDevices() async throws -> String {
         try await world.settle()
@@ -21,7 +21,7 @@ extension DemoTour {
         try await world.settle()
         keepMedian(journal.delays)
         let median = journal.delays.percentile(0.5) ?? 0
-        return String(format: "mirrors equal, median %.0f ms from save on one to shown on the other", median)
+        return String(format: "mirrors equal, p50 %.0f ms from save on one to shown on the other", median)
     }
 
     func offlineEdits() async throws -> String {
@@ -83,13 +83,16 @@ extension DemoTour {
         try world.delete(note.name, on: phone)
         try await waitUntilSent(phone)
         guard laptop.notes().contains(note) else {
-            throw CommandFailure(.failed, "The offline \(laptop.name) lost the note before it could hear of it.")
+            throw CommandFailure(
+                .failed,
+                "The offline \(laptop.name) lost the note before it could learn of the deletion."
+            )
         }
         try await world.rest()
         await laptop.goOnline()
         try await Wait.until("the note to go from \(laptop.name)") { !laptop.notes().contains { $0.name == note.name } }
         try await world.settle()
-        return "gone everywhere, the tombstone reached \(laptop.name) when it came back"
+        return "deleted everywhere; the tombstone reached \(laptop.name) when it came back"
     }
 
     func publicBoard() async throws -> String {
@@ -107,17 +110,17 @@ extension DemoTour {
             clients.allSatisfy { $0.board()[post] == nil }
         }
         try await world.settle()
-        return "equal after one poll; hidden again by a soft delete, since deletions do not travel"
+        return "equal after one poll; hidden again by a soft delete, since polls do not see deletions"
     }
 
     func killedRelay() async throws -> String {
-        guard let relay = world.relay else { return "no relay of ours" }
+        guard let relay = world.relay else { return "not run: the demo did not start the relay" }
         let titles = (0..<20).map { "Write \($0)" }
         for title in titles {
             for client in world.clients.prefix(3) { try world.add("\(title) by \(client.device)", on: client) }
             if title == titles[8] {
                 relay.kill()
-                journal.note("relay", "kill -9", "in mid-traffic, the clients write on")
+                journal.note("relay", "kill -9", "during traffic; the clients continue to write")
             }
             try await Task.sleep(for: .milliseconds(15))
         }
@@ -137,7 +140,7 @@ extension DemoTour {
         try await world.settle()
         let delays = journal.delays
         return String(
-            format: "%d writes at once reached everybody; save to shown: median %.0f ms, 95 %% within %.0f ms",
+            format: "%d concurrent writes reached all clients; save to shown: p50 %.0f ms, p95 %.0f ms",
             world.clients.count,
             delays.percentile(0.5) ?? 0,
             delays.percentile(0.95) ?? 0

@@ -1,9 +1,9 @@
 import Foundation
 import ZoneMirror
 
-/// A list of alice's that bob takes part in, from the invitation to the end.
+/// Scenes with a list that alice shares with bob, from the invitation to the end.
 ///
-/// The four scenes follow on each other; each finds what it needs, and says so where the one before has failed.
+/// The four scenes depend on each other; each reports if the one before has failed.
 extension DemoTour {
     private static let title = "Camping"
 
@@ -19,7 +19,7 @@ extension DemoTour {
         try await wait(for: guitar, on: tablet, laptop)
         try await waitForRight(.readOnly, on: tablet)
         try await world.rest()
-        // Bob may not: the relay says no, his mirror takes it back, and nothing else stops.
+        // Bob has no write permission: the relay refuses, his mirror rolls back, and everything else continues.
         let refusals = world.ledger.refusals
         tent.done = true
         try tablet.save(tent)
@@ -36,7 +36,7 @@ extension DemoTour {
         try await waitUntilSent(tablet)
         try await world.settle()
         guard tablet.notes().contains(own), !phone.notes().contains(own) else {
-            throw CommandFailure(.failed, "bob's own note is not his alone.")
+            throw CommandFailure(.failed, "bob's own note is not private.")
         }
         return "1 write refused and rolled back; bob's own note and alice's next edit went through"
     }
@@ -47,7 +47,7 @@ extension DemoTour {
         try await waitForRight(.readWrite, on: tablet)
         try await world.rest()
         guard var note = tablet.sharedNotes().first else {
-            throw CommandFailure(.failed, "bob has nothing of alice's to edit.")
+            throw CommandFailure(.failed, "bob has no shared note to edit.")
         }
         note.done = true
         let began = ContinuousClock.now
@@ -59,7 +59,7 @@ extension DemoTour {
         try await wait(for: added, on: phone, laptop)
         try await world.settle()
         let took = String(format: "%.0f ms", delay)
-        return "the right came by a notice; bob's edit at alice's after \(took), his new note too"
+        return "the permission came by a notice; bob's edit and new note reached alice, the edit after \(took)"
     }
 
     func participantRemoved() async throws -> String {
@@ -69,9 +69,9 @@ extension DemoTour {
         try await waitForNothingShared(on: tablet)
         try await world.settle()
         guard phone.notes().count == count, laptop.notes().count == count, tablet.notes().count == before else {
-            throw CommandFailure(.failed, "Notes went that were not bob's to lose.")
+            throw CommandFailure(.failed, "Notes disappeared that are not part of the list.")
         }
-        return "the list went from bob's mirror at once; alice has her \(count) notes, bob his own \(before)"
+        return "the list was removed from bob's mirror at once; alice has her \(count) notes, bob his own \(before)"
     }
 
     func sharingStopped() async throws -> String {
@@ -81,12 +81,12 @@ extension DemoTour {
         let added = try world.add("Carry the canoe", on: tablet, into: try await tablet.theirShare())
         try await wait(for: added, on: phone, laptop)
         try await world.rest()
-        // The end finds bob away: he hears of it when he is back.
+        // Bob is offline when the share ends and learns of it when he is back.
         tablet.goOffline()
         let list = phone.notes()
         try await phone.stopSharing()
         for client in [phone, laptop] {
-            try await Wait.until("the notes to be back among \(client.name)'s own") {
+            try await Wait.until("the notes to be private again on \(client.name)") {
                 let holdings = await client.holdings()
                 return holdings.lists.isEmpty && holdings.notes == list
             }
@@ -95,17 +95,17 @@ extension DemoTour {
         await tablet.goOnline()
         try await waitForNothingShared(on: tablet)
         try await world.settle()
-        return "all \(list.count) notes back among alice's own on both devices, bob's canoe too; bob holds none"
+        return "all \(list.count) notes are private to alice again on both devices, including bob's; bob has none"
     }
 
     private func waitForRight(_ right: DemoRight, on client: DemoClient) async throws {
-        try await Wait.until("\(client.name) to hear that its right is \(right.words)") {
+        try await Wait.until("\(client.name) to receive the permission \(right.words)") {
             await client.lists().contains { !$0.isMine && $0.right == right && !$0.notes.isEmpty }
         }
     }
 
     private func waitForNothingShared(on client: DemoClient) async throws {
-        try await Wait.until("the shared list to go from \(client.name)") {
+        try await Wait.until("the shared list to disappear from \(client.name)") {
             await client.lists().isEmpty && client.sharedNotes().isEmpty
         }
     }

@@ -3,27 +3,27 @@ import Synchronization
 import ZoneKit
 import ZoneMirror
 
-/// The demo's scenes, each ending in a check that is printed.
+/// The demo's scenes, each ending with a check that is printed.
 ///
-/// `DemoTour+Scenes` and `DemoTour+Sharing` play them.
+/// `DemoTour+Scenes` and `DemoTour+Sharing` implement them.
 final class DemoTour: Sendable {
     struct Scene: Sendable {
         var title: String
-        /// Returns what the check found, for people.
+        /// Returns the check's result as text.
         var play: @Sendable () async throws -> String
     }
 
     let world: DemoWorld
-    /// The figure of the first scene, for the last line.
+    /// The first scene's p50, for the last line.
     private let median = Mutex<Double?>(nil)
-    /// How many writes the scenes mean to be refused.
+    /// The number of writes that the scenes expect to be refused.
     private let refusalsWanted = Mutex(0)
 
     var journal: DemoJournal { world.journal }
 
     init(world: DemoWorld) { self.world = world }
 
-    /// Plays all scenes; returns whether every check held.
+    /// Plays all scenes; returns whether all checks passed.
     func play() async -> Bool {
         var held = 0
         let refusals = world.ledger.refusals
@@ -35,10 +35,10 @@ final class DemoTour: Sendable {
                 held += 1
                 journal.note("tour", "check \(number + 1)", "✔ \(scene.title): \(found)")
             } catch {
-                // Given up by whoever plays it, who says why.
+                // Cancelled by the caller, who reports the reason.
                 guard !Task.isCancelled else { return false }
                 journal.note("tour", "check \(number + 1)", "✘ \(scene.title): \(Self.words(error))")
-                // What one scene left undone must not spoil the next.
+                // A failed scene must not affect the next one.
                 await recover()
             }
             try? await world.rest(4)
@@ -51,7 +51,7 @@ final class DemoTour: Sendable {
             Scene(title: "two devices", play: { try await self.twoDevices() }),
             Scene(title: "offline edits survive a client restart", play: { try await self.offlineEdits() }),
             Scene(title: "conflict", play: { try await self.conflict() }),
-            Scene(title: "a delete reaches a device that was away", play: { try await self.deletion() }),
+            Scene(title: "a deletion reaches a device that was offline", play: { try await self.deletion() }),
             Scene(title: "a list shared read-only", play: { try await self.sharedReadOnly() }),
             Scene(title: "made read-write", play: { try await self.madeReadWrite() }),
             Scene(title: "a participant removed", play: { try await self.participantRemoved() }),
@@ -59,7 +59,7 @@ final class DemoTour: Sendable {
             Scene(title: "the public board, by polling", play: { try await self.publicBoard() }),
         ]
         if world.relay != nil {
-            scenes.append(Scene(title: "kill -9 of the relay in mid-traffic", play: { try await self.killedRelay() }))
+            scenes.append(Scene(title: "kill -9 of the relay during traffic", play: { try await self.killedRelay() }))
         }
         if world.clients.count > 3 {
             scenes.append(Scene(title: "\(world.clients.count) clients", play: { try await self.crowd() }))
@@ -82,8 +82,8 @@ final class DemoTour: Sendable {
                 "\(world.clients.count) mirrors equal the relay", "\(verdict.lost) lost",
                 "\(verdict.duplicated) duplicated",
                 "\(refused) write\(refused == 1 ? "" : "s") refused" + (refused == wanted ? " as expected" : ""),
-                median.withLock { $0 }.map { String(format: "median %.0f ms from save to shown", $0) },
-                "\(held) of \(count) scenes held",
+                median.withLock { $0 }.map { String(format: "p50 %.0f ms from save to shown", $0) },
+                "\(held) of \(count) scenes passed",
             ]
             let holds = held == count && refused == wanted
             let mark = refused == wanted ? "" : "✘ \(wanted) refusals expected · "
@@ -91,7 +91,7 @@ final class DemoTour: Sendable {
             return holds
         } catch {
             guard !Task.isCancelled else { return false }
-            journal.conclude("tour", "✘ \(Self.words(error)) · \(held) of \(count) scenes held")
+            journal.conclude("tour", "✘ \(Self.words(error)) · \(held) of \(count) scenes passed")
             return false
         }
     }
@@ -101,11 +101,11 @@ final class DemoTour: Sendable {
             ?? (error as? CKError)?.localizedDescription ?? "\(error)"
     }
 
-    // MARK: What scenes have in common
+    // MARK: Shared by scenes
 
     func keepMedian(_ delays: [Double]) { median.withLock { $0 = delays.percentile(0.5) } }
 
-    /// Says that a scene has had a write refused on purpose.
+    /// Records that a scene expects one refused write.
     func wantedRefusal() { refusalsWanted.withLock { $0 += 1 } }
 
     /// Waits until a client shows a version of a note.

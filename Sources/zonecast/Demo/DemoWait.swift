@@ -1,11 +1,11 @@
 import Foundation
 import Synchronization
 
-/// Waits that end.
+/// Waits with a time limit.
 enum Wait {
-    /// The result of `body`, or a failure that says what was waited for.
+    /// Returns the result of `body`, or throws a failure that names what was awaited.
     ///
-    /// Returns at the limit even where `body` does not heed its cancellation: it is left behind then.
+    /// Returns at the limit even if `body` ignores its cancellation; `body` then continues unattended.
     static func upTo<Result: Sendable>(
         _ limit: Duration,
         _ what: String,
@@ -17,7 +17,7 @@ enum Wait {
         }
     }
 
-    /// The result of `body`, or what `alarm` throws first; whichever is late is cancelled and left behind.
+    /// Returns the result of `body`, or throws the error of `alarm`, whichever comes first; cancels the other.
     static func race<Result: Sendable>(
         _ body: @escaping @Sendable () async throws -> Result,
         unless alarm: @escaping @Sendable () async throws -> Void
@@ -37,12 +37,12 @@ enum Wait {
             work.cancel()
             watch.cancel()
         }
-        // Ends without a result only where the waiting task itself is cancelled.
+        // Ends without a result only if the waiting task itself is cancelled.
         for try await result in results { return result }
         throw CancellationError()
     }
 
-    /// Waits until `condition` holds, looking every few milliseconds.
+    /// Waits until `condition` is true, checking at the given interval.
     static func until(
         _ what: String,
         upTo limit: Duration = .seconds(120),
@@ -56,7 +56,7 @@ enum Wait {
 }
 
 extension Duration {
-    /// `20 s`.
+    /// Text like `20 s`.
     var inWords: String { "\(components.seconds) s" }
     var milliseconds: Double { Double(components.seconds) * 1000 + Double(components.attoseconds) / 1e15 }
 }

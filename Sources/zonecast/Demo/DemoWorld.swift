@@ -3,16 +3,16 @@ import Synchronization
 import ZoneKit
 import ZoneMirror
 
-/// Relay and clients of one demo, and the judgement over them: does every mirror equal the relay.
+/// The relay and clients of one demo, and the check that every mirror equals the relay.
 final class DemoWorld: Sendable {
     let place: DemoPlace
     let clients: [DemoClient]
-    /// `nil` for a relay elsewhere, which is not ours to kill.
+    /// The demo's relay; `nil` if it uses another one, which it cannot kill.
     let relay: DemoRelay?
-    /// How long to rest where people are to read.
+    /// The pause between steps.
     let pace: Duration
     private let observer: DemoObserver
-    /// Of a relay elsewhere.
+    /// Monitors a relay that the demo did not start.
     private let pulse: DemoPulse
     private let watching = Mutex<Task<Void, Never>?>(nil)
 
@@ -22,7 +22,7 @@ final class DemoWorld: Sendable {
     var laptop: DemoClient { clients[1] }
     var tablet: DemoClient { clients[2] }
 
-    /// All clients, closed as yet.
+    /// Creates all clients without opening them.
     init(_ place: DemoPlace, relay: DemoRelay?, clients count: Int, pace: Duration) {
         self.place = place
         self.relay = relay
@@ -36,7 +36,7 @@ final class DemoWorld: Sendable {
         }
     }
 
-    /// Asks the relay one thing, so that a wrong address or token is told at once and not after a wait.
+    /// Sends one request, so that a wrong address or token is reported at once.
     func checkRelay() async throws {
         for user in ["alice", "bob"] {
             do {
@@ -53,19 +53,19 @@ final class DemoWorld: Sendable {
                 case .notAuthenticated:
                     throw CommandFailure(
                         .notAllowed,
-                        "The relay at \(address) does not know \(user). Start it with --dev, or give --api-token and "
+                        "The relay at \(address) does not know \(user). Start it with --dev, or add --api-token and "
                             + "--web-token \(user)=TOKEN."
                     )
-                default: throw CommandFailure(.failed, "The relay at \(address) says: \(error.localizedDescription)")
+                default: throw CommandFailure(.failed, "The relay at \(address) refused: \(error.localizedDescription)")
                 }
             }
         }
     }
 
-    /// Whether there is a relay to speak to, as far as is known.
+    /// Whether the relay is running, as far as is known.
     var isRelayRunning: Bool { relay?.isRunning ?? pulse.isAnswering }
 
-    /// What `body` gives, or the failure that the relay has gone away meanwhile.
+    /// Returns the result of `body`, or throws if the relay stops meanwhile.
     func whileItAnswers<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result) async throws -> Result
     {
         if let relay { return try await Wait.race(body, unless: { try await relay.untilItEndsByItself() }) }
@@ -73,7 +73,7 @@ final class DemoWorld: Sendable {
         return try await Wait.race(body, unless: { [pulse] in try await pulse.untilLost() })
     }
 
-    /// Opens every client, and waits until each has its connection and has read its databases once.
+    /// Opens all clients and waits until each is connected and has fetched its databases once.
     func ready() async throws {
         for client in clients { try await client.begin() }
         let address = place.url.absoluteString
@@ -81,7 +81,7 @@ final class DemoWorld: Sendable {
             for client in clients where !(await client.isReady()) { return false }
             return true
         }
-        // The first post makes the board's record type; before that the relay knows of no board.
+        // The first post creates the board's record type; queries for it fail before.
         let welcome = try tablet.post("Welcome to the board")
         try await Wait.until("the first post to be on the relay") { [self] in await tablet.pending() == 0 }
         for client in clients { await client.pollNow() }
@@ -91,13 +91,13 @@ final class DemoWorld: Sendable {
         journal.note("demo", "ready", "\(clients.count) clients connected to \(address)")
     }
 
-    /// Ends the clients, and takes from a relay elsewhere what the demo has left there.
+    /// Closes the clients and deletes the demo's data from a relay it did not start.
     func close() async {
         watching.withLock { $0?.cancel() }
-        // There is nobody any more to take it away from.
+        // A lost relay cannot be cleaned up.
         let isElsewhere = relay == nil && !pulse.isLost
         if isElsewhere {
-            // What is shared still would stay there in a zone that nobody knows for the demo's.
+            // A remaining share would keep a zone that is not recognizable as the demo's.
             for client in [phone, tablet] where (try? await client.ownShare()) != nil {
                 try? await client.stopSharing()
             }
@@ -113,14 +113,14 @@ final class DemoWorld: Sendable {
         relay?.stop()
     }
 
-    /// Lets people read what has just been printed.
+    /// Pauses so that people can read the last lines.
     func rest(_ share: Double = 1) async throws {
         if pace > .zero { try await Task.sleep(for: pace * share) }
     }
 
     // MARK: Edits
 
-    /// A note of a new name, the user's own or in a shared list.
+    /// Adds a new note to the user's own zone or to a shared list.
     @discardableResult
     func add(_ title: String, on client: DemoClient, into share: CKShare? = nil) throws -> DemoNote {
         let note = DemoNote(name: place.name("n", ledger.nextNumber), title: title)
@@ -136,9 +136,9 @@ final class DemoWorld: Sendable {
         try client.delete(note)
     }
 
-    // MARK: Judgement
+    // MARK: Check
 
-    /// How the mirrors differ from the relay; everything zero and empty when they do not.
+    /// The differences between the mirrors and the relay; all zero or empty if they are equal.
     struct Verdict: Equatable, Sendable {
         var unequal: [String] = []
         var lost = 0
@@ -156,7 +156,7 @@ final class DemoWorld: Sendable {
             let there = truth.own.map(\.name)
             let wanted = ledger.notes(of: user)
             verdict.lost += wanted.subtracting(there).count
-            // Twice under one name, or under a name that nobody gave.
+            // Duplicates of a name, or names that no client created.
             verdict.duplicated += there.count - wanted.intersection(there).count
             for client in clients where client.user == user {
                 verdict.pending += await client.pending()
@@ -186,7 +186,7 @@ final class DemoWorld: Sendable {
                     return verdict.holds
                 } catch {
                     guard !Task.isCancelled else { return false }
-                    trouble.withLock { $0 = " The relay could not be compared with: \(DemoTour.words(error))" }
+                    trouble.withLock { $0 = " The relay could not be read: \(DemoTour.words(error))" }
                     return false
                 }
             }

@@ -2,19 +2,19 @@ import Foundation
 import RelayCore
 import RelayStore
 
-/// What the command's exit code says.
+/// The exit codes of the command.
 ///
 /// See CONTRIBUTING.md, "Commands and error texts".
 enum CommandExit: Int32, Sendable {
     case done = 0
-    /// Refused, or a check that did not hold.
+    /// The request was refused or a check failed.
     case failed = 1
     case usage = 2
     case unreachable = 3
     case notAllowed = 4
     case conflict = 5
 
-    /// In a word, for programs.
+    /// A code for programs.
     var kind: String {
         switch self {
         case .done: "DONE"
@@ -27,14 +27,14 @@ enum CommandExit: Int32, Sendable {
     }
 }
 
-/// Why a command did not do what it was asked: one or two sentences that say what to type instead.
+/// Why a command failed: one or two sentences, including what to do.
 struct CommandFailure: Error, CustomStringConvertible {
     var exit: CommandExit
     var description: String
-    /// The relay's own code, where it was the relay that refused.
+    /// The relay's error code, if the relay refused the request.
     var code: String?
 
-    /// For whoever reads JSON: that code, or what the exit code says.
+    /// The code for JSON output: the relay's, else the exit code's.
     var codeOrKind: String { code ?? exit.kind }
 
     init(_ exit: CommandExit, _ description: String) {
@@ -51,21 +51,21 @@ struct CommandFailure: Error, CustomStringConvertible {
         }
     }
 
-    /// What a call of the system refused, by its number.
+    /// A failed system call, by its error number.
     init(system fault: Int32, _ description: String) {
         self.init([EACCES, EPERM, EROFS].contains(fault) ? .notAllowed : .failed, description)
     }
 
-    /// `folder` is where the directory lives.
+    /// `folder` is the data folder.
     init(_ error: DirectoryError, folder: String) {
         switch error {
         case .exists(let what):
-            self.init(.conflict, "There is a \(what) already.")
+            self.init(.conflict, "The \(what) already exists.")
         case .missing(let what) where what.hasPrefix("container "):
             let name = what.dropFirst("container ".count)
             self.init(
                 .failed,
-                "There is no container \(name) in \(folder). Make it with: zonecast container create \(name) --data \(folder.shellWord)"
+                "There is no container \(name) in \(folder). Create it: zonecast container create \(name) --data \(folder.shellWord)"
             )
         case .missing(let what):
             self.init(.failed, "There is no \(what) in \(folder).")

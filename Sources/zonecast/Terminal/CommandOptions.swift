@@ -4,7 +4,7 @@ import Records
 import RelayCore
 import RelayStore
 
-/// Which data folder a command works on, and how it answers.
+/// The options that select the data folder and the output format.
 struct FolderOptions: ParsableArguments {
     @Option(
         name: .customLong("data"),
@@ -16,12 +16,12 @@ struct FolderOptions: ParsableArguments {
     )
     var data: String?
 
-    @Flag(help: "Answer with one line of JSON.")
+    @Flag(help: "Print one line of JSON.")
     var json = false
 
     init() {}
 
-    /// For a command with a `--data` of its own.
+    /// For a command that declares its own `--data`.
     init(data: String?) {
         self.data = data
         json = false
@@ -30,15 +30,17 @@ struct FolderOptions: ParsableArguments {
     func validate() throws {
         if data?.isEmpty == true { throw ValidationError("--data is empty. Name the data folder.") }
         if let data, data.hasPrefix("~") {
-            throw ValidationError("--data \(data): the shell has left the ~ as it is. Write the home folder out.")
+            throw ValidationError(
+                "--data \(data): the shell did not expand the ~. Write the full path of the home folder."
+            )
         }
     }
 
     var folder: String { data ?? PackageFiles.standardData }
 
-    /// Runs `body` on the folder's directory, which may be in use by a relay at the same time.
+    /// Runs `body` with the folder's account store, which a relay may be using at the same time.
     ///
-    /// Makes the folder only where `creates` says so: a mistyped one should be told, not made.
+    /// Creates the folder only if `creates` is set, so that a mistyped name is reported.
     func withDirectory<Value>(creates: Bool = false, _ body: (AccountStore) throws -> Value) throws -> Value {
         try allowDirectory(creates: creates)
         do {
@@ -48,7 +50,7 @@ struct FolderOptions: ParsableArguments {
         }
     }
 
-    /// The same for a body that waits for a relay.
+    /// Like `withDirectory`, for an asynchronous body.
     func holdingDirectory<Value>(_ body: (AccountStore) async throws -> Value) async throws -> Value {
         try allowDirectory(creates: false)
         do {
@@ -58,13 +60,13 @@ struct FolderOptions: ParsableArguments {
         }
     }
 
-    /// Throws where there is no directory, or none for this user; goes on as its owner.
+    /// Throws if the folder has no relay data or is not accessible; then continues as the folder's owner.
     private func allowDirectory(creates: Bool) throws {
         if let refusal = FolderAccess.refusal(folder) { throw CommandFailure(.notAllowed, refusal) }
         guard creates || FileManager.default.fileExists(atPath: folder + "/relay.sqlite") else {
             throw CommandFailure(
                 .failed,
-                "There is no relay data in \(folder). Name the folder with --data, or begin with: zonecast container create ID"
+                "There is no relay data in \(folder). Name the folder with --data, or create one: zonecast container create ID"
             )
         }
         FolderOwner.become(ownerOf: folder)
@@ -72,7 +74,7 @@ struct FolderOptions: ParsableArguments {
 }
 
 extension FolderOptions {
-    /// As `withDirectory`, for a body that changes who may do what: the console's audit log shows it.
+    /// Like `withDirectory`, for a change of access rights, which is recorded in the console's audit log.
     func change<Value>(
         _ action: String,
         _ subject: String,
@@ -86,7 +88,7 @@ extension FolderOptions {
     }
 }
 
-/// Which configuration a command goes by.
+/// The option that selects the configuration file.
 struct SettingsOption: ParsableArguments {
     @Option(
         help: ArgumentHelp("A YAML file of settings. (default: $ZONECAST_CONFIG, or the package's)", valueName: "file"),
@@ -94,9 +96,9 @@ struct SettingsOption: ParsableArguments {
     )
     var config: String?
 
-    /// The settings as a relay started with the same file and folder would have them, that folder among them.
+    /// Returns the settings of a relay started with the same file and folder.
     ///
-    /// - Throws: `CommandFailure` where the file or the environment has mistakes.
+    /// - Throws: `CommandFailure` if the file or the environment has errors.
     func read(_ options: FolderOptions? = nil) async throws -> ServeSettings {
         let environment = ProcessInfo.processInfo.environment
         let flags = options?.data.map { ["data": $0] } ?? [:]
@@ -105,7 +107,7 @@ struct SettingsOption: ParsableArguments {
     }
 }
 
-/// Which container and environment a command speaks of.
+/// The options that select a container and an environment.
 struct HomeOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
     var container: ContainerID
@@ -116,12 +118,12 @@ struct HomeOptions: ParsableArguments {
     var home: ContainerEnvironment { ContainerEnvironment(container, environment) }
 }
 
-/// The same where it only narrows a list.
+/// The options that restrict a list to a container or an environment.
 struct HomeFilter: ParsableArguments {
-    @Option(help: ArgumentHelp("Only those of this container.", valueName: "id"))
+    @Option(help: ArgumentHelp("Only entries of this container.", valueName: "id"))
     var container: ContainerID?
 
-    @Option(help: "Only those of development or production.")
+    @Option(help: "Only entries of development or production.")
     var environment: Records.Environment?
 
     func admits(_ home: ContainerEnvironment) -> Bool {

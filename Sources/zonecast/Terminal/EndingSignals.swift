@@ -2,23 +2,26 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Has something put in order before the program ends, however it ends: by itself, told to by a signal, or because nobody
-/// reads its output any more.
+/// Runs a cleanup before the process ends: normally, by a signal, or because the reader of its output has gone.
 final class EndingSignals: Sendable {
     // Written once, at the end of `init`, and only kept alive after that.
     nonisolated(unsafe) private var sources: [any DispatchSourceSignal] = []
     private let numbers: [Int32]
     private let duty: Mutex<(@Sendable () -> Void)?>
 
-    /// `duty` is done once, and may be done on another thread; `status` is what a signal ends the program with, if not as signals
-    /// do.
+    /// Installs the signal handlers.
+    ///
+    /// - Parameters:
+    ///   - numbers: The signals to handle.
+    ///   - status: The exit code after a signal; by default 128 plus its number.
+    ///   - duty: The cleanup; called once, possibly on another thread.
     init(_ numbers: [Int32] = [SIGINT, SIGTERM], status: Int32? = nil, _ duty: @escaping @Sendable () -> Void) {
         self.numbers = numbers
         self.duty = Mutex(duty)
-        // Left alone it would end the program before it finds out by itself.
+        // Unhandled, SIGPIPE would end the process before a failed write is noticed.
         signal(SIGPIPE, SIG_IGN)
         Terminal.beforeEndingUnread { [weak self] in self?.end() }
-        // A signal that comes before a source is in place would be lost.
+        // A signal that arrives before its source is installed would be lost.
         let inPlace = DispatchGroup()
         sources = numbers.map { number -> any DispatchSourceSignal in
             signal(number, SIG_IGN)
@@ -32,7 +35,7 @@ final class EndingSignals: Sendable {
         inPlace.wait()
     }
 
-    /// Does the duty, and leaves signals as they were; whoever else wants to meanwhile waits until that is done.
+    /// Runs the cleanup and restores the default signal handlers; a concurrent caller waits until it is done.
     func end() {
         duty.withLock { duty in
             duty?()
@@ -44,7 +47,7 @@ final class EndingSignals: Sendable {
 
     private func end(thenExit status: Int32) {
         duty.withLock { duty in
-            // A signal that came when all was done ends the program too.
+            // A signal that arrives after the cleanup ends the process too.
             duty?()
             _exit(status)
         }

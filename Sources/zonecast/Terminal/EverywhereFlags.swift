@@ -1,28 +1,28 @@
 import Foundation
 
-/// The flags that every command takes, wherever they stand on the line.
+/// The flags that every command accepts at any position.
 ///
-/// They are taken off before the rest is read: declared in each command they would have to be in every group of options,
-/// once and only once.
+/// They are removed before the arguments are parsed. Otherwise every command would have to declare them exactly once
+/// among its option groups.
 struct EverywhereFlags: Equatable {
-    /// Only what was asked for: no confirmations, hints, headings and progress.
+    /// Suppresses confirmations, hints, headings and progress.
     var isQuiet = false
-    /// As with `NO_COLOR` in the environment.
+    /// Disables colour, as `NO_COLOR` in the environment does.
     var hasNoColour = false
 
     private static let quiet = "--quiet"
     private static let noColour = "--no-color"
 
-    /// What every command's help says of them, as lines of its options.
+    /// The help lines of these flags.
     private static func help(width: Int) -> String {
         HelpPage.option(
             quiet,
-            "Print only what was asked for: no headings, hints and confirmations.",
+            "Print only the requested output: no headings, hints and confirmations.",
             width: width
-        ) + HelpPage.option(noColour, "Print without colour, as with NO_COLOR in the environment.", width: width)
+        ) + HelpPage.option(noColour, "Print without colour, as if NO_COLOR were set.", width: width)
     }
 
-    /// Takes them out of the arguments; what stands behind `--` is not ours.
+    /// Removes the flags from the arguments before `--`.
     static func take(from arguments: [String]) -> (flags: EverywhereFlags, rest: [String]) {
         var flags = EverywhereFlags()
         let end = arguments.firstIndex(of: "--") ?? arguments.endIndex
@@ -39,7 +39,7 @@ struct EverywhereFlags: Equatable {
         if hasNoColour { setenv("NO_COLOR", "1", 1) }
     }
 
-    /// A command's help with these among its options.
+    /// Returns a command's help with these flags added to its options.
     static func added(to help: String, width: Int = HelpPage.width) -> String {
         guard let place = help.firstRange(of: "  --version ") ?? help.firstRange(of: "  -h, --help ") else {
             return help

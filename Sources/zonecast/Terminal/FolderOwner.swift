@@ -2,7 +2,7 @@ import Foundation
 import RelayStore
 import Synchronization
 
-/// Whose a data folder is.
+/// Runs commands of root as the owner of the data folder.
 enum FolderOwner {
     private struct Owner {
         var user: uid_t
@@ -11,27 +11,27 @@ enum FolderOwner {
         var name: String { getpwuid(user).map { String(cString: $0.pointee.pw_name) } ?? "\(user)" }
     }
 
-    /// As whom root goes on; `nil` for everybody else.
+    /// The owner that root has switched to; `nil` for other users.
     private static let owner = Mutex<Owner?>(nil)
 
-    /// As root, goes on as the owner of `folder`, where that is somebody else.
+    /// Switches from root to the owner of `folder`, if that is another user.
     ///
-    /// Files that root makes there could not be opened by the relay, and links that somebody laid there would lead root astray.
-    /// Nothing changes for other users, or where the folder is not there.
+    /// The relay could not open files created by root, and symbolic links in the folder could mislead root. Does
+    /// nothing for other users or if the folder does not exist.
     static func become(ownerOf folder: String) {
         var facts = stat()
         guard geteuid() == 0, stat(folder, &facts) == 0, facts.st_uid != 0, setgroups(0, nil) == 0 else { return }
         let (user, group) = (facts.st_uid, facts.st_gid)
-        // The group first: afterwards it could not be changed any more. Root stays in reserve for `asCaller`: what is real and
-        // what is in force is the owner's, what is saved is root's.
+        // The group first: after the user changes, it can no longer be set. Root is kept as the saved ID for
+        // `asCaller`; the real and effective IDs are the owner's.
         guard setregid(group, 0) == 0, setegid(group) == 0, setreuid(user, 0) == 0, seteuid(user) == 0 else { return }
         owner.withLock { $0 = Owner(user: user, group: group) }
     }
 
-    /// Why no relay of root's is to begin on the data of somebody else's relay; `nil` where one may.
+    /// Returns why root must not start a relay on another user's folder; `nil` if it may.
     ///
-    /// What root makes there its owner could not use: neither the service's relay, nor any command. Where it has happened
-    /// already, a relay goes on as root, and `zonecast doctor` says what mends it.
+    /// The owner could not use files that root creates there. If root has already done so, the relay continues as root,
+    /// and `zonecast doctor` shows the fix.
     static func refusal(servingIn folder: String) -> String? {
         var facts = stat()
         guard geteuid() == 0, stat("\(folder)/relay.sqlite", &facts) == 0, facts.st_uid != 0 else { return nil }
@@ -40,23 +40,25 @@ enum FolderOwner {
         let start = PackageFiles.start(on: folder)
         let user = owner.allSatisfy(\.isNumber) ? "'#\(owner)'" : owner
         let way = start.hasPrefix("zonecast") ? "sudo -u \(user) \(start)" : start
-        return "\(folder) is \(owner)'s, and could not use files that root makes there. Start it as that user: \(way)"
+        return
+            "\(folder) belongs to \(owner), who could not use files created by root. Start the relay as that user: \(way)"
     }
 
     // MARK: Outside of the data folder
 
-    /// Runs `body` as whoever started the command: for files and folders outside of the data folder, which they have named.
+    /// Runs `body` as the calling user, for files and folders outside the data folder that they named.
     static func asCaller<Value>(_ body: () throws -> Value) rethrows -> Value {
         guard let owner = owner.withLock({ $0 }), seteuid(0) == 0 else { return try body() }
         _ = setegid(0)
         defer {
-            // Nothing else may be done as root.
+            // The process must not continue as root.
             guard setegid(owner.group) == 0, seteuid(owner.user) == 0 else { abort() }
         }
         return try body()
     }
 
-    /// How files are written to `place`: where the owner may not make it, root does, and gives it to the owner.
+    /// Returns the system calls that write to `place`: if the owner may not create it, root creates it and changes its
+    /// owner.
     static func disk(to place: String, besides data: String) -> DiskCalls {
         let (place, data) = (absolute(place), absolute(data))
         var disk = DiskCalls.system
@@ -86,7 +88,7 @@ enum FolderOwner {
         return disk
     }
 
-    /// How files are read from `place`, which may be where only root may look.
+    /// Returns the system calls that read from `place`, which may be readable only for root.
     static func disk(from place: String) -> DiskCalls {
         var disk = DiskCalls.system
         let system = disk
@@ -100,7 +102,7 @@ enum FolderOwner {
         return disk
     }
 
-    /// Why the owner of the data cannot write in a folder that root names; `nil` where they can, or there is only root.
+    /// Returns why the data's owner cannot write to a folder that root named; `nil` if they can or the owner is root.
     static func refusal(writingIn place: String) -> String? {
         guard let owner = owner.withLock({ $0 })?.name else { return nil }
         let place = absolute(place)
@@ -109,10 +111,10 @@ enum FolderOwner {
             nearest = (nearest as NSString).deletingLastPathComponent
         }
         guard access(nearest, X_OK | (nearest == place ? R_OK | W_OK : 0)) != 0 else { return nil }
-        let who = "\(owner), whose the data folder is,"
+        let who = "\(owner), who owns the data folder,"
         return nearest == place
             ? "\(who) may not write in \(place). Give it the folder: chown \(owner) \(place.shellWord)"
-            : "\(who) may not look into \(nearest). Name a folder elsewhere, such as /srv/backups."
+            : "\(who) may not read \(nearest). Name another folder, such as /srv/backups."
     }
 
     private static func isForReading(_ flags: Int32) -> Bool { flags & (O_WRONLY | O_RDWR | O_CREAT) == 0 }
@@ -120,10 +122,10 @@ enum FolderOwner {
     private static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }
 }
 
-/// A file that a person has named for the answer.
+/// Writes output to a file named on the command line.
 enum OutputFile {
     static func write(_ text: String, to path: String) throws {
-        // Theirs, also where the data are somebody else's.
+        // Written as the calling user, even if the data folder belongs to another one.
         let isWritten = FolderOwner.asCaller {
             FileManager.default.createFile(atPath: path, contents: Data(text.utf8))
         }

@@ -1,21 +1,21 @@
 import Foundation
 
-/// What commands say of themselves, laid out for a terminal's width.
+/// Help texts, wrapped to the terminal's width.
 ///
-/// The library does it for everything but the usage, which it leaves as one line that a terminal breaks within words.
+/// The argument library wraps everything except the usage line, which terminals would break within words.
 enum HelpPage {
-    /// Where the options' explanations begin.
+    /// The column where the descriptions of options begin.
     private static let column = 26
-    /// Narrower than this there is no room for them.
+    /// The minimum width for descriptions.
     private static let narrowest = 40
 
-    /// As the person has set it, as the terminal is, or 80.
+    /// The width: `COLUMNS`, else the terminal's, else 80.
     static var width: Int {
         let set = ProcessInfo.processInfo.environment["COLUMNS"].flatMap { Int($0) }
         return max(narrowest, set ?? DemoTerminal.size.width)
     }
 
-    /// A help text, or what is said of wrong usage.
+    /// Returns a help or usage error text with its usage line wrapped.
     static func laidOut(_ text: String, width: Int) -> String {
         text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
             let start = line.prefix(7)
@@ -25,12 +25,12 @@ enum HelpPage {
         .joined(separator: "\n")
     }
 
-    /// An option with its explanation, as lines of a command's options.
+    /// Returns an option with its description, as lines of a help text.
     static func option(_ name: String, _ words: String, width: Int) -> String {
         wrapped(words.split(separator: " "), behind: "  \(name)".filled(to: column), width: width) + "\n"
     }
 
-    /// Parts as lines, all of which begin below the first part.
+    /// Joins parts into lines that are indented to the first part.
     private static func wrapped(_ parts: [Substring], behind start: String, width: Int) -> String {
         let indent = String(repeating: " ", count: start.count)
         var (lines, line) = ([String](), start)
@@ -44,7 +44,7 @@ enum HelpPage {
         return (lines + [line]).joined(separator: "\n")
     }
 
-    /// Words, those in brackets together: `[--data <dir>]`.
+    /// Splits text into words, keeping bracketed groups such as `[--data <dir>]` together.
     private static func groups(of text: Substring) -> [Substring] {
         var depth = 0
         return text.split { character in

@@ -1,14 +1,14 @@
 import ArgumentParser
 
-/// A word on the command line where a command should stand, and is none.
+/// A word on the command line that is not a command although one is expected there.
 struct MistypedCommand: Equatable {
     /// The commands before it, such as `zonecast user`.
     var before: String
     var word: String
-    /// What was meant, if one is near.
+    /// The closest command name, if any is near.
     var suggestion: String?
 
-    /// The first such word of a line; `nil` where all are commands, or the words are a command's own arguments.
+    /// Returns the first such word; `nil` if all words are commands or arguments of a command.
     static func first(in arguments: [String]) -> MistypedCommand? {
         var commands: [any ParsableCommand.Type] = Zonecast.configuration.subcommands
         var path = ["zonecast"]
@@ -31,6 +31,6 @@ struct MistypedCommand: Equatable {
 
     var words: String {
         let meant = suggestion.map { " Did you mean: \(before) \($0)?" } ?? ""
-        return "\"\(word)\" is not a command of \(before).\(meant) All of them: \(before) --help"
+        return "\"\(word)\" is not a command of \(before).\(meant) For all commands: \(before) --help"
     }
 }

@@ -1,18 +1,21 @@
 import Foundation
 import RelayStore
 
-/// Where a relay is and who speaks to it, kept for later commands: `~/.config/zonecast/profiles.json`, for its owner alone.
+/// A relay's address and credentials, saved for later commands in `~/.config/zonecast/profiles.json`, readable only by
+/// its owner.
 struct Profile: Codable, Hashable, Sendable {
     static let standardName = "default"
 
     var url: String
     var apiToken: String?
     var webToken: String?
-    /// The container and environment that it was made for; `nil` in files of earlier versions.
+    /// The container and environment of the credentials; `nil` in files of earlier versions.
     var container: String?
     var environment: String?
 
-    /// The profile of this name; `nil` where none is saved, which for any other name than the standard one is a mistake.
+    /// Returns the profile with this name, or the default one; `nil` if no default profile is saved.
+    ///
+    /// - Throws: `CommandFailure` if a named profile does not exist.
     static func named(_ name: String?) throws -> Profile? {
         let environment = ProcessInfo.processInfo.environment
         let wanted = name ?? environment["ZONECAST_PROFILE"]
@@ -22,25 +25,25 @@ struct Profile: Codable, Hashable, Sendable {
         let known = all.keys.sorted().joined(separator: ", ")
         throw CommandFailure(
             .usage,
-            "There is no profile \(wanted)\(known.isEmpty ? "" : ", only \(known)"). Make it with: zonecast login --profile \(wanted)"
+            "There is no profile \(wanted)\(known.isEmpty ? "" : ", only \(known)"). Create it: zonecast login --profile \(wanted)"
         )
     }
 
     static func all() throws -> [String: Profile] {
         guard FileManager.default.fileExists(atPath: path) else { return [:] }
         do {
-            // What is no file at all, such as a folder, is no text either.
+            // A path that is not a file, such as a folder, fails to decode too.
             let data = FileManager.default.contents(atPath: path) ?? Data()
             return try JSONDecoder().decode([String: Profile].self, from: data)
         } catch {
             throw CommandFailure(
                 .failed,
-                "\(path) is no file of profiles that you may read. Move it away and sign in again: zonecast login"
+                "\(path) is not a readable profile file. Move it to another place and sign in again: zonecast login"
             )
         }
     }
 
-    /// Keeps this under a name; `nil` forgets what was kept.
+    /// Saves a profile under a name; `nil` deletes it.
     static func keep(_ profile: Profile?, as name: String) throws {
         var all = try all()
         all[name] = profile
@@ -53,7 +56,7 @@ struct Profile: Codable, Hashable, Sendable {
                 withIntermediateDirectories: true,
                 attributes: [.posixPermissions: 0o700]
             )
-            // Never there with the rights of others, not for a moment.
+            // The file is never readable for others, not even briefly.
             let fresh = path + ".new"
             unlink(fresh)
             guard
@@ -64,7 +67,10 @@ struct Profile: Codable, Hashable, Sendable {
                 ), rename(fresh, path) == 0
             else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
         } catch {
-            throw CommandFailure(.failed, "\(path) cannot be written: \(FolderAccess.reason(error))")
+            throw CommandFailure(
+                .failed,
+                "\(path) cannot be written: \(FolderAccess.reason(error)). Check its owner and the free space."
+            )
         }
     }
 

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// The end of a command that runs until it is told to stop: by a signal, or by itself.
+/// Runs a command until a signal arrives or it ends itself.
 final class Stop: Sendable {
     private struct State {
         var failure: CommandFailure?
@@ -12,9 +12,9 @@ final class Stop: Sendable {
 
     private let state = Mutex(State())
 
-    /// Runs `body` until it returns, a signal comes, or `end` is called; then what `atEnd` was given.
+    /// Runs `body` until it returns, a signal arrives or `end` is called; then runs the `atEnd` steps.
     ///
-    /// Gives the failure that ended it, if one did.
+    /// Returns the failure that ended it, if any.
     func wait(_ body: @escaping @Sendable () async -> Void) async -> CommandFailure? {
         let sources = [SIGINT, SIGTERM].map { number in
             signal(number, SIG_IGN)
@@ -36,7 +36,7 @@ final class Stop: Sendable {
 
     var isOver: Bool { state.withLock { $0.isOver } }
 
-    /// Ends the wait; the first failure given is the one it ends with.
+    /// Ends the wait; the first failure passed is the one that `wait` returns.
     func end(_ failure: CommandFailure?) {
         state.withLock { state in
             state.isOver = true
@@ -45,6 +45,6 @@ final class Stop: Sendable {
         }
     }
 
-    /// Does this before `wait` returns.
+    /// Adds a step that runs before `wait` returns.
     func atEnd(_ step: @escaping @Sendable () async -> Void) { state.withLock { $0.last.append(step) } }
 }

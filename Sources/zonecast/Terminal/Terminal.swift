@@ -1,20 +1,20 @@
 import Foundation
 import Synchronization
 
-/// What a command prints, and the little it asks.
+/// Output and prompts of the commands.
 enum Terminal {
     private static let quiet = Mutex(false)
     private static let spoken = Mutex(false)
-    /// What is left to do when nobody reads any more.
+    /// The cleanup to run if the reader of the output has gone.
     private static let lastDuty = Mutex<(@Sendable () -> Void)?>(nil)
 
-    /// One line of the answer, on standard output, at once: whoever reads a pipe must not wait for a full buffer.
+    /// Writes a line to standard output without buffering, so that readers of a pipe receive it at once.
     ///
-    /// Ends the program, as the signal would, when the reader has gone: `zonecast … | head` has what it wanted. Where the
-    /// line cannot be written for another reason it fails: half an answer must not pass for the whole.
+    /// Ends the process as SIGPIPE would if the reader has gone: `zonecast … | head` has all it needs. Any other write
+    /// error fails the command, so that incomplete output is not taken for complete.
     static func say(_ line: String) { deliver(line + "\n") }
 
-    /// The same for text that has its line ends already.
+    /// Like `say`, for text that contains its line ends.
     static func deliver(_ text: String) {
         spoken.withLock { $0 = true }
         let fault = put(text, on: STDOUT_FILENO)
@@ -22,38 +22,38 @@ enum Terminal {
         lastDuty.withLock { $0 }?()
         guard fault != EPIPE else { exit(128 + SIGPIPE) }
         let why = String(cString: strerror(fault))
-        complain("zonecast: The output cannot be written: \(why). What is there of it is not all.")
+        complain("zonecast: The output cannot be written: \(why). It is incomplete.")
         exit(CommandExit.failed.rawValue)
     }
 
-    /// A line of a program that goes on even where it cannot be written: a full disk under its log stops no relay.
+    /// Writes a line, ignoring write errors: a full disk under its log must not stop a relay.
     static func announce(_ line: String) {
         guard put(line + "\n", on: STDOUT_FILENO) != EPIPE else { return deliver(line + "\n") }
     }
 
-    /// Whether a part of the answer is out.
+    /// Whether output has been written.
     static var hasSpoken: Bool { spoken.withLock { $0 } }
 
-    /// Whether only what was asked for is wanted: `--quiet`.
+    /// Whether `--quiet` is set.
     static var isQuiet: Bool { quiet.withLock { $0 } }
 
     static func beQuiet() { quiet.withLock { $0 = true } }
 
-    /// A line that a person likes to read and a script does not need: what was done, what to type next.
+    /// Writes a line for people, such as a confirmation or hint; suppressed by `--quiet`.
     static func tell(_ line: String) { if !isQuiet { say(line) } }
 
-    /// A value that was asked for, behind what it is called; alone where a script takes it.
+    /// Writes a named value; with `--quiet` only the value.
     static func say(_ value: String, as name: String) { say(isQuiet ? value : name + value) }
 
-    /// One line for the person, on standard error.
+    /// Writes a line to standard error.
     static func complain(_ line: String) { put(line + "\n", on: STDERR_FILENO) }
 
-    /// Has `duty` done before the program ends because nobody reads its output.
+    /// Sets the cleanup that runs before the process ends because the reader of its output has gone.
     static func beforeEndingUnread(_ duty: @escaping @Sendable () -> Void) { lastDuty.withLock { $0 = duty } }
 
-    /// Writes all of a text; returns the system's error number, or 0.
+    /// Writes the whole text; returns the system's error number, or 0.
     ///
-    /// A terminal that has gone away is no reason to crash, which is what Foundation's file handles make of it.
+    /// Foundation's file handles would crash if the terminal has gone.
     @discardableResult
     static func put(_ text: String, on file: Int32) -> Int32 {
         var rest = Array(text.utf8)[...]
@@ -71,16 +71,16 @@ enum Terminal {
         return 0
     }
 
-    /// A value as one line of JSON, keys in order.
+    /// Writes a value as one line of JSON with sorted keys.
     static func say(json value: some Encodable) throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         say(String(decoding: try encoder.encode(value), as: UTF8.self))
     }
 
-    /// Rows under a heading, each column as wide as it must be; where there are none nothing but `empty`, if that says a thing.
+    /// Writes a table with aligned columns; without rows, writes `empty` unless that is empty.
     ///
-    /// With `--quiet` only the rows.
+    /// With `--quiet`, only the rows.
     static func say(table rows: [[String]], heading: [String], empty: String) {
         guard !rows.isEmpty else { return empty.isEmpty ? () : tell(empty) }
         let all = (isQuiet ? [] : [heading]) + rows.map { $0.map(\.withoutControls) }
@@ -91,12 +91,12 @@ enum Terminal {
         }
     }
 
-    /// Asks for a password without showing it; twice where it is a new one.
+    /// Asks for a password without echoing it; asks twice for a new one.
     static func askPassword(_ prompt: String, isNew: Bool) throws -> String {
         guard isatty(STDIN_FILENO) == 1 else {
             throw CommandFailure(
                 .usage,
-                "There is no terminal to ask for a password. Pipe it in and add --password-stdin."
+                "There is no terminal to ask for a password. Pipe it in with --password-stdin."
             )
         }
         let first = try askHidden("\(prompt): ")
@@ -107,18 +107,18 @@ enum Terminal {
         return first
     }
 
-    /// Has a person type a word before something that has no way back; where nobody can be asked, refuses.
+    /// Asks the user to type a word before an irreversible change; fails if there is no terminal.
     static func confirm(_ warning: String, byTyping word: String, called name: String) throws {
         guard isatty(STDIN_FILENO) == 1 else {
-            throw CommandFailure(.usage, "\(warning) Add --yes where nobody can be asked.")
+            throw CommandFailure(.usage, "\(warning) Add --yes to confirm without a terminal.")
         }
-        put("\(warning) Type \(name) to go on: ", on: STDERR_FILENO)
+        put("\(warning) Type \(name) to continue: ", on: STDERR_FILENO)
         guard readLine(strippingNewline: true) == word else {
-            throw CommandFailure(.failed, "That was not it. Nothing was changed.")
+            throw CommandFailure(.failed, "The text does not match. Nothing was changed.")
         }
     }
 
-    /// The first line of standard input, without its line end.
+    /// Returns the first line of standard input, without its line end.
     static func readPasswordLine(_ what: String = "password") throws -> String {
         guard let line = readLine(strippingNewline: true) else {
             let variable = what.split(separator: " ").last.map { $0.uppercased() } ?? ""
@@ -136,7 +136,7 @@ enum Terminal {
         tcgetattr(STDIN_FILENO, &shown)
         var hidden = shown
         hidden.c_lflag &= ~tcflag_t(ECHO)
-        // Whoever breaks off here wants to see what they type next.
+        // If the user interrupts, the terminal must echo again.
         let ending = EndingSignals { [shown] in
             var shown = shown
             tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown)
@@ -145,19 +145,19 @@ enum Terminal {
         tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden)
         defer { ending.end() }
         guard let line = readLine(strippingNewline: true) else {
-            throw CommandFailure(.failed, "No password was typed.")
+            throw CommandFailure(.failed, "No password was entered.")
         }
         return line
     }
 }
 
 extension String {
-    /// Filled with blanks up to so many columns; what is longer stays whole.
+    /// Pads with spaces to this many columns; longer text is unchanged.
     ///
-    /// Foundation's own padding counts UTF-16 and cuts what it finds too long.
+    /// Foundation's padding counts UTF-16 units and truncates longer text.
     func filled(to width: Int) -> String { self + String(repeating: " ", count: max(0, width - columns)) }
 
-    /// As it may be shown in a terminal, whoever wrote it: what would act on the terminal or turn the line around is one sign.
+    /// Replaces characters that would control the terminal or the text direction, so that untrusted text can be shown.
     var withoutControls: String {
         guard unicodeScalars.contains(where: \.isControl) else { return self }
         return String(String.UnicodeScalarView(unicodeScalars.map { $0.isControl ? "\u{FFFD}" : $0 }))
@@ -165,7 +165,7 @@ extension String {
 }
 
 extension Unicode.Scalar {
-    /// Controls, line ends, and the marks by which the direction of text is changed.
+    /// Control characters, line separators and bidirectional marks.
     fileprivate var isControl: Bool {
         switch value {
         case 0x200E...0x200F, 0x2028...0x202E, 0x2066...0x2069: true

@@ -91,7 +91,7 @@ import Testing
         let rest = demo.read()
         demo.process.waitUntilExit()
         #expect(demo.process.terminationStatus == 1)
-        #expect(rest.contains("The relay at http://127.0.0.1:\(relay.port) does not answer"), "\(rest)")
+        #expect(rest.contains("the relay at http://127.0.0.1:\(relay.port) does not answer"), "\(rest)")
         let last = rest.split(separator: "\n").last ?? ""
         #expect(last.contains("has not answered for 15 s"), "\(last)")
     }

@@ -158,7 +158,7 @@ import Testing
     @Test func saysThatTheRelayIsDownAndWhatToPress() {
         var down = screen()
         down.isRelayRunning = false
-        #expect(text(down, 80, 24).contains("relay DOWN: k starts it again"))
+        #expect(text(down, 80, 24).contains("relay DOWN: press k to restart it"))
     }
 
     @Test func aRelayElsewhereIsNotOffered() {

@@ -20,12 +20,12 @@ import Testing
         #expect(last.contains("check    3 mirrors equal the relay · 0 lost · 0 duplicated"))
         #expect(last.contains("1 write refused as expected"))
         #expect(last.contains("ms from save to shown"))
-        #expect(last.hasSuffix("10 of 10 scenes held"))
+        #expect(last.hasSuffix("10 of 10 scenes passed"))
         #expect(!demo.output.contains("\u{1B}"))
         for step in [
             "save", "commit", "→ notice", "fetch", "ms after save", "kill -9", "refuse ", "Rolled back here",
             "\"Camping\" of alice, read only", "\"Camping\" of alice, read and write",
-            "\"Camping\" of alice: gone, and its notes with it", "\"Camping\" shared no more; its notes stay",
+            "\"Camping\" of alice: removed with its notes", "\"Camping\" no longer shared; its notes stay",
         ] {
             #expect(demo.output.contains(step), "\(step)")
         }
@@ -44,7 +44,7 @@ import Testing
         let last = try #require(lines.last)
         #expect(last.who == "tour" && last.what == "check")
         // The relay is not the demo's own, so it is not killed.
-        #expect(last.detail.hasSuffix("9 of 9 scenes held"))
+        #expect(last.detail.hasSuffix("9 of 9 scenes passed"))
         #expect(zip(lines, lines.dropFirst()).allSatisfy { $0.seconds <= $1.seconds })
     }
 
@@ -56,7 +56,7 @@ import Testing
         let last = demo.output.split(separator: "\n").last ?? ""
         #expect(last.contains("chaos         check    ✔ "), "\(last)")
         #expect(last.hasSuffix("3 mirrors equal the relay · 0 lost · 0 duplicated"))
-        #expect(demo.output.contains("the same again: --script chaos --seed 7"))
+        #expect(demo.output.contains("to repeat: --script chaos --seed 7"))
     }
 
     @Test func aRecordingIsWritten() throws {
