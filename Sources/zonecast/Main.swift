@@ -2,13 +2,13 @@ import ArgumentParser
 import Foundation
 import RelayStore
 
-/// Runs the command and turns however it ends into an exit code a script can act on.
+/// Runs the command and maps its outcome to an exit code for scripts.
 @main
 enum Main {
     static func main() async {
         let (flags, arguments) = EverywhereFlags.take(from: Array(CommandLine.arguments.dropFirst()))
         flags.apply()
-        // Asked about what is no command, the library explains them all and takes it for an answer.
+        // For an unknown command, the library's help prints the root help and succeeds.
         if arguments.first == "help", let mistyped = MistypedCommand.first(in: Array(arguments.dropFirst())) {
             leave(CommandFailure(.usage, mistyped.words), arguments)
         }
@@ -29,7 +29,7 @@ enum Main {
         }
     }
 
-    /// What argument parsing says: help and the version are answers, everything else is wrong usage.
+    /// Handles results of argument parsing: help and version succeed, everything else is wrong usage.
     private static func leave(with error: any Error, _ arguments: [String]) -> Never {
         let message = text(of: error)
         guard Zonecast.exitCode(for: error) != .success else {
@@ -51,24 +51,24 @@ enum Main {
         leave(CommandFailure(exit, (reason.isEmpty ? message : reason) + hint), arguments, words: message + hint)
     }
 
-    /// In lines for whoever reads them.
+    /// Returns the error's full text, wrapped to the terminal's width.
     private static func text(of error: any Error) -> String {
         let width = HelpPage.width
         return HelpPage.laidOut(Zonecast.fullMessage(for: error, columns: width), width: width)
     }
 
-    /// For whoever gave an option a value that looks like another option.
+    /// Returns a hint for an option whose value begins with a dash.
     private static func dashHint(_ arguments: [String], _ reason: String) -> String? {
         guard
             let (option, value) = zip(arguments, arguments.dropFirst()).first(where: { option, value in
                 option.hasPrefix("--") && value.hasPrefix("-") && reason.hasPrefix("Missing value for '\(option)")
             })
         else { return nil }
-        return "A value that begins with - stands behind an equals sign: \(option)=\(value)"
+        return "Write a value that begins with - after an equals sign: \(option)=\(value)"
     }
 
-    /// Says why a command did not do what it was asked, on standard error; where an answer in JSON was asked for and there is
-    /// none yet, as that too.
+    /// Prints the failure to standard error; with `--json`, also as JSON on standard output unless output was written
+    /// before.
     private static func leave(_ failure: CommandFailure, _ arguments: [String], words: String? = nil) -> Never {
         struct Refusal: Encodable { var code: String, reason: String }
         if arguments.prefix(while: { $0 != "--" }).contains("--json"), !Terminal.hasSpoken {
@@ -78,9 +78,9 @@ enum Main {
         end(failure.exit.rawValue)
     }
 
-    /// What a command says of itself; `nil` where there is no such.
+    /// Returns the help of a command; `nil` if there is no such command.
     ///
-    /// For `zonecast push help`, as other programs have it: only where the words mean nothing else.
+    /// For `zonecast push help`, as other programs accept it; only used if the words have no other meaning.
     private static func help(of words: ArraySlice<String>) -> String? {
         do {
             var command = try Zonecast.parseAsRoot(words + ["--help"])
@@ -91,10 +91,10 @@ enum Main {
         }
     }
 
-    /// Ends the process at once, without the libraries' own farewells.
+    /// Ends the process at once, without exit handlers.
     ///
-    /// What they clean up, threads of theirs may still be using (libcurl's and libwebsockets' share OpenSSL): then the
-    /// process hangs or crashes on its way out. Everything of ours is on the disk or on its way by now.
+    /// Exit handlers of libraries free resources that their threads may still be using (libcurl and libwebsockets share
+    /// OpenSSL), which can hang or crash the process. All our data is written by now.
     private static func end(_ code: Int32) -> Never {
         fflush(nil)
         _exit(code)

@@ -1,21 +1,21 @@
 import ArgumentParser
 
-/// The command: a relay, and what people do with one.
+/// The `zonecast` command: the relay server and its tools.
 struct Zonecast: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "zonecast",
-        abstract: "A sync relay of your own: CloudKit's job on your own machine.",
+        abstract: "A self-hosted sync relay that does CloudKit's job on your own machine.",
         discussion: """
             First steps:
-              zonecast demo         a relay and three clients, here
-              zonecast serve --dev  a relay to try things with
-              zonecast init         all that a relay for others needs
-              zonecast doctor       whether it does what it is for
+              zonecast demo         a relay and three clients on this machine
+              zonecast serve --dev  a relay for development
+              zonecast init         set up a relay for production
+              zonecast doctor       check that a relay works
               zonecast container create iCloud.org.example
               zonecast token create --container iCloud.org.example
 
-            Every command takes --quiet (only what was asked for, for scripts) and --no-color; most take --json.
-            Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 cannot reach the relay, 4 not allowed, 5 conflict.
+            Every command takes --quiet (only the requested output, for scripts) and --no-color; most take --json.
+            Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 relay unreachable, 4 not allowed, 5 conflict.
             """,
         version: Self.version,
         subcommands: [

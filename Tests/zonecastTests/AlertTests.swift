@@ -84,7 +84,7 @@ import Testing
         #expect(try alerts("limit", "disk", "1e20", "--data", folder.path).output.hasPrefix("Free disk space: "))
         let first = try firstMessage(collector, of: "disk")
         #expect(first.state == "firing" && first.text.contains("Free space"))
-        #expect(try alerts("mute", "disk", "--hours", "1", "--data", folder.path).output.contains("silent until"))
+        #expect(try alerts("mute", "disk", "--hours", "1", "--data", folder.path).output.contains("muted until"))
         struct Shown: Decodable {
             struct Row: Decodable { var id: String, isOwnLimit: Bool, mutedUntil: String? }
             var receiver: String?, alerts: [Row]

@@ -62,7 +62,7 @@ import Testing
             ["zones", "list"] + container + url + ["--api-token", "wrong"],
             environment: ["ZONECAST_WEB_TOKEN": "some"]
         )
-        #expect(wrong.status == 4 && wrong.complaint.contains("API token was revoked"), "\(wrong.complaint)")
+        #expect(wrong.status == 4 && wrong.complaint.contains("API token is revoked"), "\(wrong.complaint)")
         let doctor = try Command.run(
             ["doctor", "--timeout", "120", "--web-token", "some"] + container + url
         )
@@ -94,7 +94,7 @@ import Testing
         watch.standardError = complaints
         try watch.run()
         let line = String(decoding: complaints.fileHandleForReading.availableData, as: UTF8.self)
-        #expect(line.hasPrefix("No notices come: the relay at http://127.0.0.1:\(server.port) answers 404"), "\(line)")
+        #expect(line.hasPrefix("No notices arrive: the relay at http://127.0.0.1:\(server.port) answers 404"), "\(line)")
         #expect(watch.isRunning)
         watch.terminate()
         watch.waitUntilExit()

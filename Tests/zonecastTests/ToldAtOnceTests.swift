@@ -133,9 +133,9 @@ import Testing
         ("test-door: true\nlisten: 0.0.0.0:8080\n", "allowed on loopback only"),
         (
             "test-door: true\npublic-url: https://sync.example.org\n",
-            "test-door is for tests on this machine, and public-url for a relay that others reach."
+            "test-door is for tests on this machine, but public-url for a relay that others reach."
         ),
-        ("test-door: true\ntls-cert: /none.pem\ntls-key: /none.key\n", "this machine, and tls-cert for a relay"),
+        ("test-door: true\ntls-cert: /none.pem\ntls-key: /none.key\n", "this machine, but tls-cert for a relay"),
         ("tls-cert: /none.pem\ntls-key: /none.key\n", "/none.pem is not a readable PEM certificate file"),
         ("metrics.token-file: /none\n", "metrics.token-file: /none holds no token"),
         (

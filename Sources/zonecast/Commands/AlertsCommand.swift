@@ -5,14 +5,14 @@ import RelayCore
 import RelayServer
 import RelayStore
 
-/// `zonecast alerts`: what is watched, and who is told.
+/// `zonecast alerts`: shows and configures alerts.
 struct AlertsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "alerts",
         abstract: "Show what a running relay checks, set limits, mute an alert, send a test.",
         discussion: """
-            A relay sends alerts to one webhook (alerts.webhook): Slack, ntfy, Alertmanager or a program of yours. It cannot report that it is down itself:
-            let another program ask GET /readyz, or Prometheus (Deploy/monitoring).
+            A relay sends alerts to one webhook (alerts.webhook): Slack, ntfy, Alertmanager or your own program. It cannot report its own failure: \
+            let another program poll GET /readyz, or use Prometheus (Deploy/monitoring).
             """,
         subcommands: [Show.self, Limit.self, Mute.self, Test.self],
         defaultSubcommand: Show.self
@@ -64,7 +64,7 @@ struct AlertsCommand: AsyncParsableCommand {
                 table: zip(rows, AlertRule.all).map { row, rule in
                     [
                         row.id, row.name, "\(row.isAboveBad ? "over" : "under") \(rule.shown(row.limit))",
-                        row.mutedUntil.map { "silent until \($0)" } ?? (row.isOwnLimit ? "limit of your own" : ""),
+                        row.mutedUntil.map { "muted until \($0)" } ?? (row.isOwnLimit ? "custom limit" : ""),
                     ]
                 },
                 heading: ["ID", "ALERT", "WHEN", ""],
@@ -72,8 +72,8 @@ struct AlertsCommand: AsyncParsableCommand {
             )
             Terminal.tell("")
             Terminal.tell(
-                receiver.map { "sent to: \($0). Try it: zonecast alerts test" }
-                    ?? "Alerts are not sent anywhere. Set alerts.webhook: zonecast config reference"
+                receiver.map { "sent to: \($0). Test it: zonecast alerts test" }
+                    ?? "No webhook is configured. Set alerts.webhook; see: zonecast config reference"
             )
         }
     }
@@ -81,12 +81,12 @@ struct AlertsCommand: AsyncParsableCommand {
     struct Limit: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract:
-                "Set an alert's limit, in its unit: bytes, milliseconds, percent or days. A running relay goes by it."
+                "Set an alert's limit, in its unit: bytes, milliseconds, percent or days. Applies to a running relay."
         )
 
         @Argument(help: "The alert's id, as in the list.")
         var id: String
-        @Argument(help: "The limit; without it, the usual one.")
+        @Argument(help: "The limit; if omitted, the default is restored.")
         var limit: Double?
         @OptionGroup var options: FolderOptions
 
@@ -104,12 +104,12 @@ struct AlertsCommand: AsyncParsableCommand {
 
     struct Mute: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Be silent about an alert for some hours; 0 ends that."
+            abstract: "Mute an alert for some hours; 0 unmutes it."
         )
 
         @Argument(help: "The alert's id, as in the list.")
         var id: String
-        @Option(help: "For how long, up to a year.")
+        @Option(help: "The duration in hours, up to a year.")
         var hours = 24
         @OptionGroup var options: FolderOptions
 
@@ -122,7 +122,7 @@ struct AlertsCommand: AsyncParsableCommand {
                 $0.muted[id] = hours > 0 ? until.milliseconds : nil
             }
             if options.json { return try Terminal.say(json: ["mutedUntil": hours > 0 ? until.iso8601 : nil]) }
-            Terminal.tell(hours > 0 ? "\(rule.name): silent until \(until.iso8601)" : "\(rule.name): told again")
+            Terminal.tell(hours > 0 ? "\(rule.name): muted until \(until.iso8601)" : "\(rule.name): unmuted")
         }
     }
 
@@ -130,7 +130,7 @@ struct AlertsCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Send a test message to the webhook.")
 
         @OptionGroup var settings: SettingsOption
-        @Flag(help: "Answer with one line of JSON.")
+        @Flag(help: "Print one line of JSON.")
         var json = false
 
         func run() async throws {
@@ -138,18 +138,18 @@ struct AlertsCommand: AsyncParsableCommand {
             guard let webhook = try AlertWebhook(settings, relay: "zonecast alerts test") else {
                 throw CommandFailure(
                     .failed,
-                    "Alerts are not sent anywhere: set alerts.webhook. See: zonecast config reference"
+                    "No webhook is configured. Set alerts.webhook; see: zonecast config reference"
                 )
             }
             let fault = await webhook.send(.test(at: TimeSource.system.now()))
             await webhook.shutDown()
-            if let fault { throw CommandFailure(.unreachable, "The message did not arrive: \(fault)") }
+            if let fault { throw CommandFailure(.unreachable, "The message could not be delivered: \(fault)") }
             if json { return try Terminal.say(json: ["sent": true]) }
             Terminal.tell("sent to \(settings.receiver ?? "")")
         }
     }
 
-    /// As whoever may read it: after the folder has been looked into.
+    /// Reads the alert settings; called after the switch to the folder's owner.
     private static func book(in data: String) throws -> AlertBook {
         do throws(BackupFailure) { return try AlertBook.read(from: data) } catch { throw CommandFailure(error) }
     }

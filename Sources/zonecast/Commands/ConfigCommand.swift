@@ -2,7 +2,7 @@ import ArgumentParser
 import Foundation
 import RelayServer
 
-/// `zonecast config`: what can be set, and what is.
+/// `zonecast config`: shows and checks settings.
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",
@@ -28,23 +28,23 @@ struct ConfigCommand: AsyncParsableCommand {
         }
     }
 
-    /// Values as a table has room for them; all of one is in `--json`.
+    /// Returns a value cut to the width of a table; `--json` has the full value.
     private static func shown(_ value: String) -> String {
         value.isEmpty ? "-" : value.count > 32 ? "\(value.prefix(31))…" : value
     }
 
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show every key with its value and where that came from."
+            abstract: "Show every key with its value and origin."
         )
 
         @Option(help: ArgumentHelp("The configuration file.", valueName: "file"), completion: .file())
         var config: String?
 
-        @Flag(help: "Say of each value where it comes from: flag, environment, line of the file, or default.")
+        @Flag(help: "Show the origin of each value: flag, environment, line of the file, or default.")
         var origin = false
 
-        @Flag(help: "Answer with one line of JSON, with the origins.")
+        @Flag(help: "Print one line of JSON, including the origins.")
         var json = false
 
         func run() async throws {
@@ -65,13 +65,14 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Check a configuration file, and the files that it names. Tells all mistakes; exit code 2 if any."
+            abstract:
+                "Check a configuration file and the files it names. Lists all errors; exits with 2 if there are any."
         )
 
         @Argument(help: "The file.", completion: .file())
         var file: String
 
-        @Flag(help: "Answer with one line of JSON.")
+        @Flag(help: "Print one line of JSON.")
         var json = false
 
         func run() async throws {
@@ -95,7 +96,7 @@ struct ConfigCommand: AsyncParsableCommand {
             abstract: "List every key: default, unit, meaning, name in the environment."
         )
 
-        @Flag(help: "Answer with one line of JSON.")
+        @Flag(help: "Print one line of JSON.")
         var json = false
 
         @Flag(help: "Write a configuration file with all keys, commented out.")
@@ -111,7 +112,7 @@ struct ConfigCommand: AsyncParsableCommand {
                 empty: ""
             )
             Terminal.say(
-                "In the environment: ZONECAST_ and the key in capitals, . and - as _ (limits.head-time: ZONECAST_LIMITS_HEAD_TIME)."
+                "Environment variables: ZONECAST_ and the key in capitals, with . and - as _ (limits.head-time: ZONECAST_LIMITS_HEAD_TIME)."
             )
         }
     }

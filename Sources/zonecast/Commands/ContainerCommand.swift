@@ -2,11 +2,11 @@ import ArgumentParser
 import Records
 import RelayStore
 
-/// `zonecast container`: an application's data, in both environments.
+/// `zonecast container`: manages containers, each with both environments.
 struct ContainerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "container",
-        abstract: "Create, list and delete containers, see what they hold, and how much they may.",
+        abstract: "Create, list and delete containers; show their usage and set quotas.",
         subcommands: [Create.self, List.self, ContainerUsage.self, ContainerQuotaCommand.self, ContainerDelete.self]
     )
 
@@ -54,7 +54,7 @@ struct ContainerCommand: ParsableCommand {
                 Terminal.say(
                     table: rows.map { [$0.container, $0.created] },
                     heading: ["CONTAINER", "CREATED"],
-                    empty: "There are no containers yet. Make one with: zonecast container create ID"
+                    empty: "There are no containers yet. Create one: zonecast container create ID"
                 )
             }
         }

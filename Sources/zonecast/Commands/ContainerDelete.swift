@@ -3,24 +3,24 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast container delete`: a container with all that is in it.
+/// `zonecast container delete`: deletes a container with all its data.
 struct ContainerDelete: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "delete",
         abstract: "Delete a container: records, assets and schema of both environments, its tokens and keys.",
         discussion: """
-            The relay has to be stopped. There is no way back but a backup, so one is made first, unless --no-backup says \
-            otherwise. Accounts stay: they belong to the relay.
+            Stop the relay first. Only a backup can undo this, so the command makes one first, unless --no-backup is \
+            set. Accounts stay, since they belong to the relay.
             """
     )
 
     @Argument(help: ArgumentHelp("The container.", valueName: "id"))
     var container: ContainerID
 
-    @Flag(help: "Ask nothing.")
+    @Flag(help: "Do not ask for confirmation.")
     var yes = false
 
-    @Flag(help: "Make no backup before.")
+    @Flag(help: "Do not make a backup first.")
     var noBackup = false
 
     @OptionGroup var options: FolderOptions
@@ -29,10 +29,10 @@ struct ContainerDelete: ParsableCommand {
         guard try options.withDirectory({ try $0.hasContainer(container) }) else {
             throw CommandFailure(.failed, "There is no container \(container) in \(options.folder).")
         }
-        // Held to the end, so that no relay starts in between.
+        // Held until the end, so that no relay starts meanwhile.
         let lock = try FolderLock(
             forCommandIn: options.folder,
-            refusal: "A relay runs on \(options.folder). Stop it first: it has these files open."
+            refusal: "A relay is running on \(options.folder). Stop it first: it has these files open."
         )
         defer { withExtendedLifetime(lock) {} }
         if !yes {
@@ -48,6 +48,6 @@ struct ContainerDelete: ParsableCommand {
         }
         if options.json { return try Terminal.say(json: ["deleted": container.name, "backup": backup ?? ""]) }
         Terminal.tell("deleted  \(container)")
-        if let backup { Terminal.tell("before   \(backup), for: zonecast backup restore") }
+        if let backup { Terminal.tell("backup   \(backup), for: zonecast backup restore") }
     }
 }

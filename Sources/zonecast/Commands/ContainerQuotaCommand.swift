@@ -4,15 +4,15 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast container quota`: what one container may hold and send, where that is not what the configuration says.
+/// `zonecast container quota`: overrides the configured quotas for one container.
 struct ContainerQuotaCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "quota",
-        abstract: "Show or set what a container may hold and send, other than the configuration's quota.…",
+        abstract: "Show or set a container's quotas, which override those of the configuration (quota.…).",
         discussion: """
-            Each environment counts for itself. Without an option it shows. A running relay goes by a change within a second; \
-            whoever has more already keeps it, and can store no more. Such a quota does not grow with the container's users.
-            One user's: zonecast user quota.
+            Each environment has its own quotas. Without options, shows them. A running relay applies a change within a second; \
+            users above the new quota keep their data but cannot store more. These quotas do not grow with the number of users.
+            For one user: zonecast user quota.
             """
     )
 
@@ -25,22 +25,22 @@ struct ContainerQuotaCommand: ParsableCommand {
     @Option(
         name: .customLong("private"),
         help: ArgumentHelp(
-            "Each user's private database: 500MB, 5GB; 0: any number; or 'configured'.",
+            "Each user's private database: 500MB, 5GB; 0: no limit; or 'configured'.",
             valueName: "size"
         )
     )
     var ofPrivate: String?
 
-    @Option(help: ArgumentHelp("Records of the public database, likewise.", valueName: "size"))
+    @Option(help: ArgumentHelp("Records of the public database, in the same form.", valueName: "size"))
     var publicRecords: String?
 
-    @Option(help: ArgumentHelp("Assets of the public database, likewise.", valueName: "size"))
+    @Option(help: ArgumentHelp("Assets of the public database, in the same form.", valueName: "size"))
     var publicAssets: String?
 
-    @Option(help: ArgumentHelp("What the public database sends in a month, likewise.", valueName: "size"))
+    @Option(help: ArgumentHelp("Bytes sent by the public database per month, in the same form.", valueName: "size"))
     var publicTransfer: String?
 
-    @Flag(help: "All as configured again.")
+    @Flag(help: "Reset all to the configured quotas.")
     var reset = false
 
     @OptionGroup var options: FolderOptions
@@ -57,9 +57,9 @@ struct ContainerQuotaCommand: ParsableCommand {
     private var asked: [String?] { [ofPrivate, publicRecords, publicAssets, publicTransfer] }
 
     func validate() throws {
-        if reset, asked.contains(where: { $0 != nil }) { throw ValidationError("Give sizes or --reset, not both.") }
+        if reset, asked.contains(where: { $0 != nil }) { throw ValidationError("Use sizes or --reset, not both.") }
         for text in asked.compactMap(\.self) where text != "configured" && ByteSize(text) == nil {
-            throw ValidationError("'\(text)' is no size. Write it like 500MB, 5GB or 1000000, or 'configured'.")
+            throw ValidationError("'\(text)' is not a size. Write it like 500MB, 5GB or 1000000, or 'configured'.")
         }
     }
 
@@ -79,7 +79,7 @@ struct ContainerQuotaCommand: ParsableCommand {
             ("public assets", new.publicAssets), ("public transfer", new.publicTransfer),
         ]
         for (name, bytes) in rows {
-            let words = bytes.map { $0 == .max ? "any number of bytes" : ByteText.of($0) } ?? "as configured"
+            let words = bytes.map { $0 == .max ? "no limit" : ByteText.of($0) } ?? "as configured"
             Terminal.say(name.filled(to: 17) + words)
         }
     }
@@ -97,7 +97,7 @@ struct ContainerQuotaCommand: ParsableCommand {
         )
     }
 
-    /// Any number is written as there being none.
+    /// No limit is written as 0.
     private func answer(_ quota: ContainerQuota) -> Answer {
         func shown(_ bytes: Int64?) -> Int64? { bytes == .max ? 0 : bytes }
         return Answer(

@@ -3,12 +3,12 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast container usage`: who holds how much of what quotas count.
+/// `zonecast container usage`: shows the storage that quotas count, by user.
 struct ContainerUsage: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "usage",
-        abstract: "Show how much a container holds, and whose it is.",
-        discussion: "Bytes as quotas count them (zonecast config reference, quota.…); works beside a running relay."
+        abstract: "Show how much a container stores, in total and by user.",
+        discussion: "Bytes as quotas count them (zonecast config reference, quota.…); works while a relay is running."
     )
 
     @Argument(help: ArgumentHelp("The container.", valueName: "id"))
@@ -17,7 +17,7 @@ struct ContainerUsage: ParsableCommand {
     @Option(help: "development or production.")
     var environment: Records.Environment = .development
 
-    @Option(help: ArgumentHelp("How many users to name, those with most first.", valueName: "count"))
+    @Option(help: ArgumentHelp("How many users to list, largest first.", valueName: "count"))
     var users = 10
 
     @OptionGroup var options: FolderOptions
@@ -72,7 +72,7 @@ struct ContainerUsage: ParsableCommand {
                 [$0.userRecordName, ByteText.of($0.recordBytes), ByteText.of($0.assetBytes), "\($0.zones)"]
             },
             heading: ["USER", "RECORDS", "ASSETS", "ZONES"],
-            empty: "No user has anything of their own here."
+            empty: "No user has stored data here."
         )
     }
 

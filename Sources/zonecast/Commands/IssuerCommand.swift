@@ -5,11 +5,11 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// `zonecast issuer`: whose identity tokens (JWT) a container takes in exchange for web auth tokens.
+/// `zonecast issuer`: manages the issuers whose identity tokens (JWT) a container accepts for sign-in.
 struct IssuerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "issuer",
-        abstract: "Trust, list and drop issuers of identity tokens (JWT).",
+        abstract: "Add, list and remove trusted issuers of identity tokens (JWT).",
         discussion: """
             An app whose users sign in elsewhere sends their identity token to users/signin and gets a web auth token.
             """,
@@ -23,27 +23,27 @@ struct IssuerCommand: AsyncParsableCommand {
 
     struct Add: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Trust an issuer, or change what is known of it. A running relay goes by it at once."
+            abstract: "Add a trusted issuer, or change its settings. Applies to a running relay at once."
         )
 
         @OptionGroup var place: ContainerOption
         @OptionGroup var options: FolderOptions
 
-        @Option(help: ArgumentHelp("What the iss claim of its tokens is, to the letter.", valueName: "text"))
+        @Option(help: ArgumentHelp("The exact iss claim of its tokens.", valueName: "text"))
         var issuer: String
 
-        @Option(help: ArgumentHelp("What their aud claim must name. May be repeated.", valueName: "text"))
+        @Option(help: ArgumentHelp("A value that their aud claim must contain. May be repeated.", valueName: "text"))
         var audience: [String]
 
         @Option(
             name: .customLong("keys-url"),
-            help: ArgumentHelp("An https address of its JWK set.", valueName: "url")
+            help: ArgumentHelp("The https address of its JWK set.", valueName: "url")
         )
         var keysURL: String?
 
         @Option(
             help: ArgumentHelp(
-                "A file with a JWK set, a JWK, a PEM public key, or for HS256 the secret. It is read when needed.",
+                "A file with a JWK set, a JWK, a PEM public key, or for HS256 the secret. Read when needed.",
                 valueName: "file"
             ),
             completion: .file()
@@ -66,12 +66,12 @@ struct IssuerCommand: AsyncParsableCommand {
         )
         var claim: [ClaimName] = []
 
-        @Flag(help: "Take e-mail addresses and numbers even where email_verified does not say they were checked.")
+        @Flag(help: "Accept e-mail addresses and phone numbers even if the issuer does not mark them as verified.")
         var trustContacts = false
 
         func validate() throws {
             guard (keysURL == nil) != (keysFile == nil) else {
-                throw ValidationError("Say where the keys are with either --keys-url or --keys-file.")
+                throw ValidationError("Name the keys with either --keys-url or --keys-file.")
             }
             guard !issuer.isEmpty, issuer.utf8.count <= 255, !issuer.contains(where: \.isNewline) else {
                 throw ValidationError("--issuer is a text of 1 to 255 bytes on one line.")
@@ -98,7 +98,7 @@ struct IssuerCommand: AsyncParsableCommand {
                 created: TimeSource.system.now()
             )
             let loaded = await IssuerKeys.load(issuer, from: KeyFetch())
-            // A file that cannot be read is a mistake; an address may only be out of reach from here, or not be up yet.
+            // A file that cannot be read is an error; a URL may be unreachable from here or not be up yet.
             if case .failure(let fault) = loaded, case .file = issuer.keys {
                 throw CommandFailure(.failed, fault.description)
             }
@@ -125,7 +125,7 @@ struct IssuerCommand: AsyncParsableCommand {
     struct List: ParsableCommand {
         static let configuration = CommandConfiguration(abstract: "List the issuers that containers trust.")
 
-        @Option(help: ArgumentHelp("Only those of this container.", valueName: "id"))
+        @Option(help: ArgumentHelp("Only entries of this container.", valueName: "id"))
         var container: ContainerID?
         @OptionGroup var options: FolderOptions
 
@@ -141,14 +141,14 @@ struct IssuerCommand: AsyncParsableCommand {
                     ]
                 },
                 heading: ["CONTAINER", "ISSUER", "AUDIENCE", "ALGORITHMS", "KEYS"],
-                empty: "No container trusts an issuer. Add one with: zonecast issuer add --help"
+                empty: "No container trusts an issuer. To add one, see: zonecast issuer add --help"
             )
         }
     }
 
     struct Remove: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Trust an issuer no more and end the sign-ins of its people to the container."
+            abstract: "Remove a trusted issuer and end its users' sessions in the container."
         )
 
         @OptionGroup var place: ContainerOption
@@ -167,8 +167,8 @@ struct IssuerCommand: AsyncParsableCommand {
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Tell whether an identity token, read from standard input, would be taken, and if not why.",
-            discussion: "An app is told only that it failed: whoever guesses should learn nothing."
+            abstract: "Check whether an identity token from standard input would be accepted, and if not, why.",
+            discussion: "Apps receive no reason for a refusal, so that attackers learn nothing."
         )
 
         @OptionGroup var place: ContainerOption
@@ -216,8 +216,8 @@ struct IssuerCommand: AsyncParsableCommand {
                 Terminal.say(
                     "name     \([answer.givenName, answer.familyName].compactMap { $0 }.joined(separator: " "))"
                 )
-                Terminal.say("e-mail   \(answer.email ?? "none that the issuer says it checked")")
-                Terminal.say("phone    \(answer.phone ?? "none that the issuer says it checked")")
+                Terminal.say("e-mail   \(answer.email ?? "none that the issuer has verified")")
+                Terminal.say("phone    \(answer.phone ?? "none that the issuer has verified")")
             }
         }
     }
@@ -249,7 +249,7 @@ struct IssuerCommand: AsyncParsableCommand {
     }
 }
 
-/// `email=mail`: the field first, then the claim.
+/// A mapping like `email=mail`: the field, then the claim.
 struct ClaimName: ExpressibleByArgument {
     var field: ForeignIssuer.Field
     var claim: String

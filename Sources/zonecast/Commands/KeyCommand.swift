@@ -4,7 +4,7 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast key`: server-to-server keys, whose holders sign their requests.
+/// `zonecast key`: manages server-to-server keys, with which servers sign their requests.
 struct KeyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "key",
@@ -14,9 +14,9 @@ struct KeyCommand: ParsableCommand {
 
     struct Add: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Add the public half of a P-256 key.",
+            abstract: "Add the public key of a P-256 key pair.",
             discussion: """
-                Make a pair with:
+                Create a key pair:
                   openssl ecparam -name prime256v1 -genkey -noout -out eckey.pem
                   openssl ec -in eckey.pem -pubout -out eckey.pub
                 """,
@@ -28,7 +28,7 @@ struct KeyCommand: ParsableCommand {
 
         @OptionGroup var file: PublicKeyOption
 
-        @Option(help: "A name to tell it by.")
+        @Option(help: "A display name.")
         var name = ""
 
         func run() throws {
@@ -45,7 +45,7 @@ struct KeyCommand: ParsableCommand {
         }
     }
 
-    /// Where the public half of a key comes from.
+    /// The option that names the public key.
     struct PublicKeyOption: ParsableArguments {
         @Option(
             help: ArgumentHelp("The public key in PEM form; - reads standard input.", valueName: "file"),
@@ -66,9 +66,9 @@ struct KeyCommand: ParsableCommand {
 
     struct Rotate: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Put a new key in the place of one: it acts as the same user, so it owns what that one made.",
+            abstract: "Replace a key: the new key acts as the same user, so it owns the same records.",
             discussion:
-                "The old one ends at once, or with --keep when you revoke it, once your server signs with the new."
+                "The old key is revoked at once; with --keep, revoke it yourself once your server signs with the new one."
         )
 
         @Argument(help: "The old key's ID.")
@@ -76,7 +76,7 @@ struct KeyCommand: ParsableCommand {
 
         @OptionGroup var file: PublicKeyOption
 
-        @Flag(help: "Let the old one go on.")
+        @Flag(help: "Keep the old key valid.")
         var keep = false
 
         @OptionGroup var options: FolderOptions
@@ -95,7 +95,9 @@ struct KeyCommand: ParsableCommand {
                 return try Terminal.say(json: ["keyID": key.id, "userRecordName": key.user.recordName])
             }
             Terminal.say(key.id, as: "key ID  ")
-            Terminal.tell(keep ? "The old one goes on until: zonecast key revoke \(keyID)" : "The old one has ended.")
+            Terminal.tell(
+                keep ? "The old key stays valid until: zonecast key revoke \(keyID)" : "The old key is revoked."
+            )
         }
     }
 
@@ -135,7 +137,7 @@ struct KeyCommand: ParsableCommand {
                         [$0.keyID, $0.container, $0.environment, $0.name, $0.created, $0.revoked ?? "-"]
                     },
                     heading: ["KEY ID", "CONTAINER", "ENVIRONMENT", "NAME", "CREATED", "REVOKED"],
-                    empty: "There are no keys. Add one with: zonecast key add --container ID --public-key FILE"
+                    empty: "There are no keys. Add one: zonecast key add --container ID --public-key FILE"
                 )
             }
         }

@@ -3,14 +3,14 @@ import Foundation
 import Records
 import ZoneKit
 
-/// `zonecast login`: saves where a relay is and who speaks to it.
+/// `zonecast login`: saves a relay's address and credentials.
 struct LoginCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "login",
         abstract: "Save a relay's address, a container and a user's token for later commands.",
         discussion: """
-            The token is read from the first line of standard input, or asked for; the relay is asked whose it is. Commands \
-            that speak to a relay take what they are not told from the profile: --profile, $ZONECAST_PROFILE, or "default".
+            The token is read from the first line of standard input or a prompt, and checked with the relay. Commands that \
+            call a relay take missing options from the profile: --profile, $ZONECAST_PROFILE, or "default".
             The file is ~/.config/zonecast/profiles.json, which only you may read.
             """
     )
@@ -20,14 +20,14 @@ struct LoginCommand: AsyncParsableCommand {
     @OptionGroup var home: HomeOptions
     @Option(help: "The container's API token; a relay with --dev needs none.")
     var apiToken: String?
-    @Option(help: "The name to save it under.")
+    @Option(help: "The profile's name.")
     var profile = Profile.standardName
-    @Flag(help: "Answer with one line of JSON.")
+    @Flag(help: "Print one line of JSON.")
     var json = false
 
     func validate() throws {
         guard profile.isEmpty || profile.contains(where: \.isWhitespace) else { return }
-        throw ValidationError("--profile is a name on one line without blanks, such as default.")
+        throw ValidationError("--profile is a name without spaces, such as default.")
     }
 
     func run() async throws {
@@ -45,7 +45,7 @@ struct LoginCommand: AsyncParsableCommand {
         guard let user = answer.text("userRecordName") else {
             throw CommandFailure(
                 .notAllowed,
-                "The relay does not say whose token this is. Get one: zonecast user sign-in EMAIL"
+                "The relay does not accept this token for a user. Get one: zonecast user sign-in EMAIL"
             )
         }
         try Profile.keep(own, as: profile)
@@ -54,16 +54,16 @@ struct LoginCommand: AsyncParsableCommand {
     }
 }
 
-/// `zonecast logout`: forgets a profile; its sign-in goes on.
+/// `zonecast logout`: deletes a saved profile; its session stays valid.
 struct LogoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "logout",
-        abstract: "Forget a saved profile. Its token goes on until it ends: zonecast user sessions EMAIL --end"
+        abstract: "Delete a saved profile. Its token stays valid; to end it: zonecast user sessions EMAIL --end"
     )
 
-    @Option(help: "Which one.")
+    @Option(help: "The profile's name.")
     var profile = Profile.standardName
-    @Flag(help: "Answer with one line of JSON.")
+    @Flag(help: "Print one line of JSON.")
     var json = false
 
     func run() async throws {

@@ -4,27 +4,27 @@ import RelayCore
 import RelayServer
 import RelayStore
 
-/// `zonecast logs`: the lines of a relay's log that one looks for.
+/// `zonecast logs`: shows selected lines of a relay's log.
 struct LogsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "logs",
-        abstract: "Show a relay's log: the service's own, a file, or what is piped in.",
+        abstract: "Show a relay's log: the service's, a file, or standard input.",
         discussion: """
-            Refused requests are there, and with log.access: true all, each with its identifier, and with nothing private: users \
-            and devices go by pseudonyms, which only the data folder's key can tell. Without --file, and with nothing piped in, the log is the \
-            service's, by journalctl.
+            The log contains refused requests (with log.access: true, all requests) with their IDs and without private data: users \
+            and devices have pseudonyms, which only the data folder's key resolves. Without --file and standard input, the log is the \
+            service's, read with journalctl.
             """
     )
 
     @Option(help: ArgumentHelp("Read this file.", valueName: "path"))
     var file: String?
-    @Flag(help: "Go on with what comes.")
+    @Flag(help: "Wait for new lines.")
     var follow = false
     @Flag(help: "Only refused requests, warnings and errors.")
     var errors = false
     @Option(help: ArgumentHelp("Only requests of this operation, such as records/modify.", valueName: "name"))
     var operation: String?
-    @Option(help: ArgumentHelp("Only this request: the uuid of an answer.", valueName: "id"))
+    @Option(help: ArgumentHelp("Only this request: the uuid of a response.", valueName: "id"))
     var request: String?
     @Option(
         help: ArgumentHelp(
@@ -44,7 +44,7 @@ struct LogsCommand: ParsableCommand {
     var data: String?
     @Option(
         help: ArgumentHelp(
-            "How many lines of the log to look through, from its end. (default: 200 of the service's, all of others)",
+            "How many lines of the log to search, from its end. (default: 200 of the service's log, all of others)",
             valueName: "count"
         )
     )
@@ -65,15 +65,14 @@ struct LogsCommand: ParsableCommand {
         try show(arguments, filter)
     }
 
-    /// Whether a pipe, a file or a connection is on standard input: not a terminal, nor /dev/null or nothing at all, as
-    /// timers and services have it.
+    /// Whether standard input is a pipe, a file or a socket; timers and services have /dev/null or nothing.
     private static var hasInput: Bool {
         var facts = stat()
         guard fstat(STDIN_FILENO, &facts) == 0 else { return false }
         return [S_IFIFO, S_IFREG, S_IFSOCK].contains(facts.st_mode & S_IFMT)
     }
 
-    /// What the log calls the user, in whichever container; `nil` where all are wanted.
+    /// Returns the user's pseudonyms in all containers; `nil` if all users are selected.
     private func pseudonyms() throws -> Set<String>? {
         guard let user else { return nil }
         if user.count == 10, user.allSatisfy({ $0.isHexDigit }) { return [user.lowercased()] }
@@ -85,7 +84,7 @@ struct LogsCommand: ParsableCommand {
         guard !names.isEmpty else {
             throw CommandFailure(
                 .failed,
-                "No container knows \(user) yet, so no log does. See: zonecast user show \(user)"
+                "\(user) has not used any container yet, so no log contains them. See: zonecast user show \(user)"
             )
         }
         return Set(names)
@@ -98,7 +97,7 @@ struct LogsCommand: ParsableCommand {
             }
             return
         }
-        // Which lines are the last is known at the end alone; no more than those are kept.
+        // The last lines are known only at the end, so keep no more than `lines`.
         var (last, count) = ([String](), 0)
         while let line = readLine() {
             if last.count < lines { last.append(line) } else { last[count % lines] = line }
@@ -112,14 +111,14 @@ struct LogsCommand: ParsableCommand {
         guard FileManager.default.isReadableFile(atPath: file) else {
             throw CommandFailure(
                 .failed,
-                "\(file) cannot be read. Name the relay's log with --file, or run this as whoever may read it."
+                "\(file) cannot be read. Name the relay's log with --file, or run this as a user who may read it."
             )
         }
         let start = lines.map { "\($0)" } ?? "+1"
         return ["tail", "-n", start] + (follow ? ["-F"] : []) + ["--", file]
     }
 
-    /// Runs a program of the system and shows the lines that are looked for.
+    /// Runs a system program and shows the matching lines of its output.
     private func show(_ arguments: [String], _ filter: LogFilter) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
@@ -128,7 +127,7 @@ struct LogsCommand: ParsableCommand {
         process.standardOutput = output
         process.standardInput = FileHandle.nullDevice
         try process.run()
-        // Told to stop it has done what it was asked; that also ends the program when nobody reads.
+        // Being stopped is success; the handler also ends the program if no one reads the output.
         let ending = EndingSignals(status: 0) { process.terminate() }
         defer { ending.end() }
         var (rest, read, shown) = (Data(), 0, 0)
@@ -146,7 +145,7 @@ struct LogsCommand: ParsableCommand {
                 rest.removeSubrange(rest.startIndex...end)
             }
         }
-        // A log that was cut or copied may end within a line.
+        // A truncated log may end within a line.
         if !rest.isEmpty { take(rest) }
         process.waitUntilExit()
         guard process.terminationStatus == 0 else {
@@ -158,18 +157,18 @@ struct LogsCommand: ParsableCommand {
         guard shown == 0, !Terminal.isQuiet else { return }
         Terminal.complain(
             read > 0
-                ? "None of the log's \(read.of("line")) is looked for."
-                : "The log is empty. Does the relay run? systemctl status zonecast; another log: zonecast logs --file PATH"
+                ? "None of the log's \(read.of("line")) matches."
+                : "The log is empty. Check that the relay is running: systemctl status zonecast; for another log: zonecast logs --file PATH"
         )
     }
 }
 
-/// Which lines of a log are looked for; reads both forms in which they are written.
+/// Selects lines of a log, in text or JSON format.
 struct LogFilter: Hashable, Sendable {
     var errors = false
     var operation: String?
     var request: String?
-    /// By their pseudonyms.
+    /// The users' pseudonyms.
     var users: Set<String>?
 
     func admits(_ line: String) -> Bool {
@@ -185,7 +184,7 @@ struct LogFilter: Hashable, Sendable {
         return Self.value("status", in: line).flatMap { Int($0) }.map { $0 >= 400 } ?? false
     }
 
-    /// Of `key=value` or `"key":"value"`.
+    /// Returns the value of `key=value` or `"key":"value"`.
     static func value(_ key: String, in line: String) -> String? {
         if line.hasPrefix("{") {
             let object = try? JSONDecoder().decode([String: Scalar].self, from: Data(line.utf8))

@@ -3,14 +3,14 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast token management`: what lets programs elsewhere change a container's schema.
+/// `zonecast token management`: manages tokens with which remote programs change a container's schema.
 struct ManagementTokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "management",
-        abstract: "Management tokens: for schemas from elsewhere, such as from a build machine.",
+        abstract: "Manage tokens for remote schema changes, such as from a build machine.",
         discussion: """
-            With one, zonecast schema export, import, validate, diff and promote work with --url at a running relay, as cktool \
-            does with CloudKit's. It reads and writes no record. Over the network use https.
+            With a management token, zonecast schema export, import, validate, diff and promote accept --url, as cktool \
+            does for CloudKit. It gives no access to records. Over a network, use https.
             """,
         subcommands: [Create.self, List.self, Rotate.self, Revoke.self]
     )
@@ -23,20 +23,20 @@ struct ManagementTokenCommand: ParsableCommand {
         }
         Terminal.say(text, as: "management token  ")
         Terminal.tell("id                \(token.id)  (for: zonecast token management revoke)")
-        Terminal.tell("ends              \(token.expires?.iso8601 ?? "never")")
-        Terminal.tell("Keep it now: the relay stores only its hash. Use it: export ZONECAST_MANAGEMENT_TOKEN=…")
+        Terminal.tell("expires           \(token.expires?.iso8601 ?? "never")")
+        Terminal.tell("Save it now: the relay stores only its hash. To use it: export ZONECAST_MANAGEMENT_TOKEN=…")
     }
 
     struct Create: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Create a management token. It is shown once and kept only as a hash."
+            abstract: "Create a management token. It is shown once; the relay stores only its hash."
         )
 
-        @Option(help: ArgumentHelp("The container whose schemas it is for.", valueName: "id"))
+        @Option(help: ArgumentHelp("The container.", valueName: "id"))
         var container: ContainerID
-        @Option(help: "A name to tell it by; the audit log has it.")
+        @Option(help: "A display name, which the audit log shows.")
         var name = ""
-        @Option(help: ArgumentHelp("After so many days it ends; 0: never.", valueName: "n"))
+        @Option(help: ArgumentHelp("Days until it expires; 0: never.", valueName: "n"))
         var days = 365
         @OptionGroup var options: FolderOptions
 
@@ -58,7 +58,7 @@ struct ManagementTokenCommand: ParsableCommand {
             abstract: "List the management tokens, without the tokens themselves."
         )
 
-        @Option(help: ArgumentHelp("Only those of this container.", valueName: "id"))
+        @Option(help: ArgumentHelp("Only entries of this container.", valueName: "id"))
         var container: ContainerID?
         @OptionGroup var options: FolderOptions
 
@@ -94,20 +94,20 @@ struct ManagementTokenCommand: ParsableCommand {
                     ]
                 },
                 heading: ["ID", "CONTAINER", "NAME", "LAST USED", "ENDS", "REVOKED"],
-                empty: "There are no management tokens. Make one with: zonecast token management create --container ID"
+                empty: "There are no management tokens. Create one: zonecast token management create --container ID"
             )
         }
     }
 
     struct Rotate: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Make a new token in the place of one, with its container, name and end.",
-            discussion: "The old one ends at once, or with --keep when you revoke it."
+            abstract: "Replace a token with a new one that has the same container, name and expiry.",
+            discussion: "The old token is revoked at once; with --keep, revoke it yourself."
         )
 
-        @Argument(help: "Its id, as in the list.")
+        @Argument(help: "The token's id, as in the list.")
         var id: String
-        @Flag(help: "Let the old one go on.")
+        @Flag(help: "Keep the old token valid.")
         var keep = false
         @OptionGroup var options: FolderOptions
 
@@ -115,7 +115,7 @@ struct ManagementTokenCommand: ParsableCommand {
             let (text, token) = try options.change("management-token.rotate", id) { store in
                 let now = TimeSource.system.now()
                 guard let old = try store.managementTokens().first(where: { $0.id == id && $0.isGood(at: now) }) else {
-                    throw DirectoryError.missing("management token \(id) that is still good")
+                    throw DirectoryError.missing("valid management token \(id)")
                 }
                 let made = try store.addManagementToken(for: old.container, name: old.name, expires: old.expires)
                 if !keep { try store.revokeManagementToken(id) }
@@ -130,7 +130,7 @@ struct ManagementTokenCommand: ParsableCommand {
             abstract: "Revoke a management token. A running relay refuses it from its next request on."
         )
 
-        @Argument(help: "Its id, as in the list.")
+        @Argument(help: "The token's id, as in the list.")
         var id: String
         @OptionGroup var options: FolderOptions
 

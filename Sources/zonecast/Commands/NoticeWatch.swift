@@ -4,11 +4,12 @@ import Synchronization
 import Wire
 import ZoneKit
 
-/// One more device of a user for as long as a command runs: hears notices, comes back by itself, and says what keeps them
-/// away.
+/// Receives a user's notices as an additional device while a command runs.
+///
+/// Reconnects automatically and reports why notices do not arrive.
 final class NoticeWatch: Sendable {
     enum Event: Sendable {
-        /// Notices come from now on; what came before is to be asked for.
+        /// The connection is open; changes from before must be fetched.
         case live(NoticeReady)
         case notice(Notice)
     }
@@ -23,9 +24,12 @@ final class NoticeWatch: Sendable {
     private let stop = Stop()
     private let isLive = Mutex(false)
 
-    /// Throws where the options name no user, or nobody is at the address.
+    /// Checks the options and that the relay is reachable.
     ///
-    /// `database` is subscribed to for as long as this runs, where the user has no subscription.
+    /// - Parameters:
+    ///   - options: The relay, container and user.
+    ///   - database: Subscribed to while this runs, if the user has no subscription.
+    /// - Throws: `CommandFailure` if the options name no user or nothing listens at the address.
     init(_ options: RelayOptions, database: CKDatabase.Scope = .private) async throws {
         caller = try options.caller()
         relay = try RelayAddress(caller.url)
@@ -34,7 +38,7 @@ final class NoticeWatch: Sendable {
         guard let webToken = caller.webToken else {
             throw CommandFailure(
                 .usage,
-                "Notices are a user's: give --web-token, or sign in once with: zonecast login --url \(caller.url)"
+                "Notices need a user. Add --web-token, or sign in once: zonecast login --url \(caller.url)"
             )
         }
         self.webToken = webToken
@@ -43,7 +47,7 @@ final class NoticeWatch: Sendable {
             throw CommandFailure(.usage, "'\(caller.url)' is not an address such as http://127.0.0.1:8080.")
         }
         self.address = address
-        // Once connected it comes back by itself; a wrong address is better told at once.
+        // A connected client reconnects automatically, but a wrong address must be reported at once.
         do throws(ProbeFault) {
             try await Probe.connect(to: relay.place).close()
         } catch {
@@ -51,9 +55,9 @@ final class NoticeWatch: Sendable {
         }
     }
 
-    /// Hands over what comes, one after the other, until a signal says stop.
+    /// Passes events to `take` one at a time until a stop signal arrives.
     ///
-    /// Throws what has ended it else: what `take` throws, and what the relay does not allow.
+    /// - Throws: The error that `take` throws, or the relay's refusal.
     func run(_ take: @escaping @Sendable (Event) async throws -> Void) async throws {
         let client = NoticeClient(
             address: address,
@@ -77,19 +81,19 @@ final class NoticeWatch: Sendable {
             switch event {
             case .live(let ready):
                 isLive.withLock { $0 = true }
-                // Before anybody looks at what there is: no change comes between.
+                // Subscribe before the caller fetches, so that no change is missed in between.
                 if ready.subscriptions.isEmpty || database == .shared { try await subscribe() }
                 try await take(.live(ready))
             case .notice(let notice): try await take(.notice(notice))
             case .lost:
                 isLive.withLock { $0 = false }
-                if !stop.isOver { Terminal.complain("The connection is lost; connecting again.") }
-            case .goodbye(let reason): Terminal.complain("The relay says goodbye: \(reason).")
+                if !stop.isOver { Terminal.complain("The connection is lost. Reconnecting.") }
+            case .goodbye(let reason): Terminal.complain("The relay closed the connection: \(reason).")
             case .renewed: break
             case .needsCredentials:
                 throw CommandFailure(
                     .notAllowed,
-                    "The relay does not take these tokens. Sign in again: zonecast user sign-in EMAIL …"
+                    "The relay does not accept these tokens. Sign in again: zonecast user sign-in EMAIL …"
                 )
             }
         } catch {
@@ -107,17 +111,17 @@ final class NoticeWatch: Sendable {
             _ = try await place.save(CKDatabaseSubscription(subscriptionID: id))
             stop.atEnd { _ = try? await place.deleteSubscription(withID: id) }
         } catch let error as CKError where Self.passing.contains(error.code) {
-            // It is asked for again with the next connection.
-            Terminal.complain("No subscription could be made yet: \(error.localizedDescription)")
+            // Retried with the next connection.
+            Terminal.complain("The subscription could not be created yet: \(error.localizedDescription)")
         } catch {
             throw CommandFailure(
                 .failed,
-                "No subscription could be made, so nothing will come: \(error.localizedDescription)"
+                "The subscription could not be created, so no notices would arrive: \(error.localizedDescription)"
             )
         }
     }
 
-    /// What a relay that goes or comes back does to requests.
+    /// Errors of a relay that stops or restarts.
     private static let passing: Set<CKError.Code> = [
         .networkFailure, .networkUnavailable, .serverResponseLost, .serviceUnavailable,
     ]
@@ -135,18 +139,18 @@ final class NoticeWatch: Sendable {
         )
     }
 
-    // MARK: Trouble
+    // MARK: Connection problems
 
-    /// Says what keeps the notices away, once for each cause, and asks again at once when nothing does any longer.
+    /// Reports each cause that prevents notices once, and reconnects at once when it is gone.
     private func tellTrouble(_ client: NoticeClient) async {
         var told: String?
         while (try? await Task.sleep(for: .seconds(told == nil ? 2 : 5))) != nil {
             let trouble = isLive.withLock({ $0 }) ? nil : await relay.noticeTrouble()
-            // It may have come up, or the command been ended, while somebody looked.
+            // The connection may have opened, or the command may have ended, meanwhile.
             guard !stop.isOver, trouble != told else { continue }
             if let trouble {
                 guard !isLive.withLock({ $0 }) else { continue }
-                Terminal.complain("No notices come: the relay at \(trouble). Trying again and again.")
+                Terminal.complain("No notices arrive: the relay at \(trouble). Retrying.")
             } else {
                 client.networkReturned()
             }

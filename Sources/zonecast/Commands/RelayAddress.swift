@@ -1,13 +1,18 @@
 import Foundation
 import ZoneKit
 
-/// The relay that a command was told to speak to.
+/// The address of the relay that a command calls.
 struct RelayAddress: Sendable {
     let url: URL
-    /// The same for a look at what is wrong there.
+    /// The same address, for diagnosis.
     let place: ProbeAddress
 
-    /// Throws what to type for whatever is no `http` or `https` address, or has a port that there is not.
+    /// Parses an address.
+    ///
+    /// - Parameters:
+    ///   - text: The address.
+    ///   - example: A valid address, for the error text.
+    /// - Throws: `CommandFailure` if the text is not an http or https address with a valid port.
     init(_ text: String, like example: String = "http://127.0.0.1:8080") throws(CommandFailure) {
         guard let place = ProbeAddress(text), let url = URL(string: text) else {
             throw CommandFailure(.usage, "'\(text)' is not an address such as \(example).")
@@ -16,7 +21,9 @@ struct RelayAddress: Sendable {
         self.place = place
     }
 
-    /// Sends a request; throws why there is no answer, in the words of the doctor.
+    /// Sends a request.
+    ///
+    /// - Throws: `CommandFailure` with the doctor's diagnosis if there is no response.
     func send(_ request: RelayRequest, timeout: TimeInterval) async throws(CommandFailure) -> RelayResponse {
         do throws(TransportError) {
             return try await NetworkTransport.to(url, timeout: timeout).send(request)
@@ -25,21 +32,22 @@ struct RelayAddress: Sendable {
         }
     }
 
-    /// Why there is no answer.
+    /// Returns why there is no response.
     func failure() async -> CommandFailure {
         guard let trouble = await trouble() else {
-            return CommandFailure(.unreachable, "The relay at \(place) does not answer: is it running there?")
+            return CommandFailure(.unreachable, "The relay at \(place) does not answer. Check that it is running.")
         }
         return CommandFailure(.unreachable, "The relay at \(trouble).")
     }
 
-    /// What is wrong there, in words that begin with the address; `nil` where nothing is found, and behind a proxy, where a
-    /// look from here tells nothing.
+    /// Returns the problem, beginning with the address.
+    ///
+    /// `nil` if none is found, and behind a proxy, where a probe from here proves nothing.
     func trouble() async -> String? {
         guard ProxyAddress(for: url, environment: ProcessInfo.processInfo.environment) == nil else { return nil }
         return await RelayChecks(address: place).trouble()
     }
 
-    /// The same for its notices.
+    /// Like `trouble`, for notices.
     func noticeTrouble() async -> String? { await RelayChecks(address: place).noticeTrouble() }
 }

@@ -4,7 +4,7 @@ import Records
 import Wire
 import ZoneKit
 
-/// Which relay a command speaks to, and as whom.
+/// The options that select a relay, container and user.
 struct RelayOptions: ParsableArguments {
     @Option(help: "The relay. (default: $ZONECAST_URL, the profile's, or http://127.0.0.1:8080)")
     var url: String?
@@ -18,18 +18,18 @@ struct RelayOptions: ParsableArguments {
     var webToken: String?
     @Option(help: "The container's API token; a relay with --dev needs none. (default: $ZONECAST_API_TOKEN)")
     var apiToken: String?
-    @Option(help: "What zonecast login saved. (default: $ZONECAST_PROFILE or default)")
+    @Option(help: "The profile saved by zonecast login. (default: $ZONECAST_PROFILE or default)")
     var profile: String?
 
-    /// Calls an operation of the wire and gives its answer, whose items may have failed each for itself.
+    /// Calls an operation of the relay's API and returns its response, in which single items may have failed.
     func call(_ operation: String, _ body: String = "{}") async throws -> JSONValue {
         try await Self.call(operation, body, home(), caller())
     }
 
-    /// Which container and environment: by flags, else as the profile was made for.
+    /// Returns the container and environment from the options, else from the profile.
     func home() throws -> ContainerEnvironment {
         let saved = try Profile.named(profile)
-        // The environment is that of the saved container; another one begins in development.
+        // The saved environment belongs to the saved container; for another container, the default is development.
         let ofSaved = container == nil || container?.name == saved?.container
         guard let container = container ?? saved?.container.flatMap({ ContainerID($0) }) else {
             throw CommandFailure(
@@ -41,12 +41,12 @@ struct RelayOptions: ParsableArguments {
         return ContainerEnvironment(container, environment ?? kept ?? .development)
     }
 
-    /// Where the relay is and who speaks to it: by flags, else by the environment, else by what was saved.
+    /// Returns the address and credentials from the options, else the environment, else the profile.
     func caller() throws -> Profile {
         let environment = ProcessInfo.processInfo.environment
         let saved = try Profile.named(profile)
         let address = url ?? environment["ZONECAST_URL"]
-        // A token is shown to nobody but the relay that it was saved for.
+        // A saved token is sent only to the relay that it was saved for.
         let own = address == nil || address == saved?.url ? saved : nil
         return Profile(
             url: address ?? saved?.url ?? "http://127.0.0.1:8080",
@@ -55,7 +55,7 @@ struct RelayOptions: ParsableArguments {
         )
     }
 
-    /// The same for what a profile says.
+    /// Calls an operation with the address and credentials of a profile.
     static func call(
         _ operation: String,
         _ body: String,
@@ -74,16 +74,20 @@ struct RelayOptions: ParsableArguments {
         )
         let response = try await relay.send(request, timeout: 20)
         guard let answer = try? JSONDocument(parsing: response.body, limits: .response).root else {
-            throw CommandFailure(.failed, "The answer is none of a relay's (status \(response.status)).")
+            throw CommandFailure(
+                .failed,
+                "The response is not from a relay (status \(response.status)). Check the address."
+            )
         }
-        // A failed batch names its guilty items.
+        // A failed batch lists the items that failed.
         if answer["serverErrorCode"] != nil, answer["records"] == nil {
             throw CommandFailure(refusal: answer, to: profile)
         }
         return answer
     }
 
-    /// Each run is a device of its own: of one sign-in a `watch` hears what another command has written.
+    /// Each run is a device of its own, so that `watch` receives notices of another command's writes in the same
+    /// session.
     private static let device = UUID().uuidString
 
     private static func escaped(_ text: String) -> String {
@@ -92,7 +96,7 @@ struct RelayOptions: ParsableArguments {
 }
 
 extension CommandFailure {
-    /// What a relay said to a request, or to one item of it; `caller` is who it was said to, where that helps.
+    /// An error of a request or of one item; `caller` is used for hints about credentials.
     init(refusal: JSONValue, to caller: Profile? = nil) {
         let code = (try? refusal["serverErrorCode"]?.string()) ?? ""
         let reason = (try? refusal["reason"]?.string()) ?? code
@@ -109,30 +113,30 @@ extension CommandFailure {
         self.code = code.isEmpty ? nil : code
     }
 
-    /// Which token to get; of two that were shown the relay does not tell which it does not take.
+    /// Returns which token to get; if both were sent, the relay does not report which one is invalid.
     private static func hint(_ code: String, _ caller: Profile?) -> String {
         let webToken = "Set ZONECAST_WEB_TOKEN to a token from: zonecast user sign-in EMAIL"
         guard code == "AUTHENTICATION_FAILED", let caller else { return webToken }
         switch (caller.apiToken, caller.webToken) {
         case (nil, _):
-            return "Give the container's API token by --api-token or ZONECAST_API_TOKEN. Get one: "
-                + "zonecast token create. A relay with --dev needs none, and takes dev-NAME as the web token."
+            return "Add the container's API token with --api-token or ZONECAST_API_TOKEN. Create one: "
+                + "zonecast token create. A relay with --dev needs none and accepts dev-NAME as the web token."
         case (_, nil):
-            return "The API token is not one of this container and environment, or was revoked. See: "
+            return "The API token is of another container or environment, or was revoked. See: "
                 + "zonecast token list"
         case (_?, _?):
-            return "The API token was revoked or is another container's (zonecast token list), or the web token is "
-                + "none of this relay's (zonecast user sign-in EMAIL)."
+            return "The API token is revoked or of another container (zonecast token list), or the web token is "
+                + "invalid (zonecast user sign-in EMAIL)."
         }
     }
 }
 
 extension JSONValue {
-    /// The elements of an array member; none where there is no such.
+    /// Returns the elements of an array member; empty if it is missing.
     func list(_ name: StaticString) -> [JSONValue] { (try? self[name]?.elements()) ?? [] }
 }
 
-/// Text as a JSON string.
+/// Returns text as a JSON string.
 func quoted(_ text: String) -> String {
     var writer = JSONWriter()
     writer.string(text)

@@ -3,22 +3,22 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast role`: who has the roles that a schema declares, in the public database.
+/// `zonecast role`: assigns the roles that a schema declares for the public database.
 ///
 /// See Errors.md, "Database scopes".
 struct RoleCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "role",
-        abstract: "Give users the roles that a schema declares, and take them away.",
+        abstract: "Assign the roles that a schema declares to users, and remove them.",
         discussion: """
-            A role's rights are those that the schema grants it; a user's are those of all their roles together.
-            A running relay goes by a change at once. Each environment has roles of its own.
+            A role has the permissions that the schema grants it; a user has those of all their roles.
+            A running relay applies a change at once. Each environment has its own roles.
             """,
         subcommands: [Give.self, Take.self, List.self]
     )
 
     struct Assignment: ParsableArguments {
-        @Argument(help: "The role, as the schema has it: CREATE ROLE Editor;")
+        @Argument(help: "The role, as declared in the schema: CREATE ROLE Editor;")
         var role: String
 
         @Argument(help: "The user: an e-mail address, dev-NAME, or a user record name.")
@@ -27,7 +27,7 @@ struct RoleCommand: ParsableCommand {
         @OptionGroup var home: HomeOptions
         @OptionGroup var options: FolderOptions
 
-        /// Changes the user's roles and says what they are then.
+        /// Changes the user's roles and prints the result.
         fileprivate func change(_ action: String, _ body: (inout Set<Role>, Role) -> Void) throws {
             let (user, roles) = try options.change(action, "\(role) \(user)", in: home.home) { directory in
                 guard try directory.hasContainer(home.container) else {
@@ -58,12 +58,12 @@ struct RoleCommand: ParsableCommand {
             throw CommandFailure(
                 .failed,
                 known.isEmpty
-                    ? "The schema of \(home.environment.rawValue) declares no roles. Import one that says: CREATE ROLE \(role);"
-                    : "The schema of \(home.environment.rawValue) declares no role \(role); it has \(known.joined(separator: ", "))."
+                    ? "The schema of \(home.environment.rawValue) declares no roles. Import one that contains: CREATE ROLE \(role);"
+                    : "The schema of \(home.environment.rawValue) declares no role \(role). Its roles: \(known.joined(separator: ", "))."
             )
         }
 
-        /// The name by which the container's records know the user.
+        /// Returns the user's record name in the container.
         private func find(in directory: AccountStore) throws -> UserID {
             if user.hasPrefix("_") {
                 let known = UserID(user)
@@ -78,7 +78,7 @@ struct RoleCommand: ParsableCommand {
     }
 
     struct Give: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Give a user a role.")
+        static let configuration = CommandConfiguration(abstract: "Assign a role to a user.")
 
         @OptionGroup var assignment: Assignment
 
@@ -86,7 +86,7 @@ struct RoleCommand: ParsableCommand {
     }
 
     struct Take: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Take a role away from a user.")
+        static let configuration = CommandConfiguration(abstract: "Remove a role from a user.")
 
         @OptionGroup var assignment: Assignment
 
@@ -116,7 +116,7 @@ struct RoleCommand: ParsableCommand {
                     table: rows.map { [$0.userRecordName, $0.roles.joined(separator: ", ")] },
                     heading: ["USER", "ROLES"],
                     empty:
-                        "Nobody has a role. Give one with: zonecast role give ROLE USER --container \(home.container)"
+                        "No user has a role. Assign one: zonecast role give ROLE USER --container \(home.container)"
                 )
             }
         }

@@ -10,9 +10,9 @@ struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Run the relay.",
         discussion: """
-            Prints  ready http://HOST:PORT  on standard output once it answers; everything else goes to standard error.
-            SIGTERM, SIGINT or SIGHUP stop it within 10 seconds. Settings come from flags, then the environment (ZONECAST_…), \
-            then the file; zonecast config reference lists them all.
+            Prints  ready http://HOST:PORT  on standard output once it is ready; all other output goes to standard error.
+            SIGTERM, SIGINT or SIGHUP stops it within 10 seconds. Flags override the environment (ZONECAST_…), which overrides \
+            the file; zonecast config reference lists all settings.
             """
     )
 
@@ -24,14 +24,14 @@ struct Serve: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Where to listen; port 0 lets the system choose. (default: 127.0.0.1:8080)",
+            "The address and port to listen on; with port 0, the system chooses one. (default: 127.0.0.1:8080)",
             valueName: "host:port"
         )
     )
     var listen: String?
 
     @Option(
-        help: ArgumentHelp("PEM file of certificate and chain: TLS without a proxy.", valueName: "file"),
+        help: ArgumentHelp("PEM file of the certificate and its chain, for TLS without a proxy.", valueName: "file"),
         completion: .file()
     )
     var tlsCert: String?
@@ -39,13 +39,15 @@ struct Serve: AsyncParsableCommand {
     @Option(help: ArgumentHelp("PEM file of the certificate's private key.", valueName: "file"), completion: .file())
     var tlsKey: String?
 
-    @Flag(help: "Take any dev-NAME as a web auth token, make unknown containers, limit no rates. Loopback only.")
+    @Flag(
+        help: "Accept any dev-NAME as a web auth token, create unknown containers, set no rate limits. Loopback only."
+    )
     var dev = false
 
-    @Flag(help: "Open GET /__echo, a WebSocket echo for conformance suites. Loopback only.")
+    @Flag(help: "Serve GET /__echo, a WebSocket echo for conformance suites. Loopback only.")
     var testDoor = false
 
-    @Flag(help: "Stop when standard input ends, as it does once the program that started the relay is gone.")
+    @Flag(help: "Stop when standard input closes, as it does when the parent process ends.")
     var stopWithInput = false
 
     @Option(
@@ -71,9 +73,9 @@ struct Serve: AsyncParsableCommand {
         try Self.checkDev(settings)
         try Self.checkTestDoor(settings)
         if let obstacle = FolderShape(folder: settings.data).obstacle {
-            throw CommandFailure(.failed, "\(obstacle). Move it away, or name another folder with --data.")
+            throw CommandFailure(.failed, "\(obstacle). Move it to another place, or name another folder with --data.")
         }
-        // Whoever has named the wrong port finds no new folder left behind.
+        // Checks the port first, so that a wrong one leaves no new folder behind.
         if !FileManager.default.fileExists(atPath: settings.data),
             let fault = await ListenError.ofTrying(settings.server)
         {
@@ -90,7 +92,7 @@ struct Serve: AsyncParsableCommand {
         }.run()
     }
 
-    /// On a thread of its own, which waits for nothing else.
+    /// Uses a separate thread, which blocks on reading.
     private static func stopWhenInputEnds() {
         Thread {
             while !FileHandle.standardInput.availableData.isEmpty {}
@@ -109,7 +111,7 @@ struct Serve: AsyncParsableCommand {
         return flags
     }
 
-    /// What is for this machine alone must not be reached from others.
+    /// Throws if a setting that is allowed on loopback only is used on another address.
     static func checkLoopback(_ settings: ServeSettings) throws {
         guard !settings.server.isLoopback else { return }
         if settings.isDev {
@@ -123,13 +125,14 @@ struct Serve: AsyncParsableCommand {
         }
     }
 
-    /// A name with a certificate is of a relay that is set up for others: one where dev was forgotten would be open to all.
+    /// Throws if `dev` is set together with an https public-url: such a relay is for others, who could sign in as any
+    /// user.
     static func checkDev(_ settings: ServeSettings) throws {
         guard let openness = settings.openness, settings.signIn.publicURL?.hasPrefix("https:") == true else { return }
         throw CommandFailure(.usage, "\(openness) Remove dev, or public-url.")
     }
 
-    /// Nor is the test door for a relay that is set up for others to reach.
+    /// Throws if the test door is open on a relay that others reach.
     ///
     /// See Reliability.md, "Testing".
     static func checkTestDoor(_ settings: ServeSettings) throws {
@@ -139,7 +142,7 @@ struct Serve: AsyncParsableCommand {
         guard !others.isEmpty else { return }
         throw CommandFailure(
             .usage,
-            "test-door is for tests on this machine, and \(others.joined(separator: " and ")) for a relay that others reach. Remove test-door, or the other."
+            "test-door is for tests on this machine, but \(others.joined(separator: " and ")) for a relay that others reach. Remove test-door or the other setting."
         )
     }
 }

@@ -4,14 +4,14 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// `zonecast token`: API tokens, which let an application call the relay.
+/// `zonecast token`: manages API tokens, with which apps call the relay.
 struct TokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "token",
         abstract: "Create, list, rotate and revoke API tokens.",
         discussion: """
-            Besides API tokens there are server keys (zonecast key) and users' sign-ins (zonecast user sign-in); api, server-key and \
-            session lead there too. Who may write the data folder may manage it; management tokens are for those elsewhere.
+            Other credentials are server keys (zonecast key) and users' sessions (zonecast user sign-in); the subcommands server-key and \
+            session manage them too. On this machine, write access to the data folder is enough; management tokens are for remote programs.
             """,
         subcommands: [
             Create.self, List.self, Rotate.self, Revoke.self, API.self, ServerKey.self, ManagementTokenCommand.self,
@@ -22,7 +22,7 @@ struct TokenCommand: ParsableCommand {
     struct API: ParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "api",
-            abstract: "API tokens, as without this word.",
+            abstract: "API tokens (the same commands as without api).",
             subcommands: [Create.self, List.self, Rotate.self, Revoke.self]
         )
     }
@@ -30,7 +30,7 @@ struct TokenCommand: ParsableCommand {
     struct ServerKey: ParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "server-key",
-            abstract: "Server-to-server keys, as: zonecast key",
+            abstract: "Server-to-server keys (same as: zonecast key).",
             subcommands: [KeyCommand.Add.self, KeyCommand.List.self, KeyCommand.Rotate.self, KeyCommand.Revoke.self]
         )
     }
@@ -38,26 +38,26 @@ struct TokenCommand: ParsableCommand {
     struct Session: ParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "session",
-            abstract: "Users' sign-ins, as: zonecast user sign-in and zonecast user sessions",
+            abstract: "Users' sessions (same as: zonecast user sign-in and zonecast user sessions).",
             subcommands: [UserCommand.SignIn.self, UserCommand.Sessions.self]
         )
     }
 
     struct Create: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Create an API token. It is shown once and kept only as a hash."
+            abstract: "Create an API token. It is shown once; the relay stores only its hash."
         )
 
         @OptionGroup var home: HomeOptions
         @OptionGroup var options: FolderOptions
 
-        @Option(help: "A name to tell it by.")
+        @Option(help: "A display name.")
         var name = ""
 
-        @Option(help: "A remark for yourself.")
+        @Option(help: "A note for yourself.")
         var notes = ""
 
-        @Option(help: ArgumentHelp("Where the browser goes after sign-in; any scheme.", valueName: "url"))
+        @Option(help: ArgumentHelp("The URL that the browser opens after sign-in; any scheme.", valueName: "url"))
         var callbackURL: String?
 
         @Option(
@@ -84,7 +84,7 @@ struct TokenCommand: ParsableCommand {
             }
             if let callbackURL, !Callback.isUsable(callbackURL) {
                 throw ValidationError(
-                    "\"\(callbackURL)\" is not an address to go to. Write it with its scheme: https://app.example/done"
+                    "\"\(callbackURL)\" is not a URL. Write it with its scheme: https://app.example/done"
                 )
             }
         }
@@ -111,7 +111,7 @@ struct TokenCommand: ParsableCommand {
             } else {
                 Terminal.say(text, as: "API token  ")
                 Terminal.tell("id         \(token.id)  (for: zonecast token revoke)")
-                Terminal.tell("Keep it now: the relay stores only its hash.")
+                Terminal.tell("Save it now: the relay stores only its hash.")
             }
         }
     }
@@ -154,7 +154,7 @@ struct TokenCommand: ParsableCommand {
                 Terminal.say(
                     table: rows.map { [$0.id, $0.container, $0.environment, $0.name, $0.created, $0.revoked ?? "-"] },
                     heading: ["ID", "CONTAINER", "ENVIRONMENT", "NAME", "CREATED", "REVOKED"],
-                    empty: "There are no API tokens. Make one with: zonecast token create --container ID"
+                    empty: "There are no API tokens. Create one: zonecast token create --container ID"
                 )
             }
         }
@@ -162,14 +162,15 @@ struct TokenCommand: ParsableCommand {
 
     struct Rotate: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Make a new token in the place of one, with its name, origins and callback.",
-            discussion: "The old one ends at once, or with --keep when you revoke it, once your apps have the new."
+            abstract: "Replace a token with a new one that has the same name, origins and callback.",
+            discussion:
+                "The old token is revoked at once; with --keep, revoke it yourself once your apps use the new one."
         )
 
-        @Argument(help: "Its id, as in the list.")
+        @Argument(help: "The token's id, as in the list.")
         var id: String
 
-        @Flag(help: "Let the old one go on.")
+        @Flag(help: "Keep the old token valid.")
         var keep = false
 
         @OptionGroup var options: FolderOptions
@@ -192,7 +193,9 @@ struct TokenCommand: ParsableCommand {
             if options.json { return try Terminal.say(json: ["apiToken": text, "id": token.id]) }
             Terminal.say(text, as: "API token  ")
             Terminal.tell("id         \(token.id)")
-            Terminal.tell(keep ? "The old one goes on until: zonecast token revoke \(id)" : "The old one has ended.")
+            Terminal.tell(
+                keep ? "The old token stays valid until: zonecast token revoke \(id)" : "The old token is revoked."
+            )
         }
     }
 
@@ -201,7 +204,7 @@ struct TokenCommand: ParsableCommand {
             abstract: "Revoke an API token. A running relay refuses it within a second."
         )
 
-        @Argument(help: "Its id, as in the list, or the token itself.")
+        @Argument(help: "The token's id, as in the list, or the token itself.")
         var token: String
 
         @OptionGroup var options: FolderOptions

@@ -1,10 +1,10 @@
 import ArgumentParser
 
-/// `zonecast version`, as `--version`.
+/// `zonecast version`: same as `--version`.
 struct VersionCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "version", abstract: "Show the version.")
 
-    @Flag(help: "Answer with one line of JSON.")
+    @Flag(help: "Print one line of JSON.")
     var json = false
 
     func run() throws {
@@ -12,7 +12,7 @@ struct VersionCommand: ParsableCommand {
     }
 }
 
-/// `zonecast completions`: what makes a shell complete the command's words.
+/// `zonecast completions`: prints a shell's completion script.
 struct CompletionsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "completions",

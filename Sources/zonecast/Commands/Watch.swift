@@ -7,16 +7,16 @@ struct Watch: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Print notices as they arrive.",
         discussion: """
-            Connects as one more device of the user and stays until it is stopped. A user without any subscription gets \
-            one to the private database for as long as this runs; notices are sent only for what is subscribed to. What keeps \
-            notices away is told, and tried again; only tokens or a subscription that the relay refuses end it.
+            Connects as an additional device of the user until it is stopped. A user without any subscription gets \
+            one to the private database while this runs, since the relay sends notices for subscriptions only. Connection \
+            problems are reported and retried; the command ends only if the relay refuses the tokens or the subscription.
             """
     )
 
     @OptionGroup var relay: RelayOptions
     @Option(help: "Only changes of this zone.")
     var zone: String?
-    @Flag(help: "One line of JSON for each notice: CloudKit's payload and the zone's token.")
+    @Flag(help: "Print one line of JSON per notice: CloudKit's payload and the zone's token.")
     var json = false
 
     func run() async throws {

@@ -2,9 +2,9 @@ import Foundation
 import Records
 import Wire
 
-/// A connection to a relay on which operations of the wire are called, one after the other, as one device of a user.
+/// A connection on which a device of a user calls operations of the relay, one at a time.
 struct WireConnection: Sendable {
-    /// What the relay answered instead.
+    /// The relay's error.
     struct Refusal: Error {
         var code: String
         var reason: String
@@ -26,7 +26,7 @@ struct WireConnection: Sendable {
 
     func close() { probe.close() }
 
-    /// Sends one operation of a database; a refusal of one item is a refusal here too.
+    /// Calls an operation of a database; an error for one item is thrown too, unless `itemsMayFail` is set.
     @discardableResult
     func post(
         _ operation: String,
@@ -42,7 +42,7 @@ struct WireConnection: Sendable {
             body: body
         )
         guard let root = try? JSONDocument(parsing: answer.body, limits: .response).root else {
-            throw Refusal(code: "\(answer.status)", reason: "The answer is none of a relay's.", status: answer.status)
+            throw Refusal(code: "\(answer.status)", reason: "The response is not from a relay.", status: answer.status)
         }
         let items = itemsMayFail ? [] : root.list("records") + root.list("zones") + root.list("subscriptions")
         if let refused = ([root] + items).first(where: { $0["serverErrorCode"] != nil }) {
