@@ -5,7 +5,7 @@ import RelayStore
 
 extension BackupCommand {
     struct Create: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Make a backup now.")
+        static let configuration = CommandConfiguration(abstract: "Create a backup now.")
 
         @OptionGroup var options: BackupOptions
 
@@ -36,7 +36,7 @@ extension BackupCommand {
     }
 
     struct List: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "List the backups, the oldest first.")
+        static let configuration = CommandConfiguration(abstract: "List the backups, oldest first.")
 
         @OptionGroup var options: BackupOptions
 
@@ -68,17 +68,17 @@ extension BackupCommand {
 
     struct Schedule: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Let the running relay make backups by itself.",
+            abstract: "Schedule backups that the running relay makes.",
             discussion: """
-                A relay that runs goes by it within a minute. 'off' ends it; without an argument it is shown, or with --keep \
-                changed in that alone.
+                A running relay applies a change within a minute. 'off' removes the schedule. Without an argument, shows it, or with \
+                --keep changes only how many backups are kept.
                 """
         )
 
         @Argument(help: "hourly, daily, weekly, or off.")
         var interval: String?
 
-        @Option(help: "How many backups stay, up to 1000. (default: 7)")
+        @Option(help: "How many backups are kept, up to 1000. (default: 7)")
         var keep: Int?
 
         @OptionGroup var options: BackupOptions
@@ -99,26 +99,26 @@ extension BackupCommand {
             let schedule = try options.run { try BackupSchedule.read(from: data) }
             if options.folder.json { return try Terminal.say(json: ["schedule": schedule]) }
             guard let schedule else {
-                return Terminal.say("There is no schedule. Set one with: zonecast backup schedule daily")
+                return Terminal.say("There is no schedule. Set one: zonecast backup schedule daily")
             }
-            Terminal.say("\(schedule.interval.rawValue)  into \(schedule.folder), the newest \(schedule.keep) stay")
+            Terminal.say("\(schedule.interval.rawValue)  into \(schedule.folder), the newest \(schedule.keep) are kept")
         }
 
         private func set(_ word: String, _ data: String) throws {
             if word == "off" { return BackupSchedule.remove(from: data) }
             guard let interval = BackupSchedule.Interval(rawValue: word) else {
-                throw CommandFailure(.usage, "'\(word)' is not an interval. Say hourly, daily, weekly or off.")
+                throw CommandFailure(.usage, "'\(word)' is not an interval. Use hourly, daily, weekly or off.")
             }
             try save(BackupSchedule(interval, keep: keep ?? 7, folder: Self.absolute(options.place)), data)
         }
 
-        /// How many stay, by the schedule that there is.
+        /// Changes only the number of backups that the schedule keeps.
         private func change(_ keep: Int, _ data: String) throws {
             guard var schedule = try options.run({ try BackupSchedule.read(from: data) }) else {
                 throw CommandFailure(
                     .failed,
-                    "There is no schedule that could keep \(keep). "
-                        + "Set one with: zonecast backup schedule daily --keep \(keep) \(options.again)"
+                    "There is no schedule to change. "
+                        + "Set one: zonecast backup schedule daily --keep \(keep) \(options.again)"
                 )
             }
             schedule.keep = keep
@@ -128,7 +128,7 @@ extension BackupCommand {
 
         private func save(_ schedule: BackupSchedule, _ data: String) throws {
             do {
-                // A place that takes nothing is told now, not by a log at night.
+                // Report an unusable folder now instead of in a log at night.
                 try options.run { try schedule.tryFolder(disk: options.disk()) }
             } catch let failure as CommandFailure {
                 throw CommandFailure(failure.exit, "\(failure) Choose another folder with --backups.")
@@ -139,15 +139,15 @@ extension BackupCommand {
 
         private static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }
 
-        /// Under systemd the relay may write nowhere but in its data folder, whoever sets the schedule.
+        /// Prints a hint about systemd, under which the relay may write only to its data folder.
         private static func hint(at place: String, besides data: String) {
             let data = absolute(data)
             guard !place.hasPrefix(data + "/"), FileManager.default.fileExists(atPath: "/run/systemd/system") else {
                 return
             }
             Terminal.complain(
-                "A relay that runs as a service of systemd needs leave to write in \(place): systemctl edit zonecast, "
-                    + "with the lines [Service] and ReadWritePaths=\(SetupFiles.word(place)), and restart it."
+                "A relay that runs as a systemd service needs permission to write to \(place): run systemctl edit zonecast, "
+                    + "add the lines [Service] and ReadWritePaths=\(SetupFiles.word(place)), and restart the relay."
             )
         }
     }

@@ -7,7 +7,7 @@ extension BackupCommand {
     struct Verify: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Check a backup: every file, every zone's log, every asset.",
-            discussion: "Exits 1 when a fault is found, or something is missing, and names each."
+            discussion: "Lists each fault and each missing asset; exits with 1 if there are any."
         )
 
         @Argument(help: "The backup's name or path, or latest.")
@@ -18,7 +18,7 @@ extension BackupCommand {
         private struct Answer: Encodable {
             var backup: BackupRow
             var faults: [String]
-            /// Assets that were not there, or not sound, when it was made.
+            /// Assets that were missing or damaged when the backup was made.
             var missing: [String]
         }
 
@@ -38,13 +38,13 @@ extension BackupCommand {
                 if let word { Terminal.tell("\(word)\(row.made)  \(row.summary)") }
             }
             guard faults.isEmpty else {
-                throw CommandFailure(.failed, "\(backup.name) cannot be trusted. Make another: zonecast backup create")
+                throw CommandFailure(.failed, "\(backup.name) is damaged. Make another: zonecast backup create")
             }
             guard missing.isEmpty else {
                 throw CommandFailure(
                     .failed,
-                    "\(backup.name) can be restored, but without \(missing.count.of("asset")) that records use. An earlier backup "
-                        + "may have more: zonecast backup list"
+                    "\(backup.name) can be restored, but lacks \(missing.count.of("asset")) that records use. An earlier backup "
+                        + "may contain them: zonecast backup list"
                 )
             }
         }
@@ -52,17 +52,17 @@ extension BackupCommand {
 
     struct Restore: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Put a backup in place of what the data folder holds.",
+            abstract: "Replace the contents of the data folder with a backup.",
             discussion: """
-                The relay has to be stopped. What was there is moved aside, not deleted. Devices that know more than the backup \
-                are told to fetch anew, and send again what the backup lacks of their own changes where they still hold them.
+                Stop the relay first. The old data is moved aside, not deleted. Devices whose change tokens are newer than the backup \
+                fetch everything again and resend their own changes that the backup lacks, if they still have them.
                 """
         )
 
         @Argument(help: "The backup's name or path, or latest.")
         var name: String
 
-        @Flag(help: "Restore a backup with faults too.")
+        @Flag(help: "Restore the backup even if it has faults.")
         var force = false
 
         @OptionGroup var options: BackupOptions
@@ -73,11 +73,11 @@ extension BackupCommand {
             let faults = BackupOptions.reading(backup) { backup.verify { options.step("checking \($0)") } }
             guard faults.isEmpty || force else {
                 faults.forEach { Terminal.complain("fault    \($0)") }
-                throw CommandFailure(.failed, "The backup has faults. Restore another, or this one with --force.")
+                throw CommandFailure(.failed, "The backup has faults. Restore another one, or use --force.")
             }
             let lock = try FolderLock(
                 forCommandIn: data,
-                refusal: "A relay runs on \(data). Stop it, restore, and start it again."
+                refusal: "A relay is running on \(data). Stop it, restore, and start it again."
             )
             defer { withExtendedLifetime(lock) {} }
             let old = try options.run {
@@ -92,14 +92,14 @@ extension BackupCommand {
             do {
                 try options.folder.change("backup.restore", backup.name) { _ in }
             } catch {
-                let before = old.map { " To go back, move what is in \($0) into \(data)." } ?? ""
-                throw CommandFailure(.failed, "The backup is in place, but unusable. \(error)\(before)")
+                let before = old.map { " To undo this, move the contents of \($0) into \(data)." } ?? ""
+                throw CommandFailure(.failed, "The backup was restored but is unusable. \(error)\(before)")
             }
             if options.folder.json {
                 return try Terminal.say(json: ["restored": backup.path, "data": data, "before": old ?? ""])
             }
             Terminal.tell("restored  \(BackupRow(backup).made)  \(BackupRow(backup).summary)")
-            if let old { Terminal.tell("before    \(old)  (delete it once all is well)") }
+            if let old { Terminal.tell("before    \(old)  (delete it when everything works)") }
             if BackupSchedule(of: data) == nil {
                 Terminal.tell("backups   zonecast backup schedule daily --keep 7 --data \(data.shellWord)")
             }

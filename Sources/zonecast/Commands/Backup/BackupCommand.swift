@@ -4,7 +4,7 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast backup`: copies of a data folder, made while the relay runs.
+/// `zonecast backup`: backups of a data folder, made while the relay runs.
 struct BackupCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "backup",
@@ -17,7 +17,7 @@ struct BackupCommand: ParsableCommand {
     )
 }
 
-/// Where backups lie.
+/// The options that select the data folder and the backup folder.
 struct BackupOptions: ParsableArguments {
     @OptionGroup var folder: FolderOptions
 
@@ -29,42 +29,44 @@ struct BackupOptions: ParsableArguments {
 
     var place: String { backups ?? BackupSchedule.standardFolder(of: folder.folder) }
 
-    /// What names both folders once more.
+    /// The options that name both folders again, for suggested commands.
     var again: String { "--data \(folder.folder.shellWord)" + (backups.map { " --backups \($0.shellWord)" } ?? "") }
 
-    /// What makes a backup here, for whoever has none.
+    /// The command that creates a backup here.
     private var making: String { "zonecast backup create \(again)" }
 
-    /// Throws where there are no data to speak of.
+    /// Throws if the folder contains no relay data.
     func needData() throws {
         guard FileManager.default.fileExists(atPath: folder.folder + "/relay.sqlite") else {
             throw CommandFailure(.nothingThere(folder.folder))
         }
     }
 
-    /// "There are none", for a place where there could be some; throws where there could not, or nobody may look.
+    /// Returns the text for an empty list.
+    ///
+    /// - Throws: `CommandFailure` if a folder does not exist or is not accessible.
     func none() throws -> String {
         for path in [folder.folder, place] {
             if let refusal = FolderAccess.refusal(path) { throw CommandFailure(.notAllowed, refusal) }
         }
         if let backups {
             guard (try? FileManager.default.contentsOfDirectory(atPath: backups)) != nil else {
-                throw CommandFailure(.failed, "There is no folder \(backups). Name that of the backups with --backups.")
+                throw CommandFailure(.failed, "There is no folder \(backups). Name the backup folder with --backups.")
             }
         } else if !FileManager.default.fileExists(atPath: folder.folder + "/relay.sqlite") {
             throw CommandFailure(.nothingThere(folder.folder))
         }
-        return "There are no backups in \(place) yet. Make one with: \(making)"
+        return "There are no backups in \(place) yet. Create one: \(making)"
     }
 
-    /// The backup that a person names; root may keep some where the owner of the data folder cannot look.
+    /// Returns the named backup; root may read backups that the data folder's owner cannot.
     func backup(named name: String) throws -> Backup {
         if name == "latest", Backup.all(in: place).isEmpty, Backup.unusable(in: place).isEmpty {
             throw CommandFailure(.failed, try none())
         }
         let now = TimeSource.system.now()
         let find = {
-            // Whoever asks for the newest is not given an older one without a word.
+            // An unusable newest backup is an error; "latest" must not silently mean an older one.
             if name == "latest", let newest = Backup.newestUnusable(in: place, at: now) {
                 let others = "It is the newest. Name another: zonecast backup list \(again)"
                 throw CommandFailure(.failed, "\(newest.reason) \(others)")
@@ -74,19 +76,21 @@ struct BackupOptions: ParsableArguments {
         return try run { backups == nil && !name.contains("/") ? try find() : try FolderOwner.asCaller(find) }
     }
 
-    /// Reads a backup, as root where only root can.
+    /// Reads a backup, as root if only root can.
     static func reading<Value>(_ backup: Backup, _ body: () -> Value) -> Value {
         access(backup.path, R_OK | X_OK) == 0 ? body() : FolderOwner.asCaller(body)
     }
 
-    /// Where backups are written, once it is clear that they can be; to be asked as the data folder's owner.
+    /// Returns the system calls that write backups; called as the data folder's owner.
+    ///
+    /// - Throws: `CommandFailure` if the owner may not write there.
     func disk() throws -> DiskCalls {
         guard let backups else { return .system }
         if let refusal = FolderOwner.refusal(writingIn: backups) { throw CommandFailure(.notAllowed, refusal) }
         return FolderOwner.disk(to: backups, besides: folder.folder)
     }
 
-    /// Runs `body` and says what went wrong in it.
+    /// Runs `body` as the data folder's owner and translates its errors.
     func run<Value>(_ body: () throws -> Value) throws -> Value {
         FolderOwner.become(ownerOf: folder.folder)
         do {
@@ -96,13 +100,13 @@ struct BackupOptions: ParsableArguments {
         }
     }
 
-    /// Progress, for who watches.
+    /// Prints progress on a terminal.
     func step(_ words: String) {
         if !folder.json, !Terminal.isQuiet, isatty(STDERR_FILENO) == 1 { Terminal.complain("  \(words)") }
     }
 }
 
-/// A backup as one line of an answer.
+/// A backup as a row of output.
 struct BackupRow: Encodable {
     var backup: String
     var made: String
@@ -113,7 +117,7 @@ struct BackupRow: Encodable {
     var missingAssets: Int
     var damagedAssets: Int
     var rescuedAssets: Int
-    /// When it was last verified, and how many faults were found.
+    /// When it was last verified, and the number of faults found.
     var verified: String?
     var faults: Int?
 
@@ -141,29 +145,29 @@ struct BackupRow: Encodable {
         ]
     }
 
-    /// `18 MB  312 zones  2041 records  17 assets, 0 missing`.
+    /// A summary like `18 MB  312 zones  2041 records  17 assets, 0 missing`.
     var summary: String {
         let counts = [ByteText.of(bytes), zones.of("zone"), records.of("record"), assets.of("asset")]
         return counts.joined(separator: "  ") + ", \(lacks.isEmpty ? "0 missing" : lacks)"
     }
 
-    /// What it has not.
+    /// The missing and damaged assets.
     private var lacks: String {
         let counts = [(missingAssets, "missing"), (damagedAssets, "damaged")].filter { $0.0 > 0 }
         return counts.map { "\($0.0) \($0.1)" }.joined(separator: ", ")
     }
 
-    /// What is wrong with the data folder that it was made of; `nil` where nothing is.
+    /// The problem of the data folder that the backup shows; `nil` if there is none.
     var complaint: String? {
-        let see = "Which, and where there are sound copies: zonecast assets verify --container ID"
+        let see = "To list them and their intact copies: zonecast assets verify --container ID"
         if missingAssets + damagedAssets > 0 {
             return
-                "The backup is made, but of some assets there is no sound copy, neither in the data folder nor in an earlier "
+                "The backup was made, but some assets have no intact copy, neither in the data folder nor in an earlier "
                 + "backup: \(lacks). \(see)"
         }
         guard rescuedAssets > 0 else { return nil }
         return
-            "The backup is whole, but \(rescuedAssets.of("asset")) of the data folder \(rescuedAssets == 1 ? "is" : "are") "
-            + "missing or damaged, and came from an earlier backup. \(see)"
+            "The backup is complete, but \(rescuedAssets.of("asset")) of the data folder \(rescuedAssets == 1 ? "is" : "are") "
+            + "missing or damaged and was taken from an earlier backup. \(see)"
     }
 }

@@ -2,18 +2,18 @@ import Foundation
 import Records
 import Wire
 
-/// One client of a bench: a connection of its own, which asks one thing after the other.
+/// One client of a benchmark, with its own connection; sends one request at a time.
 struct BenchClient: Sendable {
-    /// Whom and what all clients of a bench ask.
+    /// The target that all clients of a benchmark share.
     struct Place: Sendable {
         var address: ProbeAddress
         var credentials: DoctorCredentials
         var database: String
-        /// The zone it makes and deletes; in the public database there is only the default one.
+        /// The zone that the benchmark creates and deletes; the default zone in the public database.
         var zone: String
-        /// Begins the names of its records.
+        /// The prefix of its record names.
         var mark: String
-        /// A type of the app's; `nil` where the container is the bench's own.
+        /// A record type of the app; `nil` in the benchmark's own container.
         var type: String?
 
         var zoneID: String { #"{"zoneName":"\#(zone)"}"# }
@@ -37,9 +37,9 @@ struct BenchClient: Sendable {
         try await wire.post(operation, in: place.database, body)
     }
 
-    // MARK: What it asks
+    // MARK: Requests
 
-    /// Saves new records, all in one request.
+    /// Saves new records in one request.
     func save(_ names: [String]) async throws {
         let operations = names.map { name in
             let own = #"{"title":{"value":"Buy milk"},"count":{"value":\#(name.utf8.count)}}"#
@@ -61,7 +61,9 @@ struct BenchClient: Sendable {
         try await modify(operations)
     }
 
-    /// One page of the zone's feed: how many records it has, and the token after it; `nil` at the end.
+    /// Fetches one page of the zone's changes.
+    ///
+    /// Returns the number of records and the next token; the token is `nil` at the end.
     func fetch(since token: String?) async throws -> (count: Int, token: String?) {
         let since = token.map { #","syncToken":"\#($0)""# } ?? ""
         let answer = try await post(
@@ -73,7 +75,7 @@ struct BenchClient: Sendable {
         return (zone.list("records").count, hasMore ? zone.text("syncToken") : nil)
     }
 
-    /// Fifty records by a query.
+    /// Queries 50 records.
     func query() async throws {
         let own = #"{"fieldName":"title","comparator":"BEGINS_WITH","fieldValue":{"value":"Buy"}}"#
         try await post(
@@ -85,7 +87,7 @@ struct BenchClient: Sendable {
 
     // MARK: Notices
 
-    /// Begins to listen as a device of its own.
+    /// Opens a notice socket as a separate device.
     func listen() async throws {
         let path = "/push/1/\(place.credentials.container)/\(place.credentials.environment)"
         let answer = try await probe.upgrade(path)

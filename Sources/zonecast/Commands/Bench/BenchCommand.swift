@@ -2,34 +2,34 @@ import ArgumentParser
 import Foundation
 import Records
 
-/// `zonecast bench`: a bounded load, and how the relay bears it.
+/// `zonecast bench`: puts a bounded load on a relay and reports throughput and latency.
 struct BenchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench",
-        abstract: "Put a bounded load on a relay, and say what it does with it.",
+        abstract: "Put a bounded load on a relay and measure throughput and latency.",
         discussion: """
-            writes    each client saves one record after the other
+            writes    each client saves one record at a time
             changes   each client fetches a zone of 2,000 records in pages
-            notices   one device saves, and the others hear of it
+            notices   one device saves, the others receive notices
             public    each client queries the public database
-            mixed     four fetches and queries to each save
+            mixed     four fetches and queries per save
 
-            Without --url it starts a relay of its own, and removes that again. \
-            Clients and relay share the machine then, so the figures are of both \
-            together. All happens in a zone (for public: on records) of the bench's own, \
-            which goes afterwards. In a container of an app's it saves records of a type \
-            that the app has, without fields, so that nothing is added to its schema.
+            Without --url, it starts a temporary relay. \
+            Clients and relay then share the machine, so the results include \
+            both. It uses a temporary zone (for public: temporary records), \
+            deleted afterwards. In an app's container it saves records of a type \
+            that exists there, without fields, so that the schema stays unchanged.
             """
     )
 
-    @Argument(help: ArgumentHelp("What to do.", valueName: "load"))
+    @Argument(help: ArgumentHelp("The kind of load.", valueName: "load"))
     var load: BenchLoad = .mixed
 
-    @Option(help: "The relay. (default: $ZONECAST_URL, else one of its own)")
+    @Option(help: "The relay. (default: $ZONECAST_URL, else a temporary one)")
     var url: String?
     @Option(help: ArgumentHelp("The container.", valueName: "id"))
     var container = Self.ownContainer
-    @Option(help: ArgumentHelp("A record type of that container, where it is not the bench's own.", valueName: "type"))
+    @Option(help: ArgumentHelp("A record type of that container, unless it is the default one.", valueName: "type"))
     var type: String?
     @Option(help: "development or production.")
     var environment: Records.Environment = .development
@@ -37,11 +37,11 @@ struct BenchCommand: AsyncParsableCommand {
     var webToken: String?
     @Option(help: "The container's API token; a relay with --dev needs none. (default: $ZONECAST_API_TOKEN)")
     var apiToken: String?
-    @Option(help: ArgumentHelp("How long, 1 to 60.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("The duration, 1 to 60.", valueName: "seconds"))
     var seconds = 5
-    @Option(help: ArgumentHelp("How many at once, 1 to 64.", valueName: "count"))
+    @Option(help: ArgumentHelp("The number of concurrent clients, 1 to 64.", valueName: "count"))
     var clients = 8
-    @Flag(help: "Answer with one line of JSON.")
+    @Flag(help: "Print one line of JSON.")
     var json = false
 
     private static let ownContainer = "iCloud.zonecast.bench"
@@ -49,7 +49,7 @@ struct BenchCommand: AsyncParsableCommand {
     func validate() throws {
         guard type != nil || container == Self.ownContainer else {
             throw ValidationError(
-                "Name a record type of \(container) with --type: one of the bench's own would stay in its schema."
+                "Name a record type of \(container) with --type. A new type would stay in its schema."
             )
         }
         guard ContainerID(container) != nil else { throw ValidationError(ContainerID.rule(brokenBy: container)) }
@@ -68,7 +68,7 @@ struct BenchCommand: AsyncParsableCommand {
         let folder = NSTemporaryDirectory() + "zonecast-bench-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         let relay = DemoRelay(folder: folder, port: 0)
-        // Also where it is told to stop before its time.
+        // Also runs if a signal stops the command early.
         let ending = EndingSignals {
             relay.stop()
             try? FileManager.default.removeItem(atPath: folder)
@@ -82,7 +82,7 @@ struct BenchCommand: AsyncParsableCommand {
         guard var address = ProbeAddress(text) else {
             throw CommandFailure(.usage, "'\(text)' is not an address such as http://127.0.0.1:8080.")
         }
-        // What is slow is to be measured, not given up.
+        // Slow responses must be measured, not time out.
         address.patience = 120
         let own = "bench-\(UUID().uuidString.prefix(8).lowercased())"
         let variables = ProcessInfo.processInfo.environment
@@ -110,8 +110,9 @@ struct BenchCommand: AsyncParsableCommand {
         let failed = report.refused.keys.filter { $0 != "THROTTLED" }.sorted()
         guard failed.isEmpty, report.done > 0 else {
             let what =
-                failed.isEmpty ? "Nothing was done." : "The relay refused some: \(failed.joined(separator: ", "))."
-            throw CommandFailure(.failed, "\(what) Its log has more: log.access: true")
+                failed.isEmpty
+                ? "No request was completed." : "The relay refused some: \(failed.joined(separator: ", "))."
+            throw CommandFailure(.failed, "\(what) See the relay's log; log.access: true logs each request.")
         }
     }
 
@@ -123,7 +124,7 @@ struct BenchCommand: AsyncParsableCommand {
             throw CommandFailure(
                 isAboutPeople ? .notAllowed : .failed,
                 "\(refusal.reason) (\(refusal.code))"
-                    + (isAboutPeople ? " Give --container, --api-token and --web-token of a user there." : "")
+                    + (isAboutPeople ? " Add --container, and --api-token and --web-token of a user there." : "")
             )
         } catch let fault as ProbeFault {
             throw CommandFailure(.unreachable, "The relay at \(run.place.address) \(fault).")

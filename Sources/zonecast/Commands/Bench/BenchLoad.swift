@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// What a bench does again and again.
+/// The kinds of load.
 enum BenchLoad: String, CaseIterable, ExpressibleByArgument {
     case writes
     case changes
@@ -8,7 +8,7 @@ enum BenchLoad: String, CaseIterable, ExpressibleByArgument {
     case `public`
     case mixed
 
-    /// What is counted.
+    /// The unit that is counted.
     var counted: String {
         switch self {
         case .writes: "writes"
@@ -19,21 +19,21 @@ enum BenchLoad: String, CaseIterable, ExpressibleByArgument {
         }
     }
 
-    /// What is timed.
+    /// A description of the operation that is timed.
     var timed: String {
         switch self {
         case .writes: "one record saved, on disk"
         case .changes: "one page of 200 records fetched"
-        case .notices: "from a save's begin to its notice at a device"
+        case .notices: "from the start of a save to its notice on a device"
         case .public: "one query answered"
         case .mixed: "one request: four fetches or queries, then a save"
         }
     }
 
-    /// The database that it works in.
+    /// The database that the load uses.
     var database: String { self == .public ? "public" : "private" }
 
-    /// Records that are there before it begins.
+    /// The number of records created before the measurement.
     var prepared: Int {
         switch self {
         case .writes, .notices: 0

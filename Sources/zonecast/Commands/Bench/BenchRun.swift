@@ -1,16 +1,16 @@
 import Foundation
 
-/// A load on a relay for some seconds, in a zone of its own that goes afterwards.
+/// Runs a load on a relay for some seconds, in a temporary zone.
 struct BenchRun: Sendable {
     let load: BenchLoad
     let place: BenchClient.Place
     let clients: Int
     let time: Duration
 
-    /// However long a relay asks to be left alone.
+    /// The maximum wait after a throttled request, even if the relay asks for longer.
     private static let longestWait = Duration.seconds(5)
 
-    /// Runs it: what was measured, and for how long.
+    /// Runs the load; returns the measurements and their duration.
     func run() async throws -> (times: BenchTimes, seconds: Double) {
         let keeper = try await BenchClient(place, name: "keeper")
         defer { keeper.close() }
@@ -38,7 +38,7 @@ struct BenchRun: Sendable {
         if load == .notices { try await keeper.post("subscriptions/modify", subscription("create")) }
     }
 
-    /// As much as the relay lets it: it is told on standard error what stays.
+    /// Deletes the temporary data; prints a warning if the relay refuses.
     private func tidy(_ keeper: BenchClient) async {
         do {
             if load == .notices { try await keeper.post("subscriptions/modify", subscription("delete")) }
@@ -53,11 +53,11 @@ struct BenchRun: Sendable {
             }
         } catch {
             let what = load == .public ? "Records of type \(place.type ?? "Bench")" : "The zone \(place.zone)"
-            Terminal.complain("\(what) could not be deleted again: \(Self.words(error))")
+            Terminal.complain("\(what) could not be deleted: \(Self.words(error))")
         }
     }
 
-    /// Again, a few times, where the relay says that the rate is too high.
+    /// Retries throttled requests up to five times.
     private func patiently<Value>(_ body: () async throws -> Value) async throws -> Value {
         for _ in 0..<5 {
             do {
@@ -81,7 +81,8 @@ struct BenchRun: Sendable {
 
     // MARK: The load
 
-    /// The time begins when everybody is connected: on a busy machine that alone may take longer than a short load.
+    /// The measurement starts when all clients are connected, which may take longer than a short load on a busy
+    /// machine.
     private func measure(_ keeper: BenchClient) async throws -> (BenchTimes, Double) {
         var connected: [BenchClient] = []
         defer { connected.forEach { $0.close() } }
@@ -112,7 +113,7 @@ struct BenchRun: Sendable {
         var times = BenchTimes()
         var token: String?
         var count = 0
-        // Once in any case, so that there is something to tell.
+        // At least once, so that there is a result.
         while case let start = ContinuousClock.now, count == 0 || start < end {
             count += 1
             do {
@@ -120,7 +121,7 @@ struct BenchRun: Sendable {
                 times.took(ContinuousClock.now - start, done: done)
             } catch let refusal as WireConnection.Refusal {
                 times.wasRefused(refusal.code)
-                // Told to wait, it does, and no longer than the bench lasts.
+                // Wait as the relay asks, but not beyond the end of the benchmark.
                 let wait = min(refusal.retryAfter ?? .milliseconds(50), Self.longestWait)
                 try await Task.sleep(for: min(wait, max(.zero, end - ContinuousClock.now)))
             }
@@ -128,7 +129,7 @@ struct BenchRun: Sendable {
         return times
     }
 
-    /// One request; gives how many things it did.
+    /// Sends one request; returns the number of operations done.
     private func turn(_ client: BenchClient, _ number: Int, _ count: Int, _ token: inout String?) async throws -> Int {
         switch load {
         case .writes:
@@ -151,7 +152,7 @@ struct BenchRun: Sendable {
         }
     }
 
-    /// One device saves, and waits each time until all others have heard.
+    /// One device saves and waits until all others have received the notice.
     private func hearing(
         _ keeper: BenchClient,
         _ devices: [BenchClient],

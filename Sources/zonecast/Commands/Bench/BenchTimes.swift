@@ -1,9 +1,9 @@
-/// How long the requests of a load took, and what became of them.
+/// The latencies of a load's requests, and counts of their outcomes.
 struct BenchTimes: Sendable {
     private var milliseconds: [Double] = []
-    /// Things done, where a request does several.
+    /// Operations done; one request may do several.
     private(set) var done = 0
-    /// Refusals by the relay's own code, or the status.
+    /// The number of refusals, by error code or status.
     private(set) var refused: [String: Int] = [:]
 
     mutating func took(_ time: Duration, done count: Int = 1) {
@@ -21,7 +21,7 @@ struct BenchTimes: Sendable {
 
     var requests: Int { milliseconds.count }
 
-    /// The times below which these shares of all lie; none where nothing was measured.
+    /// Returns the quantiles of the latencies; 0 without measurements.
     func quantiles(_ shares: [Double]) -> [Double] {
         let sorted = milliseconds.sorted()
         guard let last = sorted.last else { return shares.map { _ in 0 } }
@@ -32,7 +32,7 @@ struct BenchTimes: Sendable {
     }
 }
 
-/// What `zonecast bench` has found.
+/// The results of `zonecast bench`.
 struct BenchReport: Encodable, Sendable {
     struct Milliseconds: Encodable, Sendable {
         var p50: Double
@@ -45,11 +45,11 @@ struct BenchReport: Encodable, Sendable {
     var url: String
     var clients: Int
     var seconds: Double
-    /// What is counted: writes, records, notices, queries, requests.
+    /// The unit counted: writes, records, notices, queries or requests.
     var counted: String
     var done: Int
     var perSecond: Double
-    /// What was timed.
+    /// The operation timed.
     var timed: String
     var milliseconds: Milliseconds
     var refused: [String: Int]
@@ -68,7 +68,7 @@ struct BenchReport: Encodable, Sendable {
         refused = times.refused
     }
 
-    /// For a person.
+    /// The results as text.
     var lines: [String] {
         let times = milliseconds
         var lines = [
@@ -78,8 +78,8 @@ struct BenchReport: Encodable, Sendable {
         ]
         for (code, count) in refused.sorted(by: { $0.key < $1.key }) { lines.append("  refused  \(count) \(code)") }
         if refused["THROTTLED"] != nil {
-            lines.append("  The relay holds one user to a rate: limits.requests-per-second and the other rates of its")
-            lines.append("  configuration. Measure another relay, or a container's own with higher ones.")
+            lines.append("  The relay limits each user's rate: limits.requests-per-second and the other rates in its")
+            lines.append("  configuration. Measure another relay, or one with higher limits.")
         }
         return lines
     }

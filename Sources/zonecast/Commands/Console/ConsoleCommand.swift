@@ -6,13 +6,13 @@ import RelayCore
 import RelayStore
 import ZoneKit
 
-/// `zonecast console`: who may use the console, and what they did.
+/// `zonecast console`: manages operators and shows the audit log.
 struct ConsoleCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "console",
-        abstract: "Let people into the relay's console, and see what they did there.",
+        abstract: "Manage the operators of the relay's console and show its audit log.",
         discussion: """
-            The console is at /console/ where the setting  console: true  (or --dev) opens it. Works beside a running relay.
+            The console is at /console/ if  console: true  is set (or --dev). Works while the relay is running.
             """,
         subcommands: [Link.self, Operators.self, Remove.self, Audit.self]
     )
@@ -20,15 +20,15 @@ struct ConsoleCommand: AsyncParsableCommand {
     struct Link: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Print a one-time link to the console: one use, 15 minutes.",
-            discussion: "It makes a new operator; with --operator it sets that one's password anew."
+            discussion: "It creates a new operator; with --operator it resets that operator's password."
         )
 
-        @Option(help: ArgumentHelp("An operator who has forgotten the password.", valueName: "name"))
+        @Option(help: ArgumentHelp("An operator whose password is to be reset.", valueName: "name"))
         var `operator`: String?
 
         @Option(
             help: ArgumentHelp(
-                "Where browsers reach the relay. (default: public-url, else the running relay's)",
+                "The relay's address for browsers. (default: public-url, else the running relay's)",
                 valueName: "url"
             )
         )
@@ -53,25 +53,25 @@ struct ConsoleCommand: AsyncParsableCommand {
             if url == nil, let closed = await shut(running) { Terminal.complain(closed) }
         }
 
-        /// What a relay is started with by the environment, or by the package.
+        /// Returns the settings of the environment or the package.
         private func configured() async -> ServeSettings? {
             let environment = ProcessInfo.processInfo.environment
             let file = environment["ZONECAST_CONFIG"] ?? PackageFiles.configurationIfThere
             return try? await ConfigurationReading(flags: [:], environment: environment, file: file).settings
         }
 
-        /// The address that browsers are told, where these settings are of this folder's relay.
+        /// Returns the public URL, if the settings are those of this folder's relay.
         private func published() async -> String? {
             let path = { (folder: String) in URL(fileURLWithPath: folder).standardizedFileURL.path }
             guard let settings = await configured(), path(settings.data) == path(options.folder) else { return nil }
             return settings.signIn.publicURL
         }
 
-        /// Why the link would lead nowhere, as far as can be told.
+        /// Returns why the link would not work, if that can be determined.
         private func shut(_ running: String?) async -> String? {
             guard let running else {
                 guard await configured()?.servesConsole == false else { return nil }
-                return "The console is shut unless the relay is started with  console: true  or --dev, such as by: "
+                return "The console is disabled unless the relay is started with  console: true  or --dev, such as: "
                     + "ZONECAST_CONSOLE=true zonecast serve --data \(options.folder.shellWord)"
             }
             let page = RelayRequest(method: .get, path: "/console/")
@@ -79,12 +79,12 @@ struct ConsoleCommand: AsyncParsableCommand {
                 let answer = try? await NetworkTransport.to(base, timeout: 5).send(page),
                 answer.status == 404
             else { return nil }
-            return "The relay that runs does not serve its console: set  console: true  and start it again."
+            return "The running relay does not serve its console. Set  console: true  and restart it."
         }
     }
 
     struct Operators: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "List those who may use the console.")
+        static let configuration = CommandConfiguration(abstract: "List the operators.")
 
         @OptionGroup var options: FolderOptions
 
@@ -100,13 +100,13 @@ struct ConsoleCommand: AsyncParsableCommand {
             Terminal.say(
                 table: rows.map { [$0.name, $0.created] },
                 heading: ["OPERATOR", "CREATED"],
-                empty: "Nobody may use the console yet. Let somebody in with: zonecast console link"
+                empty: "There are no operators yet. Create one: zonecast console link"
             )
         }
     }
 
     struct Remove: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Remove an operator and end their sign-ins.")
+        static let configuration = CommandConfiguration(abstract: "Remove an operator and end their sessions.")
 
         @Argument(help: "The operator's name.")
         var name: String
@@ -120,7 +120,7 @@ struct ConsoleCommand: AsyncParsableCommand {
     }
 
     struct Audit: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Show what was done there, the newest first.")
+        static let configuration = CommandConfiguration(abstract: "Show the audit log, newest first.")
 
         @Option(help: ArgumentHelp("How many entries.", valueName: "count"))
         var limit = 50
@@ -154,31 +154,31 @@ struct ConsoleCommand: AsyncParsableCommand {
             if options.json { return try Terminal.say(json: ["entries": rows]) }
             Terminal.say(
                 table: rows.map { [$0.at, $0.actor, $0.action, $0.container ?? "-", $0.subject] },
-                heading: ["AT", "WHO", "DID", "CONTAINER", "TO"],
-                empty: "Nothing was done at the console yet."
+                heading: ["TIME", "ACTOR", "ACTION", "CONTAINER", "SUBJECT"],
+                empty: "The audit log is empty."
             )
         }
     }
 }
 
-/// Where a one-time link leads.
+/// The address of a one-time link.
 enum ConsoleLink {
-    /// Whether browsers can go there.
+    /// Returns whether browsers can open the address.
     static func isAddress(_ text: String) -> Bool {
         guard let parts = URLComponents(string: text), !(parts.host ?? "").isEmpty else { return false }
         return ["http", "https"].contains(parts.scheme ?? "") && parts.query == nil && parts.fragment == nil
     }
 
-    /// The code stands behind `#`, so that no server and no log gets to see it.
+    /// The code is in the fragment, so that no server or log sees it.
     static func address(_ base: String, _ code: String) -> String {
-        // Nobody can go to "every address of this machine"; from the machine itself this one will do.
+        // Browsers cannot open a wildcard address; on this machine, loopback works.
         let here = base.replacing("://0.0.0.0:", with: "://127.0.0.1:").replacing("://[::]:", with: "://[::1]:")
         return "\(here.hasSuffix("/") ? String(here.dropLast()) : here)/console/#setup=\(code)"
     }
 }
 
 extension AuditEntry {
-    /// What somebody who may write the data folder did by a command.
+    /// An action of a command on the data folder.
     init(command action: String, _ subject: String, in home: ContainerEnvironment? = nil) {
         self.init(at: TimeSource.system.now(), actor: "command line", action: action, home: home, subject: subject)
     }

@@ -2,14 +2,14 @@ import ArgumentParser
 import Records
 import Wire
 
-/// A field on the command line: `title=Milk` is text, `count:=3` is JSON as the wire has it, `title=` clears.
+/// A field on the command line: `title=Milk` is text, `count:=3` is JSON as in requests, `title=` clears the field.
 ///
-/// `due:TIMESTAMP=1795809890479` says of which type the JSON is, as a field needs it that no schema declares.
+/// `due:TIMESTAMP=1795809890479` also names the type, which a field needs if no schema declares it.
 struct FieldArgument: ExpressibleByArgument {
     var name: String
     /// `nil` clears the field.
     var json: [UInt8]?
-    /// `nil`: as the schema has it, or as the relay takes it to be.
+    /// `nil`: the schema's type, or the type that the relay infers.
     var type: FieldType?
 
     init?(argument: String) {
@@ -48,12 +48,12 @@ struct FieldArgument: ExpressibleByArgument {
 
 /// A filter on the command line: `FIELD COMPARATOR VALUE`, such as `title BEGINS_WITH Mi` or `count >= 3`.
 ///
-/// The value is JSON where it can be read as such, else text.
+/// The value is JSON if it parses as JSON, else text.
 struct FilterArgument {
     private var field: String
     private var comparator: String
     private var value: [UInt8]
-    /// Of a list: without it the relay takes none for `IN`.
+    /// The type of a list, which the relay requires for `IN`.
     private var type: FieldType?
 
     private static let signs = [
@@ -61,7 +61,7 @@ struct FilterArgument {
         ">": "GREATER_THAN", ">=": "GREATER_THAN_OR_EQUALS",
     ]
 
-    /// - Throws: `ValidationError` with how it is written, where it is no filter.
+    /// - Throws: `ValidationError` with the correct syntax if the text is not a filter.
     init(argument: String) throws {
         let words = argument.split(separator: " ", maxSplits: 2).map(String.init)
         guard words.count == 3 else {
@@ -71,7 +71,7 @@ struct FilterArgument {
         comparator = Self.signs[words[1]] ?? words[1].uppercased()
         guard let known = Query.Comparator(rawValue: comparator) else {
             let all = Query.Comparator.allCases.map(\.rawValue).joined(separator: ", ")
-            throw ValidationError("\(words[1]) is no comparator. There are =, !=, <, <=, >, >=, and \(all).")
+            throw ValidationError("\(words[1]) is not a comparator. Use =, !=, <, <=, >, >=, \(all).")
         }
         let json = try? JSONDocument(parsing: Array(words[2].utf8))
         if known == .in || known == .notIn { type = json.flatMap { FieldCodec.inferredType(of: $0.root) } }

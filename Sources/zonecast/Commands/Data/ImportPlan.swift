@@ -1,26 +1,27 @@
 import SyncCore
 import Wire
 
-/// In which order and in which requests records are saved, so that none is refused for want of another that comes later.
+/// The order and batches in which imported records are saved, so that references point to records that exist.
 struct ImportPlan {
-    /// What goes into one request each.
+    /// The records of each request.
     let batches: [[JSONDocument]]
 
-    /// `records` in the order of their file, which is that of their latest changes: what one leads to may well come after it.
+    /// Plans the import of `records`, which are in file order (by latest change), so that targets may follow their
+    /// references.
     init(_ records: [JSONDocument]) {
         let names = records.map { $0.root.text("recordName") ?? "" }
         let places = Dictionary(zip(names, records.indices)) { $1 }
         let order = Self.targetsFirst(records.map { $0.root.targets.compactMap { places[$0] } })
-        // A hundred bytes for the operation's own words.
+        // About 100 bytes for the operation around the record.
         batches = BatchLimits().cut(order.map { records[$0] }) { $0.root.rawBytes.count + 100 }
     }
 
-    /// All places, each after those that it leads to; where they lead in a circle, one of them comes too early.
+    /// Returns all indexes, each after its targets; in a cycle, one precedes its target.
     private static func targetsFirst(_ targets: [[Int]]) -> [Int] {
         var order: [Int] = []
         var isSeen = Array(repeating: false, count: targets.count)
         for start in targets.indices where !isSeen[start] {
-            // Chains may be longer than the stack is deep.
+            // An explicit stack, since chains may be too long for recursion.
             var path = [(place: start, next: 0)]
             isSeen[start] = true
             while let (place, next) = path.popLast() {
@@ -41,7 +42,7 @@ struct ImportPlan {
 }
 
 extension JSONValue {
-    /// The names of the records that must be there before this one: its parent, and those it refers to.
+    /// The names of the parent and of all referenced records.
     fileprivate var targets: [String] {
         let fields = (try? self["fields"]?.members()) ?? []
         let values = fields.compactMap { $0.value["value"] }.flatMap { (try? $0.elements()) ?? [$0] }

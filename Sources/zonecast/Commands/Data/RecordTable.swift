@@ -1,7 +1,7 @@
 import Foundation
 import Wire
 
-/// Records as people read them, or as they are on the wire.
+/// Prints records as a table or as JSON.
 enum RecordTable {
     static func say(_ records: [JSONValue], json: Bool, empty: String) throws {
         if json { return records.forEach { Terminal.say($0.line) } }
@@ -12,7 +12,7 @@ enum RecordTable {
         )
     }
 
-    /// One record for itself, as a row without columns.
+    /// Returns one record as a line without column alignment.
     static func line(_ record: JSONValue) throws -> String {
         try cells(record).filter { !$0.isEmpty }.joined(separator: "  ").withoutControls
     }
@@ -34,7 +34,7 @@ enum RecordTable {
         return Date(timeIntervalSince1970: Double(time / 1000)).formatted(.iso8601)
     }
 
-    /// Text as it is, one line and not too long of it; the rest as JSON.
+    /// Returns text as one line of at most 60 characters; other values as JSON.
     private static func shown(_ field: JSONValue) -> String {
         guard let value = field["value"] else { return "" }
         let text = (try? value.string()) ?? value.line
@@ -42,7 +42,7 @@ enum RecordTable {
         return line.count > 60 ? String(line.prefix(59)) + "…" : String(line)
     }
 
-    /// Says what became of each operation; throws the first failure's exit code, once all are said.
+    /// Prints the outcome of each operation, then throws the first failure.
     static func say(outcomes: [JSONValue], json: Bool) throws {
         var failure: CommandFailure?
         for outcome in outcomes {

@@ -5,12 +5,12 @@ import Synchronization
 import Wire
 import ZoneKit
 
-/// The feed of one zone, page by page.
+/// Reads the changes of one zone, page by page.
 struct FeedOptions: ParsableArguments {
     @OptionGroup var zone: ZoneOptions
     @OptionGroup var remote: RemoteOptions
 
-    /// Hands over the changes since a token; gives the token after them.
+    /// Passes the changes since a token to `take`, page by page; returns the next token.
     func read(since token: String?, _ take: ([JSONValue]) throws -> Void) async throws -> String? {
         var token = token
         var hasMore = true
@@ -38,14 +38,14 @@ struct FeedOptions: ParsableArguments {
         return token
     }
 
-    /// Why there is no page; of a token that is none any more also what to do.
+    /// Returns why the fetch failed, with the remedy for an expired token.
     private static func failure(_ page: JSONValue, since token: String?) -> CommandFailure {
         var failure = CommandFailure(refusal: page)
         guard let code = page.text("ckErrorCode"), code == "CHANGE_TOKEN_EXPIRED" else { return failure }
         failure.code = code
         failure.description =
-            "\(code): the zone was reset, restored from a backup, or forgot what came so long ago. Fetch it anew, without --since; "
-            + "apps with the SDK do so by themselves."
+            "\(code): the zone was reset or restored, or changes of that age were deleted. Fetch everything again, without --since; "
+            + "apps that use the SDK do so automatically."
         return failure
     }
 }
@@ -55,21 +55,21 @@ extension RecordsCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show what changed in a zone, deletions included.",
             discussion: """
-                Ends with the token to give to --since the next time. With --follow it stays as one more device of the user, shows \
-                each change as it comes, and ends with the token when it is stopped.
+                Ends with the token for the next --since. With --follow, it stays connected as an additional device of the user, prints \
+                each change as it arrives, and prints the token when it is stopped.
                 """
         )
 
-        @Option(help: ArgumentHelp("Only what came after this token.", valueName: "token"))
+        @Option(help: ArgumentHelp("Only changes after this token.", valueName: "token"))
         var since: String?
-        @Flag(help: "Go on with what comes, until control-C.")
+        @Flag(help: "Wait for further changes, until control-C.")
         var follow = false
         @OptionGroup var feed: FeedOptions
 
         func validate() throws {
             if follow, feed.remote.database == .public {
                 throw ValidationError(
-                    "The public database tells of no changes: --follow is for --database private or shared."
+                    "The public database sends no notices. Use --follow with --database private or shared."
                 )
             }
         }
@@ -95,7 +95,7 @@ extension RecordsCommand {
         static let configuration = CommandConfiguration(
             abstract: "Print all records of a zone, one line of JSON each.",
             discussion:
-                "zonecast records import reads it back. The contents of assets are not in it, only their addresses."
+                "Import it with zonecast records import. It contains the URLs of assets, not their contents."
         )
 
         @OptionGroup var feed: FeedOptions
@@ -109,8 +109,8 @@ extension RecordsCommand {
         static let configuration = CommandConfiguration(
             abstract: "Save records from lines of JSON, as export prints them.",
             discussion: """
-                Records that are there are replaced. Deleted ones are left out, and so are shares: what is imported is the \
-                importer's alone until they share it.
+                Existing records are replaced. Deleted records and shares are left out: imported records belong to the \
+                importing user only, until they share them.
                 """
         )
 
@@ -173,7 +173,7 @@ extension RecordsCommand {
     }
 }
 
-/// A zone's changes as they come: notices say when to look, and the token what is new.
+/// Prints a zone's changes as they arrive: each notice triggers a fetch since the last token.
 private final class FollowedFeed: Sendable {
     private let feed: FeedOptions
     private let token: Mutex<String?>
@@ -183,7 +183,7 @@ private final class FollowedFeed: Sendable {
         self.token = Mutex(token)
     }
 
-    /// Shows what is new until a signal, and then the token after that; throws what has ended it else.
+    /// Prints changes until a stop signal arrives, then the last token.
     func run() async throws {
         let watch = try await NoticeWatch(
             feed.remote.relay,
@@ -208,14 +208,14 @@ private final class FollowedFeed: Sendable {
             }
             token.withLock { $0 = after }
         } catch let failure as CommandFailure where failure.exit == .unreachable {
-            // What is new is asked for again with the next connection.
+            // The next connection fetches the changes again.
             Terminal.complain(failure.description)
         }
     }
 }
 
 extension JSONValue {
-    /// Whether it is a share's record: saved again, it would share the zone that it is saved in.
+    /// Whether this is a share record, which must not be imported: saving it would share the zone.
     fileprivate var isShare: Bool {
         let type = text("recordType")
         return type == Share.recordType || type == Share.misspeltRecordType

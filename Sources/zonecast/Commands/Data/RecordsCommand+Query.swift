@@ -2,7 +2,7 @@ import ArgumentParser
 import Records
 import Wire
 
-/// What a query asks for.
+/// The options of a query.
 struct QueryOptions: ParsableArguments {
     @Argument(help: ArgumentHelp("The record type.", valueName: "type"))
     var type: String
@@ -14,7 +14,7 @@ struct QueryOptions: ParsableArguments {
     @OptionGroup var zone: ZoneOptions
     @OptionGroup var remote: RemoteOptions
 
-    /// Hands over the results page by page, `limit` of them at most.
+    /// Passes the results to `take` page by page, at most `limit` records in total.
     func pages(
         sorts: [String] = [],
         fields: [String]? = nil,
@@ -65,15 +65,15 @@ extension RecordsCommand {
         static let configuration = CommandConfiguration(abstract: "Find records of a type.")
 
         @OptionGroup var query: QueryOptions
-        @Option(help: "A field to sort by, -FIELD for downwards; may be repeated.")
+        @Option(help: "A field to sort by, -FIELD for descending order; may be repeated.")
         var sort: [String] = []
-        @Option(help: "Only these fields, with commas between.")
+        @Option(help: "Only these fields, separated by commas.")
         var fields: String?
-        @Option(help: "How many at most.")
+        @Option(help: "The maximum number of records.")
         var limit: Int?
 
         func validate() throws {
-            guard (limit ?? 1) >= 1 else { throw ValidationError("--limit is a number from 1 on.") }
+            guard (limit ?? 1) >= 1 else { throw ValidationError("--limit is a number of at least 1.") }
         }
 
         func run() async throws {
@@ -81,11 +81,11 @@ extension RecordsCommand {
             let json = query.remote.json
             let fields = fields?.split(separator: ",").map(String.init)
             try await query.pages(sorts: sort, fields: fields, limit: limit) { page in
-                // Lines need not wait for the widths of a table.
+                // JSON lines need no column widths, so print them at once.
                 if json { try RecordTable.say(page, json: true, empty: "") } else { found += page }
             }
             if !json {
-                try RecordTable.say(found, json: false, empty: "There are no such records of type \(query.type).")
+                try RecordTable.say(found, json: false, empty: "There are no matching records of type \(query.type).")
             }
         }
     }
@@ -94,11 +94,11 @@ extension RecordsCommand {
         static let configuration = CommandConfiguration(
             commandName: "delete-many",
             abstract: "Delete all records that a query finds.",
-            discussion: "Try it with --dry-run first: it deletes nothing and says how many there are."
+            discussion: "Use --dry-run first: it counts the records without deleting them."
         )
 
         @OptionGroup var query: QueryOptions
-        @Flag(help: "Delete nothing; say how many there are.")
+        @Flag(help: "Only count the records; delete nothing.")
         var dryRun = false
 
         func run() async throws {
@@ -111,7 +111,7 @@ extension RecordsCommand {
                     query.remote
                 )
             }
-            // Of what was deleted each has its own line.
+            // Each deleted record has a line of its own.
             guard !query.remote.json else {
                 return dryRun || names.isEmpty ? try Terminal.say(json: ["found": names.count]) : ()
             }

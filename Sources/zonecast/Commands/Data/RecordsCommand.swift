@@ -2,7 +2,7 @@ import ArgumentParser
 import Records
 import Wire
 
-/// `zonecast records`: a user's or everybody's records, over the wire.
+/// `zonecast records`: reads and writes records of a running relay.
 struct RecordsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "records",
@@ -51,7 +51,7 @@ struct RecordsCommand: AsyncParsableCommand {
         var type: String
         @Argument(help: "Fields: name=text, name:=JSON, or name:TYPE=JSON.")
         var fields: [FieldArgument] = []
-        @Option(help: "The record's name; without it the relay makes one.")
+        @Option(help: "The record's name. (default: chosen by the relay)")
         var name: String?
         @OptionGroup var zone: ZoneOptions
         @OptionGroup var remote: RemoteOptions
@@ -65,7 +65,7 @@ struct RecordsCommand: AsyncParsableCommand {
     struct Update: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Change some fields of a record.",
-            discussion: "With --tag only if nobody has changed it since; otherwise whatever it is now."
+            discussion: "With --tag, only if the record has not changed since; otherwise unconditionally."
         )
 
         @Argument(help: "The record's name.")
@@ -74,7 +74,7 @@ struct RecordsCommand: AsyncParsableCommand {
         var fields: [FieldArgument]
         @Option(help: "The change tag that the record must have.")
         var tag: String?
-        @Option(help: "The record type, where the record may have to be made.")
+        @Option(help: "The record type; creates the record if it does not exist.")
         var type: String?
         @OptionGroup var zone: ZoneOptions
         @OptionGroup var remote: RemoteOptions
@@ -83,7 +83,7 @@ struct RecordsCommand: AsyncParsableCommand {
             if type == nil, let record = try await RecordsCommand.lookup([name], in: zone, remote).first,
                 record.text("serverErrorCode") == "NOT_FOUND"
             {
-                throw CommandFailure(.failed, "There is no record \(name) in \(zone.zone). With --type it is made.")
+                throw CommandFailure(.failed, "There is no record \(name) in \(zone.zone). Add --type to create it.")
             }
             let kind = tag == nil ? "forceUpdate" : "update"
             let write = RecordWrite(kind, name: name, type: type, tag: tag, fields: fields)
@@ -121,7 +121,7 @@ struct RecordWrite {
         self.fields = fields
     }
 
-    /// How many operations a request may hold.
+    /// The maximum number of operations per request.
     static let mostInOne = 200
 
     static func perform(_ writes: [RecordWrite], in zone: ZoneOptions, _ remote: RemoteOptions) async throws {

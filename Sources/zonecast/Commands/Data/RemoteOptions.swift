@@ -2,29 +2,29 @@ import ArgumentParser
 import Records
 import Wire
 
-/// Which database of a relay a command speaks to, and how it answers.
+/// The options that select a database of a relay and the output format.
 struct RemoteOptions: ParsableArguments {
-    /// By the names of the wire; `DatabaseScope` is known by the numbers that notices have.
+    /// The names in URLs; `DatabaseScope` has the numbers used in notices.
     enum Database: String, ExpressibleByArgument, CaseIterable { case `public`, `private`, shared }
 
     @OptionGroup var relay: RelayOptions
-    @Option(help: "Which of the container's databases.")
+    @Option(help: "The container's database.")
     var database = Database.private
-    @Flag(help: "Answer with JSON as it is on the wire, one line for each thing.")
+    @Flag(help: "Print the relay's JSON, one line per item.")
     var json = false
 
-    /// Sends one call of the database and gives the answer.
+    /// Calls an operation of the database and returns its response.
     func call(_ operation: String, _ body: borrowing JSONWriter) async throws -> JSONValue {
         let text = String(decoding: body.bytes, as: UTF8.self)
         return try await relay.call("\(database.rawValue)/\(operation)", text)
     }
 }
 
-/// Which zone a command works in.
+/// The options that select a zone.
 struct ZoneOptions: ParsableArguments {
     @Option(help: "The zone.")
     var zone = ZoneID.defaultName
-    @Option(help: ArgumentHelp("Whose zone it is, in the shared database.", valueName: "record name"))
+    @Option(help: ArgumentHelp("The zone's owner, in the shared database.", valueName: "record name"))
     var owner: String?
 
     func write(to writer: inout JSONWriter) { Self.write(zone, owner: owner, to: &writer) }

@@ -2,7 +2,7 @@ import ArgumentParser
 import Records
 import Wire
 
-/// `zonecast zones`: the zones of a database, over the wire.
+/// `zonecast zones`: manages the zones of a database of a running relay.
 struct ZonesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "zones",
@@ -25,7 +25,7 @@ struct ZonesCommand: AsyncParsableCommand {
     struct Changes: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "List the zones that changed.")
 
-        @Option(help: ArgumentHelp("Only those that changed after this token.", valueName: "token"))
+        @Option(help: ArgumentHelp("Only zones that changed after this token.", valueName: "token"))
         var since: String?
         @OptionGroup var remote: RemoteOptions
 

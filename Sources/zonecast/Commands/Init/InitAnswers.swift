@@ -3,21 +3,21 @@ import Foundation
 import Records
 import RelayStore
 
-/// What `zonecast init` has to know.
+/// The inputs of `zonecast init`.
 struct InitAnswers {
     var domain: String?
     var container: ContainerID?
     var admin: String?
 
-    /// `sync.example.org` has `iCloud.org.example.sync`.
+    /// Returns the default container of a domain: `iCloud.org.example.sync` for `sync.example.org`.
     static func container(of domain: String) -> ContainerID? {
         ContainerID("iCloud." + domain.split(separator: ".").reversed().joined(separator: "."))
     }
 
-    /// Asks on the terminal for what was not given; an empty line leaves it out.
+    /// Prompts for missing inputs; an empty line skips one.
     mutating func ask() throws {
         if domain == nil {
-            domain = try Self.answer("Name that clients will reach the relay by (empty: this machine only)") { text in
+            domain = try Self.answer("The relay's domain name for clients (empty: this machine only)") { text in
                 guard InitCommand.isName(text) else {
                     throw ValidationError("\"\(text)\" is not a name like sync.example.org.")
                 }
@@ -42,7 +42,7 @@ struct InitAnswers {
         }
     }
 
-    /// Asks until the answer is good, or empty.
+    /// Prompts until the input is valid or empty.
     private static func answer<Value>(_ prompt: String, _ take: (String) throws -> Value) throws -> Value? {
         while let text = try line(prompt) {
             do {
@@ -54,21 +54,21 @@ struct InitAnswers {
         return nil
     }
 
-    /// - Throws: where the input ends: whoever leaves has not chosen the empty answer.
+    /// - Throws: `CommandFailure` at the end of input, which is not the same as an empty line.
     private static func line(_ prompt: String) throws -> String? {
         Terminal.put("\(prompt): ", on: STDERR_FILENO)
         guard let text = readLine()?.trimmingCharacters(in: .whitespaces) else {
             Terminal.put("\n", on: STDERR_FILENO)
             throw CommandFailure(
                 .failed,
-                "The input ended before all was asked. Nothing was made. With --yes nothing is asked: zonecast init --help"
+                "The input ended early. Nothing was created. Use --yes to skip all questions: zonecast init --help"
             )
         }
         return text.isEmpty ? nil : text
     }
 }
 
-/// One thing that `zonecast init` made, or found.
+/// One item that `zonecast init` created or found.
 struct InitStep: Encodable {
     var what: String
     var detail: String
@@ -104,7 +104,7 @@ struct InitReport {
     }
 }
 
-/// Files that are made once and never written over.
+/// Writes files without ever overwriting one.
 enum NewFile {
     static func write(_ text: String, to path: String, what: String) throws -> InitStep {
         let step = InitStep(what, path, isNew: !FileManager.default.fileExists(atPath: path))
@@ -114,7 +114,7 @@ enum NewFile {
                 atPath: (path as NSString).deletingLastPathComponent,
                 withIntermediateDirectories: true
             )
-            // Refuses a file that came meanwhile.
+            // Fails if the file was created meanwhile.
             try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .withoutOverwriting)
         } catch {
             throw CommandFailure(

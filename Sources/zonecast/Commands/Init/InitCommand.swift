@@ -4,39 +4,39 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast init`: everything a relay needs before its first start.
+/// `zonecast init`: creates everything a relay needs before its first start.
 struct InitCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "init",
-        abstract: "Prepare a relay: keys, a first container, a first admin, configuration, service and proxy files.",
+        abstract: "Set up a relay: keys, a first container, a first admin, configuration, service and proxy files.",
         discussion: """
-            Can be run again at any time: what is there stays as it is. Keys that the configuration lacks are added at its end.
-            Asks for what is not given, unless --yes is; then only what is given is made.
+            Can be repeated at any time: existing files and data stay unchanged. Keys missing from the configuration are appended.
+            Prompts for missing inputs, unless --yes is set; then only the given ones are used.
             """
     )
 
     @Option(
-        help: ArgumentHelp("The name clients will reach the relay by, such as sync.example.org.", valueName: "name")
+        help: ArgumentHelp("The relay's domain name for clients, such as sync.example.org.", valueName: "name")
     )
     var domain: String?
 
-    @Option(help: ArgumentHelp("The first container. (default: made from the domain)", valueName: "id"))
+    @Option(help: ArgumentHelp("The first container. (default: derived from the domain)", valueName: "id"))
     var container: ContainerID?
 
     @Option(
         help: ArgumentHelp(
-            "E-mail address of the first admin: an account of theirs for apps, and the console for them.",
+            "E-mail address of the first admin, who gets an account for apps and access to the console.",
             valueName: "email"
         )
     )
     var admin: String?
 
-    @Flag(help: "Read their password from the first line of standard input.")
+    @Flag(help: "Read the admin's password from the first line of standard input.")
     var passwordStdin = false
 
     @Option(
         help: ArgumentHelp(
-            "Where the files go. (default: /etc/zonecast if it is there, else ./zonecast-setup)",
+            "The folder for the files. (default: /etc/zonecast if it exists, else ./zonecast-setup)",
             valueName: "dir"
         ),
         completion: .directory
@@ -46,7 +46,7 @@ struct InitCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The port on this machine that the relay listens on.", valueName: "port"))
     var port = 8080
 
-    @Flag(help: "Ask nothing.")
+    @Flag(help: "Do not prompt.")
     var yes = false
 
     @OptionGroup var folder: FolderOptions
@@ -54,13 +54,13 @@ struct InitCommand: AsyncParsableCommand {
     func validate() throws {
         if let domain, !Self.isName(domain) {
             throw ValidationError(
-                "--domain takes a name alone, such as sync.example.org: no https://, no port, and other letters than a to z "
-                    + "as certificates have them (xn--…)."
+                "--domain takes only a name, such as sync.example.org: without https:// and port, and with letters other than a to z "
+                    + "in their xn--… form."
             )
         }
         guard (1...65_535).contains(port) else { throw ValidationError("--port is from 1 to 65535.") }
         try Self.checkAdmin(admin)
-        if passwordStdin, admin == nil { throw ValidationError("--password-stdin needs --admin.") }
+        if passwordStdin, admin == nil { throw ValidationError("--password-stdin requires --admin.") }
     }
 
     func run() async throws {
@@ -74,7 +74,7 @@ struct InitCommand: AsyncParsableCommand {
         let place =
             files ?? (FileManager.default.fileExists(atPath: "/etc/zonecast") ? "/etc/zonecast" : "./zonecast-setup")
         let data = Self.absolute(folder.data ?? standardData(place))
-        // The files first: as root they are written where only root may, and the data as the folder's owner.
+        // The files first, which only root may write; then the data, as the folder's owner.
         if let domain = answers.domain {
             try await writeFiles(domain, answers, in: Self.absolute(place), data: data, &report)
         }
@@ -83,13 +83,13 @@ struct InitCommand: AsyncParsableCommand {
         try report.end(next: next(answers, data: data, place: Self.absolute(place)))
     }
 
-    /// Before anything is written: what is refused at the end has half of it done.
+    /// Checked before anything is written, so that an error does not leave half of the set-up.
     static func checkAdmin(_ address: String?) throws {
         guard let address, AccountRules.canonicalEmail(address) == nil else { return }
         throw ValidationError("\"\(address)\" is not an e-mail address. Write it like name@example.org.")
     }
 
-    /// The package's folder where the package's files are.
+    /// Returns the package's data folder if the package's files are used.
     private func standardData(_ place: String) -> String {
         place == "/etc/zonecast" && ProcessInfo.processInfo.environment["ZONECAST_DATA"] == nil
             ? "/var/lib/zonecast" : folder.folder
@@ -136,7 +136,7 @@ struct InitCommand: AsyncParsableCommand {
         do {
             let isNew = !FileManager.default.fileExists(atPath: data + "/relay.sqlite")
             let accounts = try AccountStore(folder: data)
-            report.note(InitStep("relay's own key", "\(data)/relay.sqlite, for its owner alone", isNew: isNew))
+            report.note(InitStep("relay's own key", "\(data)/relay.sqlite, readable only by its owner", isNew: isNew))
             let isThere = try accounts.hasContainer(container)
             if !isThere { try accounts.addContainer(container) }
             report.note(InitStep("container \(container)", "development and production", isNew: !isThere))
@@ -146,12 +146,12 @@ struct InitCommand: AsyncParsableCommand {
         }
     }
 
-    /// An account for apps and, where the password is given, an operator of the console with the same.
+    /// Creates an account for apps and, if a password is given, a console operator with the same password.
     private func addAdmin(_ email: String, _ accounts: AccountStore) throws -> [InitStep] {
         let password = passwordStdin ? try Terminal.readPasswordLine() : nil
         let isNew = try accounts.account(email: email) == nil
         if isNew {
-            // Without a password nobody gets in until one is set.
+            // Without a password, a random one prevents sign-in until one is set.
             let text = password ?? Data(RandomBytes.make(32)).base64EncodedString()
             _ = try accounts.addAccount(email: email, password: text)
         }
@@ -200,7 +200,7 @@ struct InitCommand: AsyncParsableCommand {
     }
 }
 
-/// Random bytes of the system.
+/// Random bytes from the system.
 enum RandomBytes {
     static func make(_ count: Int) -> [UInt8] {
         var generator = SystemRandomNumberGenerator()

@@ -1,5 +1,5 @@
 extension SetupFiles {
-    /// The service; its user is `zonecast`, and it may write nowhere but in the data folder.
+    /// The systemd unit of a service that runs as user `zonecast` and may write only to the data folder.
     var unit: String {
         """
         [Unit]
@@ -7,7 +7,7 @@ extension SetupFiles {
         Documentation=file:/usr/share/doc/zonecast/README.md
         Wants=network-online.target
         After=network-online.target
-        # However often it ends, it is started again: the default gives up after five times in ten seconds.
+        # Always restart: by default, systemd gives up after five starts in ten seconds.
         StartLimitIntervalSec=0
 
         [Service]
@@ -15,11 +15,11 @@ extension SetupFiles {
         User=zonecast
         Group=zonecast
         ExecStart=\(Self.argument(program)) serve --config \(Self.argument(configuration))
-        # A graceful stop takes up to 10 s (limits.shutdown) and 2 more.
+        # A graceful stop takes up to 12 s (limits.shutdown and 2 s).
         TimeoutStopSec=20
         Restart=on-failure
         RestartSec=1
-        # One descriptor for each connection (limits.connections) and some for files.
+        # One descriptor per connection (limits.connections), and some for files.
         LimitNOFILE=65536
 
         UMask=0077
@@ -49,10 +49,10 @@ extension SetupFiles {
         SystemCallArchitectures=native
         SystemCallFilter=@system-service
         SystemCallFilter=~@privileged @resources
-        # The relay raises its own limit of descriptors to the hard one.
+        # The relay raises its soft limit of descriptors to the hard limit.
         SystemCallFilter=setrlimit prlimit64
         SystemCallErrorNumber=EPERM
-        # Ports below 1024, for TLS in the relay itself.
+        # Ports below 1024, for TLS without a proxy.
         AmbientCapabilities=CAP_NET_BIND_SERVICE
         CapabilityBoundingSet=CAP_NET_BIND_SERVICE
 
@@ -62,13 +62,13 @@ extension SetupFiles {
         """
     }
 
-    /// A path as systemd reads it: `%` begins its own specifiers, and what has blanks or quotes is quoted.
+    /// Returns a path in systemd's syntax: escapes `%`, and quotes paths with spaces or quotes.
     static func word(_ path: String) -> String {
         let text = path.replacing("%", with: "%%")
         guard text.contains(where: { $0.isWhitespace || "\"'\\;".contains($0) }) else { return text }
         return "\"\(text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\""))\""
     }
 
-    /// The same in a command line, where `$` begins a variable.
+    /// Returns a path for a systemd command line, where `$` is escaped too.
     private static func argument(_ path: String) -> String { word(path).replacing("$", with: "$$") }
 }

@@ -1,20 +1,20 @@
 import Foundation
 
-/// The files that stand around a relay: its configuration, its service, the proxy in front of it.
+/// The files around a relay: its configuration, its service and proxy configurations.
 ///
-/// `Deploy` holds them as written for `sync.example.org`; a test keeps the two alike.
+/// `Deploy` contains them for `sync.example.org`; a test compares them.
 struct SetupFiles: Sendable {
-    /// The name by which clients reach the relay, without a scheme.
+    /// The relay's domain name for clients.
     var domain: String
     /// The relay's port on this machine.
     var port = 8080
     var data = "/var/lib/zonecast"
     var program = "/usr/bin/zonecast"
     var configuration = "/etc/zonecast/zonecast.yaml"
-    /// Whether somebody is to run the relay from a browser.
+    /// Whether the console is enabled.
     var hasConsole = false
 
-    /// What a proxy on the same machine needs.
+    /// The settings for a proxy on the same machine.
     var settings: [(key: String, value: String)] {
         [
             ("data", data), ("listen", "127.0.0.1:\(port)"), ("public-url", "https://\(domain)"),
@@ -22,9 +22,9 @@ struct SetupFiles: Sendable {
         ] + (hasConsole ? [("console", "true")] : [])
     }
 
-    /// What a configuration that was there already sets otherwise than it was asked for now, as it is written there.
+    /// Returns the settings of an existing configuration that differ from the requested ones.
     ///
-    /// The port counts where one was named. Of what cannot be read `serve` and `config check` tell.
+    /// The port counts only if one was requested. Unreadable files are reported by `serve` and `config check`.
     func settingsThatStay() async -> [String] {
         guard let kept = try? await ConfigurationReading(flags: [:], environment: [:], file: configuration).settings
         else { return [] }
@@ -41,18 +41,18 @@ struct SetupFiles: Sendable {
         }
     }
 
-    /// Caddy gets and renews the certificate by itself.
+    /// The configuration of Caddy, which obtains and renews the certificate itself.
     var caddy: String {
         """
-        # Caddy in front of zonecast. It fetches and renews the certificate by itself and forwards WebSockets as they are.
-        # Try it: caddy validate --config Caddyfile
+        # Caddy in front of zonecast. It obtains and renews the certificate and forwards WebSockets.
+        # Check it: caddy validate --config Caddyfile
         \(domain) {
             reverse_proxy 127.0.0.1:\(port) {
-                # Notices and feeds go out as they come.
+                # Send notices and change feeds without buffering.
                 flush_interval -1
             }
             request_body {
-                # The largest asset (limits.asset) and what a form has around it.
+                # The largest asset (limits.asset) and its multipart form.
                 max_size 51MiB
             }
         }
@@ -62,8 +62,8 @@ struct SetupFiles: Sendable {
 
     var nginx: String {
         """
-        # nginx in front of zonecast: a file for /etc/nginx/conf.d. Certificates, for example, by certbot.
-        # Try it: nginx -t
+        # nginx in front of zonecast: a file for /etc/nginx/conf.d. Certificates, for example, from certbot.
+        # Check it: nginx -t
         map $http_upgrade $zonecast_connection {
             default upgrade;
             ""      "";
@@ -78,18 +78,18 @@ struct SetupFiles: Sendable {
             ssl_certificate_key /etc/letsencrypt/live/\(domain)/privkey.pem;
             ssl_protocols       TLSv1.2 TLSv1.3;
 
-            # The largest asset (limits.asset) and what a form has around it.
+            # The largest asset (limits.asset) and its multipart form.
             client_max_body_size 51m;
 
             location / {
                 proxy_pass http://127.0.0.1:\(port);
                 proxy_http_version 1.1;
-                # These two lines let WebSockets through.
+                # These two lines forward WebSockets.
                 proxy_set_header Upgrade $http_upgrade;
                 proxy_set_header Connection $zonecast_connection;
                 proxy_set_header Host $http_host;
                 proxy_set_header X-Forwarded-For $remote_addr;
-                # The relay pings every 30 s; nginx cuts what is silent for longer than this.
+                # The relay pings every 30 s; nginx closes connections that are idle for longer than this.
                 proxy_read_timeout 120s;
                 proxy_send_timeout 120s;
                 proxy_buffering off;
@@ -102,8 +102,8 @@ struct SetupFiles: Sendable {
 
     var haproxy: String {
         """
-        # HAProxy in front of zonecast. The file named behind crt holds certificate, chain and key, one after the other.
-        # Try it: haproxy -c -f haproxy.cfg
+        # HAProxy in front of zonecast. The file after crt contains the certificate, the chain and the key, in this order.
+        # Check it: haproxy -c -f haproxy.cfg
         global
             maxconn 20000
 
@@ -112,7 +112,7 @@ struct SetupFiles: Sendable {
             timeout connect 5s
             timeout client  60s
             timeout server  60s
-            # For WebSockets, once they are open; the relay pings every 30 s.
+            # For open WebSockets; the relay pings every 30 s.
             timeout tunnel  120s
             timeout http-request 10s
 
