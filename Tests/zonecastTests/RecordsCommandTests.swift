@@ -87,7 +87,7 @@ import Testing
             ] { #expect(output.contains(field), "\(output) \(made.complaint)") }
         }
         let wrong = try tool(#"{"at":{"type":"dateType","value":1}}"#)
-        #expect(wrong.status == 2 && wrong.complaint.contains("dateType is no type. There are stringType, int64Type"))
+        #expect(wrong.status == 2 && wrong.complaint.contains("dateType is not a type. Use stringType, int64Type"))
         #expect(try run("records", "create", "Note", "at:DATE=1").status == 2)
     }
 

@@ -49,7 +49,7 @@ import Testing
         let twice = try world.shares("create", "Notes")
         #expect(twice.status == 5 && twice.complaint.contains("shared already"), "\(twice.complaint)")
         let unnamed = try world.shares("invite", "Notes", "")
-        #expect(unnamed.status == 2 && unnamed.complaint.contains("names nobody"), "\(unnamed.complaint)")
+        #expect(unnamed.status == 2 && unnamed.complaint.contains("A name is empty"), "\(unnamed.complaint)")
         let invited = try world.shares("invite", "Notes", "bob@example.org", "carol@example.org")
         #expect(invited.output.contains("bob@example.org  http") && invited.output.contains("carol@example.org  http"))
         #expect(try world.shares("accept", link, as: "dave@example.org").status == 4)

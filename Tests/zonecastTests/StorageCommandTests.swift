@@ -201,7 +201,7 @@ import Testing
         let inside = try zonecast("storage", "copy", "--to", folder.path + "/containers/copy")
         #expect(inside.status == 1 && inside.complaint.contains("Name a folder outside of it"))
         let far = try zonecast("storage", "copy", "--to", "postgres://relay@db1/relay")
-        #expect(far.status == 2 && far.complaint.contains("folders of SQLite files"))
+        #expect(far.status == 2 && far.complaint.contains("folders with SQLite files"))
         #expect(!FileManager.default.fileExists(atPath: other + ".partial"))
 
         let moved = try RelayProcess(folder: other)

@@ -3,26 +3,26 @@ import Foundation
 import Records
 import RelayCore
 
-/// `zonecast push apns|fcm|webpush|unifiedpush`: one service at a time.
+/// `zonecast push apns|fcm|webpush|unifiedpush`: configures one service.
 extension PushCommand {
-    /// Which file is written.
+    /// The options that select the configuration file.
     struct FileOption: ParsableArguments {
         @Option(
             help: ArgumentHelp(
-                "The relay's YAML file, made where it is missing. (default: $ZONECAST_CONFIG or /etc/zonecast/zonecast.yaml)",
+                "The relay's YAML file, created if missing. (default: $ZONECAST_CONFIG or /etc/zonecast/zonecast.yaml)",
                 valueName: "file"
             ),
             completion: .file()
         )
         var config: String?
 
-        @Flag(help: "Take the service out again.")
+        @Flag(help: "Remove the service from the configuration.")
         var off = false
 
-        @Flag(help: "Answer with one line of JSON.")
+        @Flag(help: "Print one line of JSON.")
         var json = false
 
-        /// Writes the keys, once a relay could start with them; a running one goes by them after its next start.
+        /// Writes the keys if a relay could start with them; a running relay reads them at its next start.
         func set(_ values: [(key: String, value: String?)]) async throws {
             let packaged = "/etc/zonecast/zonecast.yaml"
             let known = config ?? ProcessInfo.processInfo.environment["ZONECAST_CONFIG"]
@@ -33,26 +33,26 @@ extension PushCommand {
                 )
             }
             try await ConfigurationEdit.apply(values.map { ($0.key, off ? nil : $0.value) }, to: path) { settings in
-                // Any key does: only the files that are named are looked at.
+                // Any key will do, since only the files are checked.
                 _ = try settings.push.settings(relayKey: [UInt8](repeating: 1, count: 32))
             }
             if json {
                 return try Terminal.say(json: ["config": path, "set": values.map(\.key).joined(separator: ",")])
             }
             Terminal.tell(
-                "\(off ? "taken out of" : "written to")  \(path): \(values.map(\.key).joined(separator: ", "))"
+                "\(off ? "removed from" : "written to")  \(path): \(values.map(\.key).joined(separator: ", "))"
             )
-            Terminal.tell("next     start the relay again (systemctl restart zonecast), then: zonecast push list")
+            Terminal.tell("next     restart the relay (systemctl restart zonecast), then: zonecast push list")
         }
 
-        /// Ends the command unless there is something to be set.
+        /// Throws if the option is missing and `--off` is not set.
         func require(_ value: String?, _ option: String) throws {
             guard off || value != nil else {
-                throw ValidationError("Give \(option), or --off to take the service out.")
+                throw ValidationError("Add \(option), or --off to remove the service.")
             }
         }
 
-        /// As the configuration wants it, which knows no working folder.
+        /// Returns an absolute path, since the configuration has no working directory.
         static func absolute(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }
     }
 
@@ -65,7 +65,7 @@ extension PushCommand {
         struct SetUp: AsyncParsableCommand {
             static let configuration = CommandConfiguration(
                 commandName: "set",
-                abstract: "Write Apple's keys into the configuration."
+                abstract: "Write Apple's keys to the configuration."
             )
 
             @Option(
@@ -77,7 +77,7 @@ extension PushCommand {
             var keyId: String?
             @Option(help: "The team's identifier, ten letters and digits.")
             var teamId: String?
-            @Option(help: "The apps' bundle identifiers, with commas between.")
+            @Option(help: "The apps' bundle identifiers, separated by commas.")
             var topics: String?
             @OptionGroup var file: FileOption
 
@@ -106,7 +106,7 @@ extension PushCommand {
         struct SetUp: AsyncParsableCommand {
             static let configuration = CommandConfiguration(
                 commandName: "set",
-                abstract: "Write Firebase's account into the configuration."
+                abstract: "Write Firebase's account to the configuration."
             )
 
             @Option(
@@ -134,7 +134,7 @@ extension PushCommand {
         struct SetUp: AsyncParsableCommand {
             static let configuration = CommandConfiguration(
                 commandName: "set",
-                abstract: "Write the operator's address, which push services ask for, into the configuration."
+                abstract: "Write the operator's contact address, which push services require, to the configuration."
             )
 
             @Option(help: ArgumentHelp("mailto:… or https://…", valueName: "address"))
@@ -157,14 +157,14 @@ extension PushCommand {
         struct SetUp: AsyncParsableCommand {
             static let configuration = CommandConfiguration(
                 commandName: "set",
-                abstract: "Write the operator's address, or that plain ntfy topics are woken, into the configuration."
+                abstract: "Write the operator's contact address or the use of plain ntfy topics to the configuration."
             )
 
             @Option(help: ArgumentHelp("mailto:… or https://…, for encrypted pushes.", valueName: "address"))
             var contact: String?
-            @Flag(help: "Wake devices by plain ntfy topics too, which anybody who knows them may read.")
+            @Flag(help: "Also send pushes to plain ntfy topics, which are readable by anyone who knows their names.")
             var ntfy = false
-            @Option(help: "Hosts of distributors that devices may name, with commas between.")
+            @Option(help: "Hosts of distributors that devices may register, separated by commas.")
             var hosts: String?
             @OptionGroup var file: FileOption
 

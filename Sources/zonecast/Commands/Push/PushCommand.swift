@@ -8,16 +8,16 @@ import RelayCore
 import RelayGateways
 import RelayStore
 
-/// `zonecast push`: the services that wake sleeping devices, and the devices.
+/// `zonecast push`: shows and configures push services and devices.
 struct PushCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "push",
-        abstract: "Set up which push services wake sleeping devices, list the devices, send one a test.",
+        abstract: "Configure push services, list the registered devices, send a test push.",
         discussion: """
-            A device with an open notice socket needs no push. One that sleeps can be woken by Apple's push service \
+            A device with an open notice socket needs no push. Other devices can be woken by Apple's push service \
             (push.apns-key-file and three more keys), by Web Push in browsers and UnifiedPush (push.contact), by Firebase \
-            Cloud Messaging on Android (push.fcm-account-file), or by ntfy (push.ntfy). Pushes say that something changed and \
-            never what. Set them up with  zonecast push apns set  and its like, which write the configuration.
+            Cloud Messaging on Android (push.fcm-account-file), or by ntfy (push.ntfy). Pushes report that something changed, \
+            never what. Commands such as  zonecast push apns set  write the configuration.
             Devices register themselves with push/register (zonecast.js: container.registerPush()).
             """,
         subcommands: [
@@ -26,7 +26,7 @@ struct PushCommand: AsyncParsableCommand {
     )
 
     struct Show: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Show which push services are set up.")
+        static let configuration = CommandConfiguration(abstract: "Show which push services are configured.")
 
         @OptionGroup var settings: SettingsOption
         @OptionGroup var options: FolderOptions
@@ -59,22 +59,22 @@ struct PushCommand: AsyncParsableCommand {
             }
             guard let found else {
                 Terminal.say(
-                    "No push service is set up: sleeping devices catch up when they wake. See: zonecast push --help"
+                    "No push service is configured. Devices without a connection sync when they next connect. See: zonecast push --help"
                 )
                 return
             }
-            Terminal.say("Apple      \(found.apns.map { "for \($0.topics.joined(separator: ", "))" } ?? "not set up")")
-            Terminal.say("Web Push   \(found.webPush.map { "as \($0.contact)" } ?? "not set up")")
+            Terminal.say("Apple      \(found.apns.map { "for \($0.topics.joined(separator: ", "))" } ?? "not configured")")
+            Terminal.say("Web Push   \(found.webPush.map { "as \($0.contact)" } ?? "not configured")")
             if let publicKey { Terminal.say("           applicationServerKey \(publicKey)") }
-            Terminal.say("Firebase   \(found.fcm.map { "as \($0.account.email)" } ?? "not set up")")
-            Terminal.say("ntfy       \(found.sendsToNtfy ? "yes" : "not set up")")
+            Terminal.say("Firebase   \(found.fcm.map { "as \($0.account.email)" } ?? "not configured")")
+            Terminal.say("ntfy       \(found.sendsToNtfy ? "yes" : "not configured")")
             Terminal.say("hosts      \(found.hosts.joined(separator: ", "))")
         }
     }
 
     struct List: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "List the devices that asked to be woken, without what their push service knows them by."
+            abstract: "List the devices registered for pushes, without their push addresses."
         )
 
         @OptionGroup var filter: HomeFilter
@@ -115,10 +115,10 @@ struct PushCommand: AsyncParsableCommand {
 
     struct Test: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Push to one device, and say what its service answers."
+            abstract: "Send a test push to one device and show the push service's response."
         )
 
-        @Argument(help: "Its id, as in the list.")
+        @Argument(help: "The device's id, as in the list.")
         var id: String
 
         @OptionGroup var settings: SettingsOption
@@ -132,7 +132,7 @@ struct PushCommand: AsyncParsableCommand {
             }
             guard let device = found else { throw PushCommand.unknown(id) }
             guard let known = try choices.settings(relayKey: key) else {
-                throw CommandFailure(.failed, "No push service is set up. See: zonecast push --help")
+                throw CommandFailure(.failed, "No push service is configured. See: zonecast push --help")
             }
             let client = try PushClient.connections(choices)
             let services = PushServices(known, client: client, time: .system, random: .system)
@@ -153,10 +153,10 @@ struct PushCommand: AsyncParsableCommand {
 
     struct Remove: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Forget a device. A running relay goes by it after its next start."
+            abstract: "Remove a device. A running relay applies this at its next start."
         )
 
-        @Argument(help: "Its id, as in the list.")
+        @Argument(help: "The device's id, as in the list.")
         var id: String
 
         @OptionGroup var options: FolderOptions

@@ -3,14 +3,14 @@ import Foundation
 import Records
 import ZoneKit
 
-/// At which relay a schema command works, where that is not the data folder's.
+/// The options that select a remote relay for a schema command.
 struct ManagementOptions: ParsableArguments {
-    @Option(help: "Work at the relay there, by a management token, instead of in a data folder.")
+    @Option(help: "Use the relay at this address, with a management token, instead of a data folder.")
     var url: String?
 
     @Option(
         help: ArgumentHelp(
-            "With --url: what zonecast token management create has given. (default: $ZONECAST_MANAGEMENT_TOKEN)",
+            "With --url: a token from zonecast token management create. (default: $ZONECAST_MANAGEMENT_TOKEN)",
             valueName: "token"
         )
     )
@@ -18,13 +18,13 @@ struct ManagementOptions: ParsableArguments {
 
     init() {}
 
-    /// For a command with options of its own.
+    /// For a command that declares its own options.
     init(url: String?, token: String?) {
         self.url = url
         managementToken = token
     }
 
-    /// `nil` where the data folder is meant.
+    /// Returns the remote schema; `nil` if the command uses the data folder.
     func schema(of container: ContainerID, json: Bool) throws -> RemoteSchema? {
         guard let url else { return nil }
         let relay = try RelayAddress(url, like: "https://sync.example.org")
@@ -32,14 +32,14 @@ struct ManagementOptions: ParsableArguments {
         guard let token, !token.isEmpty else {
             throw CommandFailure(
                 .usage,
-                "--url needs a management token. On the relay's machine: zonecast token management create --container \(container)"
+                "--url requires a management token. Create one on the relay's machine: zonecast token management create --container \(container)"
             )
         }
         return RemoteSchema(relay: relay, container: container, token: token, json: json)
     }
 }
 
-/// What the schema commands do at a relay elsewhere, in the same words as in a data folder.
+/// The schema commands on a remote relay, with the same output as on a data folder.
 struct RemoteSchema {
     let relay: RelayAddress
     let container: ContainerID
@@ -59,7 +59,7 @@ struct RemoteSchema {
         var changes: [SchemaReport.Change]
         var issues: [Issue]
 
-        /// `file`: the text's name; `nil` where there is none.
+        /// Returns a report; `file` is the text's name, `nil` if there is none.
         func report(of file: String?) -> SchemaReport {
             let issues = issues.map { issue in
                 let place = (file ?? "") + (issue.line.map { ":\($0):\(issue.column ?? 1)" } ?? "")
@@ -116,7 +116,7 @@ struct RemoteSchema {
         do {
             return try JSONDecoder().decode(Answer.self, from: Data(body))
         } catch {
-            throw CommandFailure(.failed, "The answer of \(relay.place) is none of a relay's.")
+            throw CommandFailure(.failed, "The response of \(relay.place) is not from a relay. Check the address.")
         }
     }
 
@@ -134,14 +134,14 @@ struct RemoteSchema {
             body: body
         )
         let response = try await relay.send(request, timeout: 60)
-        // A refused change says what stands in its way, as one that was made says what it has changed.
+        // Refused and accepted changes both have a body with details.
         guard [200, 409].contains(response.status) else {
             struct Refusal: Decodable { var error: String }
             let reason = (try? JSONDecoder().decode(Refusal.self, from: Data(response.body)))?.error
             throw CommandFailure(
                 response.status == 401 || response.status == 403 ? .notAllowed : .failed,
                 reason
-                    ?? "\(relay.place) answers \(response.status) to \(path): is it a zonecast relay, and not an older one?"
+                    ?? "\(relay.place) answers \(response.status) to \(path). Check that it is a zonecast relay of this version."
             )
         }
         return response.body

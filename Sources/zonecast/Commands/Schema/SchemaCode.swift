@@ -1,12 +1,12 @@
 import Records
 
-/// Swift for a schema: what an app would otherwise write by hand and have to keep in step with it.
+/// Generates Swift for a schema.
 ///
 /// The same schema gives the same text, whatever order it was declared in.
 struct SchemaCode {
-    /// What the Swift is written for.
+    /// The kind of code to generate.
     enum Form: String, CaseIterable, Sendable {
-        /// Structs around `CKRecord`, for `ZoneKit` or Apple's CloudKit.
+        /// Structs that wrap `CKRecord`, for `ZoneKit` or Apple's CloudKit.
         case records
         /// Plain structs and their model, for `ZoneMirror`.
         case mirror
@@ -21,14 +21,14 @@ struct SchemaCode {
     private let schema: Schema
     private let source: String
     private let access: Access
-    /// The module that the structs are for; Apple's `CloudKit` has the same names as `ZoneKit`.
+    /// The module to import; Apple's `CloudKit` has the same type names as `ZoneKit`.
     private let module: String
 
     /// - Parameters:
-    ///   - schema: What to write Swift for.
-    ///   - source: Where it comes from, for the text's first line.
-    ///   - access: Of all that is declared.
-    ///   - module: For the form `records`: the module to import.
+    ///   - schema: The schema.
+    ///   - source: The schema's origin, for the first line of the text.
+    ///   - access: The access level of all declarations.
+    ///   - module: The module to import, for the form `records`.
     init(_ schema: Schema, from source: String, access: Access, module: String = "ZoneKit") {
         self.schema = schema
         self.source = source
@@ -106,7 +106,7 @@ struct SchemaCode {
 
     private func mirror(_ lines: inout [String]) {
         let types = named(withUsers: false).filter { $0.0 != "CDMR" }
-        // Such as Core Data, or a mirror with its usual options, has made.
+        // Record types that Core Data, or a mirror with default options, has created.
         let isPrefixed = !types.isEmpty && types.allSatisfy { $0.0.hasPrefix("CD_") }
         if !isPrefixed {
             lines += [
@@ -158,7 +158,7 @@ struct SchemaCode {
         lines += ["    \(open)static var ofSchema: MirrorModel { MirrorModel(\(list)) }", "}"]
     }
 
-    /// `nil` for what mirrors write of their own accord.
+    /// Returns the column of a field; `nil` for fields that mirrors write themselves.
     private static func column(_ field: String, _ isPrefixed: Bool) -> String? {
         let own = ["entityName", "moveReceipt", "editTimes"]
         let name = isPrefixed && field.hasPrefix("CD_") ? String(field.dropFirst(3)) : field
@@ -193,7 +193,7 @@ struct SchemaCode {
         fields.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// `encrypted STRING`, `list of INT64`.
+    /// Returns a field's type as text, like `encrypted STRING` or `list of INT64`.
     private static func words(_ form: RecordType.Field) -> String {
         let kind =
             switch form.type {
@@ -203,13 +203,14 @@ struct SchemaCode {
         return form.isEncrypted ? "encrypted \(kind)" : kind
     }
 
-    /// Record types are letters, digits and underscores already; Swift's begin with a capital and are no keywords.
+    /// Returns a Swift type name: record types contain only letters, digits and underscores, so it only adjusts the
+    /// first letter and avoids collisions.
     private static func typeName(_ name: String) -> String {
         let own = name.prefix(1).uppercased() + name.dropFirst()
         return ["Type", "Protocol", "Self", "Any"].contains(own) || foreign.contains(own) ? "\(own)Record" : own
     }
 
-    /// What the text itself needs by these names.
+    /// Names that the generated text uses itself.
     private static let foreign: Set<String> = [
         "String", "Int", "Int64", "Double", "Date", "Data", "UUID", "CKRecord", "CKAsset", "CLLocation", "RecordName",
         "SyncedRecord", "Entity", "MirrorModel", "Attribute", "Relationship",

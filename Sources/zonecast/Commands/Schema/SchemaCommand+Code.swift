@@ -6,10 +6,10 @@ import Wire
 extension SchemaCommand {
     struct Codegen: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Write Swift for a schema: structs around records, or a mirror's model.",
+            abstract: "Generate Swift for a schema: structs around records, or a mirror's model.",
             discussion: """
-                From a container's schema, or with --file from a text. records gives structs around CKRecord for ZoneKit, and with \
-                --module CloudKit for Apple's framework; mirror gives ZoneMirror's structs and their model.
+                Uses a container's schema, or with --file a text. records generates structs around CKRecord for ZoneKit, or with \
+                --module CloudKit for Apple's framework; mirror generates ZoneMirror's structs and their model.
                 """
         )
 
@@ -28,7 +28,7 @@ extension SchemaCommand {
         @Option(help: "records or mirror.")
         var form: SchemaCode.Form = .records
 
-        @Option(help: "internal, package or public: of all that is declared.")
+        @Option(help: "The access level of all declarations: internal, package or public.")
         var access: SchemaCode.Access = .internal
 
         @Option(help: "For records: ZoneKit or CloudKit.")

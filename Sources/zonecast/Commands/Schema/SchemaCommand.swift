@@ -2,7 +2,7 @@ import ArgumentParser
 import Records
 import Wire
 
-/// `zonecast schema`: what a container's records look like, in each of its environments.
+/// `zonecast schema`: manages a container's schema in both environments.
 ///
 /// See SchemaLanguage.md, "Commands".
 struct SchemaCommand: AsyncParsableCommand {
@@ -10,9 +10,9 @@ struct SchemaCommand: AsyncParsableCommand {
         commandName: "schema",
         abstract: "Export, import, compare and promote a container's schema.",
         discussion: """
-            A schema is changed in development, by importing a text or by saving records of new types and fields, and \
-            promoted to production from there. All of it works while a relay runs, but for reset; with --url and a management \
-            token at a relay elsewhere.
+            A schema changes in development, by an import or by saving records with new types and fields, and is then \
+            promoted to production. All commands except reset work while a relay is running; with --url and a management \
+            token, they use a remote relay.
             """,
         subcommands: [
             Export.self, Import.self, Validate.self, Diff.self, Promote.self, Reset.self, Codegen.self,
@@ -44,10 +44,10 @@ struct SchemaCommand: AsyncParsableCommand {
 
     struct Import: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Put a text in place of development's schema.",
+            abstract: "Replace development's schema with a text.",
             discussion: """
-                The text is checked first, against production too: where it would lose or change what is there it is \
-                refused as a whole, with all that stands in the way. What development alone has may go.
+                The text is checked first, also against production: if it would remove or change something there, it is \
+                refused as a whole and all reasons are listed. Elements that only development has may be removed.
                 """
         )
 
@@ -55,7 +55,7 @@ struct SchemaCommand: AsyncParsableCommand {
         @OptionGroup var home: HomeOptions
         @OptionGroup var options: FolderOptions
 
-        @Flag(help: "Check the text before it is imported; that is done in any case.")
+        @Flag(help: "Check the text before the import (always done).")
         var validate = false
 
         @OptionGroup var management: ManagementOptions
@@ -64,7 +64,7 @@ struct SchemaCommand: AsyncParsableCommand {
             guard home.environment == .development else {
                 throw CommandFailure(
                     .usage,
-                    "A schema is imported into development only. Bring it to production with: zonecast schema promote --container \(home.container)"
+                    "Schemas can be imported into development only. Promote it to production: zonecast schema promote --container \(home.container)"
                 )
             }
             let text = try source.read()
@@ -77,16 +77,16 @@ struct SchemaCommand: AsyncParsableCommand {
 
     struct Validate: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Check a text as import does, and change nothing.",
-            discussion: "Without --container only the text itself is checked."
+            abstract: "Check a text as import does, without changes.",
+            discussion: "Without --container, only the text itself is checked."
         )
 
         @OptionGroup var source: SchemaSource
 
-        @Option(help: ArgumentHelp("The container whose schemas the text is held against.", valueName: "id"))
+        @Option(help: ArgumentHelp("The container whose schemas the text is compared with.", valueName: "id"))
         var container: ContainerID?
 
-        @Option(help: "development or production; both are looked at.")
+        @Option(help: "development or production (both are checked).")
         var environment: Records.Environment = .development
 
         @OptionGroup var options: FolderOptions
@@ -112,8 +112,8 @@ struct SchemaCommand: AsyncParsableCommand {
 
     struct Diff: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show how development's schema differs from production's, or from a text.",
-            discussion: "What a promotion, or with a text its import, would add (+), take away (-) and change (~)."
+            abstract: "Compare development's schema with production's, or with a text.",
+            discussion: "Shows what a promotion, or the import of the text, would add (+), remove (-) and change (~)."
         )
 
         @OptionGroup var container: SchemaContainer
@@ -136,8 +136,8 @@ struct SchemaCommand: AsyncParsableCommand {
 
     struct Promote: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Bring development's schema to production.",
-            discussion: "Types and fields are only added; indexes and rights become development's."
+            abstract: "Promote development's schema to production.",
+            discussion: "Types and fields are only added; indexes and permissions become those of development."
         )
 
         @OptionGroup var container: SchemaContainer
@@ -158,14 +158,14 @@ struct SchemaCommand: AsyncParsableCommand {
 
     struct Reset: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Delete all of development's records and make its schema a copy of production's.",
-            discussion: "No relay may run on the data folder meanwhile. Devices start over with development's data."
+            abstract: "Delete all of development's records and replace its schema with production's.",
+            discussion: "Stop the relay first. Devices fetch development's data again."
         )
 
         @OptionGroup var container: SchemaContainer
         @OptionGroup var options: FolderOptions
 
-        @Flag(help: "Ask nothing.")
+        @Flag(help: "Do not ask for confirmation.")
         var yes = false
 
         func run() throws {
@@ -174,13 +174,13 @@ struct SchemaCommand: AsyncParsableCommand {
     }
 }
 
-/// Which container, where the command says the environment.
+/// The container, for commands that imply the environment.
 struct SchemaContainer: ParsableArguments {
     @Option(help: ArgumentHelp("The container, such as iCloud.org.example.notes.", valueName: "id"))
     var container: ContainerID
 }
 
-/// Where a schema's text comes from.
+/// The options that name a schema's text.
 struct SchemaSource: ParsableArguments {
     @Option(
         name: .customLong("file"),
@@ -199,10 +199,10 @@ struct SchemaSource: ParsableArguments {
         return text
     }
 
-    /// `nil` where no text is named.
+    /// Returns the text; `nil` if none is named.
     func readIfNamed() throws -> SchemaFile? {
         if let option, let argument {
-            throw CommandFailure(.usage, "These are two texts. Name the one that is meant: \(argument) or \(option).")
+            throw CommandFailure(.usage, "Two texts are named. Name only one of them: \(argument) or \(option).")
         }
         return try (option ?? argument).map { try SchemaFile(reading: $0) }
     }

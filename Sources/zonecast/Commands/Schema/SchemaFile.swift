@@ -3,14 +3,14 @@ import Records
 import RelayCore
 import Wire
 
-/// A schema's text with its name in diagnostics.
+/// A schema's text, with its name for diagnostics.
 struct SchemaFile {
     let name: String
     let text: SchemaText
-    /// As it was read.
+    /// The unparsed text.
     let source: String
 
-    /// `-` reads standard input.
+    /// Reads a file; `-` is standard input.
     init(reading path: String) throws {
         let data =
             path == "-" ? FileHandle.standardInput.readDataToEndOfFile() : FileManager.default.contents(atPath: path)
@@ -22,7 +22,7 @@ struct SchemaFile {
         text = SchemaText(parsing: source)
     }
 
-    /// What is wrong with the text itself.
+    /// The errors and warnings of the text itself.
     var reported: [SchemaReport.Issue] {
         text.issues.map { issue in
             .init(
@@ -35,7 +35,7 @@ struct SchemaFile {
         }
     }
 
-    /// What stands in the way of its import; with the place where the element is declared, if it is.
+    /// Returns the reasons that prevent the import, with positions where the elements are declared.
     func reported(_ offences: [SchemaChange.Offence]) -> [SchemaReport.Issue] {
         offences.map { offence in
             let message = "\(offence.element.sentenceName) \(offence.reason)"
@@ -52,21 +52,21 @@ struct SchemaFile {
         }
     }
 
-    /// Ends the command where the text has errors.
+    /// Throws if the text has errors.
     func requireValid(json: Bool) throws {
         guard !text.isValid else { return }
         try SchemaReport(isAccepted: false, isApplied: false, issues: reported).refuse("The schema", json: json)
     }
 }
 
-/// How a command answers that checks or changes a schema: lines for a person, one object for a script.
+/// The output of a command that checks or changes a schema, as lines or as one JSON object.
 struct SchemaReport: Encodable {
     struct Issue: Encodable {
         var line: Int?
         var column: Int?
         var isWarning = false
         var message: String
-        /// As a person is shown it.
+        /// The line shown to people.
         var shown: String
 
         private enum CodingKeys: String, CodingKey { case line, column, isWarning = "warning", message }
@@ -90,10 +90,10 @@ struct SchemaReport: Encodable {
         case isAccepted = "accepted", isApplied = "applied", changes, issues
     }
 
-    /// `1 change`, `2 changes`.
+    /// The number of changes, like `1 change` or `2 changes`.
     var counted: String { changes.count == 1 ? "1 change" : "\(changes.count) changes" }
 
-    /// The good end: warnings, changes, and a line that says what has been done.
+    /// Prints warnings, changes and a conclusion.
     func say(_ conclusion: String, json: Bool) throws {
         if json { return try Terminal.say(json: self) }
         for issue in issues { Terminal.complain(issue.shown) }
@@ -101,7 +101,7 @@ struct SchemaReport: Encodable {
         Terminal.tell(conclusion)
     }
 
-    /// The bad end: every issue, and that nothing was changed.
+    /// Prints every issue and throws.
     func refuse(_ what: String, json: Bool) throws -> Never {
         if json { try Terminal.say(json: self) } else { for issue in issues { Terminal.complain(issue.shown) } }
         let count = issues.count { !$0.isWarning }
@@ -127,7 +127,7 @@ extension SchemaReport.Change {
         after = change.after.isEmpty ? nil : change.after
     }
 
-    /// `+ field  Note.title  STRING QUERYABLE`.
+    /// A line like `+ field  Note.title  STRING QUERYABLE`.
     fileprivate var line: String {
         let kind = SchemaDifference.Kind(rawValue: kind)
         let name =
@@ -143,7 +143,7 @@ extension SchemaReport.Change {
 }
 
 extension SchemaDifference.Kind {
-    /// As wide as the widest.
+    /// Padded to equal width.
     fileprivate var noun: String {
         switch self {
         case .addRole, .removeRole: "role         "

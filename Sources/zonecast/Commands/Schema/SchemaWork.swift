@@ -4,7 +4,7 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// What the schema commands do, by whatever verbs they are called.
+/// The schema commands on a data folder.
 struct SchemaWork {
     private let container: ContainerID
     private let options: FolderOptions
@@ -14,7 +14,7 @@ struct SchemaWork {
         self.options = options
     }
 
-    /// Runs `body` on the container's schemas, once the container is known to exist.
+    /// Runs `body` with the container's schemas, if the container exists.
     private func withSchemas<Value>(_ body: (SchemaFolder) throws -> Value) throws -> Value {
         try options.withDirectory { directory in
             guard try directory.hasContainer(container) else {
@@ -110,7 +110,7 @@ struct SchemaWork {
         try report.say("\(conclusion), \(report.counted)", json: options.json)
     }
 
-    /// What a promotion would change.
+    /// Prints what a promotion would change.
     func diff() throws {
         try say(
             try withSchemas { schemas in
@@ -121,7 +121,7 @@ struct SchemaWork {
         )
     }
 
-    /// What an import of the text would change.
+    /// Prints what an import of the text would change.
     func diff(with file: SchemaFile) throws {
         try file.requireValid(json: options.json)
         try say(
@@ -147,10 +147,10 @@ struct SchemaWork {
 
     func reset(asks: Bool) throws {
         try withSchemas { schemas in
-            // Held to the end, so that no relay starts in between.
+            // Held until the end, so that no relay starts meanwhile.
             let lock = try FolderLock(
                 forCommandIn: options.folder,
-                refusal: "A relay runs on \(options.folder), and it remembers what a reset would delete. "
+                refusal: "A relay is running on \(options.folder) and caches data that a reset would delete. "
                     + "Stop it, reset, and start it again."
             )
             defer { withExtendedLifetime(lock) {} }
@@ -170,6 +170,6 @@ struct SchemaWork {
 }
 
 extension SchemaChange {
-    /// `nil` where nothing is to be written.
+    /// The schema to write; `nil` if nothing changes or the change is refused.
     fileprivate var schemaToWrite: Schema? { isAllowed && !difference.isEmpty ? result : nil }
 }

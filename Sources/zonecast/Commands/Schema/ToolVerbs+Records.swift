@@ -3,14 +3,14 @@ import Foundation
 import Records
 import Wire
 
-/// `cktool`'s verbs for records: translated to those of `zonecast records`, and run as these.
+/// `cktool`'s commands for records, translated to `zonecast records`.
 extension ToolVerbs {
     static let records: [any ParsableCommand.Type] = [
         QueryRecords.self, GetRecord.self, CreateRecord.self, UpdateRecord.self, DeleteRecord.self, DeleteRecords.self,
     ]
 
     struct RecordOptions: ParsableArguments {
-        @Option(help: ArgumentHelp("Not looked at: a relay has no teams.", valueName: "id"))
+        @Option(help: ArgumentHelp("Ignored: a relay has no teams.", valueName: "id"))
         var teamId: String?
         @Option(name: [.customLong("container-id"), .customLong("container")], help: "The container.")
         var container: String
@@ -110,7 +110,7 @@ extension ToolVerbs {
         }
     }
 
-    /// `{"name": {"type": "stringType", "value": "Ada"}}` as arguments of ours.
+    /// Converts `{"name": {"type": "stringType", "value": "Ada"}}` to arguments of `zonecast records`.
     private static func fields(_ json: String) throws -> [String] {
         guard let document = try? JSONDocument(parsing: Array(json.utf8)), let members = try? document.root.members()
         else {
@@ -121,7 +121,7 @@ extension ToolVerbs {
                 guard let type = FieldType(toolWord: word) else {
                     throw CommandFailure(
                         .usage,
-                        "\(name) in --fields-json: \(word) is no type. There are \(FieldType.toolWords), and lists of each."
+                        "\(name) in --fields-json: \(word) is not a type. Use \(FieldType.toolWords), or a list of one."
                     )
                 }
                 return type
@@ -134,7 +134,7 @@ extension ToolVerbs {
 extension FieldType {
     fileprivate static let toolWords = Scalar.allCases.map { $0.toolWord + "Type" }.joined(separator: ", ")
 
-    /// `stringType`, and of a list `stringListType`; the wire's words too.
+    /// Parses `stringType`, or `stringListType` for a list; accepts the names used in requests too.
     fileprivate init?(toolWord word: String) {
         if let type = FieldType(tag: word) {
             self = type

@@ -2,16 +2,16 @@ import ArgumentParser
 import Foundation
 import Records
 
-/// The verbs of Apple's `cktool`, with its options, for scripts that were written for it.
+/// The commands of Apple's `cktool`, with its options, for existing scripts.
 ///
-/// Hidden, for `zonecast schema` is the place for people. See SchemaLanguage.md, "Commands".
+/// Hidden, since people use `zonecast schema`. See SchemaLanguage.md, "Commands".
 enum ToolVerbs {
     static let all: [any ParsableCommand.Type] = [
         ExportSchema.self, ImportSchema.self, ValidateSchema.self, ResetSchema.self, DeploySchema.self,
     ]
 
     struct Options: ParsableArguments {
-        @Option(help: ArgumentHelp("Not looked at: a relay has no teams.", valueName: "id"))
+        @Option(help: ArgumentHelp("Ignored: a relay has no teams.", valueName: "id"))
         var teamId: String?
 
         @Option(name: [.customLong("container-id"), .customLong("container")], help: "The container.")
@@ -20,17 +20,17 @@ enum ToolVerbs {
         @Option(help: "development or production.")
         var environment: Records.Environment = .development
 
-        @Option(help: "With --url: a management token. Whoever may write the data folder needs none.")
+        @Option(help: "With --url: a management token. Commands on the data folder need none.")
         var token: String?
 
-        @Option(help: "The relay, where it is not the data folder's.")
+        @Option(help: "The remote relay; by default the command uses the data folder.")
         var url: String?
 
         @OptionGroup var folder: FolderOptions
 
         var work: SchemaWork { SchemaWork(container, folder) }
 
-        /// `nil` where the data folder is meant.
+        /// Returns the remote schema; `nil` if the command uses the data folder.
         func remote() throws -> RemoteSchema? {
             try ManagementOptions(url: url, token: token).schema(of: container, json: folder.json)
         }
@@ -58,14 +58,14 @@ enum ToolVerbs {
         @OptionGroup var source: SchemaSource
         @OptionGroup var options: Options
 
-        @Flag(help: "Check the text before it is imported; that is done in any case.")
+        @Flag(help: "Check the text before the import (always done).")
         var validate = false
 
         func run() async throws {
             guard options.environment == .development else {
                 throw CommandFailure(
                     .usage,
-                    "A schema is imported into development only. Bring it to production with: zonecast schema promote --container \(options.container)"
+                    "Schemas can be imported into development only. Promote it to production: zonecast schema promote --container \(options.container)"
                 )
             }
             if let remote = try options.remote() {
@@ -98,16 +98,16 @@ enum ToolVerbs {
             guard options.url == nil else {
                 throw CommandFailure(
                     .usage,
-                    "A relay elsewhere cannot be reset from here. On its own machine, while it is stopped, and without --url: zonecast schema reset --container \(options.container)"
+                    "A remote relay cannot be reset. Stop it and run on its machine, without --url: zonecast schema reset --container \(options.container)"
                 )
             }
             guard options.environment == .development else {
                 throw CommandFailure(
                     .usage,
-                    "Production is never reset, only development is: leave out --environment, or say development."
+                    "Only development can be reset. Omit --environment, or set it to development."
                 )
             }
-            // cktool has no --yes, and scripts that were written for it go on.
+            // cktool has no --yes, so scripts are not asked.
             try options.work.reset(asks: isatty(STDIN_FILENO) == 1)
         }
     }

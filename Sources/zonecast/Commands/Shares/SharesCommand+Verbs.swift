@@ -8,10 +8,10 @@ extension SharesCommand {
     /// `zonecast shares list`.
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "What you share, and what is shared with you."
+            abstract: "List your shares and those shared with you."
         )
         @OptionGroup var relay: RelayOptions
-        @Flag(help: "Answer with one line of JSON for each share.")
+        @Flag(help: "Print one line of JSON per share.")
         var json = false
 
         func run() async throws {
@@ -29,11 +29,11 @@ extension SharesCommand {
             Terminal.say(
                 table: rows,
                 heading: ["ZONE", "WHAT", "TITLE", "WHOSE", "MAY", "PEOPLE", "LINK"],
-                empty: "Nothing is shared. Share a zone with: zonecast shares create ZONE"
+                empty: "Nothing is shared. Share a zone: zonecast shares create ZONE"
             )
         }
 
-        /// All share records of a zone, found by its feed.
+        /// Returns all share records of a zone, from its changes.
         private func shares(in zone: JSONValue, of database: String) async throws -> [JSONValue] {
             var found: [JSONValue] = []
             var token: String?
@@ -70,9 +70,9 @@ extension SharesCommand {
             abstract: "Share a zone, or with --root a record and all below it."
         )
         @OptionGroup var options: ShareOptions
-        @Option(help: "What people see before they join.")
+        @Option(help: "The title that people see before they join.")
         var title: String?
-        @Option(name: .customLong("public"), help: "What anybody with the link may do: none, read or write.")
+        @Option(name: .customLong("public"), help: "The permission of anyone with the link: none, read or write.")
         var publicRight: ShareRight = .none
 
         func run() async throws {
@@ -90,14 +90,14 @@ extension SharesCommand {
             } catch let failure as CommandFailure where failure.exit == .conflict && options.root == nil {
                 throw CommandFailure(
                     .conflict,
-                    "The zone \(options.zone) is shared already. See with whom: zonecast shares participants \(options.place)"
+                    "The zone \(options.zone) is already shared. List its participants: zonecast shares participants \(options.place)"
                 )
             }
-            guard let share = made.first else { throw CommandFailure(.failed, "The relay gave no share back.") }
+            guard let share = made.first else { throw CommandFailure(.failed, "The relay returned no share.") }
             options.show(share)
             guard !options.json, publicRight == .none else { return }
             Terminal.complain(
-                "Nobody is in yet. Invite people with: zonecast shares invite \(options.place) ADDRESS …"
+                "The share has no participants yet. Invite people: zonecast shares invite \(options.place) ADDRESS …"
             )
         }
     }
@@ -107,24 +107,24 @@ extension SharesCommand {
         static let configuration = CommandConfiguration(
             abstract: "Invite people by e-mail address, telephone number or user record name.",
             discussion: """
-                Prints for each a link of their own: send it to that address and nowhere else, for whoever has it may join \
-                in that person's place. Somebody without an account joins once they have one with the address.
+                Prints a personal link for each: send it only to that address, because anyone who has it can join \
+                in that person's place. A person without an account can join after creating one with the address.
                 """
         )
         @OptionGroup var options: ShareOptions
         @Argument(help: "Addresses, numbers or record names.")
         var who: [String]
-        @Flag(help: "They may change things too.")
+        @Flag(help: "Also grant write permission.")
         var write = false
 
         func validate() throws {
             guard who.contains(where: { $0.allSatisfy(\.isWhitespace) }) else { return }
             throw ValidationError(
-                "An empty text names nobody. Give an e-mail address, a telephone number or a record name."
+                "A name is empty. Use an e-mail address, a telephone number or a record name."
             )
         }
 
-        /// `nil` for what is none of the three.
+        /// Returns the lookup key for an address, number or record name; `nil` if the text is none of them.
         private static func key(of text: String) -> String? {
             if text.hasPrefix("_") { return "userRecordName" }
             if text.contains("@") { return "emailAddress" }
@@ -138,7 +138,7 @@ extension SharesCommand {
                 guard let key = Self.key(of: text) else {
                     throw CommandFailure(
                         .usage,
-                        "\"\(text)\" is no e-mail address, telephone number with its country (+49…) or user record name (_…)."
+                        "\"\(text)\" is not an e-mail address, a telephone number with its country code (+49…) or a user record name (_…)."
                     )
                 }
                 return #"{"permission":"\#(right)","userIdentity":{"lookupInfo":{"\#(key)":\#(quoted(text))}}}"#
@@ -150,7 +150,7 @@ extension SharesCommand {
             let old = Set(known.compactMap { $0.text("participantId") })
             for participant in saved.list("participants") {
                 guard let id = participant.text("participantId") else { continue }
-                // Who was named again is told again: the link may be what is asked for.
+                // People named again are listed again, since the caller may need their link.
                 guard !old.contains(id) || who.contains(where: { participant.isParticipant($0) }) else { continue }
                 Terminal.say("\(participant.participantTitle)  \(participant.text("invitationURL") ?? "has joined")")
             }
@@ -163,7 +163,7 @@ extension SharesCommand {
         @Argument(help: "The link, or its last part.")
         var link: String
         @OptionGroup var relay: RelayOptions
-        @Flag(help: "Answer with the relay's own JSON.")
+        @Flag(help: "Print the relay's JSON.")
         var json = false
 
         func run() async throws {
@@ -172,13 +172,13 @@ extension SharesCommand {
                 #"{"shortGUIDs":[{"value":\#(quoted(link))}]}"#
             )
             guard let result = answer.list("results").first else {
-                throw CommandFailure(.failed, "The relay said nothing about the link.")
+                throw CommandFailure(.failed, "The relay returned no result for the link.")
             }
             guard result["serverErrorCode"] == nil else { throw CommandFailure(refusal: result) }
             if json { return Terminal.say(result.line) }
             let zone = result["zoneID"]?.text("zoneName") ?? ""
             guard result.text("databaseScope") == "SHARED" else { return Terminal.tell("\(zone) is your own zone.") }
-            let right = result.text("participantPermission") == "READ_ONLY" ? "read only" : "read and write"
+            let right = result.text("participantPermission") == "READ_ONLY" ? "read-only" : "read and write"
             Terminal.tell("joined \(zone)  (\(right))")
         }
     }
@@ -186,24 +186,26 @@ extension SharesCommand {
     /// `zonecast shares participants`.
     struct Participants: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Who is in a share; with --remove somebody leaves it.",
-            discussion: "A share that somebody else has given you is asked for in the same way."
+            abstract: "List the participants of a share, or remove one with --remove.",
+            discussion: "Works for your own shares and for shares with you."
         )
         @OptionGroup var options: ShareOptions
-        @Option(help: "Takes out the participant of this ID, address or number.")
+        @Option(help: "Remove the participant with this ID, address or number.")
         var remove: String?
 
         func run() async throws {
             var options = options
             var share = try await options.anyShare()
             if let remove {
-                guard options.owner == nil else { throw CommandFailure(.notAllowed, "Only the owner can do that.") }
+                guard options.owner == nil else {
+                    throw CommandFailure(.notAllowed, "Only the owner of the share can do that.")
+                }
                 let all = share.list("participants")
                 let kept = all.filter { !$0.isParticipant(remove) }
                 guard kept.count < all.count else {
                     throw CommandFailure(
                         .failed,
-                        "There is no participant \(remove). Without --remove they are listed."
+                        "There is no participant \(remove). To list them, omit --remove."
                     )
                 }
                 share = try await options.update(
@@ -222,7 +224,7 @@ extension SharesCommand {
                     ]
                 },
                 heading: ["WHO", "ROLE", "MAY", "STATUS", "ID"],
-                empty: "Nobody."
+                empty: "There are no participants."
             )
         }
     }
@@ -231,18 +233,18 @@ extension SharesCommand {
     struct PermissionCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "permission",
-            abstract: "Change what a participant, or anybody with the link, may do.",
+            abstract: "Change the permission of a participant, or of anyone with the link.",
             discussion: """
-                A public link and named participants exclude each other: opening the link ends invitations that wait, closing \
-                it removes those who came by it. Both ask for --yes, after telling whom they concern.
+                A public link and named participants exclude each other: opening the link revokes pending invitations, closing \
+                it removes those who joined by it. Both list the affected people and require --yes.
                 """
         )
         @OptionGroup var options: ShareOptions
         @Option(help: "none, read or write.")
         var may: ShareRight
-        @Option(help: "The participant's ID, address or number; without it the public link is meant.")
+        @Option(help: "The participant's ID, address or number; if omitted, the public link.")
         var participant: String?
-        @Flag(help: "Do it, whoever loses access.")
+        @Flag(help: "Confirm, even if people lose access.")
         var yes = false
 
         func run() async throws {
@@ -268,8 +270,8 @@ extension SharesCommand {
             }
             if !lost.isEmpty, !yes {
                 let names = lost.map(\.participantTitle).joined(separator: "; ")
-                let what = may == .none ? "lose access" : "lose their invitations, and can come by the link"
-                throw CommandFailure(.failed, "These would \(what): \(names). Add --yes to do it.")
+                let what = may == .none ? "lose access" : "lose their invitations, but can join by the link"
+                throw CommandFailure(.failed, "These people would \(what): \(names). Add --yes to confirm.")
             }
             options.show(try await options.update(share, #""publicPermission":"\#(may.word)""#))
         }
@@ -280,12 +282,12 @@ extension SharesCommand {
         static let configuration = CommandConfiguration(
             abstract: "Stop sharing; the owner keeps everything.",
             discussion: """
-                All participants lose access at once. With --return-to the records go to that zone in the same moment, and \
-                the empty zone is deleted. Of a share that somebody else has given you it is you alone who leaves.
+                All participants lose access at once. With --return-to, the records move to that zone at the same time, and \
+                the empty zone is deleted. For another user's share, you leave it and the share stays.
                 """
         )
         @OptionGroup var options: ShareOptions
-        @Option(help: "Moves all records of the zone to this one, and deletes the zone.")
+        @Option(help: "Move all records of the zone to this one, and delete the zone.")
         var returnTo: String?
 
         func run() async throws {
@@ -299,9 +301,11 @@ extension SharesCommand {
                 guard options.owner == nil else { return try told("left", options.zone, "left  \(options.zone)") }
                 return try told("stopped", options.zone, "stopped  everything is still in \(options.zone)")
             }
-            guard options.owner == nil else { throw CommandFailure(.notAllowed, "Only the owner can do that.") }
+            guard options.owner == nil else {
+                throw CommandFailure(.notAllowed, "Only the owner of the share can do that.")
+            }
             guard options.root == nil else {
-                throw CommandFailure(.usage, "--return-to empties a whole zone and goes with no --root.")
+                throw CommandFailure(.usage, "--return-to moves a whole zone and cannot be used with --root.")
             }
             let answer = try await options.relay.call(
                 "private/records/move",
@@ -315,7 +319,7 @@ extension SharesCommand {
             try told("stopped", returnTo, "stopped  \(moved.of("record")) \(moved == 1 ? "is" : "are") in \(returnTo)")
         }
 
-        /// `zone`: where the records are now.
+        /// Prints the outcome; `zone` contains the records now.
         private func told(_ outcome: String, _ zone: String, _ line: String) throws {
             guard options.json else { return Terminal.tell(line) }
             try Terminal.say(json: ["outcome": outcome, "zone": zone])
@@ -324,7 +328,7 @@ extension SharesCommand {
 }
 
 extension JSONValue {
-    /// Whether a participant is the one that somebody names.
+    /// Whether the participant has this ID, address, number or record name.
     fileprivate func isParticipant(_ wanted: String) -> Bool {
         let identity = self["userIdentity"]
         let info = identity?["lookupInfo"]

@@ -4,17 +4,17 @@ import Records
 import RelayStore
 import Wire
 
-/// `zonecast shares`: what is shared, with whom, and who may do what.
+/// `zonecast shares`: manages shares, participants and permissions.
 struct SharesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "shares",
-        abstract: "Share zones and records, and manage who is in.",
+        abstract: "Share zones and records, and manage participants.",
         discussion: """
             Works as a user of a running relay:
               zonecast shares create Notes --title "My notes" --url … --container … --web-token …
               zonecast shares invite Notes bob@example.org --write …
               zonecast shares accept LINK …
-            A share is named by its zone; where records are shared by hierarchy, add --root NAME.
+            A share is named by its zone; for a shared hierarchy of records, add --root NAME.
             """,
         subcommands: [
             List.self, Create.self, Invite.self, Accept.self, Participants.self, PermissionCommand.self, Stop.self,
@@ -22,24 +22,24 @@ struct SharesCommand: AsyncParsableCommand {
     )
 }
 
-/// Which share a command speaks of, in the user's own database.
+/// The options that select a share in the user's database.
 struct ShareOptions: ParsableArguments {
-    @Argument(help: "The zone that is shared, or holds what is shared.")
+    @Argument(help: "The zone that is shared or contains the shared records.")
     var zone: String
-    @Option(help: "The root record of a shared hierarchy; without it the whole zone is meant.")
+    @Option(help: "The root record of a shared hierarchy; if omitted, the whole zone.")
     var root: String?
     @Option(
         help: ArgumentHelp(
-            "Whose zone it is, where several people share one of that name with you.",
+            "The zone's owner, if several people share a zone of that name with you.",
             valueName: "record name"
         )
     )
     var owner: String?
     @OptionGroup var relay: RelayOptions
-    @Flag(help: "Answer with the relay's own JSON.")
+    @Flag(help: "Print the relay's JSON.")
     var json = false
 
-    /// As `share`, but where the user has no such zone it is the one that somebody shares with them.
+    /// Like `share`, but finds a zone shared by another user if the user has no zone of that name.
     mutating func anyShare() async throws -> JSONValue {
         let isOwn = try await relay.call("private/zones/list").list("zones")
             .contains { $0["zoneID"]?.text("zoneName") == zone }
@@ -49,7 +49,7 @@ struct ShareOptions: ParsableArguments {
             guard owners.count < 2 else {
                 throw CommandFailure(
                     .failed,
-                    "Several people share a zone \(zone) with you. Say whose is meant with --owner, one of: "
+                    "Several people share a zone \(zone) with you. Name the owner with --owner, one of: "
                         + owners.joined(separator: ", ")
                 )
             }
@@ -58,7 +58,7 @@ struct ShareOptions: ParsableArguments {
         return try await share()
     }
 
-    /// What names the share once more, on a command line.
+    /// The arguments that name the share again, for suggested commands.
     var place: String { zone.shellWord + (root.map { " --root \($0.shellWord)" } ?? "") }
 
     private var zoneID: String {
@@ -67,7 +67,7 @@ struct ShareOptions: ParsableArguments {
 
     private var database: String { owner == nil ? "private" : "shared" }
 
-    /// The share's record as the relay has it.
+    /// Fetches the share's record.
     func share() async throws -> JSONValue {
         var name = Share.zoneWideName
         if let root {
@@ -75,7 +75,7 @@ struct ShareOptions: ParsableArguments {
             guard let share = found["share"]?.text("recordName") else {
                 throw CommandFailure(
                     .failed,
-                    "The record \(root) is not shared. Share it with: zonecast shares create \(zone) --root \(root)"
+                    "The record \(root) is not shared. Share it: zonecast shares create \(zone) --root \(root)"
                 )
             }
             name = share
@@ -85,7 +85,7 @@ struct ShareOptions: ParsableArguments {
         } catch let failure as CommandFailure where root == nil && failure.exit == .failed {
             throw CommandFailure(
                 .failed,
-                "The zone \(zone) is not shared as a whole. Share it with: zonecast shares create \(zone)"
+                "The zone \(zone) is not shared as a whole. Share it: zonecast shares create \(zone)"
             )
         }
     }
@@ -100,7 +100,7 @@ struct ShareOptions: ParsableArguments {
         return record
     }
 
-    /// Carries out operations on the zone, all or none, and gives the records.
+    /// Performs operations on the zone atomically and returns the records.
     func modify(_ operations: [String]) async throws -> [JSONValue] {
         let answer = try await relay.call(
             "\(database)/records/modify",
@@ -113,7 +113,7 @@ struct ShareOptions: ParsableArguments {
         return records
     }
 
-    /// Saves the share with other members, if nobody has changed it since it was read.
+    /// Saves the share with changed members, if it has not changed since it was read.
     func update(_ share: JSONValue, _ members: String) async throws -> JSONValue {
         let name = quoted(share.text("recordName") ?? "")
         let tag = quoted(share.text("recordChangeTag") ?? "")
@@ -128,7 +128,7 @@ struct ShareOptions: ParsableArguments {
     }
 }
 
-/// What somebody may do, as it is said on the command line.
+/// A permission, as named on the command line.
 enum ShareRight: String, ExpressibleByArgument, CaseIterable {
     case none
     case read
@@ -144,7 +144,7 @@ enum ShareRight: String, ExpressibleByArgument, CaseIterable {
 }
 
 extension JSONValue {
-    /// How a participant is called in a list: their name, else what they were invited by.
+    /// A participant's name, else the address or number of the invitation.
     var participantTitle: String {
         let identity = self["userIdentity"]
         let names = identity?["nameComponents"]

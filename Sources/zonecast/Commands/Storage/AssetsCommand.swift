@@ -4,24 +4,24 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast assets`: what was uploaded.
+/// `zonecast assets`: lists, verifies and removes assets.
 struct AssetsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "assets",
-        abstract: "Count a container's assets, and check them.",
+        abstract: "List and verify a container's assets.",
         discussion: """
-            An asset is a file named by the hash of its content. What no record uses is removed by the running relay, an hour \
-            after assets.upload-lifetime and assets.receipt-lifetime are over; gc does it where no relay runs.
+            An asset is a file named by the hash of its content. The running relay removes assets that no record uses, an hour \
+            after assets.upload-lifetime and assets.receipt-lifetime have expired; gc does so while no relay is running.
             """,
         subcommands: [List.self, Verify.self, Collect.self]
     )
 
     struct List: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Count them: all, unused, the largest.")
+        static let configuration = CommandConfiguration(abstract: "Count assets: all, unused, the largest.")
 
         @OptionGroup var home: HomeOptions
         @OptionGroup var options: FolderOptions
-        @Option(help: ArgumentHelp("How many of the largest to name.", valueName: "count"))
+        @Option(help: ArgumentHelp("How many of the largest assets to list.", valueName: "count"))
         var largest = 10
 
         private struct Row: Encodable {
@@ -65,7 +65,7 @@ struct AssetsCommand: ParsableCommand {
 
     struct Verify: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Read every asset, and hold it against its name and the records. Exit code 1 if one is wrong."
+            abstract: "Read every asset and compare it with its name and the records. Exits with 1 if one differs."
         )
 
         @OptionGroup var home: HomeOptions
@@ -75,7 +75,7 @@ struct AssetsCommand: ParsableCommand {
             var assets: Int
             var damaged: [String]
             var missing: [String]
-            /// By asset: the path of a sound copy in a backup.
+            /// The path of an intact copy in a backup, by asset.
             var copies: [String: String]
         }
 
@@ -108,10 +108,10 @@ struct AssetsCommand: ParsableCommand {
             let lost = bad - answer.copies.count
             throw CommandFailure(
                 .failed,
-                "\(bad.of("asset")) \(bad == 1 ? "is" : "are") not what records say. "
+                "\(bad.of("asset")) \(bad == 1 ? "is" : "are") damaged or missing. "
                     + (lost == 0
-                        ? "The backups have sound copies: put them back as shown."
-                        : "Of \(lost) the backups have no sound copy: an app that holds one can save it anew.")
+                        ? "The backups contain intact copies: restore them as shown."
+                        : "The backups contain no intact copy of \(lost); an app that has one can save it again.")
             )
         }
 
@@ -119,7 +119,7 @@ struct AssetsCommand: ParsableCommand {
             Terminal.say("\(word)  \(hash)")
             guard let copy = answer.copies[hash] else { return }
             let live = StoreFiles.path(of: hash, in: home.home, folder: options.folder)
-            // Never into the file that is there: an old backup may be a link to it.
+            // Replace the file instead of writing into it: an old backup may be a hard link to it.
             Terminal.tell("         cp -p --remove-destination \(copy.shellWord) \(live.shellWord)")
         }
     }
@@ -127,18 +127,18 @@ struct AssetsCommand: ParsableCommand {
     struct Collect: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "gc",
-            abstract: "Remove the assets that no record uses. A running relay does so by itself.",
+            abstract: "Remove the assets that no record uses. A running relay does this itself.",
             discussion: """
-                Only those that came longer ago than --older-than: an asset is uploaded before its record is saved. While a relay \
-                runs, the console's page Assets removes them at once.
+                Removes only assets older than --older-than, since an asset is uploaded before its record is saved. While a relay \
+                is running, the console's Assets page removes them at once.
                 """
         )
 
         @OptionGroup var home: HomeOptions
         @OptionGroup var options: FolderOptions
-        @Option(help: ArgumentHelp("How long an asset has been here at the least.", valueName: "hours"))
+        @Option(help: ArgumentHelp("The minimum age of an asset.", valueName: "hours"))
         var olderThan = 6
-        @Flag(help: "Only show what would go.")
+        @Flag(help: "Only show what would be removed.")
         var dryRun = false
 
         private struct Answer: Encodable {
@@ -149,7 +149,7 @@ struct AssetsCommand: ParsableCommand {
 
         func validate() throws {
             guard (0...876_000).contains(olderThan) else {
-                throw ValidationError("--older-than is a number of hours, from 0 to 876000, which is a century.")
+                throw ValidationError("--older-than is a number of hours from 0 to 876000.")
             }
         }
 
@@ -161,7 +161,7 @@ struct AssetsCommand: ParsableCommand {
             }
             let lock = try FolderLock.forUpkeep(
                 of: options.folder,
-                "removes unused assets by itself, and the console's page Assets does it at once"
+                "removes unused assets itself; the console's Assets page does so at once"
             )
             defer { withExtendedLifetime(lock) {} }
             let stores = StoreFolder(folder: options.folder, draw: { UInt64.random(in: .min ... .max) }) { _, _ in }

@@ -6,23 +6,23 @@ import RelayStore
 extension StorageCommand {
     struct Compact: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Give the room of what was deleted back to the disk.",
+            abstract: "Return the space of deleted data to the disk.",
             discussion: """
-                SQLite keeps that room for later records, so a store never becomes smaller by itself. The first time a store is written \
-                anew as a whole, and writes to it wait meanwhile; from then on it is done a few pages at a time, beside a relay that \
-                runs. It wants as much free disk as twice what the store holds. Broken off, the store is as it was.
+                SQLite keeps free space for later records, so a store never shrinks by itself. The first compaction rewrites the whole \
+                store, while writes to it wait; later ones return a few pages at a time while the relay is \
+                running. It needs free disk space of twice the store's contents. If interrupted, the store is unchanged.
                 """
         )
 
         @OptionGroup var options: FolderOptions
 
-        @Flag(help: "Where a relay runs: do it too when writes to a store have to wait for it longer than 3 seconds.")
+        @Flag(help: "With a running relay: also compact stores whose writes have to wait for more than 3 seconds.")
         var pause = false
 
-        @Flag(help: "Write every store anew, those too that could give a few pages at a time.")
+        @Flag(help: "Rewrite every store, even those that could return a few pages at a time.")
         var whole = false
 
-        @Flag(help: "Only show how much room there is.")
+        @Flag(help: "Only show how much space is free in the stores.")
         var dryRun = false
 
         private struct Row: Encodable {
@@ -34,11 +34,11 @@ extension StorageCommand {
         }
 
         func run() throws {
-            // Where there is room for the store there is room for its copy; the system's own place may be small or memory.
+            // The data folder's disk has room for the copy; the system's temporary folder may be small or in memory.
             setenv("SQLITE_TMPDIR", options.folder, 1)
             let rooms = try rooms()
             let rows = try rooms.map { room in
-                // For a few pages nothing is worth being written anew.
+                // A few free pages are not worth a rewrite.
                 dryRun || (room.freeBytes < Self.leastFree && !whole)
                     ? Row(file: room.file, bytes: room.bytes, freeBytes: room.freeBytes) : try compact(room)
             }
@@ -52,7 +52,7 @@ extension StorageCommand {
                         $0.seconds.map { String(format: "%.1f s", $0) } ?? "-",
                     ]
                 },
-                heading: ["STORE", "BYTES", "OF THEM FREE", "NOW", "TOOK"],
+                heading: ["STORE", "BYTES", "FREE", "NOW", "TIME"],
                 empty: "There is no store yet."
             )
         }
@@ -73,7 +73,7 @@ extension StorageCommand {
             } catch let DirectoryError.unavailable(text) {
                 throw CommandFailure(
                     .failed,
-                    "The store could not be made smaller, and is as it was: \(text) Is somebody writing to it all the time?"
+                    "The store could not be compacted and is unchanged: \(text) Retry when there are fewer writes."
                 )
             } catch let error as DirectoryError {
                 throw CommandFailure(error, folder: options.folder)
@@ -89,7 +89,7 @@ extension StorageCommand {
             var begun = ContinuousClock.now
             try compaction.giveBackStepwise { done, all in
                 tell(room, Double(done) / Double(max(all, 1)))
-                // Twice as long for everybody else as for this.
+                // Leave the relay twice the time that this step took.
                 let took = (ContinuousClock.now - begun) / .microseconds(1)
                 if isRunning { usleep(UInt32(min(took * 2, 500_000))) }
                 begun = ContinuousClock.now
@@ -102,7 +102,7 @@ extension StorageCommand {
             guard free > kept * 2 else {
                 throw CommandFailure(
                     .failed,
-                    "\(room.file) wants \(ByteText.of(kept * 2)) of free disk to be written anew, and there are \(ByteText.of(free)). Make room first."
+                    "\(room.file) needs \(ByteText.of(kept * 2)) of free disk space for the rewrite, but only \(ByteText.of(free)) are free. Free disk space first."
                 )
             }
             let seconds = Double(kept) / Double(Self.bytesPerSecond)
@@ -110,21 +110,21 @@ extension StorageCommand {
                 throw CommandFailure(
                     .conflict,
                     """
-                    A relay runs on \(options.folder), and writes to \(room.file) would wait for about \(Int(seconds.rounded(.up))) s \
-                    this once. Add --pause, or stop the relay first; later compactions go on beside it.
+                    A relay is running on \(options.folder), and writes to \(room.file) would wait for about \(Int(seconds.rounded(.up))) s \
+                    once. Add --pause, or stop the relay first; later compactions do not block writes.
                     """
                 )
             }
-            // Each byte is written thrice: beside the store, into its log, and into the store.
+            // Each byte is written three times: to the copy, to the log, and to the store.
             let progress = WrittenBytes(of: kept * 3) { tell(room, $0) }
             defer { progress?.end() }
             try compaction.writeAnew()
         }
 
         private static let leastFree: Int64 = 65_536
-        /// What a slow disk does.
+        /// The write rate of a slow disk.
         private static let bytesPerSecond: Int64 = 40_000_000
-        /// In seconds; the relay's writes wait for 5 before they are refused.
+        /// In seconds; the relay refuses writes that wait for 5 seconds.
         private static let longestPause = 3.0
 
         private func tell(_ room: StoreCompaction.Room, _ share: Double) {
@@ -135,11 +135,11 @@ extension StorageCommand {
     }
 }
 
-/// Tells how far a work has come that writes a known number of bytes and says nothing meanwhile.
+/// Reports the progress of work that writes a known number of bytes.
 private final class WrittenBytes {
     private let timer: any DispatchSourceTimer
 
-    /// `nil` where the system does not count what a process writes.
+    /// Returns `nil` if the system does not count the bytes that a process writes.
     init?(of all: Int64, _ tell: @escaping (Double) -> Void) {
         guard let start = Self.written else { return nil }
         timer = DispatchSource.makeTimerSource()

@@ -6,11 +6,11 @@ import RelayStore
 extension StorageCommand {
     struct Copy: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Copy the data folder to another disk or place, compare the two, and keep devices' tokens valid.",
+            abstract: "Copy the data folder to another place and verify the copy; devices' tokens stay valid.",
             discussion: """
-                The relay has to be stopped: what it took meanwhile would be missing. Everything but backups and their schedule is \
-                copied and compared, row by row and asset by asset. Serve one of the two from then on, never both: devices could \
-                not tell them apart. For a copy to keep, make a backup instead, which needs no stop.
+                Stop the relay first, since the copy would lack later writes. Everything except backups and their schedule is \
+                copied and compared, row by row and asset by asset. Afterwards serve only one of the two folders, because devices cannot \
+                tell them apart. To keep a copy, make a backup instead, which works while the relay is running.
                 """
         )
 
@@ -49,7 +49,7 @@ extension StorageCommand {
             }
             let lock = try FolderLock.forReading(
                 of: from,
-                "what it takes meanwhile would be missing from the copy. Stop it first, or make a backup instead"
+                "the copy would lack its later writes. Stop it first, or make a backup instead"
             )
             defer { withExtendedLifetime(lock) {} }
             let summary: FolderCopy.Summary
@@ -58,7 +58,7 @@ extension StorageCommand {
                     if !options.json, isatty(STDERR_FILENO) == 1 { Terminal.complain("  \(step)") }
                 }
             } catch {
-                // Its contents are gone; the folder itself may be where only root may remove it.
+                // The contents are removed already; only root may be able to remove the folder itself.
                 _ = FolderOwner.asCaller { rmdir(URL(fileURLWithPath: to).standardizedFileURL.path + ".partial") }
                 throw CommandFailure(error)
             }
@@ -82,16 +82,16 @@ extension StorageCommand {
                 "verified  \(summary.rows.of("row")) and every asset are equal; tokens held by clients stay valid"
             )
             Terminal.tell("next      zonecast serve --data \(to.shellWord)")
-            Terminal.tell("          and never again \(from): move it away, or delete it once all is well")
+            Terminal.tell("          never serve \(from) again; delete it when everything works")
         }
 
-        /// Other stores than folders are for later versions; what is written as an address says so.
+        /// Parses `sqlite:FOLDER` or a folder; other schemes are reserved for later versions.
         private static func folder(_ text: String) throws -> String {
             guard let mark = text.firstRange(of: ":"), !text.hasPrefix("/"), !text.hasPrefix(".") else { return text }
             guard text[..<mark.lowerBound] == "sqlite" else {
                 throw CommandFailure(
                     .usage,
-                    "\(text) is no folder. This version keeps data in folders of SQLite files: --to /srv/zonecast"
+                    "\(text) is not a folder. This version supports only folders with SQLite files: --to /srv/zonecast"
                 )
             }
             return String(text[mark.upperBound...])
@@ -101,14 +101,14 @@ extension StorageCommand {
     struct Migrate: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract:
-                "Bring a folder of an earlier version up to date, with a backup before; serve does it too when it starts.",
-            discussion: "The relay has to be stopped. With --dry-run nothing is changed, and a relay may run."
+                "Migrate a folder of an earlier version, after a backup; serve also migrates it when it starts.",
+            discussion: "Stop the relay first. With --dry-run, nothing is changed and a relay may be running."
         )
 
-        @Flag(help: "Only show the steps to come.")
+        @Flag(help: "Only show the pending steps.")
         var dryRun = false
 
-        @Flag(help: "Make no backup first.")
+        @Flag(help: "Do not make a backup first.")
         var noBackup = false
 
         @OptionGroup var options: FolderOptions
@@ -135,11 +135,11 @@ extension StorageCommand {
             if let newer = before.files.first(where: \.isNewer) {
                 throw CommandFailure(
                     .failed,
-                    "\(newer.path) was made by a later version of zonecast, and only that one can use it. Install it again."
+                    "\(newer.path) was written by a newer version of zonecast, and only that version can use it. Install it again."
                 )
             }
             guard !dryRun, !before.isCurrent else { return try say(before, backup: nil) }
-            let lock = try FolderLock.forUpkeep(of: data, "uses it as it is. Stop it first")
+            let lock = try FolderLock.forUpkeep(of: data, "it uses the current layout. Stop it first")
             defer { withExtendedLifetime(lock) {} }
             var backup: Backup?
             do throws(BackupFailure) {
@@ -157,7 +157,10 @@ extension StorageCommand {
                 try FolderLayout.migrate(data)
             } catch {
                 let way = backup.map { ": zonecast backup restore \($0.name) --data \(data.shellWord)" } ?? "."
-                throw CommandFailure(.failed, "A step failed and was taken back: \(error). The backup is whole\(way)")
+                throw CommandFailure(
+                    .failed,
+                    "A step failed and was rolled back: \(error). The backup is complete\(way)"
+                )
             }
             try say(try layout(data), was: before, backup: backup?.path)
         }
@@ -182,7 +185,7 @@ extension StorageCommand {
                     let steps = file.missing.isEmpty ? "up to date" : file.missing.joined(separator: ", ")
                     return [file.path, "\(old[file.path] ?? file.done)", "\(file.done + file.missing.count)", steps]
                 },
-                heading: ["FILE", "STEPS", "OF", "TO COME"],
+                heading: ["FILE", "STEPS", "OF", "PENDING"],
                 empty: ""
             )
         }

@@ -4,11 +4,11 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast storage`: the files of a data folder.
+/// `zonecast storage`: shows, compacts, copies and migrates the files of a data folder.
 struct StorageCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "storage",
-        abstract: "Show what a data folder holds, file by file; make it smaller, move it, bring it up to date.",
+        abstract: "Show the files of a data folder; compact, copy and migrate it.",
         subcommands: [Info.self, Compact.self, Copy.self, Migrate.self],
         defaultSubcommand: Info.self
     )
@@ -30,7 +30,7 @@ struct StorageCommand: ParsableCommand {
             var assetBytes: Int64
         }
 
-        /// A store that nothing is known of.
+        /// A store that cannot be read.
         private struct Failure: Encodable {
             var container: String
             var environment: String
@@ -64,8 +64,8 @@ struct StorageCommand: ParsableCommand {
             throw CommandFailure(
                 .failed,
                 (answer.failures.count == 1
-                    ? "The \(first.environment) store of \(first.container) cannot be looked into: "
-                    : "\(answer.failures.count) stores cannot be looked into, the first of them for this reason: ")
+                    ? "The \(first.environment) store of \(first.container) cannot be read: "
+                    : "\(answer.failures.count) stores cannot be read, the first for this reason: ")
                     + first.reason
             )
         }

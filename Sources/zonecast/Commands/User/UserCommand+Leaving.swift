@@ -5,14 +5,14 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// What a person may ask of whoever keeps their data: a copy, and the end of it.
+/// Export and deletion of a user's data, as data protection laws require.
 extension UserCommand {
     struct Export: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Print all records of a user, private and public ones, one line of JSON each.",
+            abstract: "Print all private and public records of a user, one line of JSON each.",
             discussion: """
-                For a person who asks for a copy of their data. Asks the running relay as that user, and is in the audit log.
-                Assets are named by their checksums; fetch them with the downloadURL of each, good for an hour.
+                For users who request a copy of their data. Calls the running relay as that user; recorded in the audit log.
+                Assets are named by their checksums; download each from its downloadURL within an hour.
                 """
         )
 
@@ -36,7 +36,7 @@ extension UserCommand {
             Terminal.complain("\(count) record\(count == 1 ? "" : "s") of \(email)")
         }
 
-        /// Prints what they have in one container; gives the number of records.
+        /// Prints the user's records in one container; returns their number.
         private func export(_ account: Account, in home: ContainerEnvironment, _ visits: UserVisits) async throws -> Int
         {
             let visit = try await UserVisit(of: account, in: home, visits, folder: options.folder)
@@ -68,19 +68,19 @@ extension UserCommand {
 
     struct Delete: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Delete a user: their private databases, shares and sign-ins, and the account.",
+            abstract: "Delete a user: their private databases, shares, sessions and account.",
             discussion: """
-                Asks the running relay as that user, so that people they shared with are told. What they saved in public \
-                databases and in other people's zones stays there, under a name that is nobody's any more, of which an empty \
-                record stays. The user is disabled first, and stays so where something fails: run it again then. There is no way \
-                back but a backup.
+                Calls the running relay as that user, so that participants of their shares are notified. Records saved in public \
+                databases and in other users' zones stay, under a user record name that no account uses any more and whose empty \
+                record stays. The user is disabled first and stays disabled if something fails; then run the command again. Only a \
+                backup can undo this.
                 """
         )
 
         @Argument(help: "The e-mail address, or dev-NAME.")
         var email: String
 
-        @Flag(help: "Ask nothing.")
+        @Flag(help: "Do not ask for confirmation.")
         var yes = false
 
         @OptionGroup var options: FolderOptions
@@ -89,10 +89,10 @@ extension UserCommand {
             let zones = try await options.holdingDirectory { store in
                 let account = try UserCommand.account(email, in: store)
                 if !yes {
-                    try Terminal.confirm("This deletes all that \(email) has.", byTyping: email, called: "the address")
+                    try Terminal.confirm("This deletes all data of \(email).", byTyping: email, called: "the address")
                 }
                 let homes = try UserCommand.homes(of: account, nil, store)
-                // Whoever is signed in would write behind the back of what is emptied.
+                // A signed-in user could write to zones that are already emptied.
                 try store.setDisabled(true, of: account.id)
                 return try await UserVisits.during(store) { visits in
                     var zones = 0
@@ -102,7 +102,7 @@ extension UserCommand {
                         try await UserCommand.asked {
                             zones += try await empty(visit)
                             try await visit.clearUserRecord()
-                            // The default zone is the last that goes: whoever comes gets one, and is counted by it.
+                            // The default zone goes last: any request creates it again and counts it.
                             zones += try await deleteZones(visit)
                         }
                     }
@@ -114,7 +114,7 @@ extension UserCommand {
             Terminal.tell("deleted  \(email)  \(zones.of("zone"))")
         }
 
-        /// Leaves other people's shares and deletes every zone but the default one.
+        /// Leaves other users' shares and deletes every zone except the default one.
         private func empty(_ visit: UserVisit) async throws -> Int {
             var count = 0
             for zone in try await visit.zones(in: "shared") {
@@ -125,7 +125,7 @@ extension UserCommand {
             return count + (try await deleteZones(visit) { $0 != ZoneID.defaultName })
         }
 
-        /// Deletes their own zones of these names; gives the number.
+        /// Deletes the user's own zones that match; returns their number.
         private func deleteZones(_ visit: UserVisit, where isMeant: (String) -> Bool = { _ in true }) async throws
             -> Int
         {
@@ -136,9 +136,9 @@ extension UserCommand {
         }
     }
 
-    /// Where an account has been.
+    /// Returns the containers and environments that an account has used.
     ///
-    /// - Throws: `DirectoryError` where the filter names a container that is not there.
+    /// - Throws: `DirectoryError` if the filter names a container that does not exist.
     static func homes(of account: Account, _ filter: HomeFilter?, _ store: AccountStore) throws
         -> [ContainerEnvironment]
     {
@@ -148,12 +148,12 @@ extension UserCommand {
         return try store.profiles(of: account.id).map(\.home).filter { filter?.admits($0) ?? true }
     }
 
-    /// Turns what a relay refuses, or a connection that ends, into words for a person.
+    /// Translates errors of the relay and of the connection to `CommandFailure`.
     static func asked<Value>(_ body: () async throws -> Value) async throws -> Value {
         do {
             return try await body()
         } catch let refusal as WireConnection.Refusal {
-            throw CommandFailure(.failed, "The relay refuses: \(refusal.words)")
+            throw CommandFailure(.failed, "The relay refused: \(refusal.words)")
         } catch let fault as ProbeFault {
             throw CommandFailure(.unreachable, "The relay \(fault).")
         }

@@ -3,11 +3,11 @@ import Records
 import RelayCore
 import RelayStore
 
-/// What the relay knows of one user, and what they may store.
+/// Information, quota and sessions of one user.
 extension UserCommand {
     struct Show: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show what the relay knows of a user: containers, bytes, sign-ins. No contents."
+            abstract: "Show a user's containers, bytes and sessions, without contents."
         )
 
         @Argument(help: "The e-mail address, or dev-NAME.")
@@ -40,7 +40,7 @@ extension UserCommand {
                     user: email,
                     disabled: account.isDisabled,
                     created: account.created.iso8601,
-                    // Any number is written as there being none.
+                    // No limit is written as 0.
                     privateQuota: quota == .max ? 0 : quota,
                     signIns: try store.sessions(of: account.id).count,
                     containers: try store.profiles(of: account.id).map(container)
@@ -57,7 +57,7 @@ extension UserCommand {
                     [$0.container, $0.environment, $0.userRecordName, ByteText.of($0.bytes), "\($0.zones)"]
                 },
                 heading: ["CONTAINER", "ENVIRONMENT", "USER RECORD NAME", "BYTES", "ZONES"],
-                empty: "No container knows them yet."
+                empty: "The user has not used any container yet."
             )
         }
 
@@ -75,20 +75,20 @@ extension UserCommand {
 
     struct Quota: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show or set how much a user's private database may hold in each container.",
+            abstract: "Show or set a user's quota for the private database of each container.",
             discussion: """
-                Without --set or --reset it shows. A running relay goes by it within a second. Whoever has more already keeps \
-                it, and can store no more. For everybody: quota.private in the configuration.
+                Without --set or --reset, shows it. A running relay applies a change within a second. Users above the quota keep their \
+                data but cannot store more. For all users: quota.private in the configuration.
                 """
         )
 
         @Argument(help: "The e-mail address, or dev-NAME.")
         var email: String
 
-        @Option(help: ArgumentHelp("Such as 500MB, 5GB or 1000000; 0: any number.", valueName: "size"))
+        @Option(help: ArgumentHelp("Such as 500MB, 5GB or 1000000; 0: no limit.", valueName: "size"))
         var set: String?
 
-        @Flag(help: "As everybody's again.")
+        @Flag(help: "Reset to the configured quota.")
         var reset = false
 
         @OptionGroup var options: FolderOptions
@@ -99,9 +99,9 @@ extension UserCommand {
         }
 
         func validate() throws {
-            if set != nil, reset { throw ValidationError("Give --set or --reset, not both.") }
+            if set != nil, reset { throw ValidationError("Use --set or --reset, not both.") }
             guard let set, ByteSize(set) == nil else { return }
-            throw ValidationError("'\(set)' is no size. Write it like 500MB, 5GB or 1000000.")
+            throw ValidationError("'\(set)' is not a size. Write it like 500MB, 5GB or 1000000.")
         }
 
         func run() throws {
@@ -128,12 +128,12 @@ extension UserCommand {
     }
 
     struct Sessions: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "List a user's sign-ins, or end them.")
+        static let configuration = CommandConfiguration(abstract: "List a user's sessions, or end them.")
 
         @Argument(help: "The e-mail address, or dev-NAME.")
         var email: String
 
-        @Flag(help: "End them all. A running relay closes their sockets within a second or two.")
+        @Flag(help: "End all sessions. A running relay closes their sockets within two seconds.")
         var end = false
 
         @OptionGroup var options: FolderOptions
@@ -163,7 +163,7 @@ extension UserCommand {
                 return Terminal.say(
                     table: rows.map { [$0.container, $0.environment, $0.created, $0.used ?? "-"] },
                     heading: ["CONTAINER", "ENVIRONMENT", "SIGNED IN", "LAST USED"],
-                    empty: "\(email) is signed in nowhere."
+                    empty: "\(email) has no sessions."
                 )
             }
             try options.change("user.sign-out", email) {
@@ -179,14 +179,14 @@ extension UserCommand {
 
     static func words(ofQuota bytes: Int64?) -> String {
         switch bytes {
-        case nil: "as for everybody (quota.private)"
-        case 0: "any number of bytes"
+        case nil: "as configured (quota.private)"
+        case 0: "no limit"
         case let bytes?: ByteText.of(bytes)
         }
     }
 }
 
-/// A number of bytes as people write it: `500MB`, `5 GB`, `1000000`; powers of ten.
+/// A number of bytes such as `500MB`, `5 GB` or `1000000`; powers of ten.
 struct ByteSize: Hashable {
     var bytes: Int64
 

@@ -4,18 +4,18 @@ import RelayAPI
 import RelayCore
 import RelayStore
 
-/// `zonecast user`: accounts, which belong to the relay and not to one container.
+/// `zonecast user`: manages accounts, which belong to the relay and not to a container.
 struct UserCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "user",
-        abstract: "Add, list, sign in, export and delete users, and say how much they may store.",
+        abstract: "Add, list, sign in, export and delete users, and set their quotas.",
         subcommands: [
             Add.self, List.self, Show.self, SignIn.self, Password.self, Profile.self, Quota.self, Sessions.self,
             Disable.self, Export.self, Delete.self,
         ]
     )
 
-    /// Where a new password comes from: never from the command line, which others on the machine can read.
+    /// The source of a new password: never the command line, which other users of the machine can read.
     struct PasswordOptions: ParsableArguments {
         @Flag(help: "Read the password from the first line of standard input instead of asking.")
         var passwordStdin = false
@@ -98,7 +98,7 @@ struct UserCommand: ParsableCommand {
                         ]
                     },
                     heading: ["USER", "NAME", "ISSUER", "STATE", "CREATED"],
-                    empty: "There are no users yet. Add one with: zonecast user add EMAIL"
+                    empty: "There are no users yet. Add one: zonecast user add EMAIL"
                 )
             }
         }
@@ -107,8 +107,8 @@ struct UserCommand: ParsableCommand {
     struct SignIn: ParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "sign-in",
-            abstract: "Make a web auth token for a user, as signing in would.",
-            discussion: "No password is asked: whoever may write the data folder may act for its users.",
+            abstract: "Create a web auth token for a user, as a sign-in does.",
+            discussion: "Needs no password: write access to the data folder is enough to act for its users.",
             aliases: ["create"]
         )
 
@@ -118,7 +118,7 @@ struct UserCommand: ParsableCommand {
         @OptionGroup var home: HomeOptions
         @OptionGroup var options: FolderOptions
 
-        @Flag(help: "Let its tokens live for two weeks instead of 30 minutes after each use.")
+        @Flag(help: "The token expires two weeks instead of 30 minutes after its last use.")
         var keepSignedIn = false
 
         private struct Answer: Encodable {
@@ -132,7 +132,7 @@ struct UserCommand: ParsableCommand {
                 guard !account.isDisabled else {
                     throw CommandFailure(
                         .notAllowed,
-                        "\(email) is disabled. Enable it with: zonecast user disable \(email) --undo --data \(options.folder.shellWord)"
+                        "\(email) is disabled. Enable the user: zonecast user disable \(email) --undo --data \(options.folder.shellWord)"
                     )
                 }
                 guard try store.hasContainer(home.container) else {
@@ -154,13 +154,13 @@ struct UserCommand: ParsableCommand {
             } else {
                 Terminal.say(started.webToken, as: "web auth token    ")
                 Terminal.tell("user record name  \(started.user)")
-                Terminal.tell("In a query write its + / = as %2B %2F %3D.")
+                Terminal.tell("In a URL query, write + / = as %2B %2F %3D.")
             }
         }
     }
 
     struct Password: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Set a user's password and end all their sign-ins.")
+        static let configuration = CommandConfiguration(abstract: "Set a user's password and end all their sessions.")
 
         @Argument(help: "The e-mail address.")
         var email: String
@@ -177,7 +177,7 @@ struct UserCommand: ParsableCommand {
         }
     }
 
-    /// What other people may come to see, if the user chooses so in an application.
+    /// Profile data that other users can see if the user allows it in an app.
     struct PersonOptions: ParsableArguments {
         @Option(help: "The given name.")
         var givenName: String?
@@ -197,7 +197,7 @@ struct UserCommand: ParsableCommand {
 
         var isEmpty: Bool { givenName == nil && familyName == nil && phone == nil }
 
-        /// An empty text takes away what was there; what is not given stays.
+        /// An empty text removes a value; omitted values stay.
         func write(to account: Account, in store: AccountStore) throws {
             var name = account.name
             if let givenName { name.given = PersonName.part(givenName) }
@@ -211,7 +211,7 @@ struct UserCommand: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Set a user's name and telephone number.",
             discussion: """
-                Others see them only where the user lets themself be found, which each user decides for each application.
+                Other users see them only if the user allows discovery, separately for each app.
                 """
         )
 
@@ -222,7 +222,7 @@ struct UserCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
 
         func validate() throws {
-            if person.isEmpty { throw ValidationError("Give --given-name, --family-name or --phone.") }
+            if person.isEmpty { throw ValidationError("Add --given-name, --family-name or --phone.") }
         }
 
         func run() throws {
@@ -235,13 +235,13 @@ struct UserCommand: ParsableCommand {
 
     struct Disable: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Disable a user and end all their sign-ins. A running relay refuses them within a second."
+            abstract: "Disable a user and end all their sessions. A running relay refuses them within a second."
         )
 
         @Argument(help: "The e-mail address.")
         var email: String
 
-        @Flag(help: "Enable the user again. Sign-ins that were ended stay ended.")
+        @Flag(help: "Enable the user again. Ended sessions stay ended.")
         var undo = false
 
         @OptionGroup var options: FolderOptions
@@ -258,7 +258,7 @@ struct UserCommand: ParsableCommand {
         }
     }
 
-    /// The account of an address, of `dev-NAME` or of a foreign subject, as the list shows it.
+    /// Returns the account with this address, `dev-NAME` or foreign subject, as shown by the list.
     static func account(_ name: String, in store: AccountStore) throws -> Account {
         if let account = try store.account(email: name) { return account }
         let others = try store.accounts().filter { account in

@@ -4,7 +4,7 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// One user at the running relay of a data folder, in one container; disabled users too.
+/// A connection to the running relay of a data folder as one user, who may be disabled, in one container.
 struct UserVisit {
     let home: ContainerEnvironment
     let connection: WireConnection
@@ -12,16 +12,16 @@ struct UserVisit {
     private let user: UserID
     private let folder: String
 
-    /// - Throws: `CommandFailure` where no relay runs on the folder.
+    /// - Throws: `CommandFailure` if no relay is running on the folder.
     init(of account: Account, in home: ContainerEnvironment, _ visits: UserVisits, folder: String) async throws {
         guard case let address?? = FolderLock.runningRelay(in: folder), var place = ProbeAddress(address) else {
             throw CommandFailure(
                 .unreachable,
-                "No relay runs on \(folder), and this asks one. Start it with: zonecast serve --data \(folder.shellWord)"
+                "No relay is running on \(folder), but this command needs one. Start it: zonecast serve --data \(folder.shellWord)"
             )
         }
         place.connectsToItself()
-        // Somebody's whole data is waited for, on a machine that may be busy.
+        // Reading all data of a user may take long on a busy machine.
         place.patience = 120
         self.home = home
         self.folder = folder
@@ -47,12 +47,12 @@ struct UserVisit {
         visits.end()
     }
 
-    /// The user's own zones by their JSON, or those that others share with them.
+    /// Returns the user's own zones as JSON, or those shared with the user.
     func zones(in database: String) async throws -> [JSONValue] {
         try await connection.post("zones/list", in: database, "{}").list("zones")
     }
 
-    /// Hands over every live record of a zone, page by page.
+    /// Passes every record of a zone to `visit`, page by page.
     func records(of zone: String, _ visit: (JSONValue) -> Void) async throws {
         guard zone != ZoneID.defaultName else { return try await defaultRecords(visit) }
         var token: String?
@@ -70,7 +70,7 @@ struct UserVisit {
         }
     }
 
-    /// Leaves a zone of somebody else's, as every participant does: by deleting the shares in it that the user is in.
+    /// Leaves another user's zone by deleting the shares in it that the user takes part in.
     func leave(_ zone: JSONValue) async throws {
         var (shares, token): ([String], String?) = ([], nil)
         while true {
@@ -90,23 +90,23 @@ struct UserVisit {
         }
     }
 
-    /// Deletes a zone of their own; the default one as well, which they themselves cannot.
+    /// Deletes a zone of the user, including the default zone, which the user cannot delete.
     func delete(_ zone: JSONValue) async throws {
         let body = #"{"operations":[{"operationType":"delete","zone":{"zoneID":\#(zone.line)}}]}"#
         try await connection.post("zones/modify", in: "private", body)
     }
 
-    /// Names from the file, records from the relay.
+    /// Reads the names from the store's file and the records from the relay.
     private func defaultRecords(_ visit: (JSONValue) -> Void) async throws {
         try await look(up: try StorageReport.defaultZoneNames(of: user, in: home, folder: folder), in: "private", visit)
     }
 
-    /// Hands over what they have saved in the public database, and may read there; their `Users` record too.
+    /// Passes the user's records in the public database to `visit`, including the `Users` record.
     func publicRecords(_ visit: (JSONValue) -> Void) async throws {
         try await look(up: try StorageReport.publicNames(madeBy: user, in: home, folder: folder), in: "public", visit)
     }
 
-    /// Takes out of their `Users` record what the app has put there; the record itself is the relay's.
+    /// Clears the app's fields of the user's `Users` record; the record itself belongs to the relay.
     func clearUserRecord() async throws {
         let record = #"{"recordName":\#(quoted(user.recordName)),"recordType":"Users","fields":{}}"#
         let body = #"{"operations":[{"operationType":"forceReplace","record":\#(record)}]}"#
@@ -117,7 +117,7 @@ struct UserVisit {
         for start in stride(from: 0, to: names.count, by: 200) {
             let list = names[start..<min(start + 200, names.count)].map { #"{"recordName":\#(quoted($0))}"# }
             let body = #"{"records":[\#(list.joined(separator: ","))]}"#
-            // What they may not read of their own is left out.
+            // Records without read permission are left out.
             let answer = try await connection.post("records/lookup", in: database, body, itemsMayFail: true)
             for record in answer.list("records") where record["serverErrorCode"] == nil { visit(record) }
         }

@@ -4,9 +4,9 @@ import RelayCore
 import RelayStore
 import Synchronization
 
-/// The sign-ins that a command has made for itself, and that must not outlive it.
+/// The sessions and tokens that a command has created for itself, which must not outlive it.
 ///
-/// It holds nothing but what is open: the command ends them as it goes on, and a signal ends the rest.
+/// Contains only open ones: the command ends them as it proceeds, and a signal ends the rest.
 final class UserVisits: Sendable {
     private struct Open {
         var tokens: Set<String> = []
@@ -18,7 +18,7 @@ final class UserVisits: Sendable {
 
     init(_ store: AccountStore) { self.store = store }
 
-    /// Runs `body`, whose sign-ins end with it however the program ends.
+    /// Runs `body` and ends its sessions afterwards, also if a signal ends the program.
     static func during<Value>(_ store: AccountStore, _ body: (UserVisits) async throws -> Value) async rethrows -> Value
     {
         let visits = UserVisits(store)
@@ -27,7 +27,7 @@ final class UserVisits: Sendable {
         return try await body(visits)
     }
 
-    /// Makes an API token and a sign-in; all of it or nothing, also for a signal that comes meanwhile.
+    /// Creates an API token and a session, atomically with respect to signals.
     func start(_ account: Account, in home: ContainerEnvironment) throws -> Started {
         try open.withLock { open in
             let (text, token) = try store.addAPIToken(
