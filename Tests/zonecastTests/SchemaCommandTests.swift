@@ -211,7 +211,7 @@ import Testing
         #expect(
             try modify(connection, "development", "f", #"{"title":{"value":"x"}}"#)?.serverErrorCode == "ACCESS_DENIED"
         )
-        #expect(try zonecast("role", "list").output.contains("Nobody has a role"))
+        #expect(try zonecast("role", "list").output.contains("No user has a role"))
     }
 
     @Test func aResetWantsTheRelayStopped() throws {

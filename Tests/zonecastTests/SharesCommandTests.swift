@@ -47,14 +47,14 @@ import Testing
         let link = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
         #expect(link.contains("/share/iCloud.org.example.notes/development/"))
         let twice = try world.shares("create", "Notes")
-        #expect(twice.status == 5 && twice.complaint.contains("shared already"), "\(twice.complaint)")
+        #expect(twice.status == 5 && twice.complaint.contains("already shared"), "\(twice.complaint)")
         let unnamed = try world.shares("invite", "Notes", "")
         #expect(unnamed.status == 2 && unnamed.complaint.contains("A name is empty"), "\(unnamed.complaint)")
         let invited = try world.shares("invite", "Notes", "bob@example.org", "carol@example.org")
         #expect(invited.output.contains("bob@example.org  http") && invited.output.contains("carol@example.org  http"))
         #expect(try world.shares("accept", link, as: "dave@example.org").status == 4)
         let joined = try world.shares("accept", link, as: "bob@example.org")
-        #expect(joined.output == "joined Notes  (read only)\n", "\(joined.complaint)")
+        #expect(joined.output == "joined Notes  (read-only)\n", "\(joined.complaint)")
         let theirs = try world.shares("list", as: "bob@example.org").output
         #expect(theirs.contains("Notes") && theirs.contains("My \"notes\""))
         // Who is in, and the way out, are for participants to see too.

@@ -63,11 +63,11 @@ struct PushCommand: AsyncParsableCommand {
                 )
                 return
             }
-            Terminal.say("Apple      \(found.apns.map { "for \($0.topics.joined(separator: ", "))" } ?? "not configured")")
-            Terminal.say("Web Push   \(found.webPush.map { "as \($0.contact)" } ?? "not configured")")
+            Terminal.say("Apple      \(found.apns.map { "for \($0.topics.joined(separator: ", "))" } ?? "disabled")")
+            Terminal.say("Web Push   \(found.webPush.map { "as \($0.contact)" } ?? "disabled")")
             if let publicKey { Terminal.say("           applicationServerKey \(publicKey)") }
-            Terminal.say("Firebase   \(found.fcm.map { "as \($0.account.email)" } ?? "not configured")")
-            Terminal.say("ntfy       \(found.sendsToNtfy ? "yes" : "not configured")")
+            Terminal.say("Firebase   \(found.fcm.map { "as \($0.account.email)" } ?? "disabled")")
+            Terminal.say("ntfy       \(found.sendsToNtfy ? "yes" : "disabled")")
             Terminal.say("hosts      \(found.hosts.joined(separator: ", "))")
         }
     }
