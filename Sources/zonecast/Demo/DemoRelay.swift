@@ -61,7 +61,7 @@ final class DemoRelay: Sendable {
             throw CommandFailure(.failed, "The relay ended before it was ready: \(Self.lastWords(in: folder))")
         }
         guard let port = ready.split(separator: ":").last.flatMap({ Int($0) }) else {
-            throw CommandFailure(.failed, "The relay said where it is in words of its own: \(ready)")
+            throw CommandFailure(.failed, "The relay's ready line contains no port: \(ready)")
         }
         state.withLock { $0.port = port }
     }

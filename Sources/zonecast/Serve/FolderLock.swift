@@ -115,17 +115,18 @@ final class FolderLock: Sendable {
 
     /// Locks the folder while a command changes data that a running relay caches.
     ///
-    /// `instead` completes the error text "A relay runs on FOLDER, and ...".
-    static func forUpkeep(of folder: String, _ instead: String = "would not see it. Stop it first") throws -> FolderLock
+    /// `instead` completes the error text "A relay is running on FOLDER, and ...".
+    static func forUpkeep(of folder: String, _ instead: String = "would not notice the change. Stop it first") throws
+        -> FolderLock
     {
         FolderOwner.become(ownerOf: folder)
-        return try FolderLock(forCommandIn: folder, refusal: "A relay runs on \(folder), and \(instead).")
+        return try FolderLock(forCommandIn: folder, refusal: "A relay is running on \(folder), and \(instead).")
     }
 
     /// Locks the folder while a command reads all of it; works on a read-only file system too.
     static func forReading(of folder: String, _ instead: String) throws -> FolderLock {
         FolderOwner.become(ownerOf: folder)
-        let refusal = "A relay runs on \(folder), and \(instead)."
+        let refusal = "A relay is running on \(folder), and \(instead)."
         return try FolderLock(folder, as: .command(refusal: refusal, onlyReads: true))
     }
 
