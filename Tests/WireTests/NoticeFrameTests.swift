@@ -59,7 +59,15 @@ import Wire
             NoticeHello(deviceID: "D", apiToken: "a", webAuthToken: "w", since: [.private: "AQ==", .shared: "Ag=="])
         ),
         .seen([.private: "AQ=="]),
+        .ping,
     ]
+
+    @Test("a ping and its pong are one empty member, so that a browser can write and know them")
+    func pingAndPong() throws {
+        #expect(String(decoding: ClientFrame.ping.encoded, as: UTF8.self) == #"{"ping":{}}"#)
+        #expect(String(decoding: ServerFrame.pong.encoded, as: UTF8.self) == #"{"pong":{}}"#)
+        #expect(try ServerFrame(decoding: Array(#"{"pong":{}}"#.utf8)) == .pong)
+    }
 
     @Test(arguments: clientFrames) func clientFramesReadBack(_ frame: ClientFrame) throws {
         #expect(try ClientFrame(decoding: frame.encoded) == frame)

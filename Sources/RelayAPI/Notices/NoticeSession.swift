@@ -118,6 +118,8 @@ package struct NoticeSession: Sendable {
 
     // MARK: Frames of the peer
 
+    private static let pong = NoticeFrame(.pong)
+
     /// Counts one frame; returns the effects if the rate is exceeded.
     private mutating func takes(_ now: Duration) -> [Effect]? {
         frames.take(limits.frameRate, at: now) == nil ? nil : close(.tooManyFrames)
@@ -134,6 +136,8 @@ package struct NoticeSession: Sendable {
             return [.admit(hello)]
         case (.awaitingHello, _): return close(.badHello)
         case (_, .hello): return close(.badFrame)
+        // A peer that does not read gets no pong: the frames that wait for it are answer enough.
+        case (_, .ping): return isWritable ? [.send(Self.pong)] : []
         case (_, .seen), (_, .unknown): return []
         }
     }

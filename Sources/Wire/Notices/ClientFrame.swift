@@ -8,6 +8,8 @@ package enum ClientFrame: Hashable, Sendable {
     case hello(NoticeHello)
     /// The database tokens that the client has reached since; optional, and the relay may ignore it.
     case seen([DatabaseScope: String])
+    /// Asks for a `pong`. For browsers, whose programs can neither send WebSocket pings nor see the relay's.
+    case ping
     /// A kind of a later protocol version; to be ignored.
     case unknown(kind: String)
 
@@ -17,6 +19,7 @@ package enum ClientFrame: Hashable, Sendable {
         switch kind {
         case "hello": self = .hello(try NoticeHello(body))
         case "seen": self = .seen(try body.databaseTokens())
+        case "ping": self = .ping
         default: self = .unknown(kind: kind)
         }
     }
@@ -32,6 +35,9 @@ package enum ClientFrame: Hashable, Sendable {
             case .seen(let tokens):
                 writer.key("seen")
                 writer.databaseTokens(tokens)
+            case .ping:
+                writer.key("ping")
+                writer.object { _ in }
             case .unknown(let kind):
                 writer.key(kind)
                 writer.object { _ in }

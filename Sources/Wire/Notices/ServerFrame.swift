@@ -12,6 +12,8 @@ package enum ServerFrame: Hashable, Sendable {
     case renewed(webAuthToken: String)
     /// The relay is about to close the connection; `retryAfter` in seconds.
     case goodbye(reason: String, retryAfter: Double?)
+    /// The answer to a client's `ping` frame.
+    case pong
     /// A kind of a later protocol version; to be ignored.
     case unknown(kind: String)
 
@@ -27,6 +29,7 @@ package enum ServerFrame: Hashable, Sendable {
                 reason: try body.required("reason").string(),
                 retryAfter: try body["retryAfter"].map { value throws(JSONError) in try value.double() }
             )
+        case "pong": self = .pong
         default: self = .unknown(kind: kind)
         }
     }
@@ -48,6 +51,9 @@ package enum ServerFrame: Hashable, Sendable {
             case .goodbye(let reason, let retryAfter):
                 writer.key("goodbye")
                 writer.object { Self.writeGoodbye(reason, retryAfter, to: &$0) }
+            case .pong:
+                writer.key("pong")
+                writer.object { _ in }
             case .unknown(let kind):
                 writer.key(kind)
                 writer.object { _ in }

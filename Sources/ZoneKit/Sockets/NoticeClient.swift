@@ -120,7 +120,7 @@ package actor NoticeClient {
         case .goodbye(let reason, let retryAfter):
             await deliver(.goodbye(reason: reason))
             await perform(.goodbye(retryAfter: retryAfter.flatMap { Duration(waitOf: $0) }))
-        case .unknown: break
+        case .pong, .unknown: break
         }
     }
 

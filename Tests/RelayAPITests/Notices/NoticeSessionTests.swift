@@ -28,6 +28,7 @@ import Wire
         case .notice(let notice): "notice \(notice.zone?.zoneName ?? "*") \(notice.syncToken ?? "-")"
         case .renewed(let token): "renewed \(token)"
         case .goodbye(let reason, _): "goodbye \(reason)"
+        case .pong: "pong"
         case .unknown, nil: "?"
         }
     }
@@ -69,6 +70,27 @@ import Wire
     private static let ready = NoticeFrame(
         .ready(NoticeReady(userRecordName: "_u", subscriptions: [], pingInterval: 30, relay: "r"))
     )
+
+    @Test("a ping frame is answered, before and after the hello's answer, and costs its share of the frame rate")
+    func pingFrames() {
+        var script = Script { $0.frameRate = RateLimit(perSecond: 1, burst: 4) }
+        let ping = NoticeSession.Event.received(text: ClientFrame.ping.encoded)
+        _ = script.after(.zero, .received(text: Self.hello))
+        #expect(script.after(.zero, ping) == ["pong"])
+        _ = script.after(.zero, .admitted(tokenLife: nil))
+        _ = script.after(.zero, .caughtUp(ready: Self.ready, missed: []))
+        #expect(script.after(.zero, ping) == ["pong"])
+        _ = script.after(.zero, .writabilityChanged(false))
+        #expect(script.after(.zero, ping) == [], "a peer that does not read gets no more to read")
+        _ = script.after(.zero, .writabilityChanged(true))
+        #expect(script.after(.zero, ping) == ["close 1008"])
+    }
+
+    @Test("a ping frame is no hello")
+    func aPingIsNoHello() {
+        var script = Script()
+        #expect(script.after(.zero, .received(text: ClientFrame.ping.encoded)) == ["close 4400"])
+    }
 
     @Test func aHelloIsAdmittedAndThenReady() {
         var script = Script()
