@@ -20,7 +20,7 @@ package struct NoticeLine: Sendable {
         /// The relay refused the upgrade with an HTTP status.
         case refused(status: Int)
         case credentialsChanged
-        /// The system reports a network again, so that waiting is pointless.
+        /// The system reports a network again, so that waiting is pointless and a connection is to be probed.
         case networkReturned
         /// The relay has answered a request, so a connection that waits for the relay need not wait any longer.
         case requestAnswered
@@ -107,7 +107,7 @@ package struct NoticeLine: Sendable {
             return []
         case .networkReturned:
             if case .resting = state { return connect(now) }
-            return []
+            return isLive && pingSentAt == nil ? ping(now) : []
         case .requestAnswered: return requestAnswered(now)
         case .requestUnanswered:
             hasHurried = false
@@ -123,6 +123,11 @@ package struct NoticeLine: Sendable {
         pingSentAt = nil
         hasNewCredentials = false
         return [.connect, wakeUp]
+    }
+
+    private mutating func ping(_ now: Moment) -> [Effect] {
+        pingSentAt = now
+        return [.ping, wakeUp]
     }
 
     private mutating func requestAnswered(_ now: Moment) -> [Effect] {
@@ -163,10 +168,7 @@ package struct NoticeLine: Sendable {
             if let pingSentAt, pingSentAt + Self.pongPatience <= now {
                 return [.drop] + closed(nil, now, &random)
             }
-            if pingSentAt == nil, lastHeard + Self.silence <= now {
-                pingSentAt = now
-                return [.ping, wakeUp]
-            }
+            if pingSentAt == nil, lastHeard + Self.silence <= now { return ping(now) }
             return [wakeUp]
         case .resting, .connecting, .greeting: return [wakeUp]
         case .parked, .stopped: return [.wake(at: nil)]
@@ -179,6 +181,7 @@ package struct NoticeLine: Sendable {
         _ random: inout some RandomNumberGenerator
     ) -> [Effect] {
         var effects: [Effect] = []
+        let wasLive = isLive
         switch state {
         case .stopped, .parked, .resting: return []
         case .live(let since):
@@ -190,9 +193,11 @@ package struct NoticeLine: Sendable {
         case .some(1002), .some(1007...1009):
             // A fault of this client, or a disagreement that a retry does not solve.
             return effects + rest(max(.seconds(60), backoff.failed(using: &random)), now)
-        case .some(4400...4449): return effects + park(now, &random)
-        case .some(4450):
+        case .some(4400...4449): return effects + park(now, isRenewable: false, &random)
+        case .some(4450) where wasLive:
             return effects + [.needsCredentials(isRenewable: true)] + rest(backoff.failed(using: &random), now)
+        // The token in this hello has expired, so sending it again cannot succeed.
+        case .some(4450): return effects + park(now, isRenewable: true, &random)
         default:
             return effects + rest(promisedReturn ?? backoff.failed(using: &random), now, forRelay: code == nil)
         }
@@ -213,10 +218,14 @@ package struct NoticeLine: Sendable {
     }
 
     /// Stops connecting until the credentials change, unless they have changed during this attempt.
-    private mutating func park(_ now: Moment, _ random: inout some RandomNumberGenerator) -> [Effect] {
+    private mutating func park(
+        _ now: Moment,
+        isRenewable: Bool,
+        _ random: inout some RandomNumberGenerator
+    ) -> [Effect] {
         if hasNewCredentials { return rest(backoff.failed(using: &random), now) }
         state = .parked
-        return [.needsCredentials(isRenewable: false), .wake(at: nil)]
+        return [.needsCredentials(isRenewable: isRenewable), .wake(at: nil)]
     }
 
     private mutating func rest(_ wait: Duration, _ now: Moment, forRelay: Bool = false) -> [Effect] {

@@ -21,6 +21,11 @@ struct HighestRandom: RandomNumberGenerator {
     func next() -> UInt64 { .max }
 }
 
+/// Always draws the bottom of the range, so that a jittered wait is none.
+struct LowestRandom: RandomNumberGenerator {
+    func next() -> UInt64 { 0 }
+}
+
 let notes = ZoneID("Notes")
 let work = ZoneID("Work")
 

@@ -46,8 +46,9 @@ package actor NoticeStation {
     private var generation = 0
     /// The line that is kept, by its number: what those before it still deliver is of another account.
     private var line = 0
-    /// As whom the line last said hello.
+    /// The account and the token of the last hello.
     private var spoken = 0
+    private var spokenToken: String?
 
     package init() {}
 
@@ -171,7 +172,7 @@ package actor NoticeStation {
             if tokens.count == 1, let token = tokens.first { since[scope] = token?.text }
         }
         let (token, generation) = connection.credentials.current
-        if line == self.line { spoken = generation }
+        if line == self.line { (spoken, spokenToken) = (generation, token) }
         return NoticeHello(
             deviceID: connection.deviceID,
             apiToken: connection.credentials.apiToken,
@@ -193,7 +194,10 @@ package actor NoticeStation {
         case .notice(let notice): await take(notice, connection)
         case .renewed(let token):
             connection.credentials.renew(token, generation: spoken)
-        case .goodbye, .needsCredentials: break
+        case .needsCredentials:
+            // A call has renewed the token since the hello, so the refusal does not concern the current one.
+            if connection.credentials.current.webAuthToken != spokenToken { client?.credentialsChanged() }
+        case .goodbye: break
         }
     }
 
