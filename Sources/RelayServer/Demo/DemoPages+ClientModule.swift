@@ -1,7 +1,7 @@
 extension DemoPages {
     /// The client module for anybody begins with errors and values.
     ///
-    /// Served with `containerModule`, `lostWritesModule`, `databaseModule` and `noticesModule` as `/zonecast.js`.
+    /// Served with the other parts as `/zonecast.js`; see `DemoPages.files`.
     static let clientModule = #"""
         // zonecast.js: a client for a Zonecast relay, and for no framework. MIT licence.
         //
@@ -18,11 +18,14 @@ extension DemoPages {
         //
         // The words are CloudKit's, and what is answered is what the wire says (CloudKit Web Services). Browsers of 2022 and later,
         // and every JavaScript runtime with fetch and WebSocket.
+        //
+        // Numbers are exact. In answers, a whole number for which `Number.isSafeInteger` is false is a `BigInt`. Callers may pass
+        // `BigInt` wherever they may pass numbers. `JSON.stringify` throws for `BigInt`; use `writeJSON` and `readJSON` instead.
 
         /**
          * @typedef {{ zoneName: string, ownerRecordName?: string }} ZoneID
          * @typedef {string | ZoneID} Zone  A zone of one's own may be named by its name alone.
-         * @typedef {{ value: any, type?: string, isEncrypted?: boolean }} Field  As on the wire.
+         * @typedef {{ value: any, type?: string, isEncrypted?: boolean, exactSeconds?: any }} Field  As on the wire.
          * @typedef {{ recordName?: string, recordType?: string, recordChangeTag?: string, fields?: Object<string, any>,
          *   zoneID?: ZoneID, deleted?: boolean, [key: string]: any }} Record
          *   In requests a field may be a plain value: see `field`. In answers fields are as on the wire: see `values`.
@@ -87,7 +90,7 @@ extension DemoPages {
           }
 
           /** Whether what was sent may have been carried out all the same: its answer was lost, or somebody else gave one. */
-          get leavesOutcomeOpen() { return this.status === 0 || this.status >= 500 || this.serverErrorCode === "NETWORK_ERROR"; }
+          get leavesOutcomeOpen() { return this.status >= 500 || this.serverErrorCode === "NETWORK_ERROR"; }
 
           /** The token is of another time: forget it, and fetch from the start. */
           get isTokenExpired() { return this.ckErrorCode === "CHANGE_TOKEN_EXPIRED"; }
@@ -105,10 +108,14 @@ extension DemoPages {
          */
         export const zoneID = (zone) => (typeof zone === "string" ? { zoneName: zone } : zone);
 
+        /** The error for a value that no field can hold. It is thrown before anything is sent. */
+        const unsendable = (reason) => new RelayError({ serverErrorCode: "BAD_REQUEST", reason });
+
         /**
-         * A field for the wire: from a text, number, boolean (1 or 0), `Date`, `Uint8Array`, list of these, reference or
-         * location; `null` clears the field. What has a `value` already is left as it is. Whole numbers say no type: a 2 may be
-         * meant for a field of fractions as well, and the schema knows.
+         * A field for the wire: from a text, number, `BigInt`, boolean (1 or 0), `Date`, `Uint8Array`, list of these, reference or
+         * location; `null` clears the field. A field in wire form (with a `value`) is kept. Whole numbers and empty lists get no type,
+         * since a 2 may be meant for a DOUBLE field; the schema decides. Throws a `RelayError` for values that no field can hold:
+         * `NaN`, infinities, invalid dates, and a `BigInt` of more than 64 bits.
          * @param {any} value
          * @returns {Field}
          */
@@ -116,35 +123,85 @@ extension DemoPages {
           if (value === null || value === undefined) return { value: null };
           if (typeof value === "string") return { value, type: "STRING" };
           if (typeof value === "boolean") return { value: value ? 1 : 0, type: "INT64" };
-          if (typeof value === "bigint") return { value: value.toString(), type: "INT64" };
-          if (typeof value === "number") return isWhole(value) ? { value } : { value, type: "DOUBLE" };
-          if (value instanceof Date) return { value: value.getTime(), type: "TIMESTAMP" };
-          if (value instanceof Uint8Array) return { value: base64(value), type: "BYTES" };
-          if (Array.isArray(value)) {
-            const items = value.map(field);
-            const type = items.some((item) => item.type === "DOUBLE") ? "DOUBLE" : items[0]?.type;
-            return { value: items.map((item) => item.value), ...(type && { type: `${type}_LIST` }) };
+          if (typeof value === "bigint") {
+            if (BigInt.asIntN(64, value) !== value) throw unsendable(`${value} has more than the 64 bits of an INT64.`);
+            return { value };
           }
-          if ("value" in value) return value;
+          if (typeof value === "number") {
+            if (!Number.isFinite(value)) throw unsendable(`${value} is not a number that a field can hold.`);
+            return isWhole(value) ? { value } : { value, type: "DOUBLE" };
+          }
+          if (value instanceof Date) return moment(value);
+          if (value instanceof Uint8Array) return { value: base64(value), type: "BYTES" };
+          if (Array.isArray(value)) return list(Array.from(value, field));
+          if (typeof value !== "object") throw unsendable(`A ${typeof value} is not a value that a field can hold.`);
+          if ("value" in value) return "exactSeconds" in value ? refined(value) : value;
           if ("recordName" in value) return { value: { action: "NONE", ...value }, type: "REFERENCE" };
           if ("latitude" in value) return { value, type: "LOCATION" };
           return { value, type: "ASSETID" };
         }
 
+        /** The `exactSeconds` of dates that `values` made: a `Date` holds whole milliseconds only. */
+        const beyondMilliseconds = new WeakMap();
+
+        /** @param {Date} date */
+        function moment(date) {
+          const value = date.getTime();
+          if (Number.isNaN(value)) throw unsendable("An invalid date is not a value that a field can hold.");
+          const read = beyondMilliseconds.get(date);
+          return { value, type: "TIMESTAMP", ...(read?.value === value && { exactSeconds: read.exactSeconds }) };
+        }
+
+        /** Removes `exactSeconds` from a field in wire form if its value has been changed to another millisecond since. */
+        function refined({ exactSeconds, ...field }) {
+          const isOf = (seconds, value) => typeof seconds === "number" && Math.abs((seconds + 978_307_200) * 1000 - Number(value)) <= 0.5;
+          if (!Array.isArray(field.value)) return isOf(exactSeconds, field.value) ? { ...field, exactSeconds } : field;
+          const kept = field.value.map((value, index) => (isOf(exactSeconds?.[index], value) ? exactSeconds[index] : null));
+          return kept.some((one) => one !== null) ? { ...field, exactSeconds: kept } : field;
+        }
+
+        /** @param {Field[]} items */
+        function list(items) {
+          const type = items.some((item) => item.type === "DOUBLE") ? "DOUBLE" : items.find((item) => item.type)?.type;
+          const exactSeconds = items.map((item) => item.exactSeconds ?? null);
+          return {
+            value: items.map((item) => item.value), ...(type && { type: `${type}_LIST` }),
+            ...(exactSeconds.some((one) => one !== null) && { exactSeconds }),
+          };
+        }
+
+        /** The types that `values` converts; it leaves fields of other types in wire form. */
+        const PLAIN = /^((STRING|BYTES|INT64|DOUBLE|TIMESTAMP|REFERENCE|LOCATION|ASSET|ASSETID|NUMBER_INT64|NUMBER_DOUBLE)(_LIST)?|UNKNOWN_LIST)$/;
+
         /**
-         * A record's fields as plain values: `TIMESTAMP` as `Date`, `BYTES` as `Uint8Array`, all else as it came.
+         * A record's fields as plain values: `TIMESTAMP` as `Date`, `BYTES` as `Uint8Array`, other types as they came. A time outside
+         * of `Date`'s range stays a number of milliseconds, and a field of an unknown type stays in wire form (value and type).
+         * Saving the values again does not change the stored fields.
          * @param {Record} record
          * @returns {Object<string, any>}
          */
         export function values(record) {
-          const plain = (value, type) =>
-            type === "TIMESTAMP" ? new Date(Number(value)) : type === "BYTES" ? bytes(value) : value;
-          const read = ({ value, type }) =>
-            Array.isArray(value) ? value.map((item) => plain(item, type?.replace(/_LIST$/, ""))) : plain(value, type);
-          return Object.fromEntries(Object.entries(record.fields ?? {}).map(([name, field]) => [name, read(field)]));
+          return Object.fromEntries(Object.entries(record.fields ?? {}).map(([name, field]) => [name, plainValue(field)]));
         }
 
-        const isWhole = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 63;
+        /** @param {Field} field */
+        function plainValue(field) {
+          const { value, type, exactSeconds } = field;
+          if (type && !PLAIN.test(type)) return field;
+          if (!Array.isArray(value)) return plainItem(value, type, exactSeconds);
+          return value.map((item, index) => plainItem(item, type?.replace(/_LIST$/, ""), exactSeconds?.[index]));
+        }
+
+        function plainItem(value, type, exactSeconds) {
+          if (type === "BYTES") return bytes(value);
+          if (type !== "TIMESTAMP") return value;
+          const date = new Date(Number(value));
+          if (Number.isNaN(date.getTime())) return value;
+          if (typeof exactSeconds === "number") beyondMilliseconds.set(date, { value: date.getTime(), exactSeconds });
+          return date;
+        }
+
+        const isWhole = (value) => Number.isInteger(value) && value >= -(2 ** 63) && value < 2 ** 63;
         const base64 = (data) => btoa(Array.from(data, (byte) => String.fromCharCode(byte)).join(""));
         const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 

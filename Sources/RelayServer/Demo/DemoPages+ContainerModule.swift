@@ -25,6 +25,8 @@ extension DemoPages {
             this.webAuthToken = settings.webAuthToken;
             /** How often another user has come: what was begun before is not gone on with in their name. */
             this.turns = 0;
+            /** Called when the user changes: the notice connections. @type {Set<() => void>} */
+            this.userListeners = new Set();
             /** How often the user has come into shares. */
             this.arrivals = 0;
             this.deviceID = settings.deviceID ?? randomName();
@@ -33,6 +35,8 @@ extension DemoPages {
             this.onExchange = settings.onExchange ?? (() => {});
             this.fetch = settings.fetch ?? ((address, options) => fetch(address, options));
             this.publicDatabase = new Database(this, "public");
+            /** What answers have told about fields that a plain value does not tell. */
+            this.fieldForms = new FieldForms();
             this.privateDatabase = new Database(this, "private");
             this.sharedDatabase = new Database(this, "shared");
           }
@@ -45,6 +49,7 @@ extension DemoPages {
             if (token === this.webAuthToken) return;
             this.turns += 1;
             this.webAuthToken = token;
+            for (const listener of this.userListeners) listener();
             this.onToken(token);
           }
 
@@ -90,6 +95,7 @@ extension DemoPages {
             const query = new URLSearchParams();
             if (this.apiToken) query.set("ckAPIToken", this.apiToken);
             if (this.webAuthToken) query.set("ckWebAuthToken", this.webAuthToken);
+            const text = body === undefined ? undefined : sendable(body);
             const seen = { method: body === undefined ? "GET" : "POST", path, body, status: 0, answer: undefined };
             const started = performance.now();
             const turn = this.turns;
@@ -97,12 +103,12 @@ extension DemoPages {
               const response = await this.fetch(`${this.url}${path}?${query}`, {
                 method: seen.method,
                 headers: { "Content-Type": "application/json", "X-Zonecast-Device-ID": this.deviceID },
-                body: body === undefined ? undefined : JSON.stringify(body),
+                body: text,
                 cache: "no-store", signal,
               });
               seen.status = response.status;
               this.renew(response.headers.get("X-Apple-CloudKit-Web-Auth-Token"), turn);
-              seen.answer = await response.json();
+              seen.answer = readJSON(await response.text());
             } catch (error) {
               if (signal?.aborted) throw signal.reason;
               seen.error = String(error);
@@ -201,7 +207,7 @@ extension DemoPages {
 
           /**
            * Has the relay wake this browser through its push service while no page of it listens; in a service worker the `push`
-           * event then has CloudKit's payload: `event.data.json()`. To be called in answer to a click.
+           * event then has CloudKit's payload: `readJSON(event.data.text())`. To be called in answer to a click.
            * @param {ServiceWorkerRegistration} registration
            */
           async registerPush(registration) {
@@ -242,6 +248,18 @@ extension DemoPages {
           async #shares(verb, links) {
             const shortGUIDs = links.map((link) => ({ value: linkValue(link), shouldFetchRootRecord: true }));
             return (await this.call(`public/records/${verb}`, { shortGUIDs })).results.map(result);
+          }
+        }
+
+        /** The JSON text of a body. Throws an error that names the field if a value has no JSON form. */
+        function sendable(body) {
+          try {
+            return writeJSON(body);
+          } catch (error) {
+            if (!(error instanceof UnwritableValue)) throw error;
+            const at = error.path.indexOf("fields");
+            const place = at < 0 ? error.path.join(".") : `Field "${error.path[at + 1]}"`;
+            throw unsendable(`${place}: ${error.what} is not a value that a field can hold. Nothing was sent.`);
           }
         }
 

@@ -26,7 +26,7 @@ extension DemoPages {
           async #write(operation, body, forced = []) {
             // Who has left a share without hearing so, and come in again, may leave it again.
             const arrivals = this.scope === "shared" ? this.container.arrivals : 0;
-            const content = `${arrivals} ${operation} ${JSON.stringify(body)}`;
+            const content = `${arrivals} ${operation} ${sendable(body)}`;
             const operationID = this.#lostWrites.name(content);
             try {
               const answer = await this.#call(operation, { ...body, operationID });
@@ -46,7 +46,9 @@ extension DemoPages {
           async #read(operation, body, recordsOf) {
             const asked = Date.now();
             const answer = await this.#call(operation, body);
-            this.#lostWrites.seen(recordsOf(answer), asked);
+            const records = recordsOf(answer);
+            this.#lostWrites.seen(records, asked);
+            this.container.fieldForms.learn(records);
             return answer;
           }
 
@@ -85,10 +87,24 @@ extension DemoPages {
               .filter(({ operationType, record }) => operationType.startsWith("force") || !record.recordName)
               .map(({ record }) => record.recordName ?? "");
             const answer = await this.#write("records/modify", {
-              operations: operations.map(({ operationType, record }) => ({ operationType, record: written(record) })),
+              operations: operations.map(({ operationType, record }) => ({ operationType, record: this.#written(record) })),
               ...(zone && { zoneID: zoneID(zone) }), atomic, ...options,
             }, forced);
+            this.container.fieldForms.learn(answer.records);
             return { ...answer, records: answer.records.map(result) };
+          }
+
+          /** The record with its fields as the wire wants them. */
+          #written(record) {
+            const { created, modified, pluginFields, deleted, ...rest } = record;
+            const fields = Object.entries(record.fields ?? {}).map(([name, value]) => {
+              try {
+                return [name, this.container.fieldForms.completed(field(value), record.recordType, name)];
+              } catch (error) {
+                throw error instanceof RelayError ? unsendable(`Field "${name}": ${error.reason} Nothing was sent.`) : error;
+              }
+            });
+            return { ...rest, fields: Object.fromEntries(fields) };
           }
 
           /**
@@ -277,7 +293,13 @@ extension DemoPages {
          * @param {string} comparator
          * @param {any} value
          */
-        export const filter = (fieldName, comparator, value) => ({ fieldName, comparator, fieldValue: listed(field(value)) });
+        export function filter(fieldName, comparator, value) {
+          try {
+            return { fieldName, comparator, fieldValue: listed(field(value)) };
+          } catch (error) {
+            throw error instanceof RelayError ? unsendable(`Field "${fieldName}": ${error.reason}`) : error;
+          }
+        }
 
         /** Lists of filters have to say what they are of. */
         const listed = (made) =>
@@ -292,11 +314,41 @@ extension DemoPages {
           return item;
         }
 
-        /** The record with its fields as the wire wants them. */
-        function written(record) {
-          const { created, modified, pluginFields, deleted, ...rest } = record;
-          const fields = Object.entries(record.fields ?? {}).map(([name, value]) => [name, field(value)]);
-          return { ...rest, fields: Object.fromEntries(fields) };
+        /**
+         * What answers have told about fields and a plain value does not tell: a list's type, encryption, and that a text is a
+         * number (with `numbersAsStrings`).
+         */
+        class FieldForms {
+          /** @type {Map<string, { type?: string, isEncrypted?: boolean, isNumber: boolean }>} By record type and field name. */
+          #forms = new Map();
+
+          /** @param {Record[] | undefined} records */
+          learn(records) {
+            for (const { recordType, fields } of records ?? []) {
+              for (const [name, { value, type, isEncrypted }] of Object.entries(fields ?? {})) {
+                const key = `${recordType}.${name}`;
+                const isList = type?.endsWith("_LIST") && type !== "UNKNOWN_LIST";
+                const isNumber = typeof [value].flat()[0] === "string" && /^(INT64|DOUBLE|TIMESTAMP)/.test(type ?? "");
+                if (isEncrypted || isList || isNumber) this.#forms.set(key, { type, isEncrypted, isNumber });
+                else this.#forms.delete(key);
+              }
+            }
+          }
+
+          /**
+           * @param {Field} field
+           * @param {string | undefined} recordType
+           * @param {string} name
+           */
+          completed(field, recordType, name) {
+            const form = this.#forms.get(`${recordType}.${name}`);
+            if (!form || field.value === null) return field;
+            const { type, isEncrypted, isNumber } = form;
+            if (isNumber && field.type === (type?.endsWith("_LIST") ? "STRING_LIST" : "STRING")) field = { ...field, type };
+            if (isEncrypted && field.isEncrypted === undefined) return { ...field, type: field.type ?? type, isEncrypted };
+            const isEmptyList = Array.isArray(field.value) && !field.value.length;
+            return isEmptyList && !field.type && type?.endsWith("_LIST") ? { ...field, type } : field;
+          }
         }
 
         const saveOperation = (record) => ({ operationType: record.recordChangeTag ? "update" : "create", record });

@@ -3,6 +3,8 @@ extension DemoPages {
     static let timelineScript = #"""
         // Who said what to whom, as arrows: one column for each step, the newest on the right. The real messages are in `detail`.
 
+        import { writeJSON } from "../zonecast.js";
+
         const SVG = "http://www.w3.org/2000/svg";
         const COLUMN = 62;
         const LANE = 46;
@@ -238,7 +240,7 @@ extension DemoPages {
               const caption = document.createElement("h4");
               caption.textContent = title;
               const text = document.createElement("pre");
-              text.textContent = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+              text.textContent = typeof value === "string" ? value : writeJSON(value, 2);
               text.tabIndex = 0;
               const part = document.createElement("div");
               part.append(caption, text);

@@ -37,7 +37,7 @@ package struct DemoPages: Sendable {
     /// By the end of the path.
     private static let files: [String: File] = [
         "/zonecast.js": File(
-            text: clientModule + containerModule + lostWritesModule + databaseModule + noticesModule,
+            text: clientModule + exactJSONModule + containerModule + lostWritesModule + databaseModule + noticesModule,
             type: "text/javascript",
             isForAll: true
         ),

@@ -193,15 +193,47 @@ enum ClientChecks {
         await two.privateDatabase.save({ ...second, fields: { title: "d" } }, { zone: "Notes" });
         notices.stop();
         check("deaf to its own", heard.length, 1);
+        // A browser's program sees no pings of the relay, so it asks by a frame of its own.
+        const asking = new WebSocket(`${location.origin.replace(/^http/, "ws")}/push/1/iCloud.org.zonecast.checks/development`);
+        const frames = [];
+        asking.onopen = () => asking.send(JSON.stringify({ hello: { deviceID: "asks", ckWebAuthToken: user } }));
+        asking.onmessage = (event) => {
+          frames.push(Object.keys(JSON.parse(event.data))[0]);
+          if (frames.at(-1) === "ready") asking.send(JSON.stringify({ ping: {} }));
+          if (frames.at(-1) === "pong") asking.close(1000);
+        };
+        await next(asking, "close");
+        check("a ping is answered", frames, ["ready", "pong"]);
+        // Another user comes: from then on their notices come, and not one of the user before.
+        const other = `dev-check-${randomName()}`;
+        const others = new Container({ container: "iCloud.org.zonecast.checks", webAuthToken: other, deviceID: "others" }).privateDatabase;
+        await others.saveZones(["Theirs"]);
+        await others.subscribe();
+        const page = new Container({ container: "iCloud.org.zonecast.checks", webAuthToken: user, deviceID: "page" });
+        const switching = new Notices(page, () => ({ private: syncToken }));
+        const zones = [];
+        switching.addEventListener("notice", ({ detail }) => zones.push([page.webAuthToken === other, detail.ck.met?.zid ?? null]));
+        switching.start();
+        await next(switching, "notice");
+        const switched = next(switching, "ready");
+        page.setWebAuthToken(other);
+        await mine.save({ recordType: "Note", recordName: "of-the-former", fields: { title: "x" } }, { zone: "Notes" });
+        await switched;
+        const theirs = new Promise((resolve) => switching.addEventListener("notice", ({ detail }) => detail.ck.met?.zid === "Theirs" && resolve()));
+        await mine.delete("of-the-former", { zone: "Notes" });
+        await others.save({ recordType: "Note", fields: { title: "y" } }, { zone: "Theirs" });
+        await theirs;
+        switching.stop();
+        check("the former user's notices", zones.filter(([isOther, zone]) => isOther && zone === "Notes"), []);
         // Who comes back is told what it missed.
         const again = new Notices(one, () => ({ private: syncToken }));
         again.start();
         check("caught up", (await next(again, "notice")).ck.met.zid, "Notes");
         again.stop();
-        const page = await mine.zoneChanges("Notes");
-        check("changes", page.records.map((record) => values(record).title), ["d"]);
+        const feed = await mine.zoneChanges("Notes");
+        check("changes", feed.records.map((record) => values(record).title), ["d"]);
         await mine.delete("n", { zone: "Notes" });
-        const later = await mine.zoneChanges("Notes", page.syncToken);
+        const later = await mine.zoneChanges("Notes", feed.syncToken);
         check("tombstone", later.records.map((record) => [record.recordName, record.deleted]), [["n", true]]);
         check("gone", (await refusal(mine.fetch("n", { zone: "Notes" }))).serverErrorCode, "NOT_FOUND");
         await mine.saveAll(["p", "q", "r"].map((title) => ({ recordType: "Note", fields: { title } })), { zone: "Notes" });
@@ -249,13 +281,13 @@ enum ClientChecks {
         await until("its zone", () => client.isSetUp);
         client.add("a", { name: "m" });
         await until("the note", () => client.pending === 0);
-        const others = new Container({ container: place.container, webAuthToken: `dev-${owner}`, deviceID: "other" }).privateDatabase;
+        const elsewhere = new Container({ container: place.container, webAuthToken: `dev-${owner}`, deviceID: "other" }).privateDatabase;
         const send = client.container.fetch;
         client.container.fetch = async (address, options) => {
           const response = await send(address, options);
           if (!address.includes("records/modify")) return response;
           client.container.fetch = send;
-          await others.save({ ...await others.fetch("m", { zone: "Notes" }), fields: { done: true } }, { zone: "Notes" });
+          await elsewhere.save({ ...await elsewhere.fetch("m", { zone: "Notes" }), fields: { done: true } }, { zone: "Notes" });
           throw new TypeError("the answer was lost");
         };
         client.change("m", { title: "b" });
