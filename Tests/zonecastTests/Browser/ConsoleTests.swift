@@ -226,6 +226,136 @@ struct ConsoleTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
+    /// A record of values that a page easily changes on their way, as another program wrote it.
+    private static let exactFields = #"""
+        {"title":{"value":"a","type":"STRING"},"largest":{"value":9223372036854775807,"type":"INT64"},\#
+        "ids":{"value":[9007199254740993,1],"type":"INT64_LIST"},"empty":{"value":"","type":"STRING"},\#
+        "lines":{"value":"a\r\nb","type":"STRING"},"items":{"value":["","a\nb",""],"type":"STRING_LIST"},\#
+        "price":{"value":2.0,"type":"DOUBLE"},"before":{"value":-5,"type":"TIMESTAMP"},\#
+        "at":{"value":1795216898607,"type":"TIMESTAMP","exactSeconds":816909698.6071234}}
+        """#
+
+    private func storedFields(_ stage: Stage) throws -> String {
+        let path = "/database/1/\(Self.container)/development/public/records/lookup?ckWebAuthToken=dev-alice"
+        let answer = try stage.relay.connect().send("POST", path, body: #"{"records":[{"recordName":"exact"}]}"#)
+        let text = String(decoding: answer.body, as: UTF8.self)
+        return text.firstMatch(of: /"fields":(\{.*\}),"pluginFields"/).map { String($0.1) } ?? text
+    }
+
+    /// Writes into inputs of the dialog as a person does, saves, and waits until it is closed or says what is wrong.
+    private func edit(_ page: Chromium.Page, _ inputs: [String: String]) throws -> String {
+        try page.wait(for: "document.querySelector('dialog[open] form') !== null")
+        for (name, text) in inputs {
+            let written = String(decoding: try JSONEncoder().encode(text), as: UTF8.self)
+            try page.text(
+                """
+                (() => { const field = [...document.querySelectorAll('dialog .field')].find((one) => one.innerText.startsWith('\(name) '));
+                const input = field.querySelector('textarea, input'); input.value = \(written); input.dispatchEvent(new Event('input')); })()
+                """
+            )
+        }
+        let trouble = "document.querySelector('dialog .trouble')"
+        try page.text("(\(trouble).textContent = '', document.querySelector('dialog button[type=submit]').click())")
+        try page.wait(for: "document.querySelector('dialog') === null || \(trouble).textContent !== ''")
+        let said = try page.text("\(trouble)?.textContent ?? ''")
+        try page.text("document.querySelectorAll('dialog').forEach((one) => one.close())")
+        try page.wait(for: "document.querySelector('dialog') === null")
+        return said
+    }
+
+    @Test("a record that is changed here keeps its other values, and exact numbers are shown, sent and exported")
+    func exactValues() throws {
+        let stage = try Stage()
+        let fields = Self.exactFields
+        try stage.wire(
+            "public/records/modify",
+            #"{"operations":[{"operationType":"create","record":{"recordName":"exact","recordType":"Exact","fields":\#(fields)}}]}"#
+        )
+        #expect(try storedFields(stage) == fields)
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        try go(page, "records", "?type=Exact")
+        let row = try page.text("document.querySelector('main tbody').innerText")
+        #expect(row.contains("9223372036854775807") && row.contains("9007199254740993"), "\(row)")
+
+        // One field changed.
+        try go(page, "records", "?type=Exact&record=exact")
+        #expect(try edit(page, ["title": "b"]) == "")
+        var expected = fields.replacing(#""title":{"value":"a""#, with: #""title":{"value":"b""#)
+        #expect(try storedFields(stage) == expected)
+
+        // What is no value is refused, and nothing is saved.
+        let refusals = [
+            ["price": "Infinity"], ["price": "1e999"], ["largest": "9223372036854775808"], ["largest": "1e3"],
+            ["before": "yesterday"],
+            ["items": "a\n\nb"], ["title": "c", "price": "NaN"],
+        ]
+        for inputs in refusals {
+            try go(page, "records", "?type=Exact&record=exact")
+            #expect(try edit(page, inputs).contains("Nothing was saved."), "\(inputs)")
+            #expect(try storedFields(stage) == expected, "\(inputs)")
+        }
+
+        // What is typed is what is stored; what a field shows can be typed back.
+        try go(page, "records", "?type=Exact&record=exact")
+        let typed = [
+            "largest": "-9223372036854775808", "before": "1815-12-10T00:00:00Z", "price": "1e21", "lines": "a\nc",
+            "items": #"["", "x"]"#, "ids": "9007199254740993\n2",
+        ]
+        #expect(try edit(page, typed) == "")
+        let changes = [
+            (#""largest":{"value":9223372036854775807"#, #""largest":{"value":-9223372036854775808"#),
+            (#""before":{"value":-5"#, #""before":{"value":-4861728000000"#),
+            (#""price":{"value":2.0"#, #""price":{"value":1e+21"#), (#""a\r\nb""#, #""a\r\nc""#),
+            (#"["","a\nb",""]"#, #"["","x"]"#), ("[9007199254740993,1]", "[9007199254740993,2]"),
+        ]
+        for (before, after) in changes { expected = expected.replacing(before, with: after) }
+        #expect(try storedFields(stage) == expected)
+
+        // A filter by a number that no double holds.
+        for (number, count) in [("-9223372036854775808", "1"), ("-9223372036854775807", "0")] {
+            try go(page, "records", "?type=Exact&filter=largest+EQUALS+\(number)")
+            #expect(try page.text("document.querySelectorAll('main tbody tr').length") == count)
+        }
+
+        // Exports.
+        let downloads = ScratchFolder()
+        try page.keepDownloads(in: downloads.path)
+        try go(page, "records", "?type=Exact")
+        for kind in ["CSV", "JSON"] {
+            try page.text(
+                "[...document.querySelectorAll('main button')].find((one) => one.innerText === 'Export…').click()"
+            )
+            try page.text(
+                "[...document.querySelectorAll('dialog button')].find((one) => one.innerText === '\(kind)').click()"
+            )
+            let file = "\(downloads.path)/Exact.\(kind.lowercased())"
+            let deadline = ContinuousClock.now + .seconds(120)
+            while !FileManager.default.fileExists(atPath: file), ContinuousClock.now < deadline { usleep(50_000) }
+            let text = String(decoding: FileManager.default.contents(atPath: file) ?? Data(), as: UTF8.self)
+            #expect(text.contains("-9223372036854775808") && text.contains("9007199254740993"), "\(kind): \(text)")
+            try page.wait(for: "document.querySelector('dialog') === null")
+        }
+
+        // The API page sends, shows and hands to curl what was typed.
+        try go(page, "explorer", "?operation=records/query&as=operator")
+        let body =
+            #"{"query": {"recordType": "Exact", "filterBy": [{"fieldName": "largest", "comparator": "LESS_THAN", "fieldValue": {"value": -9223372036854775807}}]}}"#
+        try page.text(
+            """
+            (() => { const area = document.querySelector('main textarea'); area.value = '\(body)';
+            area.dispatchEvent(new Event('input')); document.getElementById('send').click(); })()
+            """
+        )
+        try page.wait(for: "document.querySelector('main .badge.good')?.innerText === '200'")
+        let shown = try page.text("document.querySelector('main').innerText")
+        #expect(
+            shown.contains(#""value": -9223372036854775808"#) && shown.contains(#""value":-9223372036854775807}"#),
+            "\(shown)"
+        )
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
     @Test func fromDevelopmentToProductionWithTheKeyboard() throws {
         let stage = try Stage()
         try stage.fill()

@@ -4,15 +4,20 @@ extension ConsoleFiles {
         // The console's own API: every call says where (container, environment) and that it is this page's.
 
         import { typedName } from "./dom.js";
+        import { readJSON, writeJSON } from "./json.js";
 
         /** What the relay did not do, and why: `message` is for people. */
         export class Refusal extends Error {
-          /** @param {{ error?: string, code?: string, reason?: string, serverErrorCode?: string }} answer @param {number} status */
-          constructor(answer, status) {
+          /**
+           * @param {{ error?: string, code?: string, reason?: string, serverErrorCode?: string }} answer @param {number} status
+           * @param {string} [text] The answer as it came.
+           */
+          constructor(answer, status, text = "") {
             super(answer.error ?? answer.reason ?? `The relay answered ${status}.`);
             this.code = answer.code ?? answer.serverErrorCode;
             this.status = status;
             this.answer = answer;
+            this.text = text;
           }
         }
 
@@ -29,6 +34,11 @@ extension ConsoleFiles {
          * @returns {Promise<any>}
          */
         export async function call(method, name, parameters = {}, body) {
+          return parsed(await callText(method, name, parameters, body === undefined ? undefined : writeJSON(body)));
+        }
+
+        /** Like `call`, with the texts of the request and response bodies. @param {string} [body] @returns {Promise<string>} */
+        export async function callText(method, name, parameters = {}, body) {
           const query = new URLSearchParams();
           for (const [key, value] of Object.entries({ ...place, ...parameters })) {
             if (value !== undefined && value !== null && value !== "") query.set(key, String(value));
@@ -38,19 +48,24 @@ extension ConsoleFiles {
             response = await fetch(`api/${name}?${query}`, {
               method,
               headers: { "X-Zonecast-Console": session.token, ...(body !== undefined && { "Content-Type": "application/json" }) },
-              body: body === undefined ? undefined : JSON.stringify(body),
-              credentials: "same-origin",
+              body, credentials: "same-origin",
             });
           } catch {
             throw new Refusal({ error: "The relay does not answer. Is it running?", code: "offline" }, 0);
           }
-          const answer = await response.json().catch(() => ({}));
-          if (response.ok) return answer;
+          const text = await response.text().catch(() => "");
+          if (response.ok) return text;
+          const answer = parsed(text);
           if (answer.code === "confirm" && parameters.confirm === undefined && await typedName(place.container)) {
-            return call(method, name, { ...parameters, confirm: place.container }, body);
+            return callText(method, name, { ...parameters, confirm: place.container }, body);
           }
           if (answer.code === "signIn") session.ended();
-          throw new Refusal(answer.code === "confirm" ? { error: "Nothing was changed." } : answer, response.status);
+          throw new Refusal(answer.code === "confirm" ? { error: "Nothing was changed." } : answer, response.status, text);
+        }
+
+        /** The answer in a text; an empty one if the text is not JSON, such as a proxy's error page. */
+        function parsed(text) {
+          try { return readJSON(text); } catch { return {}; }
         }
 
         export const get = (name, parameters) => call("GET", name, parameters);

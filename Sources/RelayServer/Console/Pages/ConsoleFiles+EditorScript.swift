@@ -5,8 +5,9 @@ extension ConsoleFiles {
 
         import { wire } from "./api.js";
         import { button, complain, confirmed, dialog, fill, guarded, h, say } from "./dom.js";
+        import { asText, dateText, hint, typed, wireType } from "./fieldtext.js";
         import { bytes, moment } from "./format.js";
-        import { typed, wireType } from "./query.js";
+        import { readJSON, writeJSON } from "./json.js";
 
         /**
          * A value to look at. @param {{ value: any, type: string }} field @param {(recordName: string) => void} open Follows a reference.
@@ -22,11 +23,11 @@ extension ConsoleFiles {
           if (value && typeof value === "object") {
             if (value.recordName) return button(value.recordName, () => open(value.recordName), { class: "plain small mono", title: "Open this record" });
             if (value.fileChecksum || value.downloadURL) return asset(value, isShort);
-            if (value.latitude !== undefined) return `${value.latitude}, ${value.longitude}`;
-            return JSON.stringify(value);
+            if (value.latitude !== undefined) return asText(field, "LOCATION");
+            return writeJSON(value);
           }
-          if (type === "TIMESTAMP") return moment(value);
-          const text = String(value ?? "");
+          if (type === "TIMESTAMP") return dateText(value);
+          const text = typeof value === "string" ? value : writeJSON(value) ?? "";
           return isShort && text.length > 80 ? `${text.slice(0, 80)}…` : text;
         }
 
@@ -45,20 +46,6 @@ extension ConsoleFiles {
           return h("span", null, words, " · ", link, picture);
         }
 
-        /** What a form's input says of a value. */
-        function asText(field, type) {
-          if (field === undefined) return "";
-          const one = (value) => {
-            if (value && typeof value === "object") {
-              if (value.recordName) return value.action && value.action !== "NONE" ? `${value.recordName} ${value.action}` : value.recordName;
-              if (value.latitude !== undefined) return `${value.latitude}, ${value.longitude}`;
-              return JSON.stringify(value);
-            }
-            return String(value);
-          };
-          return Array.isArray(field.value) ? field.value.map(one).join("\n") : one(field.value);
-        }
-
         /**
          * Shows a record and changes it. @param {any} type As the schema has it. @param {any} record `undefined` for a new one.
          * @param {(recordName: string) => void} open @returns {Promise<boolean>} Whether something was changed.
@@ -67,27 +54,29 @@ extension ConsoleFiles {
           const isNew = !record;
           const isFixed = type.name === "Users";
           const own = type.fields.filter((field) => !field.isSystem);
-          /** @type {Map<string, { input: any, field: any, before: string, asset?: any, isCleared?: boolean }>} */ const inputs = new Map();
+          /** @type {Map<string, { input: any, field: any, text: string, shown: string, asset?: any, isCleared?: boolean }>} */ const inputs = new Map();
           const name = h("input", { type: "text", placeholder: "made by the relay when empty", spellcheck: "false", autocomplete: "off" });
 
           const changed = await dialog(isNew ? `New ${type.name}` : record.recordName, (done) => {
             const follow = (recordName) => { done(); open(recordName); };
             const rows = own.map((field) => {
               const value = record?.fields?.[field.name];
-              const before = asText(value, field.type);
+              const text = asText(value, field.type);
               const form = wireType(field.type);
-              const entry = { input: undefined, field, before };
+              const entry = { input: undefined, field, text, shown: "" };
               inputs.set(field.name, entry);
               if (form.startsWith("ASSET")) entry.input = h("input", { type: "file", onchange: guarded(async (event) => { entry.asset = event.target.files[0]; }) });
               else if (field.isEncrypted) entry.input = h("input", { type: "text", value: value ? "encrypted by its writer" : "", disabled: true });
-              else if (field.type.startsWith("LIST<")) entry.input = h("textarea", { rows: 3, placeholder: "one value on a line" });
-              else if (form === "STRING") entry.input = h("textarea", { rows: before.length > 60 ? 4 : 1 });
-              else entry.input = h("input", { type: "text", placeholder: form === "TIMESTAMP" ? "2026-05-01T10:00 or milliseconds" : "" });
-              if (entry.input.type !== "file" && !field.isEncrypted) entry.input.value = before;
+              else if (field.type.startsWith("LIST<")) entry.input = h("textarea", { rows: 3, placeholder: hint(field.type) });
+              else if (form === "STRING") entry.input = h("textarea", { rows: text.length > 60 || text.includes("\n") ? 4 : 1, placeholder: value ? "an empty text" : "no value" });
+              else entry.input = h("input", { type: "text", placeholder: hint(field.type) });
+              if (entry.input.type !== "file" && !field.isEncrypted) entry.input.value = text;
+              // The input normalises line ends, so compare with what it holds and not with the stored text.
+              entry.shown = entry.input.value;
               const reference = value?.value?.recordName && button("open", () => follow(value.value.recordName), { class: "small" });
               return h("div.field", null,
                 h("span", null, field.name, " ", h("small", null, field.type), " ",
-                  form === "TIMESTAMP" && before && h("small", null, moment(Number(before))), reference),
+                  form === "TIMESTAMP" && value && h("small", null, dateText(value.value)), reference),
                 value?.value?.downloadURL && [asset(value.value, false), h("label.check", null,
                   h("input", { type: "checkbox", onchange: (event) => { entry.isCleared = event.target.checked; } }), "remove it")],
                 entry.input);
@@ -126,12 +115,10 @@ extension ConsoleFiles {
         /** Sends what was changed, and only that. */
         async function save(type, record, recordName, inputs) {
           const fields = {};
-          for (const [name, { input, field, before, asset: file, isCleared }] of inputs) {
+          for (const [name, { input, field, text, shown, asset: file, isCleared }] of inputs) {
             if (isCleared && !file) fields[name] = { value: null };
             else if (file) fields[name] = { value: await upload(type.name, name, record?.recordName ?? recordName, file), type: "ASSETID" };
-            else if (input.type !== "file" && !field.isEncrypted && input.value !== before) {
-              fields[name] = input.value === "" ? { value: null } : typed(field.type, input.value);
-            }
+            else if (input.type !== "file" && !field.isEncrypted && input.value !== shown) fields[name] = changed(name, field.type, input.value, text);
           }
           if (record && !Object.keys(fields).length) { say("Nothing was changed."); return false; }
           const operation = record
@@ -140,6 +127,18 @@ extension ConsoleFiles {
           await modify(operation, `${operation.operationType} ${type.name}`);
           say(record ? "Saved." : "Created.");
           return true;
+        }
+
+        /** @param {string} name @param {string} type @param {string} input What was typed. @param {string} before What was there. */
+        function changed(name, type, input, before) {
+          if (input === "") return { value: null };
+          try {
+            // The input turns CRLF into LF. A text that had CRLF throughout keeps it.
+            const isWindows = wireType(type) === "STRING" && /\r\n/.test(before) && !/\r(?!\n)|(?<!\r)\n/.test(before);
+            return typed(type, isWindows ? input.replace(/\r?\n/g, "\r\n") : input);
+          } catch (error) {
+            throw new Error(`${name}: ${error.message} Nothing was saved.`);
+          }
         }
 
         async function modify(operation, subject) {
@@ -163,7 +162,7 @@ extension ConsoleFiles {
           const { tokens } = await wire("assets/upload", { tokens: [{ recordType, fieldName, ...(recordName && { recordName }) }] });
           const response = await fetch(local(tokens[0].url), { method: "POST", body: file });
           if (!response.ok) throw new Error("The relay did not take the file: it may be too large.");
-          return (await response.json()).singleFile;
+          return readJSON(await response.text()).singleFile;
         }
 
         """#

@@ -3,8 +3,10 @@ extension ConsoleFiles {
     static let explorerScript = #"""
         // Every operation of the wire, tried with a token of yours; with the same call for curl and in Swift.
 
-        import { call, place, post } from "./api.js";
+        import { callText, place, post } from "./api.js";
         import { copyable, field, fill, guarded, h, select } from "./dom.js";
+        import { laidOut } from "./format.js";
+        import { readJSON, writeJSON } from "./json.js";
 
         /** Where the calls go: the relay that serves this page, behind whatever prefix. */
         const base = new URL("../", location.href).href.replace(/\/$/, "").replace(/[#?].*$/, "");
@@ -67,11 +69,13 @@ extension ConsoleFiles {
             const send = guarded(async (event) => {
               event?.preventDefault();
               const isGet = chosen().method === "get";
-              if (!isGet) JSON.parse(area.value);
+              // Throws if the text is not JSON; the text itself is sent.
+              if (!isGet) readJSON(area.value);
               const start = performance.now();
               if (who.value === "operator") {
-                const shown = await call("POST", `wire/${choice.value}`, { subject: `explorer: ${choice.value}` }, JSON.parse(area.value)).then((one) => [200, one], (error) => [error.status, error.answer]);
-                return show(shown[0], JSON.stringify(shown[1], null, 2), Math.round(performance.now() - start));
+                const shown = await callText("POST", `wire/${choice.value}`, { subject: `explorer: ${choice.value}` }, area.value)
+                  .then((text) => [200, text], (error) => [error.status ?? 0, error.text || error.message]);
+                return show(shown[0], whole(shown[1], 2), Math.round(performance.now() - start));
               }
               if (webToken.value.trim()) {
                 await post("explorer/act", { user: webToken.value.startsWith("dev-") ? webToken.value : "by a token", operation: `${database.value} ${choice.value}` });
@@ -79,9 +83,7 @@ extension ConsoleFiles {
               const response = await fetch(address(false), isGet ? {} : { method: "POST", headers: { "Content-Type": "text/plain" }, body: area.value });
               const text = await response.text();
               const time = Math.round(performance.now() - start);
-              let shown = text;
-              try { shown = JSON.stringify(JSON.parse(text), null, 2); } catch { /* not JSON: shown as it is */ }
-              show(response.status, shown, time);
+              show(response.status, whole(text, 2), time);
             });
             fill(body, banner, h("form", { onsubmit: send },
               h("div.row", null, field("Operation", choice), field("As", who), field("Database", database)), tokens,
@@ -119,13 +121,15 @@ extension ConsoleFiles {
         const shellQuoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
         function curl(method, address, text) {
-          const body = method === "get" ? "" : ` \\\n  -H 'Content-Type: application/json' \\\n  -d ${shellQuoted(compact(text))}`;
+          const body = method === "get" ? "" : ` \\\n  -H 'Content-Type: application/json' \\\n  -d ${shellQuoted(whole(text))}`;
           // In double quotes, so that the tokens can stand in variables.
           return `curl "${address}"${body}`;
         }
 
-        function compact(text) {
-          try { return JSON.stringify(JSON.parse(text)); } catch { return text; }
+        /** Reformats JSON without changing a digit; returns any other text as it is. */
+        function whole(text, indent = 0) {
+          try { readJSON(text); } catch { return text; }
+          return laidOut(text, indent);
         }
 
         /** The call by ZoneKit, which has CloudKit's names. */
@@ -133,10 +137,10 @@ extension ConsoleFiles {
           const scope = { public: "publicCloudDatabase", private: "privateCloudDatabase", shared: "sharedCloudDatabase" }[database];
           const quoted = (value) => JSON.stringify(String(value ?? ""));
           let body = {};
-          try { body = JSON.parse(text); } catch { /* a body under way */ }
+          try { body = readJSON(text) ?? {}; } catch { /* a body under way */ }
           const zone = body.zoneID?.zoneName ? `CKRecordZone.ID(zoneName: ${quoted(body.zoneID.zoneName)})` : ".default";
           const head = `import ZoneKit  // or CloudKit\n\nlet database = CKContainer(identifier: ${quoted(place.container)}).${scope}\n`;
-          const value = (one) => typeof one === "string" ? quoted(one) : JSON.stringify(one);
+          const value = (one) => typeof one === "string" ? quoted(one) : writeJSON(one);
           switch (name) {
             case "records/query": {
               const sort = (body.query?.sortBy ?? []).map((one) => `NSSortDescriptor(key: ${quoted(one.fieldName)}, ascending: ${one.ascending !== false})`);

@@ -3,6 +3,8 @@ extension ConsoleFiles {
     static let formatScript = #"""
         // Numbers and times as people read them.
 
+        import { stringEnd } from "./json.js";
+
         /** @param {number | null | undefined} count @returns {string} */
         export function bytes(count) {
           if (count === null || count === undefined) return "–";
@@ -50,6 +52,39 @@ extension ConsoleFiles {
           if (seconds < 3_600) return `${Math.round(seconds / 60)} min`;
           if (seconds < 86_400) return `${Math.round(seconds / 3_600)} h`;
           return `${Math.round(seconds / 86_400)} days`;
+        }
+
+        /**
+         * Reformats a JSON text: changes white space only, so every number and string stays as it was written.
+         * @param {string} text Valid JSON. @param {number} [indent] Spaces per level; without it, one line.
+         */
+        export function laidOut(text, indent = 0) {
+          let out = "", depth = 0;
+          const line = () => (indent ? `\n${" ".repeat(indent * depth)}` : "");
+          for (let place = 0; place < text.length; ) {
+            const letter = text[place];
+            let end = place + 1;
+            if (letter === '"') {
+              end = stringEnd(text, end);
+              out += text.slice(place, end);
+            } else if (letter === "{" || letter === "[") {
+              while (/\s/.test(text[end] ?? "")) end += 1;
+              if (text[end] === "}" || text[end] === "]") {
+                out += letter + text[end];
+                end += 1;
+              } else {
+                depth += 1;
+                out += letter + line();
+              }
+            } else if (letter === "}" || letter === "]") {
+              depth -= 1;
+              out += line() + letter;
+            } else if (letter === ",") out += letter + line();
+            else if (letter === ":") out += indent ? ": " : ":";
+            else if (!/\s/.test(letter)) out += letter;
+            place = end;
+          }
+          return out;
         }
 
         /** A record name or the like cut for a table. @param {string} text @param {number} [length] */

@@ -4,6 +4,9 @@ extension ConsoleFiles {
         // The query builder: record type, filters, sort and columns, as values and as a form.
 
         import { button, fill, h, select } from "./dom.js";
+        import { hint, typed, typedSeveral, wireType } from "./fieldtext.js";
+
+        export { typed, wireType };
 
         /** What can be asked of a field, by its type. Names and meanings are CloudKit's. */
         const COMPARATORS = {
@@ -38,51 +41,13 @@ extension ConsoleFiles {
           return type?.fields.find((field) => field.name === name);
         }
 
-        /** A value as a person typed it, as the wire writes it. @param {string} type @param {string} text */
-        export function typed(type, text) {
-          const element = /^LIST<(.*)>$/.exec(type)?.[1];
-          if (element) {
-            const values = text.split("\n").filter((line) => line !== "").map((line) => typed(element, line).value);
-            return { value: values, type: `${wireType(element)}_LIST` };
-          }
-          const form = wireType(type);
-          switch (form) {
-            case "INT64": case "TIMESTAMP": {
-              const value = form === "TIMESTAMP" && /[-:T]/.test(text) ? Date.parse(text) : Number(text);
-              if (!Number.isSafeInteger(value)) throw new Error(`"${text}" is not ${form === "TIMESTAMP" ? "a time" : "a whole number"}.`);
-              return { value, type: form };
-            }
-            case "DOUBLE": {
-              if (text.trim() === "" || Number.isNaN(Number(text))) throw new Error(`"${text}" is not a number.`);
-              return { value: Number(text), type: form };
-            }
-            case "LOCATION": {
-              const [latitude, longitude] = text.split(",").map(Number);
-              if (!(Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180)) throw new Error(`"${text}" is not latitude, longitude.`);
-              return { value: { latitude, longitude }, type: form };
-            }
-            case "REFERENCE": {
-              const [recordName, action] = text.split(" ");
-              return { value: { recordName, action: action ?? "NONE" }, type: form };
-            }
-            default: return { value: text, type: form };
-          }
-        }
-
-        /** `ENCRYPTED STRING` and `NUMBER PREFERRED AS INT64` as the wire calls them. @param {string} type */
-        export function wireType(type) {
-          const name = type.replace(/^ENCRYPTED /, "").replace(/^NUMBER PREFERRED AS /, "");
-          return name === "NUMBER" ? "DOUBLE" : name === "ASSET" ? "ASSETID" : name;
-        }
-
         /** The body of `records/query`. @param {any} type @param {QueryParts} parts */
         export function queryBody(type, parts, continuationMarker) {
           const filterBy = parts.filters.filter(({ field }) => field).map(({ field, comparator, text }) => {
             const known = fieldNamed(type, field);
             const form = (known?.type ?? "STRING").replace(/^LIST<(.*)>$/, "$1");
-            const many = /^(NOT_)?IN$|LIST_CONTAINS_A/.test(comparator);
             const fieldValue = /TOKENS/.test(comparator) ? { value: text, type: "STRING" }
-              : many ? typed(`LIST<${form}>`, text.split(",").map((part) => part.trim()).join("\n")) : typed(form, text);
+              : takesSeveral(comparator) ? typedSeveral(form, text) : typed(form, text);
             return { fieldName: field, comparator, fieldValue };
           });
           const sortBy = parts.sort ? [{ fieldName: parts.sort, ascending: parts.ascending }] : [];
@@ -161,7 +126,7 @@ extension ConsoleFiles {
                   onchange: (event) => { filter.comparator = event.target.value; },
                 })),
                 h("div.grow", null, labelled("Value", h("input", {
-                  type: "text", value: filter.text, placeholder: hint(fieldNamed(type, filter.field), filter.comparator),
+                  type: "text", value: filter.text, placeholder: hintFor(fieldNamed(type, filter.field), filter.comparator),
                   oninput: (event) => { filter.text = event.target.value; },
                 }))),
                 button("×", () => { parts.filters.splice(index, 1); draw(); }, { "aria-label": "Remove this filter" }))));
@@ -172,14 +137,12 @@ extension ConsoleFiles {
 
         const labelled = (name, input) => h("label.field", null, h("span", null, name), input);
 
-        function hint(field, comparator) {
-          if (/^(NOT_)?IN$|LIST_CONTAINS_A/.test(comparator)) return "values with commas between";
-          switch (wireType(field?.type ?? "STRING")) {
-            case "TIMESTAMP": return "2026-05-01T10:00 or milliseconds";
-            case "LOCATION": return "latitude, longitude";
-            case "REFERENCE": return "record name";
-            default: return "";
-          }
+        const takesSeveral = (comparator) => /^(NOT_)?IN$|LIST_CONTAINS_A/.test(comparator);
+
+        function hintFor(field, comparator) {
+          if (takesSeveral(comparator)) return "values with commas between";
+          const type = field?.type ?? "STRING";
+          return hint(type.replace(/^LIST<(.*)>$/, "$1"));
         }
 
         """#

@@ -7,6 +7,7 @@ extension ConsoleFiles {
         import { button, complain, confirmed, dialog, download, fill, h, say, table } from "./dom.js";
         import { edit, shown } from "./editor.js";
         import { counted, moment, short } from "./format.js";
+        import { writeJSON } from "./json.js";
         import { addressOf, builder, fieldNamed, partsOf, queryBody } from "./query.js";
 
         /** @type {import("./sections.js").Page} */
@@ -121,7 +122,7 @@ extension ConsoleFiles {
                 }),
                 button("JSON", async () => {
                   const { found, isAll } = await everything(10_000);
-                  download(`${parts.type}.json`, "application/json", `${JSON.stringify({ records: found }, null, 2)}\n`);
+                  download(`${parts.type}.json`, "application/json", `${writeJSON({ records: found }, 2)}\n`);
                   say(isAll ? `${counted(found.length, "record is", "records are")} saved.` : "The first 10,000 records are saved; there are more.");
                   close();
                 })),
@@ -153,10 +154,12 @@ extension ConsoleFiles {
         /** @param {any[]} found @param {string[]} fields */
         function csv(found, fields) {
           const cell = (value) => {
-            const text = value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
+            if (value === undefined) return "";
+            const text = typeof value === "string" ? value : writeJSON(value);
             // A spreadsheet would run what begins like a formula.
             const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-            return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+            // Quotes tell an empty text from a missing value.
+            return text === "" || /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
           };
           const head = ["recordName", "recordType", "recordChangeTag", "created", "modified", ...fields];
           const lines = found.map((record) => [
