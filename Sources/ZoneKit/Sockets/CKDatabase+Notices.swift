@@ -3,10 +3,12 @@ package import SyncCore
 import Wire
 
 extension CKDatabase {
-    /// The name of the subscription that brings an engine's or a mirror's notices, unless the program names another.
+    /// The ID of the subscription that delivers notices to an engine or a mirror, unless the app chooses another.
     package var changesSubscriptionID: String { "\(scope.pathName)-changes" }
 
-    /// Makes the subscription that notices follow; tried until the relay has an opinion or the task is cancelled.
+    /// Creates the subscription that delivers notices.
+    ///
+    /// Retries until the relay accepts it, the relay refuses it for good, or the task is cancelled.
     package func subscribeToChanges(
         as id: String,
         notBefore held: Moment? = nil,

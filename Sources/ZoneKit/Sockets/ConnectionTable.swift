@@ -6,10 +6,10 @@
 
     /// All sockets of the process, by number.
     ///
-    /// The library is handed the number, never a pointer to anything of ours, so a late callback finds nothing instead
-    /// of freed memory.
+    /// The library stores the number, never a pointer to a Swift object, so a late callback finds no entry instead of
+    /// freed memory.
     enum ConnectionTable {
-        // Touched on the service thread only: by its jobs and by the library's callbacks.
+        // Accessed on the service thread only: by its jobs and by the library's callbacks.
         nonisolated(unsafe) private static var connections: [UInt: ServiceConnection] = [:]
         private static let lastID = Mutex<UInt>(0)
 
@@ -55,7 +55,7 @@
                 }
             }
             if handle == nil {
-                // The library has reported the failure already, or has not: either way it is told once.
+                // The library may or may not have reported the failure. `end` reports it only once.
                 end(id, .closed(code: nil))
             } else {
                 connections[id]?.handle = handle
@@ -79,7 +79,7 @@
             }
             connections[id]?.isDropped = true
             lws_callback_on_writable(handle)
-            // A connection that is not yet made never becomes writable; it is closed by this timeout.
+            // A connection that is still being established never becomes writable; this timeout closes it.
             lws_set_timeout(handle, PENDING_TIMEOUT_AWAITING_CLIENT_HS_SEND, 1)
         }
 
@@ -93,9 +93,9 @@
             }
         }
 
-        /// Takes in a part of a message.
+        /// Appends a fragment of a message.
         ///
-        /// Returns false when the message has become too large and the socket is to close.
+        /// Returns `false` if the message is too large and the socket must be closed.
         static func received(_ id: UInt, _ bytes: UnsafeRawBufferPointer, isEnd: Bool) -> Bool {
             connections[id]?.incoming.append(contentsOf: bytes)
             guard let connection = connections[id] else { return true }
@@ -109,10 +109,10 @@
 
         static func ponged(_ id: UInt) { tell(id, .pong) }
 
-        /// Notes the code of the other end's close frame.
+        /// Stores the code of the peer's close frame.
         ///
-        /// The library does not know 1012 to 1014 and hands them over as 1002, so a 1002 tells nothing: it counts as an
-        /// end without a code, and a `goodbye` before it says when to come back.
+        /// The library does not know the codes 1012 to 1014 and reports them as 1002. A 1002 is therefore treated as a
+        /// close without a code; a preceding `goodbye` frame says when to reconnect.
         static func peerCloses(_ id: UInt, _ code: UInt16?) { connections[id]?.closeCode = code == 1002 ? nil : code }
 
         static func failed(_ id: UInt, status: Int) {
@@ -121,9 +121,9 @@
 
         static func closed(_ id: UInt) { end(id, .closed(code: connections[id]?.closeCode)) }
 
-        /// Writes the next thing in line.
+        /// Writes the next ping or message in the queue.
         ///
-        /// Returns false when the socket is to close.
+        /// Returns `false` if the socket must be closed.
         static func write(_ id: UInt, _ handle: OpaquePointer?) -> Bool {
             guard let connection = connections[id] else { return false }
             if connection.isDropped {
@@ -142,7 +142,7 @@
         }
 
         private static func write(_ bytes: [UInt8], _ kind: lws_write_protocol, _ handle: OpaquePointer?) -> Bool {
-            // The library writes the frame's head into the room before the payload.
+            // The library writes the frame header into the space before the payload.
             let room = Int(zonecast_lws_pre)
             var buffer = [UInt8](repeating: 0, count: room) + bytes
             let written = buffer.withUnsafeMutableBufferPointer { buffer in
@@ -162,7 +162,7 @@
         }
     }
 
-    /// What the library calls, on the service thread, for everything that happens to a socket.
+    /// The library's callback for all socket events. Called on the service thread.
     ///
     /// A result other than 0 closes the socket.
     func socketCallback(
@@ -190,8 +190,8 @@
             ConnectionTable.peerCloses(id, length >= 2 ? UInt16(bytes[0]) << 8 | UInt16(bytes[1]) : nil)
         case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
             ConnectionTable.failed(id, status: Int(lws_http_client_http_response(handle)))
-        // A server that takes the connection and never answers: the library gives up in no other words. And whatever has
-        // happened, from the last of them on the handle is freed memory.
+        // CLOSED_CLIENT_HTTP is the only event if a server accepts the connection and never responds. After WSI_DESTROY
+        // the handle is freed memory.
         case LWS_CALLBACK_CLIENT_CLOSED, LWS_CALLBACK_CLOSED_CLIENT_HTTP, LWS_CALLBACK_WSI_DESTROY:
             ConnectionTable.closed(id)
         default: break

@@ -2,9 +2,9 @@
     import CLibWebSockets
     import Foundation
 
-    /// WebSockets by libwebsockets, all on the process's one service thread.
+    /// Creates WebSockets with libwebsockets, all on the process's service thread.
     ///
-    /// Names are resolved on that thread, so a slow resolver delays the notices of all sockets for a moment.
+    /// Host names are resolved on that thread, so a slow resolver delays the notices of all sockets.
     struct LibWebSocketsConnector: SocketConnector {
         func connect(
             to address: SocketAddress,
@@ -19,7 +19,7 @@
         }
     }
 
-    /// A socket's name outside the service thread; what it stands for lives in the thread's table.
+    /// A handle to a socket for use outside the service thread; its state is in the thread's table.
     struct LibWebSocket: Socket {
         let id: UInt
 
@@ -39,20 +39,20 @@
         }
     }
 
-    /// What the service thread knows of one socket.
+    /// The service thread's state of one socket.
     struct ServiceConnection {
-        /// The library's handle; `nil` before the connection is made.
+        /// The library's handle. `nil` before the connection is established.
         var handle: OpaquePointer?
-        /// Waiting to be written.
+        /// Messages waiting to be written.
         ///
-        /// Its writer sends a hello and little else, so it needs no bound of its own.
+        /// Needs no bound: the client sends a hello and few other messages.
         var messages: [[UInt8]] = []
         var wantsPing = false
-        /// Given up by its owner: close, and say nothing more.
+        /// The owner no longer needs the socket: close it and deliver no more events.
         var isDropped = false
-        /// The message being put together from fragments.
+        /// The fragments of the current incoming message.
         var incoming: [UInt8] = []
-        /// From the other end's close frame.
+        /// The code from the peer's close frame.
         var closeCode: UInt16?
         var deliver: @Sendable (SocketEvent) -> Void
     }

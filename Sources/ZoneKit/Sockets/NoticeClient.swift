@@ -2,20 +2,21 @@ import Records
 import SyncCore
 package import Wire
 
-/// One notice connection to a relay, kept up for as long as `run()` runs.
+/// A notice connection to a relay, kept open for as long as `run()` runs.
 ///
-/// What it decides is `NoticeLine`; this moves bytes and time. Events are delivered one at a time, in order.
+/// `NoticeLine` makes the decisions; this actor performs the I/O and the timers. Events are delivered one at a time, in
+/// order.
 package actor NoticeClient {
     package enum Event: Sendable {
-        /// The relay has answered the hello: from now on it tells of changes.
+        /// The relay has answered the hello and reports changes from now on.
         case live(NoticeReady)
         case lost
         case notice(Notice)
-        /// A fresh web auth token, to be used from now on.
+        /// A renewed web auth token that replaces the previous one.
         case renewed(webAuthToken: String)
-        /// The relay closes for a reason of its own.
+        /// The relay closes the connection and states the reason.
         case goodbye(reason: String)
-        /// The relay does not take these credentials; with `isRenewable`, fresh ones of the same user will do.
+        /// The relay does not accept the credentials. With `isRenewable`, new credentials of the same user solve it.
         case needsCredentials(isRenewable: Bool)
     }
 
@@ -40,13 +41,15 @@ package actor NoticeClient {
     private var line = NoticeLine()
     private var random: Chance
     private var socket: (any Socket)?
-    /// Tells the events of this connection from the last words of the one before.
+    /// Number of the current connection, to ignore late events of earlier ones.
     private var attempt = 0
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
     private var ready: NoticeReady?
 
-    /// A client that is not running yet; `hello` is asked at each connection how far everything has come by then.
+    /// Creates a client that is not running yet.
+    ///
+    /// `hello` is called for each connection and returns the current positions of all zones.
     package init(
         address: SocketAddress,
         connector: any SocketConnector,
@@ -61,11 +64,12 @@ package actor NoticeClient {
         self.random = random
         self.hello = hello
         self.deliver = deliver
-        // Unbounded, but what fills it is what the relay's own queue, our few timers and our own requests let through.
+        // Unbounded. The number of inputs is limited by the relay's send queue, a few timers and this process's
+        // requests.
         (inputs, input) = AsyncStream.makeStream()
     }
 
-    /// Connects, and connects again, until the task is cancelled.
+    /// Connects and reconnects until the task is cancelled.
     package func run() async {
         await withTaskCancellationHandler {
             await perform(.started)
@@ -76,13 +80,13 @@ package actor NoticeClient {
         await perform(.stopped)
     }
 
-    /// Somebody has signed in, or the token was renewed: a line that gave up tries again.
+    /// Reconnects if the client has given up for lack of credentials. Call after a sign-in or a token renewal.
     package nonisolated func credentialsChanged() { input.yield(.credentialsChanged) }
 
-    /// The system says that there is a network again: a line that waits for its next try does not wait longer.
+    /// Ends a wait for the next attempt to connect. Call when the system reports that the network is available again.
     package nonisolated func networkReturned() { input.yield(.networkReturned) }
 
-    /// A request was answered by the relay, or found none: a line that waits for one to be there goes by it.
+    /// Reports the result of a request, from which a waiting client concludes whether the relay is reachable.
     package nonisolated func requestEnded(wasAnswered: Bool) { input.yield(.requestEnded(wasAnswered: wasAnswered)) }
 
     private func take(_ next: Input) async {
@@ -103,7 +107,8 @@ package actor NoticeClient {
         case .pong: await perform(.heard)
         case .text(let bytes):
             await perform(.heard)
-            // A frame that cannot be read is a later protocol's, or nonsense; tokens make up for what it said.
+            // An unreadable frame belongs to a later protocol or is corrupt. Change tokens recover what it would have
+            // reported.
             if let frame = try? ServerFrame(decoding: bytes) { await take(frame) }
         case .closed(let code): await perform(.closed(code: code))
         case .refused(let status): await perform(.refused(status: status))
@@ -157,7 +162,7 @@ package actor NoticeClient {
     private func sendHello() async {
         let attempt = attempt
         let hello = await hello()
-        // The connection may have gone while the hello was put together.
+        // The connection may have ended while the hello was assembled.
         guard attempt == self.attempt else { return }
         socket?.send(text: ClientFrame.hello(hello).encoded)
     }

@@ -4,19 +4,23 @@ package import SyncCore
 import Synchronization
 import Wire
 
-/// One notice connection for all engines that share a way to a relay, kept while at least one listens.
+/// Shares one notice connection among all engines and mirrors that use the same connection to a relay.
 ///
-/// The relay leaves out the device that made a change, so what one engine sends is told here to the others.
+/// The connection is open while there is at least one listener. The relay sends no notice to the device that made a
+/// change, so the station delivers the changes of one listener to the others itself.
 package actor NoticeStation {
     package enum Event: Sendable {
-        /// Notices come from now on; what happened before is to be fetched.
+        /// The relay delivers notices from now on; earlier changes have to be fetched.
         ///
-        /// With the names of the subscriptions that the relay knew of the user's then; `nil` for who comes later.
+        /// `subscriptions` contains the IDs of the user's subscriptions at that moment, and is `nil` for a listener
+        /// that joins an open connection.
         case opened(subscriptions: Set<String>?)
         case lost
-        /// Something has changed; `nil` for the zone: somewhere in the database.
+        /// A zone has changed.
+        ///
+        /// If the zone is `nil`, something in the database has changed.
         case changed(ZoneID?, SyncToken?)
-        /// Requests are made as somebody else from now on.
+        /// Requests are made as another user from now on.
         case accountReplaced
     }
 
@@ -25,11 +29,13 @@ package actor NoticeStation {
         var scope: DatabaseScope
         var databaseToken: @Sendable () -> SyncToken?
         var deliver: @Sendable (Event) async -> Void
-        /// It still prepares itself, and is told of the account alone.
+        /// Whether `prepare` is still running.
+        ///
+        /// Until it ends, only changes of the account are delivered.
         var isPreparing: Bool
     }
 
-    /// In the order in which they came.
+    /// In the order in which they joined.
     private var listeners: [Listener] = []
     private var client: NoticeClient? {
         didSet { noteWaiting() }
@@ -38,24 +44,28 @@ package actor NoticeStation {
     private var isLive = false {
         didSet { noteWaiting() }
     }
-    /// The client, while its line is not up: every request looks at it.
+    /// The client while its connection is not live, else `nil`.
+    ///
+    /// Every request reads it.
     private let waiting = Mutex<NoticeClient?>(nil)
-    /// What the line was begun with, for beginning it again.
+    /// The parameters of the current connection, to open it again.
     private var begun: (connection: RelayConnection, time: Timekeeper, chance: Chance)?
-    /// The account that the line was last told of.
+    /// The generation of the account that was last passed to the client.
     private var generation = 0
-    /// The line that is kept, by its number: what those before it still deliver is of another account.
+    /// The number of the current connection.
+    ///
+    /// Events of earlier ones belong to another account and are ignored.
     private var line = 0
-    /// The account and the token of the last hello.
+    /// The generation of the account in the last hello, and its token.
     private var spoken = 0
     private var spokenToken: String?
 
     package init() {}
 
-    /// Begins to listen.
+    /// Adds a listener.
     ///
-    /// Returns a number to stop by. `databaseToken` is asked at each connection. Until `prepare` has ended, or the account has
-    /// changed, only that change is told.
+    /// Returns an ID for `stopListening(_:)`. `databaseToken` is called for each connection. Until `prepare` has
+    /// returned or the account has changed, only `accountReplaced` is delivered.
     package func listen(
         to scope: DatabaseScope,
         over connection: RelayConnection,
@@ -71,7 +81,7 @@ package actor NoticeStation {
         )
         if begun == nil { begun = (connection, time, chance) }
         await prepare()
-        // Whoever has stopped meanwhile is gone; and after a change of account it listens already.
+        // The listener may have been removed during `prepare`, and a change of the account has already activated it.
         guard !Task.isCancelled, let index = listeners.firstIndex(where: { $0.id == id && $0.isPreparing }) else {
             return id
         }
@@ -94,20 +104,23 @@ package actor NoticeStation {
         line += 1
     }
 
-    /// A request has just been answered as this account: a line that was turned away may try again.
+    /// Reconnects if the relay rejected the connection's credentials.
+    ///
+    /// Call when a request of this account has succeeded.
     package func accountIsUsable(generation: Int) {
         guard generation != self.generation else { return }
         self.generation = generation
         client?.credentialsChanged()
     }
 
-    /// The same account has another token: the one before may be why the line was turned away.
+    /// Reconnects if the relay rejected the connection's credentials, because the same account has a new token.
     func signedInAgain() { client?.credentialsChanged() }
 
-    /// Somebody else speaks from now on, perhaps over another connection: the line of the old account is given up.
+    /// Closes the connection of the previous account and opens one for the new account, optionally over another
+    /// connection.
     package func accountReplaced(over connection: RelayConnection? = nil) async {
         if isLive {
-            // The new line may take its time, and until it is there they have to look by themselves.
+            // The new connection may take a while; until then the listeners must poll.
             isLive = false
             await tellAll(.lost)
         }
@@ -118,17 +131,19 @@ package actor NoticeStation {
             running = nil
             client = nil
             isLive = false
-            // What was to be prepared was so for the account before; without it they are told what is missing.
+            // `prepare` worked for the previous account. The event tells the listeners what to prepare again.
             for index in listeners.indices { listeners[index].isPreparing = false }
             begin(begun.connection, begun.time, begun.chance)
         }
         await tellAll(.accountReplaced)
     }
 
-    /// The system says that there is a network again.
+    /// Reports that the system has a network again.
     package func networkReturned() { client?.networkReturned() }
 
-    /// The relay has answered a request, or was not there for one; to a line that is up this is no news.
+    /// Reports whether the relay has answered a request.
+    ///
+    /// Has no effect while the connection is live.
     nonisolated func requestEnded(wasAnswered: Bool) {
         waiting.withLock { $0 }?.requestEnded(wasAnswered: wasAnswered)
     }
@@ -138,7 +153,7 @@ package actor NoticeStation {
         waiting.withLock { $0 = client }
     }
 
-    /// An engine has sent changes; the relay will not tell the others on this line.
+    /// Delivers the changes that one engine has sent to the other listeners, because the relay sends them no notice.
     package func changed(_ zones: Set<ZoneID>, in scope: DatabaseScope, by writer: UUID?) async {
         for listener in listeners where listener.id != writer && listener.scope == scope && !listener.isPreparing {
             for zone in zones { await listener.deliver(.changed(zone, nil)) }
@@ -167,7 +182,8 @@ package actor NoticeStation {
     private func hello(_ connection: RelayConnection, _ line: Int) -> NoticeHello {
         var since: [DatabaseScope: String] = [:]
         for scope in [DatabaseScope.private, .shared] {
-            // Engines that have come to different places: with no token the relay names every zone, which suits all.
+            // If the listeners have different tokens, send none: the relay then names every zone, which is correct for
+            // all of them.
             let tokens = Set(listeners.filter { $0.scope == scope && !$0.isPreparing }.map { $0.databaseToken() })
             if tokens.count == 1, let token = tokens.first { since[scope] = token?.text }
         }
@@ -203,7 +219,7 @@ package actor NoticeStation {
 
     private func take(_ notice: Notice, _ connection: RelayConnection) async {
         var zone = notice.zone
-        // Programs know their own zones by the default owner, whatever the user's record name is.
+        // Apps address their own zones by the default owner name, whatever the user's record name is.
         if notice.scope == .private || zone?.owner == notice.user { zone?.owner = .caller }
         for listener in listeners where listener.scope == notice.scope && !listener.isPreparing {
             await listener.deliver(.changed(zone, notice.syncToken.map { SyncToken($0) }))
@@ -216,7 +232,9 @@ package actor NoticeStation {
 }
 
 extension RelayConnection {
-    /// Where the relay's notices are; for a relay in this process a name that only its own connector reads.
+    /// The address of the relay's notices.
+    ///
+    /// For a relay in this process, a name that only its own connector understands.
     package var noticeAddress: SocketAddress? {
         let allowed = CharacterSet.alphanumerics.union(CharacterSet(charactersIn: "-._~"))
         let name = container.addingPercentEncoding(withAllowedCharacters: allowed) ?? container

@@ -3,11 +3,11 @@
     import Foundation
     import Synchronization
 
-    /// The one thread of the process that owns the socket library's context, and with it every socket.
+    /// The thread that owns the socket library's context and all sockets of the process.
     ///
-    /// The library allows a single call from other threads, `lws_cancel_service`. So whoever wants something puts a job
-    /// into the line and wakes the thread, which runs it where touching sockets is safe. The context lives as long as the
-    /// process: it cannot be freed under the wake-up, and no job comes after the loop's end.
+    /// Other threads may call only one function of the library, `lws_cancel_service`. They append a job to the queue
+    /// and wake the thread, which runs the job. The context exists as long as the process, so the wake-up never refers
+    /// to a freed context and every job runs.
     final class ServiceThread: Sendable {
         static let shared = ServiceThread()
 
@@ -27,20 +27,20 @@
             thread.start()
         }
 
-        /// Runs `job` on the thread, after all jobs put in before it.
+        /// Runs `job` on the thread, after all jobs that were added before it.
         func run(_ job: @escaping Job) {
-            // The wake-up happens under the lock too, so that it never meets a context that is still being made.
+            // The wake-up happens under the lock so that it never refers to a context that is still being created.
             let runsHere = line.withLock { line in
                 guard !line.hasFailed else { return true }
                 line.jobs.append(job)
                 if line.hasContext { lws_cancel_service(ServiceContext.current) }
                 return false
             }
-            // Without a context every connection fails; the job finds that out by itself.
+            // Without a context every connection fails; the job reports that.
             if runsHere { job() }
         }
 
-        /// Called on the thread only, by the loop and by the library when it was woken.
+        /// Must be called on the thread: by its loop, and by the library after a wake-up.
         func runJobs() {
             let jobs = line.withLock { line in
                 defer { line.jobs = [] }
@@ -61,17 +61,17 @@
         }
     }
 
-    /// The library's context: made on the service thread before any other call, and never freed.
+    /// The library's context: created on the service thread before any other call, and never freed.
     enum ServiceContext {
-        // Written once by the service thread before `ServiceThread` says that there is a context; read after that.
+        // Written once by the service thread before `ServiceThread` sets `hasContext`, and only read afterwards.
         nonisolated(unsafe) private(set) static var current: OpaquePointer?
 
-        /// The name our protocol has inside the library; what goes over the wire is each connection's own.
+        /// The protocol's name inside the library; each connection has its own subprotocol on the wire.
         static let protocolName = "zonecast"
 
         static func create() -> Bool {
             lws_set_log_level(0, nil)
-            // Two entries, the second one empty to end the list. The library keeps the pointers.
+            // Two entries: the second one is empty and ends the list. The library keeps the pointers.
             let protocols = UnsafeMutablePointer<lws_protocols>.allocate(capacity: 2)
             protocols.initialize(repeating: lws_protocols(), count: 2)
             protocols[0].name = UnsafePointer(strdup(protocolName))
@@ -83,8 +83,8 @@
             info.gid = -1
             info.uid = -1
             info.options = UInt64(LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT)
-            // An empty address keeps the library from taking a proxy out of the environment, which it would use for
-            // loopback too.
+            // An empty address keeps the library from using the proxy of the environment, which it would use for
+            // loopback connections too.
             let noProxy = strdup("")
             info.http_proxy_address = UnsafePointer(noProxy)
             zonecast_keep_openssl()

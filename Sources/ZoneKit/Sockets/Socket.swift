@@ -1,6 +1,6 @@
 import Foundation
 
-/// Where a WebSocket goes.
+/// The address of a WebSocket.
 package struct SocketAddress: Hashable, Sendable {
     package var host: String
     package var port: Int
@@ -15,13 +15,15 @@ package struct SocketAddress: Hashable, Sendable {
         self.isSecure = isSecure
     }
 
-    /// The place `path` below an `http` or `https` address; `nil` for any other address, and for a port that there is not.
+    /// Creates the address of `path` below an `http` or `https` URL.
+    ///
+    /// Returns `nil` for other schemes and for an invalid port.
     package init?(below base: URL, path: String) {
         guard let host = base.host, let scheme = base.scheme, ["http", "https"].contains(scheme),
             NetworkTransport.isPortUsable(in: base)
         else { return nil }
         isSecure = scheme == "https"
-        // URLs put brackets around an IPv6 address, resolvers do not.
+        // URLs put brackets around an IPv6 address; resolvers expect none.
         self.host = host.trimmingCharacters(in: CharacterSet(charactersIn: "[]"))
         port = base.port ?? (isSecure ? 443 : 80)
         let prefix = base.path.hasSuffix("/") ? String(base.path.dropLast()) : base.path
@@ -29,34 +31,38 @@ package struct SocketAddress: Hashable, Sendable {
     }
 }
 
-/// What happens to a WebSocket, in the order in which it happens; `closed` and `refused` are the last.
+/// An event of a WebSocket.
+///
+/// Events arrive in order; `closed` and `refused` are final.
 package enum SocketEvent: Hashable, Sendable {
     case opened
-    /// One whole text message.
+    /// A complete text message.
     case text([UInt8])
     case pong
-    /// The end; `nil` when it came without a close frame, or there never was a connection.
+    /// The connection ended.
+    ///
+    /// The code is `nil` if there was no close frame or the connection was never established.
     case closed(code: UInt16?)
-    /// The other end answered the upgrade with this HTTP status instead.
+    /// The server answered the upgrade request with this HTTP status.
     case refused(status: Int)
 }
 
-/// One WebSocket, from the client's side.
+/// The client side of a WebSocket.
 ///
-/// All calls return at once.
+/// No method blocks.
 package protocol Socket: Sendable {
-    /// Queues one text message.
+    /// Queues a text message.
     func send(text: [UInt8])
     func ping()
-    /// Gives the socket up: no event comes afterwards.
+    /// Abandons the socket and delivers no more events.
     ///
-    /// A close frame with 1001 is tried.
+    /// Tries to send a close frame with code 1001.
     func drop()
 }
 
-/// Makes WebSockets: the one thing that differs between systems.
+/// Creates WebSockets; the implementation depends on the platform.
 package protocol SocketConnector: Sendable {
-    /// Begins to connect.
+    /// Starts to connect.
     ///
     /// `deliver` is called from one thread at a time and must not block.
     func connect(
@@ -66,7 +72,7 @@ package protocol SocketConnector: Sendable {
     ) -> any Socket
 }
 
-/// The connector of this system.
+/// The connector of this platform.
 package enum SystemSockets {
     package static var connector: any SocketConnector {
         #if canImport(Darwin)
@@ -76,6 +82,8 @@ package enum SystemSockets {
         #endif
     }
 
-    /// A message from the relay beyond this many bytes closes the socket with 1009; notices are a few hundred.
+    /// The maximum size of a message in bytes.
+    ///
+    /// A larger one closes the socket with code 1009; notices have a few hundred bytes.
     static let maxMessage = 1 << 20
 }

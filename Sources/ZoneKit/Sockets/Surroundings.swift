@@ -1,20 +1,23 @@
-/// A test's world, as the parts of it see it that work by themselves: engines, mirrors, pollers.
+/// The interface between a simulated test environment and the engines, mirrors and pollers that run in it.
 package protocol Surroundings: Sendable {
-    /// Where their tasks run.
+    /// The executor of their tasks.
     var tasks: any TaskExecutor { get }
 
-    /// Makes one of them known, weakly.
+    /// Registers one of them; the reference is weak.
     func join(_ one: any Settling)
 
-    /// The application's own code is at work, perhaps on another executor, or has come back.
+    /// Reports that the app's own code has started, perhaps on another executor, or has returned.
     func application(isAtWork: Bool)
 
-    /// Grows whenever something was written that others have to hear of: in private and shared databases, or in the public.
+    /// A counter that increases with every write that other devices have to learn of, in private and shared databases
+    /// or in the public one.
     func newsCount(ofPublic: Bool) -> UInt64
 }
 
-/// Whoever works by itself, and can tell whether there is something left to do.
+/// An object that works in the background and reports whether it has work left.
 package protocol Settling: AnyObject, Sendable {
-    /// What is still to be done, in words for the person who waits for it; empty: nothing.
+    /// Returns descriptions of the remaining work for the person who waits for it.
+    ///
+    /// An empty array means there is none.
     func unsettled() async -> [String]
 }

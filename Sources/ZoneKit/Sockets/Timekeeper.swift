@@ -1,11 +1,11 @@
 package import SyncCore
 
-/// The one door to time for the shells around `SyncCore`: the system's clock, or one that a test moves.
+/// The source of time for the code around `SyncCore`: the system's clock, or a test's clock.
 package struct Timekeeper: Sendable {
     package let now: @Sendable () -> Moment
-    /// Throws only when the calling task is cancelled.
+    /// Throws only if the calling task is cancelled.
     package let sleep: @Sendable (_ until: Moment) async throws -> Void
-    /// The test's world that all this is part of; `nil` outside of tests.
+    /// The test environment; `nil` outside tests.
     package let surroundings: (any Surroundings)?
 
     package init<C: Clock<Duration>>(_ clock: C, surroundings: (any Surroundings)? = nil) {
@@ -15,24 +15,28 @@ package struct Timekeeper: Sendable {
         sleep = { try await clock.sleep(until: start.advanced(by: $0.sinceStart), tolerance: .zero) }
     }
 
-    /// Goes on while the machine sleeps, so that a poll that came due meanwhile runs when it wakes.
+    /// Continues while the machine sleeps, so that a poll that became due runs when the machine wakes.
     package static let system = Timekeeper(ContinuousClock())
 
-    /// Begins a task: the one door to tasks for the same shells, so that a test's world knows of each.
+    /// Starts a task.
+    ///
+    /// All tasks of the sync code start here, so that a test environment knows of each of them.
     @discardableResult package func start<Success: Sendable>(
         _ work: @escaping @Sendable () async -> Success
     ) -> Task<Success, Never> {
         Task(executorPreference: surroundings?.tasks, operation: work)
     }
 
-    /// The same for work that may throw.
+    /// Starts a task that may throw.
     @discardableResult package func start<Success: Sendable>(
         _ work: @escaping @Sendable () async throws -> Success
     ) -> Task<Success, any Error> {
         Task(executorPreference: surroundings?.tasks, operation: work)
     }
 
-    /// Runs the application's own code, for which a test's world waits wherever it runs.
+    /// Runs the app's own code.
+    ///
+    /// A test environment waits for it, on whatever executor it runs.
     func application<Result>(
         isolation: isolated (any Actor)? = #isolation,
         _ work: () async -> Result
@@ -43,7 +47,7 @@ package struct Timekeeper: Sendable {
     }
 }
 
-/// The one door to chance for the same shells: the system's source, or one with a seed.
+/// The source of randomness for the same code: the system's generator, or a seeded one.
 package struct Chance: RandomNumberGenerator, Sendable {
     private let draw: @Sendable () -> UInt64
 

@@ -2,7 +2,7 @@
     import Foundation
     import Synchronization
 
-    /// WebSockets by the system's own session, on Apple's systems.
+    /// Creates WebSockets with URLSession, on Apple platforms.
     struct URLSessionSocketConnector: SocketConnector {
         func connect(
             to address: SocketAddress,
@@ -24,7 +24,9 @@
         }
     }
 
-    /// One WebSocket task and its session; the session's serial queue is the one place that delivers.
+    /// One WebSocket task and its session.
+    ///
+    /// Events are delivered on the session's serial queue only.
     final class URLSessionSocket: NSObject, Socket, URLSessionWebSocketDelegate {
         private struct State {
             var task: URLSessionWebSocketTask?
@@ -91,7 +93,7 @@
 
         private func receive(from task: URLSessionWebSocketTask) {
             task.receive { [self] result in
-                // A failure is told by the delegate, with its close code.
+                // The delegate reports a failure, with its close code.
                 guard case .success(let message) = result else { return }
                 if case .string(let text) = message { tell(.text(Array(text.utf8))) }
                 receive(from: task)
@@ -106,9 +108,9 @@
             if finish() { deliver(event) }
         }
 
-        /// Lets the session go, which holds its delegate.
+        /// Invalidates the session, which retains its delegate.
         ///
-        /// Says whether this was the first call.
+        /// Returns whether this was the first call.
         @discardableResult private func finish() -> Bool {
             let (wasFirst, session) = state.withLock { state in
                 defer { state.isOver = true }

@@ -2,72 +2,72 @@ import Records
 import SyncCore
 
 extension CKSyncEngine {
-    /// Which zones to fetch, and which of them first.
+    /// The zones that a fetch includes, and the order in which it fetches them.
     public struct FetchChangesOptions: Sendable {
-        /// A set of zones.
+        /// The set of zones to fetch.
         public enum Scope: Sendable, Hashable {
-            /// Every zone of the database.
+            /// All zones of the database.
             case all
-            /// Every zone but these.
+            /// All zones except these.
             case allExcluding([CKRecordZone.ID])
-            /// These zones only.
+            /// Only these zones.
             case zoneIDs([CKRecordZone.ID])
 
-            /// Says whether a zone is meant.
+            /// Returns whether the scope includes a zone.
             public func contains(_ zoneID: CKRecordZone.ID) -> Bool { zones.contains(zoneID.zone) }
         }
 
         /// The zones to fetch.
         public var scope: Scope
-        /// The group that the requests belong to, for the relay's log.
+        /// The group that the requests belong to; the relay's log shows it.
         public var operationGroup: CKOperationGroup
-        /// Fetched before all others, in this order.
+        /// The zones that are fetched first, in this order.
         public var prioritizedZoneIDs: [CKRecordZone.ID] = []
 
-        /// Chooses what to fetch.
+        /// Creates options for a fetch.
         ///
         /// - Parameters:
         ///   - scope: The zones to fetch.
-        ///   - operationGroup: The group that the requests belong to; left out, a new one.
+        ///   - operationGroup: The group that the requests belong to. The default is a new group.
         public init(scope: Scope = .all, operationGroup: CKOperationGroup? = nil) {
             self.scope = scope
             self.operationGroup = operationGroup ?? CKOperationGroup()
         }
     }
 
-    /// Why a fetch takes place, and what it would fetch.
+    /// The reason for a fetch, and what it fetches by default.
     public struct FetchChangesContext: Sendable {
-        /// Why it takes place.
+        /// The reason for the fetch.
         public let reason: SyncReason
-        /// What it would fetch.
+        /// The options that the engine uses unless the delegate returns others.
         public let options: FetchChangesOptions
     }
 
-    /// Which changes to send.
+    /// The changes that a send includes.
     public struct SendChangesOptions: Sendable {
-        /// A set of changes.
+        /// The set of changes to send.
         public enum Scope: Sendable, Hashable {
-            /// Every pending change.
+            /// All pending changes.
             case all
-            /// Every pending change but those in these zones.
+            /// All pending changes except those in these zones.
             case allExcluding([CKRecordZone.ID])
-            /// The changes in these zones.
+            /// Only the changes in these zones.
             case zoneIDs([CKRecordZone.ID])
-            /// The changes of these records.
+            /// Only the changes of these records.
             case recordIDs([CKRecord.ID])
 
-            /// Says whether a record's changes are meant.
+            /// Returns whether the scope includes the changes of a record.
             public func contains(_ recordID: CKRecord.ID) -> Bool {
                 if case .recordIDs(let records) = self { return records.contains(recordID) }
                 return contains(recordID.zoneID)
             }
 
-            /// Says whether a pending change is meant.
+            /// Returns whether the scope includes a pending change.
             public func contains(_ pendingRecordZoneChange: PendingRecordZoneChange) -> Bool {
                 contains(pendingRecordZoneChange.recordID)
             }
 
-            /// The same without what is in some zones.
+            /// Returns the scope without the changes in some zones.
             func leavingOut(_ zones: Set<ZoneID>) -> Scope {
                 guard !zones.isEmpty else { return self }
                 let left = zones.map { CKRecordZone.ID($0) }.sorted { $0.zoneName < $1.zoneName }
@@ -79,7 +79,7 @@ extension CKSyncEngine {
                 }
             }
 
-            /// Says whether changes of the zone itself are meant.
+            /// Returns whether the scope includes the changes of a zone itself.
             func contains(_ zoneID: CKRecordZone.ID) -> Bool {
                 switch self {
                 case .all: true
@@ -92,28 +92,28 @@ extension CKSyncEngine {
 
         /// The changes to send.
         public var scope: Scope
-        /// The group that the requests belong to, for the relay's log.
+        /// The group that the requests belong to; the relay's log shows it.
         public var operationGroup: CKOperationGroup
 
-        /// Chooses what to send.
+        /// Creates options for a send.
         ///
         /// - Parameters:
         ///   - scope: The changes to send.
-        ///   - operationGroup: The group that the requests belong to; left out, a new one.
+        ///   - operationGroup: The group that the requests belong to. The default is a new group.
         public init(scope: Scope = .all, operationGroup: CKOperationGroup? = nil) {
             self.scope = scope
             self.operationGroup = operationGroup ?? CKOperationGroup()
         }
     }
 
-    /// Why a send takes place, and what it is to send.
+    /// The reason for a send, and what it sends.
     public struct SendChangesContext: Sendable {
-        /// Why it takes place.
+        /// The reason for the send.
         public let reason: SyncReason
-        /// What it is to send.
+        /// The changes to send.
         public let options: SendChangesOptions
 
-        /// The same without what is in some zones.
+        /// Returns the context without the changes in some zones.
         func leavingOut(_ zones: Set<ZoneID>) -> SendChangesContext {
             var options = options
             options.scope = options.scope.leavingOut(zones)

@@ -1,34 +1,34 @@
 import Foundation
 package import SyncCore
 
-/// Keeps an application's own storage in step with one private or shared database.
+/// Synchronizes an app's own storage with a private or shared database.
 ///
-/// The application says what it has changed (`state.add`), hands over records when asked, and applies what it is told;
-/// the engine decides when to send and to fetch, in what order, what to try again, and keeps the tokens. It works by
-/// itself unless `Configuration.automaticallySync` is off: sends at once after a change, fetches on the relay's notices,
-/// catches up after every reconnection, and polls while there is no notice connection.
+/// The app reports its changes (`state.add`), provides records on request, and applies the events that it receives. The
+/// engine decides when to send and fetch, and in what order; it retries after errors and keeps the change tokens.
+/// Unless `Configuration.automaticallySync` is `false`, the engine sends soon after a change, fetches when the relay
+/// sends a notice and after every reconnection, and polls while there is no notice connection.
 ///
-/// Events come one at a time: the next one only after the delegate has returned from the one before. Do not wait for
-/// `fetchChanges` or `sendChanges` from inside the delegate; start a task for that.
+/// Events arrive one at a time: the engine delivers the next event after the delegate has returned from the previous
+/// one. Don't await `fetchChanges` or `sendChanges` inside the delegate; start a task instead.
 ///
-/// The public database has no change feed; `PublicDatabasePoller` follows it.
+/// The public database has no change feed. Use `PublicDatabasePoller` for it.
 public final class CKSyncEngine: Sendable {
-    /// The database that is kept in step.
+    /// The database that the engine synchronizes.
     public let database: CKDatabase
-    /// What is pending, and what else the application can see of the engine's state.
+    /// The pending changes and the other public state of the engine.
     public let state: State
 
     let driver: SyncDriver
 
-    /// Starts to keep a database in step.
+    /// Creates an engine and starts to synchronize.
     ///
-    /// - Parameter configuration: The database, the state of the last run, and who is told of everything.
+    /// - Parameter configuration: The database, the state of the previous run, and the delegate.
     public convenience init(_ configuration: Configuration) {
         let connection = try? configuration.database.session.connection()
         self.init(configuration, conditions: connection?.conditions ?? SyncConditions())
     }
 
-    /// An engine with its time and chance from outside.
+    /// Creates an engine with given sources of time and randomness.
     package convenience init(_ configuration: Configuration, conditions: SyncConditions) {
         let state = Self.state(for: configuration)
         let link = DatabaseLink(database: configuration.database) { zone in
@@ -37,7 +37,7 @@ public final class CKSyncEngine: Sendable {
         self.init(configuration, state: state, link: link, conditions: conditions)
     }
 
-    /// An engine over any link, with its time and chance from outside.
+    /// Creates an engine with a given link and given sources of time and randomness.
     package convenience init(
         _ configuration: Configuration,
         link: any Link<CKRecord, CKRecordZone>,
@@ -81,70 +81,83 @@ public final class CKSyncEngine: Sendable {
         driver.conditions.time.start { await driver.stop() }
     }
 
-    /// Fetches what has changed, now.
+    /// Fetches the changes of the database now.
     ///
-    /// - Parameter options: Which zones, and which of them first.
-    /// - Throws: What stopped the fetch; `partialFailure` when single zones failed. What was fetched before is applied.
-    ///   `invalidArguments` inside the delegate, which the engine waits for.
+    /// - Parameter options: The zones to fetch, and which of them first.
+    /// - Throws: The error that stopped the fetch, or `partialFailure` if single zones failed. The changes that were
+    ///   fetched before an error are applied. Throws `invalidArguments` inside the delegate, because the engine waits
+    ///   for the delegate.
     public func fetchChanges(_ options: FetchChangesOptions = FetchChangesOptions()) async throws {
         try await driver.fetchNow(options, for: self)
     }
 
-    /// Sends what is pending, now: zones first, then records in batches.
+    /// Sends the pending changes now: first zones, then records in batches.
     ///
-    /// - Parameter options: Which changes.
-    /// - Throws: What stopped the sending; `partialFailure` when single items failed. Each failure has been told to the
-    ///   delegate before. What fails for good is no longer pending unless the delegate has added it again.
-    ///   `invalidArguments` inside the delegate, which the engine waits for.
+    /// - Parameter options: The changes to send.
+    /// - Throws: The error that stopped the send, or `partialFailure` if single items failed. The delegate has received
+    ///   each failure before. A change that failed permanently is no longer pending unless the delegate has added it
+    ///   again. Throws `invalidArguments` inside the delegate, because the engine waits for the delegate.
     public func sendChanges(_ options: SendChangesOptions = SendChangesOptions()) async throws {
         try await driver.sendNow(options, for: self)
     }
 
-    /// Makes way for a zone whose encrypted values nobody can read any more, after the user's key was lost.
+    /// Deletes a zone whose encrypted values can no longer be read because the user's encryption key was lost.
     ///
-    /// Ours: in CloudKit the system does it when the user resets their encrypted data. An engine that finds a zone's key to
-    /// be for another key than the user's says so, in `didFetchRecordZoneChanges` and by what `fetchChanges` throws:
-    /// `zoneNotFound` with `CKErrorUserDidResetEncryptedDataKey`. It may as well be that the key of this device is not
-    /// the right one, so only the program can decide. The zone is deleted for all devices; each, this one too, is told of the
-    /// deletion with `encryptedDataReset`, for which it creates the zone again and uploads what it holds.
+    /// This method is not part of CloudKit, where the system does this when the user resets the encrypted data. If a
+    /// zone's key was encrypted for another key than the user's, the engine reports `zoneNotFound` with
+    /// `CKErrorUserDidResetEncryptedDataKey`, in the `didFetchRecordZoneChanges` event and as an error of
+    /// `fetchChanges`. The cause can also be that this device has the wrong key, so only the app can decide.
+    ///
+    /// The relay deletes the zone for all devices. Each device, including this one, receives the deletion with the
+    /// reason `encryptedDataReset`, and then creates the zone again and uploads its local records.
     ///
     /// - Parameter zoneID: A zone of the private database.
-    /// - Throws: What the deletion throws; nothing has happened then. `invalidArguments` inside the delegate, which the engine
-    ///   waits for: start a task for it there.
+    /// - Throws: The error of the deletion; the zone is then unchanged. Throws `invalidArguments` inside the delegate,
+    ///   because the engine waits for the delegate. Start a task there.
     public func resetEncryptedData(inZoneWith zoneID: CKRecordZone.ID) async throws {
         try await driver.resetEncryptedData(in: zoneID.zone)
     }
 
-    /// Ends the engine for good: no event comes after this returns.
+    /// Stops the engine permanently.
+    ///
+    /// No event is delivered after this method returns.
     package func stop() async { await driver.stop() }
 
-    /// Ends the fetches and sends that are under way, and those that wait their turn: they throw `operationCancelled`.
+    /// Cancels running and waiting fetches and sends.
     ///
-    /// What they had done stays done. May be called inside the delegate, where they end before their next request. An engine that
-    /// works by itself tries again later.
+    /// They throw `operationCancelled`.
+    ///
+    /// Work that they have completed is not undone. Inside the delegate, they end before their next request. An engine
+    /// that synchronizes automatically tries again later.
     public func cancelOperations() async { await driver.cancelOperations() }
 }
 
 extension CKSyncEngine {
-    /// What an engine needs to know to start.
+    /// The configuration of a sync engine.
     public struct Configuration: Sendable {
-        /// A private or a shared database.
+        /// A private or shared database.
         public var database: CKDatabase
-        /// What the last `stateUpdate` event of the run before gave; `nil` at the first start.
+        /// The state from the last `stateUpdate` event of the previous run; `nil` at the first start.
         public var stateSerialization: State.Serialization?
-        /// Who is told of everything, and asked for records; kept alive by the configuration, not by the engine.
+        /// The delegate, which receives the events and provides the records.
+        ///
+        /// The configuration retains it; the engine does not.
         public var delegate: any CKSyncEngineDelegate
-        /// The engine fetches and sends by itself; switched off, only when it is told to.
+        /// Whether the engine fetches and sends automatically.
+        ///
+        /// If `false`, it does so only when the app calls its methods.
         public var automaticallySync = true
-        /// The identifier of the subscription that brings the notices; left out, one of the engine's own.
+        /// The ID of the subscription for the notices.
+        ///
+        /// If `nil`, the engine uses its own.
         public var subscriptionID: CKSubscription.ID?
 
-        /// Puts together what an engine needs to know.
+        /// Creates a configuration.
         ///
         /// - Parameters:
-        ///   - database: A private or a shared database.
-        ///   - stateSerialization: What the last `stateUpdate` event of the run before gave.
-        ///   - delegate: Who is told of everything.
+        ///   - database: A private or shared database.
+        ///   - stateSerialization: The state from the last `stateUpdate` event of the previous run.
+        ///   - delegate: The delegate, which receives the events and provides the records.
         public init(
             database: CKDatabase,
             stateSerialization: State.Serialization?,
@@ -156,43 +169,43 @@ extension CKSyncEngine {
         }
     }
 
-    /// Why the engine fetches or sends.
+    /// The reason why the engine fetches or sends.
     public enum SyncReason: Sendable, Hashable {
-        /// By its own schedule.
+        /// The engine's own schedule.
         case scheduled
-        /// The application asked for it.
+        /// A call of the app.
         case manual
     }
 }
 
-/// What an application does for its sync engine.
+/// The methods that an app implements for its sync engine.
 public protocol CKSyncEngineDelegate: AnyObject, Sendable {
-    /// Something has happened.
+    /// Handles an event.
     ///
-    /// The next event comes only after this returns.
+    /// The engine delivers the next event after this method returns.
     ///
     /// - Parameters:
-    ///   - event: What has happened.
-    ///   - syncEngine: Whose event it is.
+    ///   - event: The event.
+    ///   - syncEngine: The engine that delivers the event.
     func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async
 
-    /// The engine is ready to send the next batch of changes.
+    /// Returns the next batch of changes to send.
     ///
     /// - Parameters:
-    ///   - context: Why, and which changes are wanted.
-    ///   - syncEngine: Who asks.
-    /// - Returns: The next changes; `nil` when there are none (left).
+    ///   - context: The reason for the send, and the changes that it includes.
+    ///   - syncEngine: The engine that sends the batch.
+    /// - Returns: The next changes, or `nil` if there are none left.
     func nextRecordZoneChangeBatch(
         _ context: CKSyncEngine.SendChangesContext,
         syncEngine: CKSyncEngine
     ) async -> CKSyncEngine.RecordZoneChangeBatch?
 
-    /// The engine is about to fetch.
+    /// Returns the options for a fetch that is about to start.
     ///
     /// - Parameters:
-    ///   - context: Why, and what the engine would fetch.
-    ///   - syncEngine: Who asks.
-    /// - Returns: What it is to fetch.
+    ///   - context: The reason for the fetch, and what it fetches by default.
+    ///   - syncEngine: The engine that fetches.
+    /// - Returns: The options to use.
     func nextFetchChangesOptions(
         _ context: CKSyncEngine.FetchChangesContext,
         syncEngine: CKSyncEngine
@@ -200,11 +213,11 @@ public protocol CKSyncEngineDelegate: AnyObject, Sendable {
 }
 
 extension CKSyncEngineDelegate {
-    /// Fetches what the engine would fetch.
+    /// Returns the default options.
     ///
     /// - Parameters:
-    ///   - context: Why, and what the engine would fetch.
-    ///   - syncEngine: Who asks.
+    ///   - context: The reason for the fetch, and what it fetches by default.
+    ///   - syncEngine: The engine that fetches.
     /// - Returns: The options in the context.
     public func nextFetchChangesOptions(
         _ context: CKSyncEngine.FetchChangesContext,
@@ -212,14 +225,14 @@ extension CKSyncEngineDelegate {
     ) async -> CKSyncEngine.FetchChangesOptions { context.options }
 }
 
-/// What an engine takes from the world around it, besides its link.
+/// The dependencies of an engine besides its link.
 package struct SyncConditions: Sendable {
     package var time = Timekeeper.system
     package var chance = Chance.system
-    /// The wall clock, for what must hold across a restart.
+    /// The wall clock, for times that must survive a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
     package var schedule = SyncSchedule.Settings()
-    /// Called at named places, so that a test can end a device there.
+    /// Called at named points in the code, so that a test can simulate a crash there.
     package var crashPoint: @Sendable (_ name: String) throws -> Void = { _ in }
 
     package init() {}

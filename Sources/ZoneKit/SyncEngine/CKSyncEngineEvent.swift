@@ -2,120 +2,127 @@ import Records
 import SyncCore
 
 extension CKSyncEngine {
-    /// Something that the application has to know, or may want to.
+    /// An event of a sync engine.
     public enum Event: Sendable, CustomStringConvertible {
-        /// Keep the state, in the same place as the data.
+        /// The engine's state has changed.
+        ///
+        /// Save it together with the data.
         case stateUpdate(StateUpdate)
-        /// Somebody signed in or out.
+        /// A user has signed in or out.
         case accountChange(AccountChange)
         /// Zones were created, changed or deleted on the relay.
         case fetchedDatabaseChanges(FetchedDatabaseChanges)
         /// Records were changed or deleted on the relay.
         case fetchedRecordZoneChanges(FetchedRecordZoneChanges)
-        /// What became of zones that were sent.
+        /// The results of sent zone changes.
         case sentDatabaseChanges(SentDatabaseChanges)
-        /// What became of records that were sent.
+        /// The results of sent record changes.
         case sentRecordZoneChanges(SentRecordZoneChanges)
-        /// A fetch begins.
+        /// A fetch starts.
         case willFetchChanges(WillFetchChanges)
-        /// The fetch of one zone begins.
+        /// The fetch of one zone starts.
         case willFetchRecordZoneChanges(WillFetchRecordZoneChanges)
         /// The fetch of one zone has ended.
         case didFetchRecordZoneChanges(DidFetchRecordZoneChanges)
         /// A fetch has ended.
         case didFetchChanges(DidFetchChanges)
-        /// A send begins.
+        /// A send starts.
         case willSendChanges(WillSendChanges)
         /// A send has ended.
         case didSendChanges(DidSendChanges)
 
-        /// The state to keep.
+        /// The state to save.
         public struct StateUpdate: Sendable {
-            /// To be given to the next engine's configuration.
+            /// The state to pass to the configuration of the next engine.
             public let stateSerialization: State.Serialization
         }
 
-        /// Who is signed in now.
+        /// A change of the signed-in user.
         public struct AccountChange: Sendable {
-            /// What has happened to the account.
+            /// The kind of change.
             public enum ChangeType: Sendable, Hashable {
-                /// Somebody is signed in, and nobody was before.
+                /// A user has signed in, and no user was signed in before.
                 case signIn(currentUser: CKRecord.ID)
-                /// Nobody is signed in any longer.
+                /// The user has signed out.
                 case signOut(previousUser: CKRecord.ID)
-                /// Somebody else is signed in: what is pending is forgotten, and must never reach the new account.
+                /// Another user has signed in.
+                ///
+                /// The engine discards the pending changes, which must never reach the new account.
                 case switchAccounts(previousUser: CKRecord.ID, currentUser: CKRecord.ID)
             }
 
-            /// What has happened.
+            /// The kind of change.
             public let changeType: ChangeType
         }
 
-        /// What the database's feed told.
+        /// Changes of zones, from the database's change feed.
         public struct FetchedDatabaseChanges: Sendable {
-            /// Zones that are new or changed.
+            /// Zones that were created or changed.
             public let modifications: [CKDatabase.DatabaseChange.Modification]
-            /// Zones that are gone.
+            /// Zones that were deleted.
             public let deletions: [CKDatabase.DatabaseChange.Deletion]
         }
 
-        /// One page of a zone's feed.
+        /// One page of a zone's change feed.
         public struct FetchedRecordZoneChanges: Sendable {
-            /// Records that are new or changed, as they are now.
+            /// Records that were created or changed, in their current version.
             public let modifications: [CKDatabase.RecordZoneChange.Modification]
-            /// Records that are gone.
+            /// Records that were deleted.
             public let deletions: [CKDatabase.RecordZoneChange.Deletion]
         }
 
-        /// What became of zones that were sent.
+        /// The results of sent zone changes.
         public struct SentDatabaseChanges: Sendable {
             /// A zone that could not be saved.
             public struct FailedZoneSave: Sendable {
                 /// The zone.
                 public let zone: CKRecordZone
-                /// Why not.
+                /// The reason.
                 public let error: CKError
             }
 
-            /// Saved.
+            /// The zones that were saved.
             public let savedZones: [CKRecordZone]
-            /// Not saved.
+            /// The zones that could not be saved.
             public let failedZoneSaves: [FailedZoneSave]
-            /// Deleted.
+            /// The zones that were deleted.
             public let deletedZoneIDs: [CKRecordZone.ID]
-            /// Not deleted, and why not.
+            /// The zones that could not be deleted, with the reasons.
             public let failedZoneDeletes: [CKRecordZone.ID: CKError]
         }
 
-        /// What became of a batch of records.
+        /// The results of a sent batch of record changes.
         public struct SentRecordZoneChanges: Sendable {
             /// A record that could not be saved.
             public struct FailedRecordSave: Sendable {
                 /// The record.
                 public let record: CKRecord
-                /// Why not; with `serverRecordChanged`, all three versions.
+                /// The reason.
+                ///
+                /// `serverRecordChanged` contains all three versions of the record.
                 public let error: CKError
             }
 
-            /// Saved, with the relay's change tags.
+            /// The records that were saved, with the relay's change tags.
             public let savedRecords: [CKRecord]
-            /// Not saved.
+            /// The records that could not be saved.
             ///
-            /// What is tried again by itself is still pending; the rest is so only if it is added again.
+            /// Changes that the engine retries are still pending. Other changes are pending only if the app adds them
+            /// again.
             public let failedRecordSaves: [FailedRecordSave]
-            /// Deleted.
+            /// The records that were deleted.
             public let deletedRecordIDs: [CKRecord.ID]
-            /// Not deleted, and why not.
+            /// The records that could not be deleted, with the reasons.
             public let failedRecordDeletes: [CKRecord.ID: CKError]
         }
 
-        /// A fetch begins.
+        /// A fetch starts.
         public struct WillFetchChanges: Sendable {
-            /// Why it takes place, and what it fetches.
+            /// The reason for the fetch, and what it fetches.
             public let context: FetchChangesContext
         }
 
-        /// The fetch of one zone begins.
+        /// The fetch of one zone starts.
         public struct WillFetchRecordZoneChanges: Sendable {
             /// The zone.
             public let zoneID: CKRecordZone.ID
@@ -125,34 +132,34 @@ extension CKSyncEngine {
         public struct DidFetchRecordZoneChanges: Sendable {
             /// The zone.
             public let zoneID: CKRecordZone.ID
-            /// What ended it early; `nil` when it is complete.
+            /// The error that ended the fetch early, or `nil` if the fetch is complete.
             public let error: CKError?
-            /// The records that the zone holds, where it was listed from its beginning.
+            /// The names of all records in the zone, if this fetch listed the zone from its beginning.
             ///
-            /// That is so at first, and after its change token was no longer served; `nil` after all other fetches.
-            /// A listing names no deletions: what the application holds of the zone besides these, and has not pending, is gone.
+            /// This is the case for the first fetch and after the change token has expired; otherwise `nil`. A listing
+            /// contains no deletions: local records that are neither listed nor pending no longer exist.
             public let listedRecordIDs: Set<CKRecord.ID>?
         }
 
         /// A fetch has ended.
         public struct DidFetchChanges: Sendable {
-            /// Why it took place, and what it fetched.
+            /// The reason for the fetch, and what it fetched.
             public let context: FetchChangesContext
         }
 
-        /// A send begins.
+        /// A send starts.
         public struct WillSendChanges: Sendable {
-            /// Why it takes place, and what it sends.
+            /// The reason for the send, and what it sends.
             public let context: SendChangesContext
         }
 
         /// A send has ended.
         public struct DidSendChanges: Sendable {
-            /// Why it took place, and what it sent.
+            /// The reason for the send, and what it sent.
             public let context: SendChangesContext
         }
 
-        /// The kind of event, and how much it holds; no field values.
+        /// The kind of event and the number of items; contains no field values.
         public var description: String {
             switch self {
             case .stateUpdate: "stateUpdate"

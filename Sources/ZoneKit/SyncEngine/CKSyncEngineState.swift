@@ -4,14 +4,14 @@ import SyncCore
 import Synchronization
 
 extension CKSyncEngine {
-    /// A record's change that the relay has not confirmed.
+    /// A change of a record that the relay has not confirmed.
     public enum PendingRecordZoneChange: Sendable, Hashable {
         /// The record is to be saved.
         case saveRecord(CKRecord.ID)
         /// The record is to be deleted.
         case deleteRecord(CKRecord.ID)
 
-        /// The record.
+        /// The ID of the record.
         public var recordID: CKRecord.ID {
             switch self {
             case .saveRecord(let id), .deleteRecord(let id): id
@@ -26,14 +26,14 @@ extension CKSyncEngine {
         }
     }
 
-    /// A zone's change that the relay has not confirmed.
+    /// A change of a zone that the relay has not confirmed.
     public enum PendingDatabaseChange: Sendable, Hashable {
         /// The zone is to be created.
         case saveZone(CKRecordZone)
         /// The zone is to be deleted.
         case deleteZone(CKRecordZone.ID)
 
-        /// The zone.
+        /// The ID of the zone.
         public var zoneID: CKRecordZone.ID {
             switch self {
             case .saveZone(let zone): zone.zoneID
@@ -42,58 +42,61 @@ extension CKSyncEngine {
         }
     }
 
-    /// What is pending.
+    /// The state of a sync engine: the changes that are waiting to be sent.
     ///
-    /// Adding a change says that it is to be sent; with an engine that works by itself, that is at once.
-    ///
-    /// Per record and per zone the last change counts. May be used from any thread, and from inside the delegate.
+    /// Add a change to have it sent; an engine that synchronizes automatically sends soon after. The last change of
+    /// each record and each zone replaces earlier ones. May be used from any thread, and inside the delegate.
     public final class State: Sendable {
         struct Contents: Sendable {
             var outbox = Outbox()
             var zones = PendingZones()
-            /// What the relay has answered for, and the application is still to be told of.
+            /// Changes that the relay has answered, but whose event the delegate has not received yet.
             var untold = UntoldChanges()
             var isUntracked = false
             var feed = FeedState()
-            /// Until when the relay asked to wait, by the wall clock.
+            /// The end of the delay that the relay requested, by the wall clock.
             var heldUntil: Date?
-            /// How long that was when it was noted, in seconds: what a wall clock that was ahead says may be years from now.
+            /// The length of that delay in seconds when it was stored.
+            ///
+            /// Limits the wait if the wall clock was wrong by years.
             var heldFor: TimeInterval?
-            /// Whose data these are.
+            /// The record name of the user that the data belong to.
             var user: String?
-            /// Grows with every change of what is pending.
+            /// Increases with every change of the pending changes.
             var revision: UInt64 = 0
-            /// Grows with every change of anything that is to be kept.
+            /// Increases with every change that has to be saved.
             var stamp: UInt64 = 0
-            /// The names seen so far in zones that are being listed from their beginning.
+            /// The record names seen so far in zones that are being listed from their beginning.
             var listings: [ZoneID: Set<String>] = [:]
-            /// What a listing might leave out.
+            /// Saved records that a listing may leave out.
             var unheard = UnheardSaves()
-            /// The zones are others', who give and take what is seen of them.
+            /// Whether this is a shared database, where the owners decide what the user sees.
             var isShared = false
-            /// Zones with values that the application was given while they could not be read.
+            /// Zones with values that could not be decrypted when the app received them.
             var unreadable: Set<ZoneID> = []
-            /// The address objects that the program knows, so that it gets its own back.
+            /// The ID objects that the app has passed in, so that it gets the same objects back.
             var recordIDs: [RecordID: CKRecord.ID] = [:]
 
-            /// All names that the state holds of what was fetched.
+            /// The number of record names from fetches in the state.
             var listedCount: Int { listings.values.reduce(0) { $0 + $1.count } + (isShared ? unheard.count : 0) }
 
-            /// How much of the relay's wait is left at this time; never more than it was.
+            /// Returns the remaining delay in seconds, at most the original delay.
             func hold(at now: Date) -> TimeInterval {
                 guard let heldUntil else { return 0 }
                 return min(heldUntil.timeIntervalSince(now), heldFor ?? SyncSchedule.longestUnknownHold.inSeconds)
             }
         }
 
-        /// For whom an engine keeps what in step: another one for the same has taken its place.
+        /// Identifies what an engine synchronizes.
+        ///
+        /// A later engine with the same values replaces an earlier one.
         struct Post: Hashable, Sendable {
             var delegate: ObjectIdentifier
             var session: RelaySession.Identity
             var scope: CKDatabase.Scope
         }
 
-        /// The state of the engine whose event the delegate is just being told, in the task that tells it.
+        /// The state of the engine whose event is being delivered by the current task.
         @TaskLocal static var beingTold: State?
 
         private let contents: Mutex<Contents>
@@ -107,7 +110,7 @@ extension CKSyncEngine {
             self.post = post
         }
 
-        /// The records to be sent, in the order in which they will be.
+        /// The pending record changes, in the order in which they are sent.
         public var pendingRecordZoneChanges: [PendingRecordZoneChange] {
             read { contents in
                 contents.outbox.pending.map { entry in
@@ -117,27 +120,27 @@ extension CKSyncEngine {
             }
         }
 
-        /// The zones to be sent; they go before all records.
+        /// The pending zone changes, which are sent before all records.
         public var pendingDatabaseChanges: [PendingDatabaseChange] { read { $0.zones.pending } }
 
-        /// The application has changes that it does not list here: ask it for a batch.
+        /// Whether the app has changes that are not listed in the state, so that the engine asks it for a batch.
         public var hasPendingUntrackedChanges: Bool {
             get { read { $0.isUntracked } }
             set {
                 change { contents in
-                    // Said once more, it may be of other changes.
+                    // Setting it to `true` again may refer to other changes.
                     defer { contents.isUntracked = newValue }
                     return newValue || contents.isUntracked
                 }
             }
         }
 
-        /// Zones known to have changed on the relay, and not yet fetched to the end.
+        /// Zones that have changed on the relay and are not yet completely fetched.
         public var zoneIDsWithUnfetchedServerChanges: [CKRecordZone.ID] {
             read { $0.feed.unfetched.map { CKRecordZone.ID($0) } }
         }
 
-        /// Says that records are to be sent.
+        /// Adds record changes to send.
         public func add(pendingRecordZoneChanges: [PendingRecordZoneChange]) {
             change { contents in
                 for pending in pendingRecordZoneChanges {
@@ -148,7 +151,7 @@ extension CKSyncEngine {
             }
         }
 
-        /// Says that records need not be sent after all.
+        /// Removes record changes, so that they are not sent.
         public func remove(pendingRecordZoneChanges: [PendingRecordZoneChange]) {
             change { contents in
                 let before = contents.outbox.count
@@ -160,7 +163,7 @@ extension CKSyncEngine {
             }
         }
 
-        /// Says that zones are to be sent.
+        /// Adds zone changes to send.
         public func add(pendingDatabaseChanges: [PendingDatabaseChange]) {
             change { contents in
                 pendingDatabaseChanges.forEach { contents.zones.add($0) }
@@ -168,7 +171,7 @@ extension CKSyncEngine {
             }
         }
 
-        /// Says that zones need not be sent after all.
+        /// Removes zone changes, so that they are not sent.
         public func remove(pendingDatabaseChanges: [PendingDatabaseChange]) {
             change { contents in
                 let before = contents.zones.pending.count
@@ -191,9 +194,12 @@ extension CKSyncEngine {
             }
         }
 
-        /// Changes what is pending; `body` says whether there was anything to change.
+        /// Changes the pending changes.
         ///
-        /// What changes nothing is no news: a program that says so each time it is asked would be asked for ever.
+        /// `body` returns whether it changed anything.
+        ///
+        /// If nothing changed, the listener is not called; otherwise an app that adds the same change in every batch
+        /// would be asked for batches forever.
         private func change(_ body: (inout Contents) -> Bool) {
             let isNews = contents.withLock { contents in
                 guard body(&contents) else { return false }
@@ -202,8 +208,8 @@ extension CKSyncEngine {
                 return true
             }
             if isNews { listener.withLock { $0 }?() }
-            // A delegate that has made itself another engine meanwhile answers an event of the one before by what it adds
-            // to the new one. Without it the old one, which is at work, would go on to send records without their zone.
+            // A delegate that has created a new engine during an event may add its changes to the new one. The engine
+            // that delivers the event needs them too, or it would send records without their zone.
             if let told = Self.beingTold, told !== self, told.post == post { told.change(body) }
         }
     }
@@ -212,7 +218,9 @@ extension CKSyncEngine {
 extension CKSyncEngine.State.Contents {
     var hasPending: Bool { !outbox.isEmpty || !zones.isEmpty || isUntracked }
 
-    /// The relay has answered for good what was sent as `version`.
+    /// Removes a change that the relay has answered finally.
+    ///
+    /// `version` is the version that was sent.
     mutating func settled(_ id: RecordID, version: UInt64) {
         let entry = outbox[id]
         outbox.settled(id, version: version)
@@ -220,14 +228,16 @@ extension CKSyncEngine.State.Contents {
         forgetSettled(id)
     }
 
-    /// The same of a zone.
+    /// Removes the change of a zone that the relay has answered finally.
     mutating func settled(_ zoneID: CKRecordZone.ID, version: UInt64) {
         untold.zones += zones.settled(zoneID, version: version)
     }
 
-    /// Zones are gone, with what was to be deleted in them; what was to be saved is the program's to decide.
+    /// Removes pending deletions in zones that no longer exist.
     ///
-    /// Another one that has taken the name since may have records of the same names, which nobody here has deleted.
+    /// The app decides about pending saves.
+    ///
+    /// A new zone with the same name may have records with the same names, which this device has not deleted.
     mutating func noteGone(_ gone: [ZoneID]) {
         for entry in outbox.pending where entry.operation == .delete && gone.contains(entry.id.zone) {
             outbox.remove(.delete, entry.id)
@@ -240,14 +250,14 @@ extension CKSyncEngine.State.Contents {
     }
 }
 
-/// The zones to be sent: one entry per zone, the last change wins, as with records.
+/// The pending zone changes: one per zone, the last change replaces earlier ones.
 struct PendingZones: Sendable {
     private var entries: [(change: CKSyncEngine.PendingDatabaseChange, version: UInt64)] = []
     private var clock: UInt64 = 0
 
     var isEmpty: Bool { entries.isEmpty }
     var pending: [CKSyncEngine.PendingDatabaseChange] { entries.map(\.change) }
-    /// With the versions to settle them by.
+    /// The changes with the versions to pass to `settled(_:version:)`.
     var versioned: [(change: CKSyncEngine.PendingDatabaseChange, version: UInt64)] { entries }
 
     mutating func add(_ change: CKSyncEngine.PendingDatabaseChange) {
@@ -266,7 +276,7 @@ struct PendingZones: Sendable {
         }
     }
 
-    /// Gives what is pending no more.
+    /// Removes the entries up to a version, and returns them.
     mutating func settled(
         _ zoneID: CKRecordZone.ID,
         version: UInt64
@@ -277,10 +287,10 @@ struct PendingZones: Sendable {
     }
 }
 
-/// Changes that are pending no more, while their event waits to be told or is being told.
+/// Changes that are no longer pending, but whose event the delegate has not completely handled.
 ///
-/// A state that is kept in between still has them as pending: a program that is killed there sends them once more, and hears
-/// of them. Without that nobody would ever hear of what was refused.
+/// A saved state still contains them as pending. If the app is killed at that point, the next engine sends them again
+/// and reports the result. Otherwise a refusal would never be reported.
 struct UntoldChanges: Sendable {
     var records: [(id: RecordID, operation: Outbox.Operation)] = []
     var zones: [CKSyncEngine.PendingDatabaseChange] = []

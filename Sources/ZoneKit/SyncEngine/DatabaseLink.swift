@@ -2,10 +2,10 @@ import Foundation
 package import Records
 package import SyncCore
 
-/// The way to a relay's database by its own calls.
+/// Accesses a database through the SDK's own calls.
 package struct DatabaseLink: Link {
     let database: CKDatabase
-    /// Whether the application was given values of a zone that could not be read then.
+    /// Returns whether the app received values of a zone that could not be decrypted at the time.
     private let owesValues: @Sendable (ZoneID) -> Bool
 
     package init(database: CKDatabase, owesValues: @escaping @Sendable (ZoneID) -> Bool = { _ in false }) {
@@ -33,7 +33,7 @@ package struct DatabaseLink: Link {
             since: token.map { CKServerChangeToken(encoded: $0.text) },
             wantsKey: owesValues
         )
-        // What came before its key did is fetched once more: now the application can read it.
+        // Values that arrived before their key are fetched again, because now the app can read them.
         let startsOver = page.bringsKey || (owesValues && page.isReadable == true && token != nil)
         var answer = ZonePage(
             changed: page.records,
@@ -69,7 +69,7 @@ package struct DatabaseLink: Link {
             savePolicy: .ifServerRecordUnchanged,
             atomically: atomically
         )
-        // What the relay found too large as a whole comes back as every item's own error; the engine is to halve it.
+        // If the request as a whole was too large, every item has the same error; the engine then halves the batch.
         let failures = results.saveResults.values.map(\.failure) + results.deleteResults.values.map(\.failure)
         if failures.count > 1, let first = failures.first, let error = first,
             failures.allSatisfy({ $0?.code == .limitExceeded })
@@ -88,7 +88,7 @@ extension Result where Failure == any Error {
 }
 
 extension SyncToken {
-    /// Stands for no token where one has to stand.
+    /// Represents the beginning of a feed where a token is required.
     fileprivate static let fromTheStart = SyncToken("")
 }
 
@@ -125,7 +125,7 @@ extension CKDatabase.DatabaseChange.Deletion.Reason {
 }
 
 extension CKError {
-    /// Any error as one of ours.
+    /// Converts any error to a `CKError`.
     package init(from error: any Error) {
         if let error = error as? CKError {
             self = error
@@ -136,11 +136,11 @@ extension CKError {
         }
     }
 
-    /// What follows from this error for the next step.
+    /// The consequence of this error for the next step.
     package var trouble: Trouble {
         let kind: Trouble.Kind =
             switch code {
-            // The outcome of a lost answer is unknown; change tags make it safe to send again.
+            // After a lost response the outcome is unknown; change tags make it safe to send again.
             case .networkFailure, .networkUnavailable, .serverResponseLost: .network
             case .operationCancelled: .cancelled
             case .requestRateLimited, .serviceUnavailable: .busy
@@ -156,7 +156,7 @@ extension CKError {
 }
 
 extension CKError {
-    /// For what only the engine itself has noticed.
+    /// Creates an error for a failure that only the engine detects.
     init(_ trouble: Trouble) {
         switch trouble.kind {
         case .tokenExpired: self.init(.changeTokenExpired)

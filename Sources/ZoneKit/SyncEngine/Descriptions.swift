@@ -1,9 +1,9 @@
 import SyncCore
 
-// What stands in a program's log when it prints what the engine gave it: kinds, counts and addresses, no field values.
+// Descriptions for logs. They contain kinds, counts and IDs, but no field values.
 
 extension CKSyncEngine: CustomStringConvertible {
-    /// The database and how much is pending.
+    /// The database and the number of pending changes.
     public var description: String {
         let (records, zones) = state.read { ($0.outbox.pending.count, $0.zones.pending.count) }
         return "<CKSyncEngine: \(database), \(records) records and \(zones) zones pending>"
@@ -11,7 +11,7 @@ extension CKSyncEngine: CustomStringConvertible {
 }
 
 extension CKSyncEngine.Configuration: CustomStringConvertible {
-    /// The database, and whether the engine works by itself.
+    /// The database, and whether the engine synchronizes automatically.
     public var description: String {
         "<Configuration: \(database), \(automaticallySync ? "automatic" : "manual"), "
             + "\(stateSerialization == nil ? "no state" : "state of an earlier run")>"
@@ -29,12 +29,12 @@ extension CKSyncEngine.SyncReason: CustomStringConvertible {
 }
 
 extension CKSyncEngine.FetchChangesOptions: CustomStringConvertible {
-    /// The scope, and the zones that come first.
+    /// The scope and the prioritized zones.
     public var description: String { "<FetchChangesOptions: \(scope), first \(prioritizedZoneIDs)>" }
 }
 
 extension CKSyncEngine.FetchChangesOptions.Scope: CustomStringConvertible {
-    /// Which zones.
+    /// The zones in the scope.
     public var description: String {
         switch self {
         case .all: "all"
@@ -55,7 +55,7 @@ extension CKSyncEngine.SendChangesOptions: CustomStringConvertible {
 }
 
 extension CKSyncEngine.SendChangesOptions.Scope: CustomStringConvertible {
-    /// Which changes.
+    /// The changes in the scope.
     public var description: String {
         switch self {
         case .all: "all"
@@ -72,7 +72,7 @@ extension CKSyncEngine.SendChangesContext: CustomStringConvertible {
 }
 
 extension CKSyncEngine.PendingRecordZoneChange: CustomStringConvertible {
-    /// What is to be done to which record.
+    /// The kind of change and the record.
     public var description: String {
         switch self {
         case .saveRecord(let id): "saveRecord(\(id))"
@@ -82,7 +82,7 @@ extension CKSyncEngine.PendingRecordZoneChange: CustomStringConvertible {
 }
 
 extension CKSyncEngine.PendingDatabaseChange: CustomStringConvertible {
-    /// What is to be done to which zone.
+    /// The kind of change and the zone.
     public var description: String {
         switch self {
         case .saveZone(let zone): "saveZone(\(zone.zoneID))"
@@ -92,7 +92,7 @@ extension CKSyncEngine.PendingDatabaseChange: CustomStringConvertible {
 }
 
 extension CKSyncEngine.RecordZoneChangeBatch: CustomStringConvertible {
-    /// Which records are saved and deleted.
+    /// The records to save and to delete.
     public var description: String {
         "<RecordZoneChangeBatch: save \(recordsToSave.map(\.recordID)), delete \(recordIDsToDelete)>"
     }

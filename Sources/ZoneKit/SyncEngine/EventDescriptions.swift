@@ -1,4 +1,4 @@
-// As the descriptions of the engine itself: kinds, counts and addresses, no field values.
+// Descriptions for logs. They contain kinds, counts and IDs, but no field values.
 
 extension CKSyncEngine.Event.StateUpdate: CustomStringConvertible {
     /// The event's name.
@@ -6,26 +6,26 @@ extension CKSyncEngine.Event.StateUpdate: CustomStringConvertible {
 }
 
 extension CKSyncEngine.Event.AccountChange: CustomStringConvertible {
-    /// What happened to the account.
+    /// The kind of change.
     public var description: String { "accountChange(\(changeType))" }
 }
 
 extension CKSyncEngine.Event.FetchedDatabaseChanges: CustomStringConvertible {
-    /// How many zones changed and went.
+    /// The numbers of changed and deleted zones.
     public var description: String {
         "fetchedDatabaseChanges(\(modifications.count) changed, \(deletions.count) deleted)"
     }
 }
 
 extension CKSyncEngine.Event.FetchedRecordZoneChanges: CustomStringConvertible {
-    /// How many records changed and went.
+    /// The numbers of changed and deleted records.
     public var description: String {
         "fetchedRecordZoneChanges(\(modifications.count) changed, \(deletions.count) deleted)"
     }
 }
 
 extension CKSyncEngine.Event.SentDatabaseChanges: CustomStringConvertible {
-    /// How many zones were sent, with what success.
+    /// The numbers of saved, deleted and failed zones.
     public var description: String {
         "sentDatabaseChanges(\(savedZones.count) saved, \(failedZoneSaves.count) failed, "
             + "\(deletedZoneIDs.count) deleted, \(failedZoneDeletes.count) failed)"
@@ -33,12 +33,12 @@ extension CKSyncEngine.Event.SentDatabaseChanges: CustomStringConvertible {
 }
 
 extension CKSyncEngine.Event.SentDatabaseChanges.FailedZoneSave: CustomStringConvertible {
-    /// The zone and why.
+    /// The zone and the error code.
     public var description: String { "<FailedZoneSave: \(zone.zoneID), \(error.code)>" }
 }
 
 extension CKSyncEngine.Event.SentRecordZoneChanges: CustomStringConvertible {
-    /// How many records were sent, with what success.
+    /// The numbers of saved, deleted and failed records.
     public var description: String {
         "sentRecordZoneChanges(\(savedRecords.count) saved, \(failedRecordSaves.count) failed, "
             + "\(deletedRecordIDs.count) deleted, \(failedRecordDeletes.count) failed)"
@@ -46,12 +46,12 @@ extension CKSyncEngine.Event.SentRecordZoneChanges: CustomStringConvertible {
 }
 
 extension CKSyncEngine.Event.SentRecordZoneChanges.FailedRecordSave: CustomStringConvertible {
-    /// The record and why.
+    /// The record and the error code.
     public var description: String { "<FailedRecordSave: \(record.recordID), \(error.code)>" }
 }
 
 extension CKSyncEngine.Event.WillFetchChanges: CustomStringConvertible {
-    /// Why, and what.
+    /// The reason and the options.
     public var description: String { "willFetchChanges(\(context))" }
 }
 
@@ -61,23 +61,23 @@ extension CKSyncEngine.Event.WillFetchRecordZoneChanges: CustomStringConvertible
 }
 
 extension CKSyncEngine.Event.DidFetchRecordZoneChanges: CustomStringConvertible {
-    /// The zone, and what ended its fetch early.
+    /// The zone, and the code of the error that ended its fetch early.
     public var description: String {
         "didFetchRecordZoneChanges(\(zoneID)" + (error.map { ", \($0.code)" } ?? "") + ")"
     }
 }
 
 extension CKSyncEngine.Event.DidFetchChanges: CustomStringConvertible {
-    /// Why, and what.
+    /// The reason and the options.
     public var description: String { "didFetchChanges(\(context))" }
 }
 
 extension CKSyncEngine.Event.WillSendChanges: CustomStringConvertible {
-    /// Why, and what.
+    /// The reason and the options.
     public var description: String { "willSendChanges(\(context))" }
 }
 
 extension CKSyncEngine.Event.DidSendChanges: CustomStringConvertible {
-    /// Why, and what.
+    /// The reason and the options.
     public var description: String { "didSendChanges(\(context))" }
 }

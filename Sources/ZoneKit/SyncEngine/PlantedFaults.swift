@@ -1,15 +1,17 @@
 import Records
 import SyncCore
 
-// Where planted faults take hold in this module. See `PlantedFault`.
+// Where planted faults take effect in this module. See `PlantedFault`.
 
 extension AccountBinding {
-    /// Whether what was begun for one sign-in is kept from going on in the name of another.
+    /// Whether work that started for one sign-in is prevented from continuing as another user.
     static var isHeeded: Bool { !PlantedFault.sentForAnother.isPlanted }
 }
 
 extension SyncDriver {
-    /// What is done with a page before the application has it: nothing.
+    /// Called before the app receives a page.
+    ///
+    /// Does nothing unless a fault is planted.
     func beforeDelivery(of page: ZonePage<CKRecord>, in zone: ZoneID) async {
         guard PlantedFault.tokenBeforeData.isPlanted else { return }
         state.update { $0.feed.zoneTokens[zone] = page.token }

@@ -3,24 +3,24 @@ import SyncCore
 import Synchronization
 
 extension CKSyncEngine {
-    /// What an application hands over to be sent.
+    /// A batch of record changes to send.
     public struct RecordZoneChangeBatch: Sendable {
-        /// Records to save.
+        /// The records to save.
         public var recordsToSave: [CKRecord]
-        /// Records to delete.
+        /// The IDs of the records to delete.
         public var recordIDsToDelete: [CKRecord.ID]
-        /// Each zone's changes succeed or fail together, as far as they fit into one request.
+        /// Whether the changes in each zone succeed or fail together, as far as they fit into one request.
         ///
-        /// A batch of pending changes fits, and so do 400 changes of one zone; what the relay finds too large goes in several
-        /// requests, each by itself.
+        /// A batch made from pending changes fits, and so do 400 changes in one zone. If the relay finds a request too
+        /// large, the engine splits it, and each part is atomic by itself.
         public var atomicByZone: Bool
 
-        /// A batch of given changes, of any size.
+        /// Creates a batch of any size.
         ///
         /// - Parameters:
-        ///   - recordsToSave: Records to save.
-        ///   - recordIDsToDelete: Records to delete.
-        ///   - atomicByZone: Each zone's changes succeed or fail together.
+        ///   - recordsToSave: The records to save.
+        ///   - recordIDsToDelete: The IDs of the records to delete.
+        ///   - atomicByZone: Whether the changes in each zone succeed or fail together.
         public init(
             recordsToSave: [CKRecord] = [],
             recordIDsToDelete: [CKRecord.ID] = [],
@@ -31,11 +31,13 @@ extension CKSyncEngine {
             self.atomicByZone = atomicByZone
         }
 
-        /// A batch of the first pending changes, as many as fit into one request; `nil` when there are none.
+        /// Creates a batch of the first pending changes, as many as fit into one request.
+        ///
+        /// Returns `nil` if there are no changes.
         ///
         /// - Parameters:
-        ///   - pendingChanges: What is pending, in order.
-        ///   - recordProvider: Gives the record of an address as it is to be saved; `nil` to leave it out.
+        ///   - pendingChanges: The pending changes, in order.
+        ///   - recordProvider: Returns the record with an ID in the version to save, or `nil` to skip it.
         public init?(
             pendingChanges: [PendingRecordZoneChange],
             recordProvider: @Sendable (CKRecord.ID) async -> CKRecord?
@@ -50,7 +52,7 @@ extension CKSyncEngine {
                 case .saveRecord(let id):
                     guard let record = await recordProvider(id) else { continue }
                     let size = record.sizeToSend
-                    // The first record goes whatever its size: only the relay can refuse it.
+                    // The first record is always included; only the relay can refuse it for its size.
                     guard bytes == 0 || bytes + size <= limits.bytes else {
                         self.init(recordsToSave: saves, recordIDsToDelete: deletes)
                         return
@@ -66,11 +68,11 @@ extension CKSyncEngine {
 }
 
 extension CKRecord {
-    /// Roughly how many bytes a save of this record is on the wire; never less.
+    /// An upper estimate of the record's size in a save request, in bytes.
     var sizeToSend: Int {
         state.withLock { state in
             let secret = (state.secrets?.edits ?? [:]).values.reduce(0) { size, edit in
-                // Sealed and in base64, and its JSON inside.
+                // The value is sealed and base64-encoded, with its JSON inside.
                 size + 200 + (edit.value?.sizeOnTheWire ?? 0) * 4 / 3
             }
             return secret
@@ -84,7 +86,7 @@ extension CKRecord {
 extension FieldValue {
     fileprivate var sizeOnTheWire: Int {
         switch self {
-        // Escaped, a character of text can be six bytes; hardly any text is like that.
+        // An escaped character can take six bytes, but almost no text consists of such characters.
         case .string(let text): text.utf8.count + text.utf8.count / 8
         case .bytes(let bytes): bytes.count / 3 * 4 + 4
         case .int64, .double, .timestamp: 24

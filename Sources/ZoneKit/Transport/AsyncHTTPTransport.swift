@@ -8,15 +8,17 @@
     import Records
     import Synchronization
 
-    /// HTTP by AsyncHTTPClient, with connections kept; cancelling a request closes its connection at once.
+    /// An HTTP transport that uses AsyncHTTPClient and keeps connections open.
+    ///
+    /// Cancelling a request closes its connection at once.
     struct AsyncHTTPTransport: RelayTransport {
         private let base: URL
         private let timeout: TimeInterval
         private let isLocal: Bool
 
         /// - Parameters:
-        ///   - base: The relay's address; a path in it is put before every request's own.
-        ///   - timeout: How long to wait while nothing comes, in seconds.
+        ///   - base: The relay's base URL; a path in it is prepended to every request's path.
+        ///   - timeout: The maximum time without any data from the relay, in seconds.
         init(base: URL, timeout: TimeInterval) {
             self.base = base
             self.timeout = timeout
@@ -34,7 +36,7 @@
             do {
                 return try await exchange(message(request, to: url), by: client)
             } catch let error as HTTPClientError where error == .remoteConnectionClosed && !request.isWrite {
-                // A kept connection may end in the moment in which it is used again; what changes nothing can go once more.
+                // The server may close an idle connection just as it is reused. A read is safe to repeat.
                 do {
                     return try await exchange(message(request, to: url), by: client)
                 } catch {
@@ -49,7 +51,7 @@
             var message = HTTPClientRequest(url: url.absoluteString)
             message.method = HTTPMethod(rawValue: request.method.rawValue)
             for (name, value) in request.headers { message.headers.add(name: name, value: value) }
-            // Between two processes of one machine compression costs more than it saves.
+            // Between two processes on one machine, compression costs more than it saves.
             message.headers.replaceOrAdd(name: "Accept-Encoding", value: isLocal ? "identity" : "gzip")
             if let file = request.file {
                 let size = try FileManager.default.attributesOfItem(atPath: file.path)[.size] as? NSNumber
@@ -61,7 +63,7 @@
             return message
         }
 
-        /// The last one where a relay, or what stands before it, sends a request on.
+        /// Sends a message and follows redirects. Returns the final response.
         private func answer(to message: HTTPClientRequest, by client: HTTPClient) async throws -> HTTPClientResponse {
             var message = message
             for _ in 0...Self.mostRedirects {
@@ -89,21 +91,21 @@
         }
     }
 
-    /// The clients of this process: one for each time to wait and each proxy, since both are a client's own settings.
+    /// The HTTP clients of this process, one per timeout and proxy, because a client's settings include both.
     ///
-    /// They live as long as the process does, and so do the connections that they keep for a minute.
+    /// Clients live as long as the process and keep idle connections open for a minute.
     private enum HTTPClients {
         private struct Kind: Hashable {
             var milliseconds: Int64
             var proxy: ProxyAddress?
         }
 
-        /// As they are when the first request is sent.
+        /// The proxy variables, read once when the first request is sent.
         private static let variables = ProcessInfo.processInfo.environment.filter {
             $0.key.lowercased().hasSuffix("_proxy")
         }
         private static let clients = Mutex<[Kind: HTTPClient]>([:])
-        /// Beyond so many a request takes a time near to its own.
+        /// The maximum number of clients. Beyond it, a request uses a client with the same proxy and another timeout.
         private static let mostKinds = 32
 
         static func client(timeout: TimeInterval, to url: URL) throws(TransportError) -> HTTPClient {
@@ -133,13 +135,13 @@
             )
             configuration.httpVersion = .http1Only
             configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 16
-            // Trying again is for whoever asked: the sync engine has its own times for that.
+            // The caller decides about retries; the sync engine has its own back-off.
             configuration.connectionPool.retryConnectionEstablishment = false
             return configuration
         }
     }
 
-    /// A file's content, read while it is sent.
+    /// A file's content, read in chunks while it is sent.
     private struct FilePieces: AsyncSequence, Sendable {
         let file: URL
         let offset: Int64
@@ -173,7 +175,10 @@
     }
 
     extension TransportError {
-        /// What failed before the connection stood cannot have been carried out; about all else nobody knows.
+        /// Classifies an error of the HTTP client.
+        ///
+        /// If the connection was never established, the relay cannot have executed the request. After that the outcome
+        /// is unknown.
         fileprivate init(clientError error: any Error) {
             switch error {
             case is CancellationError: self = .cancelled
@@ -186,7 +191,7 @@
             case let error as IOError where Self.noNetwork.contains(error.errnoCode): self = .offline
             case let error as IOError where error.errnoCode == ECONNREFUSED: self = .unreachable("\(error)")
             default:
-                // Certificates that are not trusted, and names that no server has.
+                // Untrusted certificates and host names that do not match the certificate.
                 let kind = String(reflecting: Swift.type(of: error))
                 self = kind.hasPrefix("NIOSSL") ? .unreachable("\(error)") : .answerLost("\(error)")
             }

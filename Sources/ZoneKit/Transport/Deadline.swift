@@ -1,11 +1,11 @@
 import SyncCore
 
-/// When the time that a program gives an operation is over, by the clock of the operation's container.
+/// The end of the time that an app allows for an operation, measured by the clock of the operation's container.
 struct Deadline: Sendable, Hashable {
     let moment: Moment
     private let time: Timekeeper
 
-    /// So long from now.
+    /// Creates a deadline that ends after `wait`, counted from now.
     init(in wait: Duration, by time: Timekeeper) {
         moment = time.now() + wait
         self.time = time
@@ -13,19 +13,20 @@ struct Deadline: Sendable, Hashable {
 
     var isOver: Bool { time.now() >= moment }
 
-    /// Returns when it is over; throws only when the calling task is cancelled.
+    /// Returns when the deadline has passed. Throws only if the calling task is cancelled.
     func wait() async throws { try await time.sleep(moment) }
 
-    /// Deadlines of one operation are by one clock.
+    /// Compares the moments only; the deadlines of one operation share one clock.
     static func == (a: Deadline, b: Deadline) -> Bool { a.moment == b.moment }
 
     func hash(into hasher: inout Hasher) { hasher.combine(moment) }
 }
 
 extension RelayTransport {
-    /// Sends a request, and gives up when the time of the operation that it belongs to is over.
+    /// Sends a request and stops waiting when the deadline of its operation has passed.
     ///
-    /// Beyond what the transport itself waits for: that is for one answer only, and begins anew with each piece of it.
+    /// The deadline applies in addition to the transport's timeout, which covers one response and restarts with each
+    /// chunk of it.
     func send(_ request: RelayRequest, until deadline: Deadline?) async throws(TransportError) -> RelayResponse {
         guard let deadline else { return try await send(request) }
         let reason = "the time for the whole operation, timeoutIntervalForResource, is over."

@@ -4,39 +4,40 @@ import SyncCore
 import Synchronization
 package import Wire
 
-/// Writes whose answers were lost, so that the same write has the same name when it is sent again.
+/// Writes whose responses were lost, so that a repeat of the same write uses the same idempotency key.
 ///
-/// The relay carries out one write of a name: a repeat is answered as if it were the first, even where others have changed
-/// since what it did; so what they have put in its place is not swept away by it. Kept in memory only; after a
-/// restart of the program a repeat meets its own first coming as a conflict, and loses nothing either.
+/// The relay executes a write with a given key once. It answers a repeat with the first outcome, even if other clients
+/// have since changed the records, so the repeat does not overwrite their changes. The keys are kept in memory only;
+/// after a restart of the app, a repeat fails with a conflict against its own first execution, which loses no data
+/// either.
 ///
-/// An engine or a mirror repeats what it has to send until there is an answer. A program's own call ends with its error: the
-/// same call much later, or after a look at the record, is no repeat but means the record as it is now.
+/// A sync engine or a mirror repeats a write until it gets a response. A program's own call ends with an error: if the
+/// program makes the same call much later, or after it has fetched the record, the call counts as a new write.
 package final class LostWrites: Sendable {
-    /// What a write of records asks for.
+    /// The content of a record write.
     fileprivate struct Write: Hashable, Sendable {
         var isAtomic: Bool
         var records: [ClientRequest.Write]
     }
 
-    /// What a write of zones asks for.
+    /// The content of a zone write.
     fileprivate struct ZoneWrite: Hashable, Sendable {
         var creating: [ZoneID]
         var deleting: [ZoneID]
         var loss: ZoneLoss
     }
 
-    /// To what writes go.
+    /// The target of a write: the database, the zone and the operation.
     fileprivate struct Place: Hashable {
         var scope: DatabaseScope
         var zone: ZoneID
         var operation: String
     }
 
-    /// For how long the same write counts as a repeat.
+    /// How long an identical write counts as a repeat.
     package enum Memory: Sendable {
         case untilAnswered
-        /// Longer than anybody waits who calls again because of the error.
+        /// Ten minutes: longer than a program waits before it repeats a call that failed.
         case minutes
 
         fileprivate var length: Duration? { self == .minutes ? .seconds(600) : nil }
@@ -44,25 +45,25 @@ package final class LostWrites: Sendable {
 
     private struct Lost {
         var isSame: @Sendable (any Sendable) -> Bool
-        /// The records that it writes.
+        /// The names of the records that the write saves or deletes.
         var records: Set<String> = []
-        /// Those of them that it writes whatever their version.
+        /// The names of the records that the write changes regardless of their version.
         var forced: Set<String> = []
-        /// The zones that it deletes.
+        /// The zones that the write deletes.
         var zones: Set<ZoneID> = []
         var name: String
         var at: Moment
-        /// `nil`: until there is an answer.
+        /// `nil`: the write is remembered until there is a response.
         var until: Moment?
     }
 
-    /// The latest lost one of each place.
+    /// The latest lost write per target.
     private let lost = Mutex<[Place: Lost]>([:])
-    /// More places than anybody writes to at once.
+    /// The maximum number of targets; more than a program writes to at the same time.
     private static let limit = 64
     fileprivate static let modify = "records/modify"
 
-    /// The name for a write that is about to be sent.
+    /// Returns the idempotency key for a write that is about to be sent.
     fileprivate func name(of content: any Sendable, to place: Place, at now: Moment) -> String {
         let known = lost.withLock { lost in
             lost = lost.filter { $0.value.until.map { $0 > now } ?? true }
@@ -72,7 +73,7 @@ package final class LostWrites: Sendable {
         return UUID().uuidString
     }
 
-    /// It may or may not have been carried out.
+    /// Remembers a write whose outcome is unknown.
     fileprivate func answerLost<Content: Equatable & Sendable>(
         _ content: Content,
         name: String,
@@ -94,10 +95,10 @@ package final class LostWrites: Sendable {
         }
     }
 
-    /// It has been carried out, once.
+    /// Forgets a write, because its response arrived.
     fileprivate func answered(to place: Place) { lost.withLock { $0[place] = nil } }
 
-    /// The program has seen records, by a request that was made at `moment`.
+    /// Forgets lost writes to records that the program has seen through a request that it made at `moment`.
     fileprivate func saw(
         _ records: some Sequence<CKRecord.ID>,
         _ glance: Glance,
@@ -105,7 +106,7 @@ package final class LostWrites: Sendable {
         at moment: Moment
     ) {
         lost.withLock { lost in
-            // Hardly ever is anything lost.
+            // Almost always there is no lost write.
             guard !lost.isEmpty else { return }
             for record in records {
                 let place = Place(scope: scope, zone: record.zoneID.zone, operation: Self.modify)
@@ -117,7 +118,7 @@ package final class LostWrites: Sendable {
         }
     }
 
-    /// The program has seen that zones are there, by a request that was made at `moment`.
+    /// Forgets lost deletions of zones that the program has seen through a request that it made at `moment`.
     fileprivate func saw(_ zones: some Sequence<ZoneID>, of scope: DatabaseScope, at moment: Moment) {
         lost.withLock { lost in
             guard !lost.isEmpty else { return }
@@ -128,7 +129,7 @@ package final class LostWrites: Sendable {
         }
     }
 
-    /// The program has come into a share in a zone of somebody else's, and what it asks of the zone is meant of that.
+    /// Forgets lost writes in a zone of another user's, because the program has accepted a share in the zone.
     fileprivate func cameInto(_ zone: ZoneID) {
         lost.withLock { lost in
             lost = lost.filter { place, known in
@@ -137,11 +138,12 @@ package final class LostWrites: Sendable {
         }
     }
 
-    /// How a program comes to see a record.
+    /// How a program came to see a record.
     enum Glance {
-        /// It has asked for this very one, to know what has become of it.
+        /// It fetched this record by its ID, for example to find out the outcome of its write.
         case byName
-        /// It has come upon it among others: what makes a record or names its version means the same as before.
+        /// It found the record in a query or in a list of changes. Only writes that ignore the record's version get a
+        /// new meaning.
         case amongOthers
     }
 }
@@ -149,7 +151,9 @@ package final class LostWrites: Sendable {
 extension RelayConnection {
     var now: Moment { (conditions?.time ?? .system).now() }
 
-    /// The program has seen records, by a request that was made at `moment`: from now on it means them as they are.
+    /// Records that the program has seen these records through a request that it made at `moment`.
+    ///
+    /// A later write that is identical to a lost one then counts as a new write.
     func saw(
         _ records: some Sequence<CKRecord.ID>,
         _ glance: LostWrites.Glance,
@@ -159,18 +163,28 @@ extension RelayConnection {
         lostWrites.saw(records, glance, of: scope, at: moment)
     }
 
-    /// The program has seen that zones are there.
+    /// Records that the program has seen that these zones exist.
     func saw(_ zones: some Sequence<CKRecordZone.ID>, of scope: DatabaseScope, at moment: Moment) {
         lostWrites.saw(zones.lazy.map(\.zone), of: scope, at: moment)
     }
 
-    /// The program has come into a share: who had left it without hearing so may leave it again.
+    /// Records that the program has accepted a share in a zone.
+    ///
+    /// If the response to an earlier request to leave the zone was lost, the program can now leave it again.
     func cameInto(_ zone: ZoneID) { lostWrites.cameInto(zone) }
 
-    /// Sends a write under a name by which the relay knows it again, should its answer be lost.
+    /// Sends a write with an idempotency key, so that the relay recognizes a repeat if the response is lost.
     ///
-    /// `content` is all that the write asks for, and `zone` what it is about, or one of those; `body` makes the request's
-    /// body with the name in it.
+    /// - Parameters:
+    ///   - content: Everything that the write asks for; a write with equal content is a repeat.
+    ///   - zone: The zone that the write changes, or one of several.
+    ///   - scope: The database.
+    ///   - operation: The operation's path below the database.
+    ///   - settings: The request's priority, timeouts and other settings.
+    ///   - memory: How long an identical write counts as a repeat if the response is lost.
+    ///   - body: Returns the request's body for an idempotency key.
+    /// - Returns: The response's body.
+    /// - Throws: `CallFailure` if the call fails.
     package func write(
         _ content: some Equatable & Sendable,
         to zone: ZoneID,
@@ -195,7 +209,7 @@ extension RelayConnection {
         }
     }
 
-    /// Sends a `records/modify` under a name of its own.
+    /// Sends a `records/modify` request with an idempotency key.
     package func modify(
         _ records: [ClientRequest.Write],
         in zone: ZoneID,
@@ -217,8 +231,9 @@ extension RelayConnection {
         }
     }
 
-    /// Sends a `zones/modify` under a name of its own: a zone that was deleted and made again meanwhile is not deleted by a
-    /// repeat.
+    /// Sends a `zones/modify` request with an idempotency key.
+    ///
+    /// A repeat does not delete a zone that was deleted and created again in the meantime.
     func modify(
         creating: [ZoneID],
         deleting: [ZoneID],

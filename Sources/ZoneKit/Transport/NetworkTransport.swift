@@ -1,17 +1,17 @@
 package import Foundation
 import Records
 
-/// The way to a relay on a network: by URLSession where it is Apple's, by AsyncHTTPClient elsewhere.
+/// Creates the transport to a relay: URLSession on Apple platforms, AsyncHTTPClient elsewhere.
 ///
-/// On Linux a URLSession cannot really stop a request: a stop that meets the request's end traps inside it. A request that
-/// nobody waits for any longer would go on there, and hold its connection.
+/// On Linux, URLSession cannot cancel a request safely: it traps if the cancellation coincides with the end of the
+/// request. A request without a waiting caller would continue and hold its connection.
 package enum NetworkTransport {
-    /// A way to one relay.
+    /// Returns a transport to one relay.
     ///
     /// - Parameters:
-    ///   - base: The relay's address; a path in it is put before every request's own.
-    ///   - timeout: How long to wait while nothing comes, in seconds.
-    /// - Returns: The way; nothing is connected before the first request.
+    ///   - base: The relay's base URL; a path in it is prepended to every request's path.
+    ///   - timeout: The maximum time without any data from the relay, in seconds.
+    /// - Returns: The transport; it connects when the first request is sent.
     package static func to(_ base: URL, timeout: TimeInterval = 60) -> any RelayTransport {
         #if canImport(FoundationNetworking)
             AsyncHTTPTransport(base: base, timeout: timeout)
@@ -20,17 +20,18 @@ package enum NetworkTransport {
         #endif
     }
 
-    /// Whether an address leads to this machine.
+    /// Returns whether a URL refers to this machine.
     static func isLocal(_ base: URL) -> Bool { ["127.0.0.1", "localhost", "::1", "[::1]"].contains(base.host) }
 
-    /// Whether an address names no port, or one that there is.
+    /// Returns whether a URL names no port or a valid one.
     ///
-    /// Asked right before the library that trips over all others, since addresses come from programs and from relays.
+    /// Must be called right before the HTTP library, which traps on invalid ports; URLs come from programs and from
+    /// relays.
     static func isPortUsable(in url: URL) -> Bool {
         PortNumber.isUsable(in: url.absoluteString) && url.port.map(PortNumber.range.contains) ?? true
     }
 
-    /// The whole address of a request at a relay; `nil` where it makes none.
+    /// Returns the full URL of a request, or `nil` if it is not valid.
     static func address(of request: RelayRequest, below base: URL) -> URL? {
         if let address = request.address { return address }
         var text = base.absoluteString

@@ -1,11 +1,12 @@
 import Dispatch
 import Synchronization
 
-/// Threads beside those that tasks usually run on, for work that a program may wait for with a thread.
+/// Threads outside the cooperative pool, for work that a program may block on.
 ///
-/// Programs made for CloudKit wait so, with a semaphore, for a completion handler or an operation, also in another one or in
-/// a task; and `CKAsset.fileURL` waits in all of these. Were the work one of the common pool's tasks, the program would hang
-/// once all threads of the pool wait. These are queues of their own, which get another thread where one waits.
+/// Programs written for CloudKit block a thread with a semaphore while they wait for a completion handler or an
+/// operation, even inside another handler or a task, and `CKAsset.fileURL` blocks in all of these. If the work ran on
+/// the cooperative pool, the program would deadlock as soon as all threads of the pool were blocked. A concurrent
+/// dispatch queue adds a thread when one blocks.
 enum OwnThreads {
     final class Lane: TaskExecutor {
         private let queue = DispatchQueue(label: "zonecast.work", attributes: .concurrent)
@@ -18,7 +19,7 @@ enum OwnThreads {
 
     static let lane = Lane()
 
-    /// The result of `work`; the calling thread waits for it.
+    /// Runs `work`, blocks the calling thread until it has finished, and returns its result.
     static func wait<Value: Sendable>(
         for work: @escaping @Sendable () async throws -> Value
     ) throws -> Value {

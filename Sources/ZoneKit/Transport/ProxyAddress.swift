@@ -1,14 +1,15 @@
 import Foundation
 import Records
 
-/// The proxy that a program's surroundings name, by the variables that most programs on Linux follow: `https_proxy`,
-/// `http_proxy`, `all_proxy` and `no_proxy`, in small or capital letters.
+/// The proxy for a URL, from the environment variables that most programs on Linux use.
+///
+/// The variables are `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy`, in lower or upper case.
 package struct ProxyAddress: Hashable, Sendable {
     package var host: String
-    /// 0 where the variable names one that there is not.
+    /// 0 if the port in the variable is not valid.
     package var port: Int
 
-    /// `nil` where none is to be used: for this machine itself there never is one.
+    /// Returns `nil` if the request needs no proxy; requests to this machine never use one.
     package init?(for url: URL, environment: [String: String]) {
         func named(_ name: String) -> String? {
             (environment[name] ?? environment[name.uppercased()]).flatMap { $0.isEmpty ? nil : $0 }
@@ -22,7 +23,7 @@ package struct ProxyAddress: Hashable, Sendable {
         port = PortNumber.isUsable(in: proxy.absoluteString) ? proxy.port ?? 80 : 0
     }
 
-    /// Whether a comma-separated list of hosts and domains holds this one.
+    /// Returns whether a comma-separated list of hosts and domains contains this host.
     private static func isExempt(_ host: String, by list: String) -> Bool {
         list.split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces).lowercased() }.contains { entry in
             let domain = entry.hasPrefix(".") ? String(entry.dropFirst()) : entry

@@ -5,9 +5,9 @@
     import Records
 
     extension HTTPClientRequest {
-        /// The request that an answer asks for instead; `nil` where it is no redirect.
+        /// Returns the request to send after a redirect, or `nil` if the response is not a redirect.
         ///
-        /// Throws `TransportError.unreachable` for a port that there is not: followed by the library it would trap there.
+        /// Throws `TransportError.unreachable` if the port is not valid, because the library would trap on it.
         func redirected(by response: HTTPClientResponse) throws(TransportError) -> HTTPClientRequest? {
             guard Self.redirects.contains(response.status.code), let here = URL(string: url),
                 let place = response.headers.first(name: "Location"),
@@ -30,7 +30,7 @@
         }
 
         private static let redirects: Set<UInt> = [301, 302, 303, 307, 308]
-        /// What only the server that it was meant for is to see.
+        /// Headers that must not be sent to another server.
         private static let secrets = ["Authorization", "Cookie", "Origin", "Proxy-Authorization"]
     }
 #endif

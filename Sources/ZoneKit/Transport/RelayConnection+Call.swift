@@ -2,12 +2,12 @@ import Foundation
 package import Records
 package import Wire
 
-/// One call of the wire: an operation of a database, with a body that is written already.
+/// One call to the relay: an operation of a database with an encoded body.
 package struct RelayCall: Sendable {
     package var scope: DatabaseScope
-    /// What follows the database in the path, such as `records/modify`.
+    /// The path below the database, such as `records/modify`.
     package var operation: String
-    /// `nil`: a GET.
+    /// `nil` for a GET request.
     package var body: [UInt8]?
     package var isWrite: Bool
     package var settings: RequestSettings
@@ -27,21 +27,21 @@ package struct RelayCall: Sendable {
     }
 }
 
-/// A failed call: the error, and the answer's body where it says more about single items.
+/// A failed call: the error, and the response body if it has details about single items.
 package struct CallFailure: Error {
     package var error: CKError
     package var failure: ClientResponse.Failure?
     package var document: JSONDocument?
 }
 
-/// Whose requests a task makes: those of one sign-in on one connection, and nobody else's.
+/// The sign-in that a task's requests belong to, on one connection.
 ///
-/// A round of fetching or sending is about one user's data. Where somebody else signs in while it is under way, what it has
-/// still to ask must not be asked, and above all not written, in the name of the other.
+/// A round of fetching or sending works for one user. If another user signs in during the round, the remaining requests
+/// must not be sent, and above all must not write, as that user.
 package struct AccountBinding: Sendable {
     @TaskLocal package static var current: AccountBinding?
 
-    /// Stands for the connection, and for the one that takes its place where the container's relay is named anew.
+    /// Identifies the connection; a connection that replaces it with the same station is treated as the same.
     private let station: NoticeStation
     private let generation: Int
 
@@ -50,15 +50,15 @@ package struct AccountBinding: Sendable {
         self.generation = generation
     }
 
-    /// The sign-in for which this task works on a connection, else the one that speaks there now.
+    /// Returns the sign-in that this task works for on a connection, or else the current one.
     package static func ofNow(_ connection: RelayConnection) -> AccountBinding {
         if let current, current.station === connection.notices { return current }
         return AccountBinding(connection, generation: connection.credentials.current.generation)
     }
 
-    /// Makes requests for this sign-in and for no other.
+    /// Runs `work` and sends its requests only as this sign-in.
     ///
-    /// `work` calls nothing of the program's: what that asks for in turn is its own matter.
+    /// `work` must not call the app's code, because requests of the app do not belong to this sign-in.
     func during<Result>(_ work: () async throws(CKError) -> Result) async throws(CKError) -> Result {
         do {
             return try await Self.$current.withValue(self) { try await work() }
@@ -67,7 +67,7 @@ package struct AccountBinding: Sendable {
         }
     }
 
-    /// Throws where the task works for another sign-in than this one.
+    /// Throws if the task works for another sign-in than this one.
     fileprivate static func check(_ connection: RelayConnection, _ generation: Int) throws(CallFailure) {
         guard let current, current.station === connection.notices,
             current.generation != generation, isHeeded
@@ -79,7 +79,7 @@ package struct AccountBinding: Sendable {
 }
 
 extension RelayConnection {
-    /// Sends a call and reads the answer; keeps the fresh token that comes with it.
+    /// Sends a call and reads the response. Stores the renewed token if the response contains one.
     package func send(_ call: RelayCall) async throws(CallFailure) -> JSONDocument {
         if credentials.hasUnusableKey {
             throw CallFailure(
@@ -94,7 +94,7 @@ extension RelayConnection {
         do throws(CallFailure) {
             return try await exchange(call, token, generation)
         } catch {
-            // Refused before it was carried out, so it can go once more.
+            // The relay refused the call before it executed it, so it is safe to repeat.
             guard error.error.code == .notAuthenticated, let fresh = try await signIn(insteadOf: token) else {
                 throw error
             }
@@ -105,7 +105,7 @@ extension RelayConnection {
         }
     }
 
-    /// Signs in where the credential can.
+    /// Signs in, if the credential allows it.
     private func signIn(insteadOf refused: String?) async throws(CallFailure) -> (token: String, generation: Int)? {
         do {
             return try await credentials.signedIn(insteadOf: refused) { credential in
@@ -118,7 +118,7 @@ extension RelayConnection {
         }
     }
 
-    /// `users/signin`.
+    /// Requests `users/signin` and returns the token.
     private func fetchToken(for credential: RelayCredential) async throws -> String {
         let body: [UInt8]
         switch credential {
@@ -196,7 +196,7 @@ extension RelayConnection {
         )
     }
 
-    /// Percent-encodes all but what no reader can mistake; tokens hold `+`, `/` and `=`.
+    /// Percent-encodes all characters outside RFC 3986's unreserved set; tokens contain `+`, `/` and `=`.
     private static func escape(_ text: String) -> String {
         text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? text
     }
@@ -207,7 +207,7 @@ extension RelayConnection {
 }
 
 extension CKDatabase {
-    /// Sends a call of this database, and throws its error as CloudKit has it.
+    /// Sends a call to this database and throws its failure as a `CKError`.
     package func call(
         _ operation: String,
         _ body: [UInt8]? = nil,
@@ -218,7 +218,8 @@ extension CKDatabase {
                 RelayCall(scope, operation, body, isWrite: isWrite, settings: settings)
             )
         } catch let failure as CallFailure {
-            // What a query as a whole does not find is its record type, which is an item and not the container.
+            // If a query fails as a whole because of a missing record type, the error is about an item, not about the
+            // container.
             if operation == "records/query", let said = failure.failure { throw CKError(said, at: .item) }
             throw failure.error
         } catch let error as CKError {
@@ -228,21 +229,21 @@ extension CKDatabase {
         }
     }
 
-    /// Refuses at once what only private and shared databases can do.
+    /// Throws unless this database has a change feed; the public database has none.
     package func requireChangeFeed() throws(CKError) {
         guard databaseScope != .public else {
             throw CKError(.badDatabase, "The public database has no change feed. Query it instead.")
         }
     }
 
-    /// Refuses at once to make or delete zones where there is the default zone only.
+    /// Throws unless zones can be created and deleted in this database; the public database has only the default zone.
     func requireZones() throws(CKError) {
         guard databaseScope != .public else {
             throw CKError(.badDatabase, "The public database has its default zone only. Use the private database.")
         }
     }
 
-    /// Refuses at once to watch zones where there is no feed of them.
+    /// Throws if a subscription watches zones in the public database, which has no change feed.
     func requireFeed(for subscriptions: [CKSubscription]) throws(CKError) {
         guard databaseScope == .public, let odd = subscriptions.first(where: { $0.subscriptionType != .query }) else {
             return
@@ -254,7 +255,7 @@ extension CKDatabase {
     }
 }
 
-/// Reads an answer; what cannot be read becomes an `internalError`.
+/// Reads a response. An unreadable response becomes an `internalError`.
 package func reading<T>(_ body: () throws(JSONError) -> T) throws(CKError) -> T {
     do {
         return try body()

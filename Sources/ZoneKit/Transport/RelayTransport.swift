@@ -1,7 +1,7 @@
 import Foundation
 import Records
 
-/// One request to a relay as a value, credentials and all.
+/// One request to a relay as a value, including credentials.
 package struct RelayRequest: Sendable {
     package enum Method: String, Sendable {
         case get = "GET"
@@ -9,21 +9,21 @@ package struct RelayRequest: Sendable {
     }
 
     package var method: Method
-    /// From the leading slash on, percent-encoded, without the query.
+    /// Percent-encoded, with the leading slash, without the query.
     package var path: String
-    /// Percent-encoded, without the question mark; it holds tokens, so it goes into no log.
+    /// Percent-encoded, without the question mark. Contains tokens and must not be logged.
     package var query: String
     package var headers: [(name: String, value: String)]
     package var body: [UInt8]
-    /// Whose content is the body, read while it is sent; then `body` is empty.
+    /// A file with the body, read while it is sent; `body` is then empty.
     package var file: URL?
-    /// Bytes at the file's beginning that are not sent.
+    /// The number of bytes at the beginning of the file that are not sent.
     package var fileOffset: Int64 = 0
-    /// Whether not knowing if it was carried out makes a difference.
+    /// Whether the request changes data, so that an unknown outcome must be reported.
     package var isWrite: Bool
-    /// How long to wait for the answer; `nil`: as long as the transport usually does.
+    /// The maximum wait for the response. `nil`: the transport's default.
     package var timeout: Duration?
-    /// The whole address, where the relay has given one; `nil`: `path` below the relay's own.
+    /// The full URL if the relay provided one. `nil`: `path` below the relay's base URL.
     package var address: URL?
 
     package init(
@@ -44,16 +44,16 @@ package struct RelayRequest: Sendable {
         self.timeout = timeout
     }
 
-    /// The body where it has to be at hand, as for a relay in this process.
+    /// The complete body in memory, for a relay in this process.
     package var content: [UInt8] {
         file.flatMap { try? Data(contentsOf: $0) }.map { [UInt8]($0.dropFirst(Int(fileOffset))) } ?? body
     }
 }
 
-/// A relay's answer.
+/// A relay's response.
 package struct RelayResponse: Sendable {
     package var status: Int
-    /// Name and value as they came; names compare without regard to case.
+    /// Names and values as received. Names are case-insensitive.
     package var headers: [(name: String, value: String)]
     package var body: [UInt8]
 
@@ -67,9 +67,9 @@ package struct RelayResponse: Sendable {
         headers.first { $0.name.lowercased() == name.lowercased() }?.value
     }
 
-    /// How long the answer asks to wait, in either form that HTTP has for that; `nil` where it does not.
+    /// The delay that `Retry-After` requests, in either form of the header, or `nil` without one.
     ///
-    /// A moment counts from the answer's own date: the clock here may be another.
+    /// An HTTP date is compared with the response's own `Date`, because the local clock may differ.
     package var wait: Duration? {
         guard let text = header("Retry-After") else { return nil }
         if let seconds = Double(text) { return Duration(waitOf: seconds) }
@@ -77,7 +77,7 @@ package struct RelayResponse: Sendable {
         return Duration(waitOf: max(moment.timeIntervalSince(now), 0))
     }
 
-    /// A moment as headers have it: RFC 9110, 5.6.7.
+    /// Parses an HTTP date (RFC 9110, section 5.6.7).
     package static func date(_ text: String) -> Date? {
         let formatter = DateFormatter()
         formatter.locale = Locale(identifier: "en_US_POSIX")
@@ -87,22 +87,22 @@ package struct RelayResponse: Sendable {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 package enum TransportError: Error, Sendable {
     /// This machine has no network.
     case offline
-    /// The relay was never reached, so nothing was carried out.
+    /// The relay was never reached, so it executed nothing.
     case unreachable(String)
-    /// The connection ended after the request may have been carried out.
+    /// The connection ended, and the relay may have executed the request.
     case answerLost(String)
     /// The task was cancelled.
     case cancelled
 }
 
-/// The way to a relay and back: HTTP on a network, or a function call in a test.
+/// Sends requests to a relay: over HTTP, or as a function call in tests.
 ///
-/// An implementation sends once and never repeats by itself; whoever calls decides about trying again. Cancelling the
-/// calling task ends the request at once with `cancelled`. Calls come from many tasks at a time.
+/// An implementation sends each request once; the caller decides about retries. Cancelling the calling task ends the
+/// request at once with `cancelled`. `send` may be called concurrently from many tasks.
 package protocol RelayTransport: Sendable {
     func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse
 }

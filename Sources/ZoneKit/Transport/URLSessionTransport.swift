@@ -3,15 +3,15 @@
     import Records
     import Synchronization
 
-    /// HTTP by URLSession, with connections kept and neither cookies nor cache.
+    /// An HTTP transport that uses URLSession, keeps connections open and uses neither cookies nor a cache.
     final class URLSessionTransport: RelayTransport {
         private let base: URL
         private let isLocal: Bool
         private let session: URLSession
 
         /// - Parameters:
-        ///   - base: The relay's address; a path in it is put before every request's own.
-        ///   - timeout: How long to wait for an answer, in seconds.
+        ///   - base: The relay's base URL; a path in it is prepended to every request's path.
+        ///   - timeout: The maximum wait for a response, in seconds.
         init(base: URL, timeout: TimeInterval) {
             self.base = base
             isLocal = NetworkTransport.isLocal(base)
@@ -34,14 +34,14 @@
             var urlRequest = URLRequest(url: url)
             urlRequest.httpMethod = request.method.rawValue
             for (name, value) in request.headers { urlRequest.setValue(value, forHTTPHeaderField: name) }
-            // Between two processes of one machine compression costs more than it saves.
+            // Between two processes on one machine, compression costs more than it saves.
             if isLocal { urlRequest.setValue("identity", forHTTPHeaderField: "Accept-Encoding") }
             if let timeout = request.timeout { urlRequest.timeoutInterval = timeout.inSeconds }
             if request.method == .post, request.file == nil { urlRequest.httpBody = Data(request.body) }
             let (data, response): (Data, URLResponse)
             do {
                 if let file = request.file, request.fileOffset > 0 {
-                    // An upload task sends a file whole; a stream can begin in its middle.
+                    // An upload task sends the whole file; a stream can start in the middle.
                     let rest = InputStream(url: file)
                     rest?.setProperty(NSNumber(value: request.fileOffset), forKey: .fileCurrentOffsetKey)
                     urlRequest.httpBodyStream = rest
@@ -60,7 +60,10 @@
             return RelayResponse(status: http.statusCode, headers: Self.headers(of: http), body: [UInt8](data))
         }
 
-        /// The session's own async call, but whoever cancels is answered at once, and a file is read while it is sent.
+        /// Sends a request and reads the response.
+        ///
+        /// In contrast to the session's own async method, it returns at once when the task is cancelled, and it reads a
+        /// file while sending it.
         private func exchange(_ request: URLRequest, sending file: URL?) async throws -> (Data, URLResponse) {
             let exchange = Exchange()
             return try await withTaskCancellationHandler {
@@ -94,7 +97,10 @@
             }
         }
 
-        /// What failed before the connection stood cannot have been carried out; about all else nobody knows.
+        /// Classifies an error of the session.
+        ///
+        /// If the connection was never established, the relay cannot have executed the request. After that the outcome
+        /// is unknown.
         private static func translate(_ error: any Error) -> TransportError {
             if error is CancellationError { return .cancelled }
             guard let failure = error as? URLError else { return .answerLost("\(error)") }
@@ -111,7 +117,8 @@
         }
     }
 
-    /// One request and who waits for its answer: the first of answer and cancellation is what they hear.
+    /// One request and the continuation that waits for it. Resumes the continuation once, at the response or at the
+    /// cancellation, whichever comes first.
     private final class Exchange: Sendable {
         private struct State {
             var waiter: CheckedContinuation<(Data, URLResponse), any Error>?
@@ -121,7 +128,8 @@
 
         private let state = Mutex(State())
 
-        /// False where it is over before it began: then the waiter has been told.
+        /// Stores the continuation. Returns `false` if the request was already cancelled; the continuation has then
+        /// been resumed.
         func begin(_ waiter: CheckedContinuation<(Data, URLResponse), any Error>) -> Bool {
             let isCancelled = state.withLock { state in
                 if !state.isCancelled { state.waiter = waiter }
