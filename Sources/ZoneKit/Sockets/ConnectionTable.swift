@@ -162,7 +162,9 @@
         }
     }
 
-    /// The library's callback for all socket events. Called on the service thread.
+    /// The library's callback for all socket events.
+    ///
+    /// Called on the service thread.
     ///
     /// A result other than 0 closes the socket.
     func socketCallback(

@@ -41,7 +41,9 @@
 
     /// The service thread's state of one socket.
     struct ServiceConnection {
-        /// The library's handle. `nil` before the connection is established.
+        /// The library's handle.
+        ///
+        /// `nil` before the connection is established.
         var handle: OpaquePointer?
         /// Messages waiting to be written.
         ///

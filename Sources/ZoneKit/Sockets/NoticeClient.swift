@@ -80,10 +80,14 @@ package actor NoticeClient {
         await perform(.stopped)
     }
 
-    /// Reconnects if the client has given up for lack of credentials. Call after a sign-in or a token renewal.
+    /// Reconnects if the client has given up for lack of credentials.
+    ///
+    /// Call after a sign-in or a token renewal.
     package nonisolated func credentialsChanged() { input.yield(.credentialsChanged) }
 
-    /// Ends a wait for the next attempt to connect. Call when the system reports that the network is available again.
+    /// Ends a wait for the next attempt to connect.
+    ///
+    /// Call when the system reports that the network is available again.
     package nonisolated func networkReturned() { input.yield(.networkReturned) }
 
     /// Reports the result of a request, from which a waiting client concludes whether the relay is reachable.

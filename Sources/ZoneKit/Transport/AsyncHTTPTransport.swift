@@ -63,7 +63,9 @@
             return message
         }
 
-        /// Sends a message and follows redirects. Returns the final response.
+        /// Sends a message and follows redirects.
+        ///
+        /// Returns the final response.
         private func answer(to message: HTTPClientRequest, by client: HTTPClient) async throws -> HTTPClientResponse {
             var message = message
             for _ in 0...Self.mostRedirects {
@@ -105,7 +107,9 @@
             $0.key.lowercased().hasSuffix("_proxy")
         }
         private static let clients = Mutex<[Kind: HTTPClient]>([:])
-        /// The maximum number of clients. Beyond it, a request uses a client with the same proxy and another timeout.
+        /// The maximum number of clients.
+        ///
+        /// Beyond it, a request uses a client with the same proxy and another timeout.
         private static let mostKinds = 32
 
         static func client(timeout: TimeInterval, to url: URL) throws(TransportError) -> HTTPClient {

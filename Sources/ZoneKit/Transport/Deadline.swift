@@ -13,7 +13,9 @@ struct Deadline: Sendable, Hashable {
 
     var isOver: Bool { time.now() >= moment }
 
-    /// Returns when the deadline has passed. Throws only if the calling task is cancelled.
+    /// Returns when the deadline has passed.
+    ///
+    /// Throws only if the calling task is cancelled.
     func wait() async throws { try await time.sleep(moment) }
 
     /// Compares the moments only; the deadlines of one operation share one clock.

@@ -79,7 +79,9 @@ package struct AccountBinding: Sendable {
 }
 
 extension RelayConnection {
-    /// Sends a call and reads the response. Stores the renewed token if the response contains one.
+    /// Sends a call and reads the response.
+    ///
+    /// Stores the renewed token if the response contains one.
     package func send(_ call: RelayCall) async throws(CallFailure) -> JSONDocument {
         if credentials.hasUnusableKey {
             throw CallFailure(
@@ -255,7 +257,9 @@ extension CKDatabase {
     }
 }
 
-/// Reads a response. An unreadable response becomes an `internalError`.
+/// Reads a response.
+///
+/// An unreadable response becomes an `internalError`.
 package func reading<T>(_ body: () throws(JSONError) -> T) throws(CKError) -> T {
     do {
         return try body()

@@ -11,7 +11,9 @@ package struct RelayRequest: Sendable {
     package var method: Method
     /// Percent-encoded, with the leading slash, without the query.
     package var path: String
-    /// Percent-encoded, without the question mark. Contains tokens and must not be logged.
+    /// Percent-encoded, without the question mark.
+    ///
+    /// Contains tokens and must not be logged.
     package var query: String
     package var headers: [(name: String, value: String)]
     package var body: [UInt8]
@@ -21,9 +23,13 @@ package struct RelayRequest: Sendable {
     package var fileOffset: Int64 = 0
     /// Whether the request changes data, so that an unknown outcome must be reported.
     package var isWrite: Bool
-    /// The maximum wait for the response. `nil`: the transport's default.
+    /// The maximum wait for the response.
+    ///
+    /// `nil`: the transport's default.
     package var timeout: Duration?
-    /// The full URL if the relay provided one. `nil`: `path` below the relay's base URL.
+    /// The full URL if the relay provided one.
+    ///
+    /// `nil`: `path` below the relay's base URL.
     package var address: URL?
 
     package init(
@@ -53,7 +59,9 @@ package struct RelayRequest: Sendable {
 /// A relay's response.
 package struct RelayResponse: Sendable {
     package var status: Int
-    /// Names and values as received. Names are case-insensitive.
+    /// Names and values as received.
+    ///
+    /// Names are case-insensitive.
     package var headers: [(name: String, value: String)]
     package var body: [UInt8]
 

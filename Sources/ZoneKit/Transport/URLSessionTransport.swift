@@ -117,8 +117,9 @@
         }
     }
 
-    /// One request and the continuation that waits for it. Resumes the continuation once, at the response or at the
-    /// cancellation, whichever comes first.
+    /// One request and the continuation that waits for it.
+    ///
+    /// Resumes the continuation once, at the response or at the cancellation, whichever comes first.
     private final class Exchange: Sendable {
         private struct State {
             var waiter: CheckedContinuation<(Data, URLResponse), any Error>?
@@ -128,8 +129,9 @@
 
         private let state = Mutex(State())
 
-        /// Stores the continuation. Returns `false` if the request was already cancelled; the continuation has then
-        /// been resumed.
+        /// Stores the continuation.
+        ///
+        /// Returns `false` if the request was already cancelled; the continuation has then been resumed.
         func begin(_ waiter: CheckedContinuation<(Data, URLResponse), any Error>) -> Bool {
             let isCancelled = state.withLock { state in
                 if !state.isCancelled { state.waiter = waiter }
