@@ -1,13 +1,16 @@
 import Synchronization
 
 extension CKOperation {
-    /// How an operation keeps a block: until it is over.
+    /// Stores an operation's block until the operation has finished.
     ///
-    /// Programs often name the operation inside its blocks. What these hold, with all records that they have gathered, would
-    /// stay for as long as the process lives. Behind a lock, since a program may read a block while it goes.
+    /// An app often refers to the operation inside its blocks; without a release, the retain cycle would keep the
+    /// operation and all records it has collected. A lock protects the block, because the app may read it while it is
+    /// being released.
     @propertyWrapper
     public struct Block<Value: ExpressibleByNilLiteral> {
-        /// Carries a block, which any thread may call, over the edge of a lock.
+        /// Carries a block across the lock.
+        ///
+        /// Any thread may call the block.
         private struct Kept: @unchecked Sendable {
             var value: Value
         }
@@ -18,15 +21,15 @@ extension CKOperation {
 
         private let place = Place()
 
-        /// No block.
+        /// Creates a storage without a block.
         public init() {}
 
-        /// The block; `nil` once the operation is over.
+        /// The block; `nil` after the operation has finished.
         public var wrappedValue: Value {
             get { place.kept.withLock { $0 }.value }
             nonmutating set {
                 let new = Kept(value: newValue)
-                // What was there before ends behind the lock: its end may be that of much else.
+                // The previous block is released outside the lock, since that may release many other objects.
                 _ = place.kept.withLock { kept in
                     let before = kept
                     kept = new
@@ -39,13 +42,13 @@ extension CKOperation {
     }
 }
 
-/// Operations that were made inside a block of one another.
+/// The operations that were created inside each other's blocks.
 ///
-/// Each may have its blocks from those before it, as programs write that fetch page after page: so they all keep theirs until
-/// none is left to do.
+/// An app that fetches page after page may assign an operation's blocks to the next operation. All operations of the
+/// family therefore keep their blocks until all of them have finished.
 final class OperationFamily: Sendable {
     private struct Member: @unchecked Sendable {
-        // Unchecked as the operation itself.
+        // Unchecked for the same reason as the operation itself.
         weak var operation: CKOperation?
     }
 
@@ -54,7 +57,7 @@ final class OperationFamily: Sendable {
         var all: [Member] = []
     }
 
-    /// That of the operation whose block is being called.
+    /// The family of the operation whose block is being called.
     @TaskLocal static var atWork: OperationFamily?
 
     private let members = Mutex(Members())
@@ -68,7 +71,7 @@ final class OperationFamily: Sendable {
         }
     }
 
-    /// One of them is over, or will never begin.
+    /// Records that one operation has finished or will never start.
     func leave() {
         let over = members.withLock { members -> [Member] in
             members.unfinished -= 1

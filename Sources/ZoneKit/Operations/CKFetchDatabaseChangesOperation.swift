@@ -1,33 +1,39 @@
-/// Fetches which zones of a private or shared database have changed.
+/// Fetches the zones of a private or shared database that have changed.
 open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// How far the caller has come; `nil`: from the start.
+    /// The token of the previous fetch; `nil` to fetch from the beginning.
     open var previousServerChangeToken: CKServerChangeToken?
-    /// At most so many zones in one answer; 0: as many as the relay gives.
+    /// The maximum number of zones per response; 0 for the relay's maximum.
     open var resultsLimit = 0
-    /// Whether to go on until there is no more; else one answer is all.
+    /// Whether to continue until there are no more changes.
+    ///
+    /// If `false`, the operation ends after one response.
     open var fetchAllChanges = true
 
-    /// Told of each zone that is new or changed.
+    /// Called for each zone that was created or changed.
     @Block open var recordZoneWithIDChangedBlock: ((CKRecordZone.ID) -> Void)?
-    /// Told of each zone that is gone.
+    /// Called for each zone that was deleted.
     @Block open var recordZoneWithIDWasDeletedBlock: ((CKRecordZone.ID) -> Void)?
-    /// Told of each zone that went because the user erased the application's data; else the block above is.
+    /// Called for each zone that was deleted because the user erased the app's data.
+    ///
+    /// If `nil`, `recordZoneWithIDWasDeletedBlock` is called instead.
     @Block open var recordZoneWithIDWasPurgedBlock: ((CKRecordZone.ID) -> Void)?
-    /// Told of each zone that went because the user reset the key of their encrypted data; else the first block is.
+    /// Called for each zone that was deleted because the user reset the encrypted data.
+    ///
+    /// If `nil`, `recordZoneWithIDWasDeletedBlock` is called instead.
     @Block open var recordZoneWithIDWasDeletedDueToUserEncryptedDataResetBlock: ((CKRecordZone.ID) -> Void)?
-    /// Told how far the caller has come, after each answer.
+    /// Called with the new token after each response.
     @Block open var changeTokenUpdatedBlock: ((CKServerChangeToken) -> Void)?
-    /// Told at the end; the older form of `fetchDatabaseChangesResultBlock`.
+    /// Called at the end; the older form of `fetchDatabaseChangesResultBlock`.
     @Block open var fetchDatabaseChangesCompletionBlock:
         ((_ serverChangeToken: CKServerChangeToken?, _ moreComing: Bool, _ operationError: (any Error)?) -> Void)?
-    /// Told at the end how far the caller has come, and whether there is more.
+    /// Called at the end with the token, and whether there are more changes.
     @Block open var fetchDatabaseChangesResultBlock:
         ((_ operationResult: Result<(serverChangeToken: CKServerChangeToken, moreComing: Bool), any Error>) -> Void)?
 
-    /// An operation that fetches from the start until it is told otherwise.
+    /// Creates an operation that fetches from the beginning.
     public override init() { super.init() }
 
-    /// An operation that fetches what came after a token.
+    /// Creates an operation that fetches the changes after a token.
     public convenience init(previousServerChangeToken: CKServerChangeToken?) {
         self.init()
         self.previousServerChangeToken = previousServerChangeToken
@@ -53,7 +59,8 @@ open class CKFetchDatabaseChangesOperation: CKDatabaseOperation, @unchecked Send
                     try requireNotCancelled()
                     tell(deletion)
                 }
-                // The token of a page that a block has broken off is not told: what is left of it comes again.
+                // If a block cancels the operation within a page, the page's token is not reported, so the rest of it
+                // is fetched again.
                 try requireNotCancelled()
                 token = page.changeToken
                 changeTokenUpdatedBlock?(page.changeToken)

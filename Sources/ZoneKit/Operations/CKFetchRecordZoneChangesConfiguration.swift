@@ -1,27 +1,27 @@
 public import Foundation
 
-/// How to fetch one zone; programs say `CKFetchRecordZoneChangesOperation.ZoneConfiguration`.
+/// The options for fetching one zone, also available as `CKFetchRecordZoneChangesOperation.ZoneConfiguration`.
 ///
-/// On its own, not inside the operation: Foundation on Linux archives no class that has another one around it.
+/// Not nested in the operation, because Foundation on Linux cannot archive nested classes.
 open class CKFetchRecordZoneChangesConfiguration: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
-    // Unchecked as the operation: set up by one thread before it begins.
+    // Unchecked for the same reason as the operation: one thread configures it before it starts.
 
-    /// How far the caller has come in the zone; `nil`: from the start.
+    /// The token of the previous fetch; `nil` to fetch from the beginning.
     open var previousServerChangeToken: CKServerChangeToken?
-    /// At most so many records in one answer; 0: as many as the relay gives.
+    /// The maximum number of records per response; 0 for the relay's maximum.
     open var resultsLimit: Int
-    /// The fields wanted; `nil`: all.
+    /// The fields to fetch; `nil` for all fields.
     open var desiredKeys: [CKRecord.FieldKey]?
 
-    /// From the start, all fields.
+    /// Creates options that fetch all fields from the beginning.
     public override convenience init() { self.init(previousServerChangeToken: nil, resultsLimit: nil) }
 
-    /// Says how to fetch a zone.
+    /// Creates options for fetching a zone.
     ///
     /// - Parameters:
-    ///   - previousServerChangeToken: How far the caller has come.
-    ///   - resultsLimit: At most so many records in one answer.
-    ///   - desiredKeys: The fields wanted; left out, all.
+    ///   - previousServerChangeToken: The token of the previous fetch.
+    ///   - resultsLimit: The maximum number of records per response.
+    ///   - desiredKeys: The fields to fetch; `nil` for all fields.
     public init(
         previousServerChangeToken: CKServerChangeToken? = nil,
         resultsLimit: Int? = nil,
@@ -32,24 +32,24 @@ open class CKFetchRecordZoneChangesConfiguration: NSObject, NSSecureCoding, NSCo
         self.desiredKeys = desiredKeys
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates options from the output of `encode(with:)`.
     public required init?(coder: NSCoder) {
         previousServerChangeToken = coder.object(CKServerChangeToken.self, "Token")
         resultsLimit = coder.number("Limit")
         desiredKeys = coder.text("Keys").map { $0.split(separator: "\n").map(String.init) }
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     open class var supportsSecureCoding: Bool { true }
 
-    /// Writes token, limit and fields.
+    /// Encodes the token, the limit and the fields.
     open func encode(with coder: NSCoder) {
         if let previousServerChangeToken { coder.encode(previousServerChangeToken, forKey: "Token") }
         coder.encode(resultsLimit, forKey: "Limit")
         if let desiredKeys { coder.encode(desiredKeys.joined(separator: "\n") as NSString, forKey: "Keys") }
     }
 
-    /// An independent copy.
+    /// Returns an independent copy.
     open func copy(with zone: NSZone? = nil) -> Any {
         CKFetchRecordZoneChangesConfiguration(
             previousServerChangeToken: previousServerChangeToken,
@@ -59,5 +59,5 @@ open class CKFetchRecordZoneChangesConfiguration: NSObject, NSSecureCoding, NSCo
     }
 }
 
-/// The name that it had before Swift 4.2.
+/// The name of the options before Swift 4.2.
 public typealias CKFetchRecordZoneChangesOptions = CKFetchRecordZoneChangesConfiguration

@@ -1,17 +1,21 @@
 public import Foundation
 
-/// Fetches what has changed in some zones, one zone after the other.
+/// Fetches the changes in some zones, one zone after another.
 open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// How to fetch one zone.
+    /// The options for fetching one zone.
     public typealias ZoneConfiguration = CKFetchRecordZoneChangesConfiguration
     /// The older name of `ZoneConfiguration`.
     public typealias ZoneOptions = ZoneConfiguration
 
-    /// The zones, in the order in which they are fetched.
+    /// The zones to fetch, in this order.
     open var recordZoneIDs: [CKRecordZone.ID]?
-    /// How to fetch each; one without is fetched from the start.
+    /// The options per zone.
+    ///
+    /// A zone without options is fetched from the beginning.
     open var configurationsByRecordZoneID: [CKRecordZone.ID: ZoneConfiguration]?
-    /// Whether to go on in each zone until there is no more; else one answer per zone is all.
+    /// Whether to continue in each zone until there are no more changes.
+    ///
+    /// If `false`, each zone ends after one response.
     open var fetchAllChanges = true
 
     /// The older name of `configurationsByRecordZoneID`.
@@ -20,19 +24,21 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         set { configurationsByRecordZoneID = newValue }
     }
 
-    /// Told of each record that is new or changed; the older form of `recordWasChangedBlock`, not called where that is set.
+    /// Called for each record that was created or changed; the older form of `recordWasChangedBlock`.
+    ///
+    /// Not called if `recordWasChangedBlock` is set.
     @Block open var recordChangedBlock: ((CKRecord) -> Void)?
-    /// Told of each record that is new or changed.
+    /// Called for each record that was created or changed.
     @Block open var recordWasChangedBlock:
         ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
-    /// Told of each record that is gone.
+    /// Called for each record that was deleted.
     @Block open var recordWithIDWasDeletedBlock: ((CKRecord.ID, CKRecord.RecordType) -> Void)?
-    /// Told how far the caller has come in a zone, after each answer; after the last one before the zone's end is told.
+    /// Called with a zone's new token after each response, and before the end of the zone is reported.
     @Block open var recordZoneChangeTokensUpdatedBlock: ((CKRecordZone.ID, CKServerChangeToken?, Data?) -> Void)?
-    /// Told at the end of each zone; the older form of `recordZoneFetchResultBlock`.
+    /// Called at the end of each zone; the older form of `recordZoneFetchResultBlock`.
     @Block open var recordZoneFetchCompletionBlock:
         ((CKRecordZone.ID, CKServerChangeToken?, Data?, Bool, (any Error)?) -> Void)?
-    /// Told at the end of each zone how far the caller has come in it, and whether there is more.
+    /// Called at the end of each zone with its token, and whether there are more changes.
     @Block open var recordZoneFetchResultBlock:
         (
             (
@@ -42,19 +48,21 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
                 >
             ) -> Void
         )?
-    /// Told at the end; the older form of `fetchRecordZoneChangesResultBlock`.
+    /// Called at the end; the older form of `fetchRecordZoneChangesResultBlock`.
     @Block open var fetchRecordZoneChangesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var fetchRecordZoneChangesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an operation without zones.
     public override init() { super.init() }
 
-    /// An operation that fetches some zones.
+    /// Creates an operation that fetches some zones.
     ///
     /// - Parameters:
-    ///   - recordZoneIDs: The zones.
-    ///   - configurationsByRecordZoneID: How to fetch each.
+    ///   - recordZoneIDs: The zones to fetch.
+    ///   - configurationsByRecordZoneID: The options per zone.
     public convenience init(
         recordZoneIDs: [CKRecordZone.ID]? = nil,
         configurationsByRecordZoneID: [CKRecordZone.ID: ZoneConfiguration]? = nil
@@ -64,11 +72,11 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         self.configurationsByRecordZoneID = configurationsByRecordZoneID
     }
 
-    /// An operation that fetches some zones, in the older words.
+    /// Creates an operation that fetches some zones; the older form.
     ///
     /// - Parameters:
-    ///   - recordZoneIDs: The zones.
-    ///   - optionsByRecordZoneID: How to fetch each.
+    ///   - recordZoneIDs: The zones to fetch.
+    ///   - optionsByRecordZoneID: The options per zone.
     public convenience init(
         recordZoneIDs: [CKRecordZone.ID],
         optionsByRecordZoneID: [CKRecordZone.ID: ZoneOptions]?
@@ -91,7 +99,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
             } catch {
                 tellEnd(of: zoneID, .failure(error))
                 errors[zoneID] = error
-                // What is no single zone's trouble would meet the others too.
+                // An error that is not about a single zone would affect the other zones too.
                 if !error.isOfZone, error.code != .changeTokenExpired, error.code != .invalidArguments {
                     failure = error
                 }
@@ -102,7 +110,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         fetchRecordZoneChangesResultBlock?(failure.map { .failure($0) } ?? .success(()))
     }
 
-    /// One zone, page by page.
+    /// Fetches one zone, page by page.
     private func fetch(
         _ zoneID: CKRecordZone.ID,
         from database: CKDatabase,
@@ -133,8 +141,10 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         }
     }
 
-    /// Throws where a block has broken the operation off: the page's token is not told then, so that what is left of it comes
-    /// again.
+    /// Calls the blocks for the contents of a page.
+    ///
+    /// Throws if a block has cancelled the operation. The page's token is then not reported, so that the rest of the
+    /// page is fetched again.
     private func tell(
         _ page: CKDatabase.ZoneChangesPage,
         _ errors: inout [AnyHashable: any Error]

@@ -1,34 +1,36 @@
-/// Fetches records by their addresses.
+/// Fetches records by their IDs.
 open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// The addresses.
+    /// The IDs of the records to fetch.
     open var recordIDs: [CKRecord.ID]?
-    /// The fields wanted; `nil`: all.
+    /// The fields to fetch; `nil` for all fields.
     open var desiredKeys: [CKRecord.FieldKey]?
     private var fetchesCurrentUser = false
 
-    /// Told how much of a record has come, from 0 to 1.
+    /// Called with the progress of each record, from 0 to 1.
     @Block open var perRecordProgressBlock: ((CKRecord.ID, Double) -> Void)?
-    /// Told what became of each record; the older form of `perRecordResultBlock`.
+    /// Called with the result of each record; the older form of `perRecordResultBlock`.
     @Block open var perRecordCompletionBlock: ((CKRecord?, CKRecord.ID?, (any Error)?) -> Void)?
-    /// Told what became of each record.
+    /// Called with the result of each record.
     @Block open var perRecordResultBlock:
         ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
-    /// Told at the end what was found, and `partialFailure` if something failed.
+    /// Called at the end with the found records, and with `partialFailure` if some could not be fetched.
     @Block open var fetchRecordsCompletionBlock:
         ((_ recordsByRecordID: [CKRecord.ID: CKRecord]?, _ operationError: (any Error)?) -> Void)?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var fetchRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that fetches these records.
+    /// Creates an operation that fetches records.
     public convenience init(recordIDs: [CKRecord.ID]) {
         self.init()
         self.recordIDs = recordIDs
     }
 
-    /// An operation that fetches the current user's own record, which every container has in its public database.
+    /// Creates an operation that fetches the current user's record, which is in the public database of every container.
     open class func fetchCurrentUserRecordOperation() -> CKFetchRecordsOperation {
         let operation = CKFetchRecordsOperation()
         operation.fetchesCurrentUser = true
@@ -62,7 +64,7 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
                     perRecordCompletionBlock?(nil, id, error)
                 }
             }
-            // A block may have cancelled it.
+            // A block may have cancelled the operation.
             try requireNotCancelled()
         } catch {
             fetchRecordsCompletionBlock?(nil, error)

@@ -2,51 +2,58 @@ public import Foundation
 
 /// Saves and deletes records.
 open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// What a save does when the relay has another version of the record.
+    /// The behavior of a save if the relay has another version of the record.
     ///
     /// A `CKShare` is always saved with `ifServerRecordUnchanged`.
     public enum RecordSavePolicy: Int, Sendable {
-        /// Refuse with `serverRecordChanged`; sends changed fields only.
+        /// The save fails with `serverRecordChanged`.
+        ///
+        /// Only changed fields are sent.
         case ifServerRecordUnchanged = 0
-        /// Write the changed fields over whatever is there.
+        /// The changed fields overwrite the relay's values.
         case changedKeys = 1
-        /// Write all fields of the local copy over whatever is there; fields that only the relay has stay as they are.
+        /// All fields of the local copy overwrite the relay's values; fields that only the relay's version has are
+        /// unchanged.
         case allKeys = 2
     }
 
-    /// What to save.
+    /// The records to save.
     open var recordsToSave: [CKRecord]?
-    /// What to delete, whatever version the relay has.
+    /// The IDs of the records to delete, whatever their version on the relay is.
     open var recordIDsToDelete: [CKRecord.ID]?
-    /// What to do about records that were changed elsewhere.
+    /// The behavior if the relay has another version of a record.
     open var savePolicy = RecordSavePolicy.ifServerRecordUnchanged
-    /// Kept for programs that set it; the relay has no use for it.
+    /// Has no effect; it exists for source compatibility.
     open var clientChangeTokenData: Data?
-    /// Whether a custom zone's changes stand or fall together.
+    /// Whether the changes in each custom zone succeed or fail together.
     open var isAtomic = true
 
-    /// Told how much of a record's files has been sent, from 0 to 1.
+    /// Called with the upload progress of each record's files, from 0 to 1.
     @Block open var perRecordProgressBlock: ((CKRecord, Double) -> Void)?
-    /// Told what became of each record to save; the older form of `perRecordSaveBlock`, not called where that is set.
+    /// Called with the result of each save; the older form of `perRecordSaveBlock`.
+    ///
+    /// Not called if `perRecordSaveBlock` is set.
     @Block open var perRecordCompletionBlock: ((CKRecord, (any Error)?) -> Void)?
-    /// Told what became of each record to save.
+    /// Called with the result of each save.
     @Block open var perRecordSaveBlock: ((_ recordID: CKRecord.ID, _ saveResult: Result<CKRecord, any Error>) -> Void)?
-    /// Told what became of each record to delete.
+    /// Called with the result of each deletion.
     @Block open var perRecordDeleteBlock: ((_ recordID: CKRecord.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
-    /// Told at the end what was saved and deleted, and `partialFailure` if something failed.
+    /// Called at the end with the saved and deleted records, and with `partialFailure` if some changes failed.
     @Block open var modifyRecordsCompletionBlock:
         ((_ savedRecords: [CKRecord]?, _ deletedRecordIDs: [CKRecord.ID]?, _ operationError: (any Error)?) -> Void)?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var modifyRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that saves and deletes.
+    /// Creates an operation that saves and deletes records.
     ///
     /// - Parameters:
-    ///   - recordsToSave: What to save.
-    ///   - recordIDsToDelete: What to delete.
+    ///   - recordsToSave: The records to save.
+    ///   - recordIDsToDelete: The IDs of the records to delete.
     public convenience init(recordsToSave: [CKRecord]? = nil, recordIDsToDelete: [CKRecord.ID]? = nil) {
         self.init()
         self.recordsToSave = recordsToSave
@@ -78,7 +85,7 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
                     }
                 }
             }
-            // A cancellation that met the end of a request still is one.
+            // A cancellation that coincided with the end of a request still cancels the operation.
             if !errors.isEmpty { try requireNotCancelled() }
         } catch {
             modifyRecordsCompletionBlock?(saved.isEmpty ? nil : saved, deleted.isEmpty ? nil : deleted, error)

@@ -1,26 +1,26 @@
 public import Foundation
 import Synchronization
 
-/// A piece of work for a container, as an `Operation`: made, configured, and added to a database, a container or an
-/// `OperationQueue`.
+/// The base class of operations, which can be added to a database, a container or an `OperationQueue`.
 ///
-/// Its blocks are called one at a time, in the order of events, on a thread of the library's choosing; the last of them is
-/// the result block, then the operation is finished and `completionBlock` runs. Cancelling ends the request that is under
-/// way; the result is then `operationCancelled`. Set everything before adding it; afterwards it must be left alone. Its blocks
-/// go when it is over, and with it all operations that were made inside them.
+/// An operation calls its blocks one at a time, in the order of the events, on a thread chosen by the library. The
+/// result block is the last one; then the operation is finished and `completionBlock` runs. Cancelling the operation
+/// cancels the current request; the result is then `operationCancelled`. Configure an operation before you add it, and
+/// don't change it afterwards. The operation releases its blocks when it and all operations that were created inside
+/// its blocks have finished.
 ///
-/// In Swift 6 a block written in code of the main actor is taken for the main actor's, and ends the program where it is found
-/// on another thread, as with CloudKit. Mark it, and go to the main actor from inside:
+/// In Swift 6, a block in code of the main actor is isolated to the main actor, and the program traps if the block is
+/// called on another thread, as with CloudKit. Mark such a block `@Sendable`, and switch to the main actor inside it:
 ///
 ///     operation.queryResultBlock = { @Sendable result in
 ///         Task { @MainActor in model.show(result) }
 ///     }
 open class CKOperation: Operation, @unchecked Sendable {
-    // Unchecked as `Operation` itself: set up by one thread before it begins, its life behind `life`.
+    // Unchecked like `Operation` itself: one thread configures it before it starts, and `life` protects the rest.
 
-    /// Names an operation.
+    /// The type of an operation's ID.
     public typealias ID = String
-    /// How an operation is to be carried out.
+    /// The type of an operation's configuration.
     public typealias Configuration = CKOperationConfiguration
 
     private struct Life {
@@ -28,23 +28,25 @@ open class CKOperation: Operation, @unchecked Sendable {
         var isFinished = false
         var task: Task<Void, Never>?
         var isCancelled = false
-        /// When the time of the whole operation is over, once it is at work.
+        /// The end of the whole operation's timeout; set when the operation starts to work.
         var deadline: Deadline?
     }
 
     private let life = Mutex(Life())
     private var settings = CKOperationConfiguration()
 
-    /// Unlike that of every other operation.
+    /// The unique ID of the operation.
     public let operationID: CKOperation.ID = UUID().uuidString
-    /// The group that it belongs to.
+    /// The group of the operation.
     open var group: CKOperationGroup?
-    /// Never called: operations here end with the process.
+    /// Never called, because operations do not outlive the process.
     @Block open var longLivedOperationWasPersistedBlock: (() -> Void)?
 
     private let family = OperationFamily.atWork ?? OperationFamily()
 
-    /// Makes an operation; use one of the kinds.
+    /// Creates an operation.
+    ///
+    /// Use one of the subclasses.
     public override init() {
         super.init()
         family.join(self)
@@ -53,9 +55,12 @@ open class CKOperation: Operation, @unchecked Sendable {
     deinit { if life.withLock({ !$0.isFinished }) { family.leave() } }
 
     // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
-    /// How it is to be carried out; CloudKit declares it so, and it is never `nil`.
+    /// The configuration of the operation.
     ///
-    /// A copy goes in. One without a container gets that of the operation's database, if it has one already.
+    /// It is never `nil`; CloudKit declares the same type.
+    ///
+    /// The setter stores a copy. If the copy has no container and the operation has a database, the setter sets the
+    /// database's container.
     open var configuration: CKOperation.Configuration! {
         get { settings }
         set {
@@ -64,10 +69,10 @@ open class CKOperation: Operation, @unchecked Sendable {
         }
     }
 
-    /// The container of the database that the operation works on, once that is said.
+    /// The container of the operation's database, if there is one.
     fileprivate var databaseContainer: CKContainer? { nil }
 
-    /// The same as `configuration.qualityOfService`; where nothing was said there, what the group's configuration says.
+    /// The same as `configuration.qualityOfService`, or if that is not set, the value of the group's configuration.
     open override var qualityOfService: QualityOfService {
         get { settings.urgency ?? group?.defaultConfiguration?.urgency ?? .default }
         set {
@@ -76,9 +81,9 @@ open class CKOperation: Operation, @unchecked Sendable {
         }
     }
 
-    // MARK: The older way to configure
+    // MARK: Older configuration properties
 
-    /// The container to work in; the same as `configuration.container`.
+    /// The same as `configuration.container`.
     open var container: CKContainer? {
         get { settings.container }
         set { configuration.container = newValue }
@@ -108,16 +113,18 @@ open class CKOperation: Operation, @unchecked Sendable {
         set { configuration.timeoutIntervalForResource = newValue }
     }
 
-    // MARK: Life
+    // MARK: Execution
 
-    /// Operations work beside the thread that starts them.
+    /// Returns `true`: operations do not block the thread that starts them.
     open override var isAsynchronous: Bool { true }
-    /// Whether it is at work.
+    /// Whether the operation is running.
     open override var isExecuting: Bool { life.withLock { $0.isExecuting } }
-    /// Whether it is done.
+    /// Whether the operation has finished.
     open override var isFinished: Bool { life.withLock { $0.isFinished } }
 
-    /// Begins; a queue calls this.
+    /// Starts the operation.
+    ///
+    /// Called by the queue.
     open override func start() {
         let isFirst = life.withLock { !$0.isExecuting && !$0.isFinished }
         guard isFirst else { return }
@@ -127,7 +134,7 @@ open class CKOperation: Operation, @unchecked Sendable {
         main()
     }
 
-    /// Does the work and returns at once; the operation finishes later.
+    /// Starts the work and returns at once; the operation finishes later.
     open override func main() {
         let task = Task(executorPreference: OwnThreads.lane, priority: priority) {
             await OperationFamily.$atWork.withValue(self.family) { await self.perform() }
@@ -140,7 +147,7 @@ open class CKOperation: Operation, @unchecked Sendable {
         if isCancelled { task.cancel() }
     }
 
-    /// Ends the request that is under way; the result is `operationCancelled`.
+    /// Cancels the current request; the result is `operationCancelled`.
     open override func cancel() {
         super.cancel()
         let task = life.withLock { life in
@@ -172,12 +179,14 @@ open class CKOperation: Operation, @unchecked Sendable {
         }
     }
 
-    // MARK: For the kinds
+    // MARK: For subclasses
 
-    /// What the operation does; calls its blocks itself and leaves no error untold.
+    /// Performs the operation.
+    ///
+    /// Must call the operation's blocks and report every error to them.
     package func perform() async {}
 
-    /// The operation and all that may have its blocks from it are over.
+    /// Releases the blocks, when the operation and all operations of its family have finished.
     package func letBlocksGo() {
         _longLivedOperationWasPersistedBlock.letGo()
         #if !canImport(Darwin)
@@ -194,7 +203,9 @@ open class CKOperation: Operation, @unchecked Sendable {
         settings.container ?? group?.defaultConfiguration?.container ?? .default()
     }
 
-    /// What the operation's requests to one relay have in common; its time runs from the first call on.
+    /// Returns the settings of the operation's requests to one relay.
+    ///
+    /// The operation's timeout starts with the first call.
     package func requestSettings(on session: RelaySession) -> RequestSettings {
         var common = RequestSettings(settings, group)
         guard let wholeTime = common.wholeTime else { return common }
@@ -208,11 +219,11 @@ open class CKOperation: Operation, @unchecked Sendable {
     }
 }
 
-/// An operation on one database.
+/// The base class of operations on a database.
 open class CKDatabaseOperation: CKOperation, @unchecked Sendable {
-    /// The database; left out, the container's private one.
+    /// The database; `nil` for the private database of the container.
     ///
-    /// `CKDatabase.add` sets it. The configuration's container is then the database's.
+    /// `CKDatabase.add` sets it, and sets the configuration's container to the database's container.
     open var database: CKDatabase? {
         didSet { if let container = databaseContainer { configuration.container = container } }
     }
@@ -228,9 +239,9 @@ open class CKDatabaseOperation: CKOperation, @unchecked Sendable {
 }
 
 extension CKDatabase {
-    /// Begins an operation on this database.
+    /// Starts an operation on this database.
     ///
-    /// - Parameter operation: Not yet added anywhere.
+    /// - Parameter operation: An operation that has not been added to a queue.
     public func add(_ operation: CKDatabaseOperation) {
         operation.database = self
         session.operations.addOperation(operation)
@@ -238,9 +249,11 @@ extension CKDatabase {
 }
 
 extension CKContainer {
-    /// Begins an operation in this container; one on a database works on the private one unless it names another.
+    /// Starts an operation in this container.
     ///
-    /// - Parameter operation: Not yet added anywhere.
+    /// A database operation without a database uses the private database.
+    ///
+    /// - Parameter operation: An operation that has not been added to a queue.
     public func add(_ operation: CKOperation) {
         if operation.container == nil { operation.container = self }
         session.operations.addOperation(operation)

@@ -1,13 +1,16 @@
 public import Foundation
 import Synchronization
 
-/// Several operations that serve one purpose, under one name in the relay's log.
+/// A set of operations with a common purpose.
+///
+/// The relay's log shows its name.
 public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendable {
-    // Unchecked for the configuration inside, which is set up before the operations begin; all else is in the Mutex.
+    // Unchecked because of the configuration, which is set before the operations start; the mutex protects everything
+    // else.
 
-    /// How much a program expects to move.
+    /// The amount of data that the app expects to transfer.
     public enum TransferSize: Int, Sendable {
-        /// It does not say.
+        /// Unknown.
         case unknown = 0
         /// Less than a megabyte.
         case kilobytes = 1
@@ -21,7 +24,7 @@ public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendab
         case gigabytes = 5
         /// Up to a hundred gigabytes.
         case tensOfGigabytes = 6
-        /// More than that.
+        /// More than a hundred gigabytes.
         case hundredsOfGigabytes = 7
     }
 
@@ -33,14 +36,14 @@ public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendab
         var receiveSize = TransferSize.unknown
     }
 
-    /// Unlike that of every other group.
+    /// The unique ID of the group.
     public let operationGroupID: String
     private let state = Mutex(State())
 
-    /// Makes a group of a number of its own.
+    /// Creates a group with a new ID.
     public override init() { operationGroupID = UUID().uuidString }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a group from the output of `encode(with:)`.
     public init?(coder: NSCoder) {
         guard let id = coder.text("GroupID") else { return nil }
         operationGroupID = id
@@ -51,10 +54,10 @@ public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendab
         expectedReceiveSize = TransferSize(rawValue: coder.number("ReceiveSize")) ?? .unknown
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes number, name and what is expected.
+    /// Encodes the ID, the name and the expected sizes.
     public func encode(with coder: NSCoder) {
         coder.encode(operationGroupID as NSString, forKey: "GroupID")
         if let name { coder.encode(name as NSString, forKey: "Name") }
@@ -64,7 +67,9 @@ public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendab
     }
 
     // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
-    /// What the group's operations use that have no configuration of their own; CloudKit declares it so.
+    /// The default configuration of the group's operations.
+    ///
+    /// It is never `nil`; CloudKit declares the same type.
     public var defaultConfiguration: CKOperation.Configuration! {
         get { state.withLock { Kept($0.configuration) }.value }
         set {
@@ -73,31 +78,31 @@ public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendab
         }
     }
 
-    /// What the group is for; for people.
+    /// A readable name for the purpose of the group.
     public var name: String? {
         get { state.withLock { $0.name } }
         set { state.withLock { $0.name = newValue } }
     }
 
-    /// How many things the program expects to work on.
+    /// The number of items that the app expects to process.
     public var quantity: Int {
         get { state.withLock { $0.quantity } }
         set { state.withLock { $0.quantity = newValue } }
     }
 
-    /// How much the program expects to send.
+    /// The amount of data that the app expects to send.
     public var expectedSendSize: TransferSize {
         get { state.withLock { $0.sendSize } }
         set { state.withLock { $0.sendSize = newValue } }
     }
 
-    /// How much the program expects to receive.
+    /// The amount of data that the app expects to receive.
     public var expectedReceiveSize: TransferSize {
         get { state.withLock { $0.receiveSize } }
         set { state.withLock { $0.receiveSize = newValue } }
     }
 
-    /// Number and name on one line, without anything a header could not hold.
+    /// The ID and the name on one line, without characters that are not allowed in a header.
     var label: String {
         let readable = (name ?? "").unicodeScalars.filter { $0.isASCII && $0.value >= 32 && $0.value < 127 }
         let text = String(String.UnicodeScalarView(readable.prefix(100)))
@@ -105,9 +110,9 @@ public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendab
     }
 }
 
-/// Carries a configuration over the edge of a lock.
+/// Carries a configuration across the lock.
 private struct Kept: @unchecked Sendable {
-    // Unchecked: the configuration itself is made for one thread at a time.
+    // Unchecked: a configuration must be used by one thread at a time.
     let value: CKOperationConfiguration
     init(_ value: CKOperationConfiguration) { self.value = value }
 }

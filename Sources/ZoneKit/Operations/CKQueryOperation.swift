@@ -1,42 +1,44 @@
-/// Finds records, one page at a time.
+/// Runs a query and fetches one page of results.
 open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// As many results as the relay gives in one answer.
+    /// The value of `resultsLimit` for the relay's maximum.
     public static let maximumResults = 0
 
-    /// Where a query's page ended.
+    /// The position at which a page of results ended.
     public typealias Cursor = CKQueryCursor
 
-    /// Which records, in what order.
+    /// The query to run.
     open var query: CKQuery?
-    /// Where the page before ended, instead of a query.
+    /// The position at which the previous page ended; used instead of a query.
     open var cursor: Cursor?
-    /// Where to look; `nil`: in all zones of the database.
+    /// The zone to search; `nil` for all zones of the database.
     open var zoneID: CKRecordZone.ID?
-    /// At most so many records, 200 at the most.
+    /// The maximum number of records, up to 200; 0 for the relay's maximum.
     open var resultsLimit = CKQueryOperation.maximumResults
-    /// The fields wanted; `nil`: all.
+    /// The fields to fetch; `nil` for all fields.
     open var desiredKeys: [CKRecord.FieldKey]?
 
-    /// Told of each record; the older form of `recordMatchedBlock`, not called where that is set.
+    /// Called for each record; the older form of `recordMatchedBlock`.
+    ///
+    /// Not called if `recordMatchedBlock` is set.
     @Block open var recordFetchedBlock: ((CKRecord) -> Void)?
-    /// Told of each record.
+    /// Called for each record.
     @Block open var recordMatchedBlock:
         ((_ recordID: CKRecord.ID, _ recordResult: Result<CKRecord, any Error>) -> Void)?
-    /// Told at the end where to go on; the older form of `queryResultBlock`.
+    /// Called at the end with the next cursor; the older form of `queryResultBlock`.
     @Block open var queryCompletionBlock: ((_ cursor: Cursor?, _ operationError: (any Error)?) -> Void)?
-    /// Told at the end where to go on, `nil` if there is no more.
+    /// Called at the end with the cursor of the next page, or `nil` if there are no more results.
     @Block open var queryResultBlock: ((_ operationResult: Result<Cursor?, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that finds the first records.
+    /// Creates an operation that fetches the first page of results.
     public convenience init(query: CKQuery) {
         self.init()
         self.query = query
     }
 
-    /// An operation that finds the next records.
+    /// Creates an operation that fetches the next page of results.
     public convenience init(cursor: Cursor) {
         self.init()
         self.cursor = cursor
@@ -54,7 +56,7 @@ open class CKQueryOperation: CKDatabaseOperation, @unchecked Sendable {
                     recordFetchedBlock?(record)
                 }
             }
-            // A block may have cancelled it.
+            // A block may have cancelled the operation.
             try requireNotCancelled()
             queryCompletionBlock?(page.queryCursor, nil)
             queryResultBlock?(.success(page.queryCursor))

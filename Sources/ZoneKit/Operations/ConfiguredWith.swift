@@ -1,11 +1,11 @@
 extension CKDatabase {
-    /// Runs calls with settings of their own.
+    /// Makes calls with their own configuration.
     ///
     /// - Parameters:
-    ///   - configuration: How the calls are to be carried out; left out, as usual.
-    ///   - group: The group that they belong to.
-    ///   - body: Makes its calls on the database that it is given.
-    /// - Returns: What `body` returns.
+    ///   - configuration: The configuration of the calls; `nil` for the default.
+    ///   - group: The group that the calls belong to.
+    ///   - body: A closure that makes calls on the database that it receives.
+    /// - Returns: The result of `body`.
     @discardableResult
     public func configuredWith<R>(
         configuration: CKOperation.Configuration? = nil,
@@ -15,13 +15,13 @@ extension CKDatabase {
         try body(configured(RequestSettings(configuration, group)))
     }
 
-    /// Runs calls with settings of their own.
+    /// Makes calls with their own configuration.
     ///
     /// - Parameters:
-    ///   - configuration: How the calls are to be carried out; left out, as usual.
-    ///   - group: The group that they belong to.
-    ///   - body: Makes its calls on the database that it is given.
-    /// - Returns: What `body` returns.
+    ///   - configuration: The configuration of the calls; `nil` for the default.
+    ///   - group: The group that the calls belong to.
+    ///   - body: A closure that makes calls on the database that it receives.
+    /// - Returns: The result of `body`.
     @discardableResult
     public nonisolated(nonsending) func configuredWith<R>(
         configuration: CKOperation.Configuration? = nil,
@@ -33,18 +33,18 @@ extension CKDatabase {
 }
 
 extension CKContainer {
-    /// The same container for requests of other settings.
+    /// Returns this container with other request settings.
     private func configured(_ settings: RequestSettings) -> CKContainer {
         CKContainer(sharing: session, settings: settings)
     }
 
-    /// Runs calls with settings of their own.
+    /// Makes calls with their own configuration.
     ///
     /// - Parameters:
-    ///   - configuration: How the calls are to be carried out; left out, as usual.
-    ///   - group: The group that they belong to.
-    ///   - body: Makes its calls on the container that it is given, and on its databases.
-    /// - Returns: What `body` returns.
+    ///   - configuration: The configuration of the calls; `nil` for the default.
+    ///   - group: The group that the calls belong to.
+    ///   - body: A closure that makes calls on the container that it receives, and on its databases.
+    /// - Returns: The result of `body`.
     @discardableResult
     public func configuredWith<R>(
         configuration: CKOperation.Configuration? = nil,
@@ -54,13 +54,13 @@ extension CKContainer {
         try body(configured(RequestSettings(configuration, group)))
     }
 
-    /// Runs calls with settings of their own.
+    /// Makes calls with their own configuration.
     ///
     /// - Parameters:
-    ///   - configuration: How the calls are to be carried out; left out, as usual.
-    ///   - group: The group that they belong to.
-    ///   - body: Makes its calls on the container that it is given, and on its databases.
-    /// - Returns: What `body` returns.
+    ///   - configuration: The configuration of the calls; `nil` for the default.
+    ///   - group: The group that the calls belong to.
+    ///   - body: A closure that makes calls on the container that it receives, and on its databases.
+    /// - Returns: The result of `body`.
     @discardableResult
     public nonisolated(nonsending) func configuredWith<R>(
         configuration: CKOperation.Configuration? = nil,

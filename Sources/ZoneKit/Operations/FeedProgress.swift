@@ -1,12 +1,14 @@
 import SyncCore
 
-/// Whether a feed that an operation follows moves on: for the relay that contradicts itself.
+/// Checks that a feed makes progress, to protect an operation from a relay that violates the protocol.
 ///
 /// See Sync.md, "Fetching".
 struct FeedProgress {
     private var repeats = 0
 
-    /// Counts pages that promise more under the token they were asked by; too many in a row are an error.
+    /// Counts consecutive pages that announce more changes but repeat the request's token.
+    ///
+    /// Throws if there are too many.
     mutating func accept(
         _ token: CKServerChangeToken,
         after old: CKServerChangeToken?,

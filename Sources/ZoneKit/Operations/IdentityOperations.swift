@@ -1,19 +1,21 @@
-/// Finds users by their addresses.
+/// Finds users by email address, phone number or record ID.
 open class CKDiscoverUserIdentitiesOperation: CKOperation, @unchecked Sendable {
-    /// By what they are looked for.
+    /// The addresses or record IDs of the users.
     open var userIdentityLookupInfos: [CKUserIdentity.LookupInfo] = []
 
-    /// Told of each who was found; of others nothing is said.
+    /// Called for each user that was found.
+    ///
+    /// Not called for others.
     @Block open var userIdentityDiscoveredBlock: ((CKUserIdentity, CKUserIdentity.LookupInfo) -> Void)?
-    /// Told at the end; the older form of `discoverUserIdentitiesResultBlock`.
+    /// Called at the end; the older form of `discoverUserIdentitiesResultBlock`.
     @Block open var discoverUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end.
+    /// Called at the end.
     @Block open var discoverUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that finds these.
+    /// Creates an operation that finds users.
     public convenience init(userIdentityLookupInfos: [CKUserIdentity.LookupInfo]) {
         self.init()
         self.userIdentityLookupInfos = userIdentityLookupInfos
@@ -45,16 +47,16 @@ open class CKDiscoverUserIdentitiesOperation: CKOperation, @unchecked Sendable {
     }
 }
 
-/// Finds all users there are to be found.
+/// Finds all users that are discoverable by the current user.
 open class CKDiscoverAllUserIdentitiesOperation: CKOperation, @unchecked Sendable {
-    /// Told of each who was found.
+    /// Called for each user that was found.
     @Block open var userIdentityDiscoveredBlock: ((CKUserIdentity) -> Void)?
-    /// Told at the end; the older form of `discoverAllUserIdentitiesResultBlock`.
+    /// Called at the end; the older form of `discoverAllUserIdentitiesResultBlock`.
     @Block open var discoverAllUserIdentitiesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end.
+    /// Called at the end.
     @Block open var discoverAllUserIdentitiesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation that finds everybody.
+    /// Creates an operation that finds all users.
     public override init() { super.init() }
 
     package override func perform() async {
@@ -77,23 +79,23 @@ open class CKDiscoverAllUserIdentitiesOperation: CKOperation, @unchecked Sendabl
     }
 }
 
-/// Hands out a web auth token, for a web page to speak as the current user.
+/// Returns a web auth token with which a web page can act as the current user.
 open class CKFetchWebAuthTokenOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// The web page's API token.
+    /// The API token of the web page.
     ///
-    /// The token that is handed out is the program's own, which is good for the whole container.
+    /// The returned token is the app's own token, which is valid for the whole container.
     open var apiToken: String?
 
-    /// Told at the end; the older form of `fetchWebAuthTokenResultBlock`.
+    /// Called at the end; the older form of `fetchWebAuthTokenResultBlock`.
     @Block open var fetchWebAuthTokenCompletionBlock:
         ((_ webAuthToken: String?, _ operationError: (any Error)?) -> Void)?
-    /// Told at the end.
+    /// Called at the end.
     @Block open var fetchWebAuthTokenResultBlock: ((_ operationResult: Result<String, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation for a web page.
+    /// Creates an operation for a web page.
     public convenience init(apiToken APIToken: String) {
         self.init()
         apiToken = APIToken
@@ -103,7 +105,7 @@ open class CKFetchWebAuthTokenOperation: CKDatabaseOperation, @unchecked Sendabl
         do {
             try requireNotCancelled()
             let connection = try resolvedDatabase.session.connection()
-            // The answer to any call brings a fresh one.
+            // Every response contains a renewed token.
             _ = try await connection.fetchCallerName()
             guard let token = connection.credentials.webAuthToken else { throw CKError(.notAuthenticated) }
             fetchWebAuthTokenCompletionBlock?(token, nil)

@@ -1,12 +1,12 @@
-/// Operations that outlive a process: there are none here, so a program that looks for them finds none and begins anew.
+/// Long-lived operations, which this SDK does not support: an app that looks for them finds none and starts again.
 extension CKContainer {
-    /// The operations that are still under way from an earlier run: none.
+    /// Returns the IDs of operations from an earlier run: always an empty array.
     public func allLongLivedOperationIDs() async throws -> [CKOperation.ID] { [] }
 
-    /// An operation of an earlier run: none.
+    /// Returns an operation from an earlier run: always `nil`.
     public func longLivedOperation(for operationID: CKOperation.ID) async throws -> CKOperation? { nil }
 
-    /// The operations that are still under way from an earlier run: none.
+    /// Fetches the IDs of operations from an earlier run: always an empty array.
     @preconcurrency
     public func fetchAllLongLivedOperationIDs(
         completionHandler: @escaping @Sendable ([CKOperation.ID]?, (any Error)?) -> Void
@@ -14,7 +14,7 @@ extension CKContainer {
         Task(executorPreference: OwnThreads.lane) { completionHandler([], nil) }
     }
 
-    /// An operation of an earlier run: none.
+    /// Fetches an operation from an earlier run: always `nil`.
     @preconcurrency
     public func fetchLongLivedOperation(
         withID operationID: CKOperation.ID,

@@ -1,25 +1,26 @@
-/// Fetches the notices of the past, in the words before change tokens.
+/// Fetches earlier notifications; the API that preceded change tokens.
 ///
-/// A relay keeps no notices: they only say that there is something to fetch, and a change token finds that by itself. So
-/// there is never any, and a program that relies on this finds what it missed by its next fetch.
+/// The relay stores no notifications, because they only report that there are changes to fetch, and a change token
+/// finds those. The operation therefore never returns any. An app that uses it gets the missed changes with its next
+/// fetch.
 open class CKFetchNotificationChangesOperation: CKOperation, @unchecked Sendable {
-    /// How far the caller has come; `nil`: from the start.
+    /// The token of the previous fetch; `nil` to fetch from the beginning.
     open var previousServerChangeToken: CKServerChangeToken?
-    /// At most so many notices; 0: any number.
+    /// The maximum number of notifications; 0 for no limit.
     open var resultsLimit = 0
-    /// Whether there is more: never.
+    /// Whether there are more notifications: always `false`.
     open private(set) var moreComing = false
 
-    /// Told of each notice: never.
+    /// Called for each notification: never.
     @Block open var notificationChangedBlock: ((CKNotification) -> Void)?
-    /// Told at the end how far the caller has come: as far as before.
+    /// Called at the end with the previous token.
     @Block open var fetchNotificationChangesCompletionBlock:
         ((_ serverChangeToken: CKServerChangeToken?, _ operationError: (any Error)?) -> Void)?
 
-    /// An operation that looks from the start.
+    /// Creates an operation that fetches from the beginning.
     public override init() { super.init() }
 
-    /// An operation that looks for what came after a token.
+    /// Creates an operation that fetches the notifications after a token.
     public convenience init(previousServerChangeToken: CKServerChangeToken?) {
         self.init()
         self.previousServerChangeToken = previousServerChangeToken
@@ -41,18 +42,20 @@ open class CKFetchNotificationChangesOperation: CKOperation, @unchecked Sendable
     }
 }
 
-/// Says that notices have been read, so that they are not given out again; here they never are.
+/// Marks notifications as read, so that they are not fetched again.
+///
+/// Has no effect, because none are ever fetched.
 open class CKMarkNotificationsReadOperation: CKOperation, @unchecked Sendable {
-    /// Those that have been read.
+    /// The IDs of the notifications to mark.
     open var notificationIDs: [CKNotification.ID] = []
-    /// Told at the end which of them are taken as read: all.
+    /// Called at the end with the IDs of the marked notifications, which are all of them.
     @Block open var markNotificationsReadCompletionBlock:
         ((_ notificationIDsMarkedRead: [CKNotification.ID]?, _ operationError: (any Error)?) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that takes these as read.
+    /// Creates an operation that marks notifications as read.
     public convenience init(notificationIDsToMarkRead notificationIDs: [CKNotification.ID]) {
         self.init()
         self.notificationIDs = notificationIDs

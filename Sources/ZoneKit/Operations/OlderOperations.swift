@@ -1,32 +1,35 @@
 public import Foundation
 
-/// Fetches one zone's changes, in the words before `CKFetchRecordZoneChangesOperation`.
+/// Fetches one zone's changes; the API that preceded `CKFetchRecordZoneChangesOperation`.
 ///
-/// One answer is all; while `moreComing` says so, another operation with the new token goes on.
+/// The operation ends after one response. While `moreComing` is `true`, continue with another operation and the new
+/// token.
 open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// The zone.
+    /// The zone to fetch.
     open var recordZoneID = CKRecordZone.ID.default
-    /// How far the caller has come; `nil`: from the start.
+    /// The token of the previous fetch; `nil` to fetch from the beginning.
     open var previousServerChangeToken: CKServerChangeToken?
-    /// At most so many records; 0: as many as the relay gives.
+    /// The maximum number of records; 0 for the relay's maximum.
     open var resultsLimit = 0
-    /// The fields that are wanted; `nil`: all.
+    /// The fields to fetch; `nil` for all fields.
     open var desiredKeys: [CKRecord.FieldKey]?
-    /// Whether there is more to fetch; told by the end of the operation.
+    /// Whether there are more changes; valid when the operation has ended.
     open private(set) var moreComing = false
 
-    /// Told of each record that is new or changed.
+    /// Called for each record that was created or changed.
     @Block open var recordChangedBlock: ((CKRecord) -> Void)?
-    /// Told of each record that is gone.
+    /// Called for each record that was deleted.
     @Block open var recordWithIDWasDeletedBlock: ((CKRecord.ID) -> Void)?
-    /// Told at the end how far the caller has come.
+    /// Called at the end with the new token.
     @Block open var fetchRecordChangesCompletionBlock:
         ((_ serverChangeToken: CKServerChangeToken?, _ clientTokenData: Data?, _ operationError: (any Error)?) -> Void)?
 
-    /// An operation that fetches the default zone, which has no changes to give, until it is told otherwise.
+    /// Creates an operation for the default zone, which has no change feed.
+    ///
+    /// Set another zone.
     public override init() { super.init() }
 
-    /// An operation that fetches what came in a zone after a token.
+    /// Creates an operation that fetches a zone's changes after a token.
     public convenience init(recordZoneID: CKRecordZone.ID, previousServerChangeToken: CKServerChangeToken?) {
         self.init()
         self.recordZoneID = recordZoneID
@@ -45,7 +48,7 @@ open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendab
             page.records.forEach { recordChangedBlock?($0) }
             page.deletions.forEach { recordWithIDWasDeletedBlock?($0.recordID) }
             let errors = page.failures.map { (AnyHashable($0.0), $0.1 as any Error) }
-            // Without a token: it would be past records that the program was not told of.
+            // Without a token, because the token would skip records that were not reported to the app.
             guard errors.isEmpty else { throw CKError.partialFailure(Dictionary(errors) { $1 }) }
             moreComing = page.moreComing
             fetchRecordChangesCompletionBlock?(page.changeToken, nil, nil)
@@ -62,20 +65,20 @@ open class CKFetchRecordChangesOperation: CKDatabaseOperation, @unchecked Sendab
     }
 }
 
-/// Sets the number on a program's badge, for devices that have one.
+/// Sets the number on the app's badge.
 ///
-/// A relay keeps no badges: notices carry none of its own counting. So the operation only sees that the relay can be
-/// reached as the current user, as a program that resets its badge at start expects.
+/// The relay stores no badge numbers, and its notifications contain none. The operation only checks that the relay can
+/// be reached as the current user, because apps reset their badge at launch and expect a result.
 open class CKModifyBadgeOperation: CKOperation, @unchecked Sendable {
     /// The number.
     open var badgeValue = 0
-    /// Told at the end.
+    /// Called at the end.
     @Block open var modifyBadgeCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
 
-    /// An operation that takes the badge away.
+    /// Creates an operation that removes the badge.
     public override init() { super.init() }
 
-    /// An operation that sets the badge.
+    /// Creates an operation that sets the badge.
     public convenience init(badgeValue: Int) {
         self.init()
         self.badgeValue = badgeValue

@@ -18,6 +18,6 @@ struct OperationTally<Item, ID: Hashable> {
         }
     }
 
-    /// `partialFailure` with each item's own error; `nil` when nothing failed.
+    /// A `partialFailure` with the error of each failed item, or `nil` if nothing failed.
     var failure: CKError? { errors.isEmpty ? nil : CKError.partialFailure(errors) }
 }

@@ -1,28 +1,30 @@
 public import Foundation
 
-/// Fetches shares by their links.
+/// Fetches the metadata of shares by their URLs.
 open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
-    /// The links.
+    /// The URLs of the shares.
     open var shareURLs: [URL]?
-    /// Whether root records are wanted too.
+    /// Whether to fetch the root records too.
     open var shouldFetchRootRecord = false
-    /// The fields of root records that are wanted; `nil`: all.
+    /// The fields of the root records to fetch; `nil` for all fields.
     open var rootRecordDesiredKeys: [CKRecord.FieldKey]?
 
-    /// Told what became of each link; the older form of `perShareMetadataResultBlock`.
+    /// Called with the result of each link; the older form of `perShareMetadataResultBlock`.
     @Block open var perShareMetadataBlock: ((URL, CKShare.Metadata?, (any Error)?) -> Void)?
-    /// Told what became of each link.
+    /// Called with the result of each link.
     @Block open var perShareMetadataResultBlock:
         ((_ shareURL: URL, _ shareMetadataResult: Result<CKShare.Metadata, any Error>) -> Void)?
-    /// Told at the end; the older form of `fetchShareMetadataResultBlock`.
+    /// Called at the end; the older form of `fetchShareMetadataResultBlock`.
     @Block open var fetchShareMetadataCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var fetchShareMetadataResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that fetches these.
+    /// Creates an operation that fetches the metadata of shares.
     public convenience init(shareURLs: [URL]) {
         self.init()
         self.shareURLs = shareURLs
@@ -62,25 +64,27 @@ open class CKFetchShareMetadataOperation: CKOperation, @unchecked Sendable {
     }
 }
 
-/// Comes into shares.
+/// Accepts shares.
 open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
-    /// The shares.
+    /// The metadata of the shares to accept.
     open var shareMetadatas: [CKShare.Metadata]?
 
-    /// Told what became of each share; the older form of `perShareResultBlock`.
+    /// Called with the result of each share; the older form of `perShareResultBlock`.
     @Block open var perShareCompletionBlock: ((CKShare.Metadata, CKShare?, (any Error)?) -> Void)?
-    /// Told what became of each share.
+    /// Called with the result of each share.
     @Block open var perShareResultBlock:
         ((_ shareMetadata: CKShare.Metadata, _ acceptedShareResult: Result<CKShare, any Error>) -> Void)?
-    /// Told at the end; the older form of `acceptSharesResultBlock`.
+    /// Called at the end; the older form of `acceptSharesResultBlock`.
     @Block open var acceptSharesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var acceptSharesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that comes into these.
+    /// Creates an operation that accepts shares.
     public convenience init(shareMetadatas: [CKShare.Metadata]) {
         self.init()
         self.shareMetadatas = shareMetadatas
@@ -116,20 +120,22 @@ open class CKAcceptSharesOperation: CKOperation, @unchecked Sendable {
     }
 }
 
-/// Asks the owners of shares to be let in.
+/// Asks the owners of shares for access.
 open class CKShareRequestAccessOperation: CKOperation, @unchecked Sendable {
-    /// The links.
+    /// The URLs of the shares.
     open var shareURLs: [URL]?
 
-    /// Told what became of each.
+    /// Called with the result of each request.
     @Block open var perShareAccessRequestResultBlock: ((_ shareURL: URL, _ result: Result<Void, any Error>) -> Void)?
-    /// Told at the end; failures of single items are told one by one.
+    /// Called at the end.
+    ///
+    /// Errors of single requests don't fail the operation.
     @Block open var shareAccessRequestResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that asks for these.
+    /// Creates an operation that requests access to shares.
     public convenience init(shareURLs: [URL]) {
         self.init()
         self.shareURLs = shareURLs
@@ -156,14 +162,16 @@ open class CKShareRequestAccessOperation: CKOperation, @unchecked Sendable {
     }
 }
 
-/// Finds people to invite.
+/// Finds users to invite to a share.
 open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
-    /// By what they are looked for.
+    /// The addresses or record IDs of the users.
     open var userIdentityLookupInfos: [CKUserIdentity.LookupInfo]?
 
-    /// Told of each who was found; the older form of `perShareParticipantResultBlock`, not called where that is set.
+    /// Called for each user that was found; the older form of `perShareParticipantResultBlock`.
+    ///
+    /// Not called if `perShareParticipantResultBlock` is set.
     @Block open var shareParticipantFetchedBlock: ((CKShare.Participant) -> Void)?
-    /// Told what became of each.
+    /// Called with the result for each user.
     @Block open var perShareParticipantResultBlock:
         (
             (
@@ -171,15 +179,17 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
                 _ shareParticipantResult: Result<CKShare.Participant, any Error>
             ) -> Void
         )?
-    /// Told at the end; the older form of `fetchShareParticipantsResultBlock`.
+    /// Called at the end; the older form of `fetchShareParticipantsResultBlock`.
     @Block open var fetchShareParticipantsCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var fetchShareParticipantsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that finds these.
+    /// Creates an operation that finds users.
     public convenience init(userIdentityLookupInfos: [CKUserIdentity.LookupInfo]) {
         self.init()
         self.userIdentityLookupInfos = userIdentityLookupInfos
@@ -219,7 +229,7 @@ open class CKFetchShareParticipantsOperation: CKOperation, @unchecked Sendable {
 }
 
 extension CKOperation {
-    /// The container, for requests of this operation's settings.
+    /// The container, with this operation's request settings.
     var configuredContainer: CKContainer {
         let session = resolvedContainer.session
         return CKContainer(sharing: session, settings: requestSettings(on: session))
@@ -227,7 +237,7 @@ extension CKOperation {
 }
 
 extension Result {
-    /// What went wrong, if it did.
+    /// The error, or `nil` on success.
     var error: Failure? {
         if case .failure(let error) = self { return error }
         return nil

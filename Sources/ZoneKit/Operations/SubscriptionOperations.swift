@@ -1,17 +1,17 @@
 /// Saves and deletes subscriptions.
 open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// What to watch.
+    /// The subscriptions to save.
     open var subscriptionsToSave: [CKSubscription]?
-    /// What to watch no more.
+    /// The IDs of the subscriptions to delete.
     open var subscriptionIDsToDelete: [CKSubscription.ID]?
 
-    /// Told what became of each subscription to save.
+    /// Called with the result of each save.
     @Block open var perSubscriptionSaveBlock:
         ((_ subscriptionID: CKSubscription.ID, _ saveResult: Result<CKSubscription, any Error>) -> Void)?
-    /// Told what became of each subscription to delete.
+    /// Called with the result of each deletion.
     @Block open var perSubscriptionDeleteBlock:
         ((_ subscriptionID: CKSubscription.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
-    /// Told at the end what was saved and deleted, and `partialFailure` if something failed.
+    /// Called at the end with the saved and deleted subscriptions, and with `partialFailure` if some changes failed.
     @Block open var modifySubscriptionsCompletionBlock:
         (
             (
@@ -19,17 +19,19 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
                 _ operationError: (any Error)?
             ) -> Void
         )?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var modifySubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that saves and deletes subscriptions.
+    /// Creates an operation that saves and deletes subscriptions.
     ///
     /// - Parameters:
-    ///   - subscriptionsToSave: What to watch.
-    ///   - subscriptionIDsToDelete: What to watch no more.
+    ///   - subscriptionsToSave: The subscriptions to save.
+    ///   - subscriptionIDsToDelete: The IDs of the subscriptions to delete.
     public convenience init(
         subscriptionsToSave: [CKSubscription]? = nil,
         subscriptionIDsToDelete: [CKSubscription.ID]? = nil
@@ -77,31 +79,33 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
 
 /// Fetches subscriptions.
 open class CKFetchSubscriptionsOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// Their names; `nil`: all of the user's in the database.
+    /// The IDs of the subscriptions; `nil` for all of the user's subscriptions in the database.
     open var subscriptionIDs: [CKSubscription.ID]?
 
-    /// Told what became of each subscription.
+    /// Called with the result of each subscription.
     @Block open var perSubscriptionResultBlock:
         ((_ subscriptionID: CKSubscription.ID, _ subscriptionResult: Result<CKSubscription, any Error>) -> Void)?
-    /// Told at the end what was found, and `partialFailure` if something failed.
+    /// Called at the end with the found subscriptions, and with `partialFailure` if some could not be fetched.
     @Block open var fetchSubscriptionCompletionBlock:
         (
             (_ subscriptionsBySubscriptionID: [CKSubscription.ID: CKSubscription]?, _ operationError: (any Error)?) ->
                 Void
         )?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var fetchSubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation that fetches all subscriptions until it is told which.
+    /// Creates an operation that fetches all subscriptions unless `subscriptionIDs` is set.
     public override init() { super.init() }
 
-    /// An operation that fetches these subscriptions.
+    /// Creates an operation that fetches subscriptions.
     public convenience init(subscriptionIDs: [CKSubscription.ID]) {
         self.init()
         self.subscriptionIDs = subscriptionIDs
     }
 
-    /// An operation that fetches all of the user's subscriptions in the database.
+    /// Creates an operation that fetches all of the user's subscriptions in the database.
     open class func fetchAllSubscriptionsOperation() -> CKFetchSubscriptionsOperation {
         CKFetchSubscriptionsOperation()
     }

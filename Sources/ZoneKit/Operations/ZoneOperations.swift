@@ -1,17 +1,17 @@
 /// Creates and deletes zones.
 open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// Zones to create.
+    /// The zones to create.
     open var recordZonesToSave: [CKRecordZone]?
-    /// Zones to delete with all their records.
+    /// The IDs of the zones to delete with all their records.
     open var recordZoneIDsToDelete: [CKRecordZone.ID]?
 
-    /// Told what became of each zone to create.
+    /// Called with the result of each creation.
     @Block open var perRecordZoneSaveBlock:
         ((_ recordZoneID: CKRecordZone.ID, _ saveResult: Result<CKRecordZone, any Error>) -> Void)?
-    /// Told what became of each zone to delete.
+    /// Called with the result of each deletion.
     @Block open var perRecordZoneDeleteBlock:
         ((_ recordZoneID: CKRecordZone.ID, _ deleteResult: Result<Void, any Error>) -> Void)?
-    /// Told at the end what was created and deleted, and `partialFailure` if something failed.
+    /// Called at the end with the created and deleted zones, and with `partialFailure` if some changes failed.
     @Block open var modifyRecordZonesCompletionBlock:
         (
             (
@@ -19,17 +19,19 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
                 _ operationError: (any Error)?
             ) -> Void
         )?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var modifyRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation with nothing to do yet.
+    /// Creates an empty operation.
     public override init() { super.init() }
 
-    /// An operation that creates and deletes zones.
+    /// Creates an operation that creates and deletes zones.
     ///
     /// - Parameters:
-    ///   - recordZonesToSave: Zones to create.
-    ///   - recordZoneIDsToDelete: Zones to delete.
+    ///   - recordZonesToSave: The zones to create.
+    ///   - recordZoneIDsToDelete: The IDs of the zones to delete.
     public convenience init(
         recordZonesToSave: [CKRecordZone]? = nil,
         recordZoneIDsToDelete: [CKRecordZone.ID]? = nil
@@ -76,28 +78,30 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
 
 /// Fetches zones with their capabilities.
 open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable {
-    /// The zones; `nil`: all of the database.
+    /// The IDs of the zones; `nil` for all zones of the database.
     open var recordZoneIDs: [CKRecordZone.ID]?
 
-    /// Told what became of each zone.
+    /// Called with the result of each zone.
     @Block open var perRecordZoneResultBlock:
         ((_ recordZoneID: CKRecordZone.ID, _ recordZoneResult: Result<CKRecordZone, any Error>) -> Void)?
-    /// Told at the end what was found, and `partialFailure` if something failed.
+    /// Called at the end with the found zones, and with `partialFailure` if some could not be fetched.
     @Block open var fetchRecordZonesCompletionBlock:
         ((_ recordZonesByZoneID: [CKRecordZone.ID: CKRecordZone]?, _ operationError: (any Error)?) -> Void)?
-    /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    /// Called at the end.
+    ///
+    /// Errors of single items don't fail the operation; other blocks report them.
     @Block open var fetchRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
-    /// An operation that fetches all zones until it is told which.
+    /// Creates an operation that fetches all zones unless `recordZoneIDs` is set.
     public override init() { super.init() }
 
-    /// An operation that fetches these zones.
+    /// Creates an operation that fetches zones.
     public convenience init(recordZoneIDs zoneIDs: [CKRecordZone.ID]) {
         self.init()
         recordZoneIDs = zoneIDs
     }
 
-    /// An operation that fetches all zones of the database.
+    /// Creates an operation that fetches all zones of the database.
     open class func fetchAllRecordZonesOperation() -> CKFetchRecordZonesOperation { CKFetchRecordZonesOperation() }
 
     package override func perform() async {

@@ -1,10 +1,10 @@
 import Records
 import SyncCore
 
-/// One change of a batch.
+/// One change in a batch.
 struct BatchItem: Sendable {
     var id: RecordID
-    /// `nil`: a deletion.
+    /// `nil` for a deletion.
     var record: CKRecord?
     var size: Int
 
@@ -15,13 +15,13 @@ struct BatchItem: Sendable {
 }
 
 extension [BatchItem] {
-    /// The zones in the order in which they come first.
+    /// The zones of the items, in the order of their first occurrence.
     var uniqueZones: [ZoneID] {
         var seen: Set<ZoneID> = []
         return map(\.id.zone).filter { seen.insert($0).inserted }
     }
 
-    /// The same items, each behind those of them that must be there first.
+    /// Returns the items in an order in which each item follows the items it refers to.
     fileprivate func targetsFirst() -> [BatchItem] {
         let saves = filter { $0.record != nil }
         let places = Dictionary(saves.map { ($0.id, $0) }) { first, _ in first }
@@ -36,17 +36,17 @@ extension [BatchItem] {
 }
 
 extension BatchLimits {
-    /// Cuts one zone's changes into requests.
+    /// Splits one zone's changes into requests.
     ///
-    /// The relay takes one request's changes in any order, but one request after the other: only where there are several, a
-    /// parent or a shared record has to go before what needs it.
+    /// Within a request the relay accepts changes in any order. If there are several requests, parents and shared
+    /// records must be sent before the records that refer to them.
     func requests(of items: [BatchItem]) -> [[BatchItem]] {
         let requests = cut(items, size: \.size)
         return requests.count > 1 ? cut(items.targetsFirst(), size: \.size) : requests
     }
 }
 
-/// What became of a batch, put together from its requests.
+/// The result of a batch, collected from the results of its requests.
 struct SentBatch {
     private(set) var results: [(id: RecordID, error: CKError?)] = []
     private var saved: [CKRecord] = []

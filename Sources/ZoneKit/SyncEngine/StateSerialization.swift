@@ -3,9 +3,9 @@ import Records
 import SyncCore
 
 extension CKSyncEngine.State {
-    /// All that an engine must remember, for the application to keep with its data.
+    /// The state of an engine in a form that the app saves together with its data.
     ///
-    /// Opaque, and readable by later versions of this library.
+    /// The content is opaque. Later versions of this library can read it.
     public struct Serialization: Codable, Sendable {
         struct Zone: Codable, Sendable, Hashable {
             var name: String
@@ -23,7 +23,7 @@ extension CKSyncEngine.State {
 
         struct Change: Codable, Sendable {
             var operation: Outbox.Operation
-            /// `nil`: the zone itself.
+            /// `nil` for a change of the zone itself.
             var record: String?
             var zone: Zone
         }
@@ -35,7 +35,7 @@ extension CKSyncEngine.State {
 
         struct Saves: Codable, Sendable {
             var zone: Zone
-            /// The names of records, with their types.
+            /// The types of the records, by record name.
             var records: [String: String]
         }
 
@@ -46,20 +46,20 @@ extension CKSyncEngine.State {
         var changes: [Change] = []
         var isUntracked = false
         var heldUntil: Date?
-        /// `nil` in what older versions wrote.
+        /// `nil` in states of older versions.
         var heldFor: TimeInterval?
         var user: String?
-        /// Zones that are being listed from their beginning; `nil` in what older versions wrote.
+        /// Zones that are being listed from their beginning; `nil` in states of older versions.
         var listings: [Listing]?
-        /// The zones named so far, while the database is.
+        /// The zones seen so far while the database is being listed.
         var databaseListing: [Zone]?
-        /// What a listing might leave out; `nil` in what older versions wrote.
+        /// Saved records that a listing may leave out; `nil` in states of older versions.
         var unheard: [Saves]?
-        /// Zones that were not there, and of which the application has not been told.
+        /// Zones that did not exist, and whose absence has not been reported to the app.
         var vanished: [Zone]?
-        /// Zones that were written to while the database is listed.
+        /// Zones that were written to while the database is being listed.
         var written: [Zone]?
-        /// Zones with values that could not be read when they came; `nil` in what older versions wrote.
+        /// Zones with values that could not be decrypted when they arrived; `nil` in states of older versions.
         var unreadable: [Zone]?
     }
 }
@@ -69,7 +69,7 @@ extension CKSyncEngine.State.Serialization {
         databaseToken = contents.feed.databaseToken
         zones = contents.feed.zoneTokens.map { Zone($0.key, token: $0.value) }
         unfetched = contents.feed.unfetched.map { Zone($0) }
-        // Where one is pending again it stands behind, and so wins.
+        // If a zone also has a pending change, that change comes later and therefore replaces this one.
         let zoneChanges = (contents.untold.zones + contents.zones.pending).map { pending in
             switch pending {
             case .saveZone(let zone): Change(operation: .save, zone: Zone(zone.zoneID.zone))
@@ -124,7 +124,7 @@ extension CKSyncEngine.State.Serialization {
         contents.unreadable = Set((unreadable ?? []).map(\.zone))
         for listing in listings ?? [] {
             contents.listings[listing.zone.zone] = Set(listing.records)
-            // Its end has still to be told.
+            // The end of the listing has not been reported to the app yet.
             contents.feed.changed(listing.zone.zone)
         }
         return contents

@@ -1,8 +1,8 @@
 import SyncCore
 
-/// Whose data they are: looked at before anything is sent or fetched, and followed when somebody else signs in.
+/// Checks the user before each fetch and send, and handles a change of the user.
 extension SyncDriver {
-    /// Finds out whose data these are before anything is sent or fetched, and again after the credentials have changed.
+    /// Checks which user is signed in, before each fetch and send and after a change of the credentials.
     func checkAccount() async throws {
         await accountCheck.enter()
         defer { accountCheck.leave() }
@@ -11,29 +11,29 @@ extension SyncDriver {
         guard checkedAccount != generation else { return }
         let previous = state.read(\.user)
         guard connection.credentials.namesUser else {
-            // Known without asking, and so told also where there is no network.
+            // This is known without a request, so the app is informed even without a network.
             refusedAccount = generation
             if previous != nil { await accountChanged(from: previous, to: nil) }
             throw CKError(.notAuthenticated, "Nobody is signed in.")
         }
         do {
-            // Whoever speaks now, also where somebody else's round has brought this about.
+            // Ask as the current sign-in, even if a round of the previous user has led to this call.
             let name = try await AccountBinding.$current.withValue(nil) { try await connection.fetchCallerName() }
             if name != previous { await accountChanged(from: previous, to: name) }
-            // Only now: what is still under way for the one before must not take itself for theirs.
+            // Set last, so that work still running for the previous user is not mistaken for the new user's.
             checkedAccount = generation
             await connection.notices.accountIsUsable(generation: generation)
         } catch {
-            // A sign-in that has ended, or is not taken, says nothing of who they are: what is theirs waits for them.
+            // An expired or rejected sign-in does not identify another user; the user's data stay pending.
             if CKError(from: error).code == .notAuthenticated { refusedAccount = generation }
             throw error
         }
     }
 
-    /// Looks who speaks now, and goes on for them.
+    /// Checks which user is signed in and continues for that user.
     ///
-    /// Where it cannot be found out now, the next round looks again: that trouble has an end. Of nobody, and of whom the relay
-    /// does not take, there is nothing to wait for but another sign-in.
+    /// If the check fails for a temporary reason, the next round repeats it. If no user is signed in or the relay
+    /// rejects the credentials, the schedule waits for another sign-in.
     func followAccount() async {
         do {
             try await checkAccount()
@@ -43,7 +43,7 @@ extension SyncDriver {
         }
     }
 
-    /// Throws to whoever asked for a round that was given up for somebody else: it has no good end.
+    /// Throws if the user has changed since a round began, so that an abandoned round does not report success.
     func requireNobodyElse(since epoch: Int) throws(CKError) {
         guard epoch == accountEpoch else {
             throw CKError(.accountTemporarilyUnavailable, "Somebody else has signed in meanwhile.")
@@ -52,12 +52,13 @@ extension SyncDriver {
 
     private func accountChanged(from previous: String?, to current: String?) async {
         state.update { contents in
-            // What is pending under nobody yet belongs to whoever signs in first; any other account starts anew.
+            // Changes that were added before any sign-in belong to the first user who signs in; any other user starts
+            // with an empty state.
             if previous != nil { contents = .init(stamp: contents.stamp, isShared: contents.isShared) }
             contents.user = current
         }
         if previous != nil {
-            // A round that is under way is about the other's data: from here on it changes nothing.
+            // A round in progress belongs to the previous user and must change nothing from now on.
             accountEpoch += 1
             round = nil
         }

@@ -1,21 +1,22 @@
-/// How what is under way ends before its time.
+/// Cancellation of rounds.
 extension SyncDriver {
-    /// The two ways that go on side by side, each one round at a time.
+    /// Fetching and sending run concurrently; each of them runs one round at a time.
     enum Lane { case fetching, sending }
 
-    /// Ends the rounds that are under way, and those that were asked for and wait their turn.
+    /// Cancels the running rounds and those that wait.
     ///
-    /// A round that is between two requests, with its delegate at work, ends before the next one.
+    /// A round that is waiting for its delegate ends before its next request.
     func cancelOperations() {
         cancellations += 1
         requests.values.forEach { $0() }
     }
 
-    /// Whether the round that goes on there was cancelled.
+    /// Returns whether the current round of this kind was cancelled.
     func isRoundCancelled(_ lane: Lane) -> Bool { cancellationsBeforeRound[lane] != cancellations }
 
-    /// Runs a request of a round in a task of its own, so that `cancelOperations` can end it, and for the user for whom
-    /// the round was begun only.
+    /// Runs a request of a round in its own task, so that `cancelOperations` can cancel it.
+    ///
+    /// The request is sent only as the user for whom the round was started.
     func cancellable<Result: Sendable>(
         _ lane: Lane,
         _ work: @escaping @Sendable () async throws -> Result
@@ -24,7 +25,7 @@ extension SyncDriver {
         return try await cancellable(work)
     }
 
-    /// The same for a request that belongs to no round.
+    /// Runs a request that belongs to no round in its own task.
     func cancellable<Result: Sendable>(
         _ work: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {

@@ -27,9 +27,9 @@ extension SyncDriver {
         try await fetch(context, asksDatabase: true, held: [])
     }
 
-    /// One round, with its events.
+    /// Runs one round of fetching and delivers its events.
     ///
-    /// Throws what stopped it, or what stopped single zones.
+    /// Throws the error that stopped the round, or the errors of single zones.
     private func fetch(
         _ context: CKSyncEngine.FetchChangesContext,
         asksDatabase: Bool,
@@ -50,16 +50,16 @@ extension SyncDriver {
             await saveState()
             await deliver(.didFetchChanges(.init(context: context)))
             tell(.fetchFinished(outcome))
-            // A wait that the relay asks for is kept before the caller goes on.
+            // Report a delay that the relay requested before the caller continues.
             await saveState()
-            // Of the one who has come instead nothing has been looked at yet.
+            // Nothing has been fetched for the new user yet.
             if epoch != accountEpoch { tell(.noticed(nil)) }
             try Self.throwFailure(outcome, errors)
             try requireNobodyElse(since: epoch)
         }
     }
 
-    /// What went wrong, by zone; `nil` for the database.
+    /// The errors by zone; the key `nil` stands for the database.
     private typealias Errors = [ZoneID?: CKError]
 
     private func walk(_ round: FetchRound, _ epoch: Int) async -> (FetchRound.Outcome, Errors) {
@@ -79,9 +79,9 @@ extension SyncDriver {
         return (outcome, errors)
     }
 
-    /// Does what the round wants.
+    /// Performs the effects of the round.
     ///
-    /// Returns the outcome once it has ended.
+    /// Returns the outcome when the round has ended.
     private func perform(
         _ effects: [FetchRound.Effect],
         in group: inout TaskGroup<Arrival>,
@@ -108,7 +108,8 @@ extension SyncDriver {
                     listedRecordIDs: ids
                 )
                 await deliver(.didFetchRecordZoneChanges(end), of: epoch)
-                // Only now: whoever ends before is told after the next start.
+                // Clear the listing only after the event: if the app is killed before, the event is delivered after the
+                // next start.
                 guard epoch == accountEpoch else { break }
                 if listed != nil || trouble?.kind == .zoneGone { state.update { $0.noteListed(zone, listed) } }
             case .finished(let end): outcome = end
@@ -117,7 +118,7 @@ extension SyncDriver {
         return outcome
     }
 
-    /// Tells of the deletions that a listing cannot name.
+    /// Reports deletions, which a listing cannot contain.
     private func tellMissing(in zone: ZoneID, from listed: Set<String>, _ epoch: Int) async {
         let deletions = state.read { $0.missing(in: zone, from: listed) }
         guard !deletions.isEmpty else { return }
@@ -133,7 +134,9 @@ extension SyncDriver {
         }
     }
 
-    /// Leaves the zone's turnstile to `take`, which lets the next one through when the page is applied.
+    /// Requests a page of a zone.
+    ///
+    /// Acquires the zone's lock; `take` releases it when the page has been applied.
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Result<ZonePage<CKRecord>, CKError> {
         let link = link
         await exchange(zone).enter()
@@ -144,7 +147,9 @@ extension SyncDriver {
         }
     }
 
-    /// Tells the application what has come, and only then notes how far that is; nothing of either for another user's round.
+    /// Delivers the changes to the app and then stores the new token.
+    ///
+    /// Does nothing if the round belongs to another user.
     private func take(_ arrival: Arrival, _ errors: inout Errors, _ epoch: Int) async -> [FetchRound.Effect] {
         defer {
             if case .zone(let zone, _) = arrival { exchange(zone).leave() }
@@ -181,24 +186,27 @@ extension SyncDriver {
             errors[zone] = error
             if let loss = error.formerZone {
                 await tell(of: loss, of: zone, epoch)
-                // With the one before, programs that list their zones have taken this one for gone.
+                // An app that lists its zones has now removed the new zone of the same name too, so report it as
+                // changed.
                 await tell(changed: [zone], epoch)
                 guard epoch == accountEpoch else { return [] }
             }
-            // Whether the key was reset, or is another one only here, the user knows: nothing is deleted for it.
+            // Only the user knows whether the key was reset or this device has the wrong key, so nothing is deleted.
             return advance(.zoneFailed(zone, error.saysKeyWasReset ? Trouble(.refused) : error.trouble))
         }
     }
 
-    /// The zone had ended, and was made anew, since it was looked at: what the application holds is of the one before.
+    /// Reports that a zone was deleted before a new zone of the same name was created; the app's data belong to the old
+    /// one.
     ///
-    /// The database's feed names only the new one.
+    /// The database's feed contains only the new zone.
     private func tell(of loss: ZoneLoss, of zone: ZoneID, _ epoch: Int) async {
         state.update { $0.unheard.forget(zone) }
         await tell(deleted: [(zone, loss)], epoch)
     }
 
-    /// Zones that were not there when they were asked for, and now are: of what they were before the feed says nothing more.
+    /// Reports the deletion of zones that were missing at the last request and exist again, because the feed does not
+    /// report it.
     private func tell(ofReturned zones: Set<ZoneID>, _ epoch: Int) async {
         for zone in zones.sorted(by: { $0.description < $1.description }) {
             await exchange(zone).enter()
@@ -213,7 +221,7 @@ extension SyncDriver {
         await deliver(.fetchedDatabaseChanges(.init(changed: changed, deleted: deleted)), of: epoch)
     }
 
-    /// Adds what a listing does not say, and lets answers about lost zones come first that are on their way.
+    /// Adds the deletions that a listing omits, and waits for running requests about deleted zones.
     private func complete(_ page: inout DatabasePage) async {
         let (changed, moreComing) = (page.changed, page.moreComing)
         if !moreComing, state.read({ $0.feed.listing != nil }) { await awaitExchanges() }
@@ -229,13 +237,13 @@ extension SyncDriver {
             }
         }
         for (zone, _) in page.deleted {
-            // What was sent before the zone went, and is answered after, would bring its records back.
+            // The answer to a request that was sent before the deletion would bring the zone's records back.
             await exchange(zone).enter()
             exchange(zone).leave()
         }
     }
 
-    /// Adds what kept single records of a zone back to what its end will say.
+    /// Adds errors of single records to the error that the zone's fetch reports at its end.
     private func note(
         _ failures: [(id: RecordID, error: any Error)],
         of zone: ZoneID,
@@ -245,11 +253,11 @@ extension SyncDriver {
         var items = errors[zone]?.partialErrorsByItemID ?? [:]
         for (id, error) in failures { items[CKRecord.ID(id)] = error }
         errors[zone] = CKError.partialFailure(items)
-        // The zone is asked again, and no other waits for it.
+        // The zone is fetched again later; other zones do not wait for it.
         return Trouble(.refused, retryAfter: failures.compactMap { CKError(from: $0.error).trouble.retryAfter }.max())
     }
 
-    /// Notes what a page has told, and whether it could be read.
+    /// Stores which records a page contained, and whether it could be decrypted.
     private func note(_ page: ZonePage<CKRecord>, in zone: ZoneID) {
         state.update { contents in
             switch page.isReadable {
@@ -261,9 +269,11 @@ extension SyncDriver {
         }
     }
 
-    /// Nobody can read any more what is encrypted in the zone: it goes, and the application uploads what it has.
+    /// Deletes a zone whose encrypted values can no longer be read.
+    ///
+    /// The app then uploads its local records again.
     func resetEncryptedData(in zone: ZoneID) async throws {
-        // It waits for the page of the zone that the delegate is being told of, and then tells the delegate.
+        // This method waits for the page that is being delivered and then delivers an event itself.
         try requireOutsideOfDelegate("resetEncryptedData")
         try await checkAccount()
         let epoch = accountEpoch
@@ -278,7 +288,7 @@ extension SyncDriver {
     }
 
     private static func throwFailure(_ outcome: FetchRound.Outcome, _ errors: Errors) throws {
-        // A zone that is gone is no failure: the database's feed has told of it.
+        // A deleted zone is not a failure: the database's feed has reported it.
         let failed = outcome.zoneTroubles.filter { $0.value.kind != .zoneGone }
         if let trouble = outcome.trouble {
             throw errors[nil] ?? failed.keys.compactMap { errors[$0] }.first ?? CKError(trouble)

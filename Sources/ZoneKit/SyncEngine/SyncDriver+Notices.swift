@@ -1,7 +1,7 @@
 import Records
 import SyncCore
 
-/// How the engine hears of changes, and tells the others on its line of its own.
+/// Receiving notices, and reporting changes to the other engines on the same connection.
 extension SyncDriver {
     func listenForNotices() async {
         guard let connection = await database.session.connectionOnceConfigured(), !isStopped else { return }
@@ -20,12 +20,12 @@ extension SyncDriver {
         if isStopped, let listening { await connection.notices.stopListening(listening) }
     }
 
-    /// The relay does not know the subscription, and without it no notice would ever come.
+    /// Creates the subscription again, because the relay does not know it and would send no notices.
     ///
-    /// Another user's it never had; and one that was put back from a copy may have lost it.
+    /// This happens after a change of the user, and after the relay was restored from a backup.
     private func subscribeAgain() async {
         await database.subscribeToChanges(as: subscriptionID, time: conditions.time, chance: conditions.chance)
-        // What came in between was told to nobody.
+        // Changes in the meantime were not reported.
         tell(.noticed(nil))
     }
 
@@ -46,13 +46,13 @@ extension SyncDriver {
             if isKnown, let round, round.covers(zone) {
                 _ = state.update { self.round?.handle(.noticed(zone), state: &$0.feed) }
             } else {
-                // An unknown zone is first met in the database's feed, which names it to the application.
+                // An unknown zone must first appear in the database's feed, which reports it to the app.
                 tell(.noticed(isKnown ? zone : nil))
             }
         }
     }
 
-    /// Tells the other engines on this line what the relay will not.
+    /// Reports changes of this engine to the other engines on the same connection, because the relay does not.
     func tellOthers(_ zones: Set<ZoneID>) async {
         guard !zones.isEmpty, let station = try? database.session.connection().notices else { return }
         await station.changed(zones, in: database.scope, by: listening)

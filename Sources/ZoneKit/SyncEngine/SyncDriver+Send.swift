@@ -18,7 +18,9 @@ extension SyncDriver {
         try await send(CKSyncEngine.SendChangesContext(reason: .manual, options: options), held: [])
     }
 
-    /// One round, with its events; sends nothing to the zones that are `held`.
+    /// Runs one round of sending and delivers its events.
+    ///
+    /// Sends nothing to the zones in `held`.
     private func send(_ context: CKSyncEngine.SendChangesContext, held: Set<ZoneID>) async throws {
         let cancellations = cancellations
         await sendLane.enter()
@@ -31,7 +33,7 @@ extension SyncDriver {
         await sendZones(context.leavingOut(held), &tally, epoch)
         while tally.error == nil, epoch == accountEpoch {
             guard !Task.isCancelled, !isRoundCancelled(.sending) else {
-                // What is left was not looked at: this is no end that could count as a good one.
+                // The remaining changes were not examined, so the round must not count as successful.
                 tally.retryLater(CKError(.operationCancelled))
                 break
             }
@@ -46,7 +48,7 @@ extension SyncDriver {
         await deliver(.didSendChanges(.init(context: context.leavingOut(held))))
         if epoch != accountEpoch || context.options.scope != .all { tally.emptyAt = nil }
         finish(tally)
-        // Whoever called may end the program as soon as this returns: a wait that the relay asks for is told before.
+        // The app may exit as soon as this returns, so report a delay that the relay requested before.
         await saveState()
         await tellOthers(tally.changedZones)
         if let error = tally.error { throw error }
@@ -55,11 +57,12 @@ extension SyncDriver {
     }
 
     private func finish(_ tally: Tally) {
-        // An application that has no batch for what is pending is asked again when something changes, not in a loop.
+        // If the app provides no batch although changes are pending, ask it again after the next change and not in a
+        // loop.
         let (hasPending, revision) = state.read { ($0.hasPending, $0.revision) }
         let hasNoMore = tally.outcome.trouble == nil && tally.emptyAt == revision && !tally.outcome.hadRefusals
         var outcome = tally.outcome
-        // What is in busy zones it was not asked for.
+        // The app was not asked for changes in busy zones.
         outcome.leavesHeldOnly = hasNoMore && !tally.heldZones.isEmpty
         tell(.outboxChanged(isEmpty: !hasPending || (hasNoMore && !outcome.leavesHeldOnly)))
         tell(.sendFinished(outcome))
@@ -81,13 +84,13 @@ extension SyncDriver {
         }
         await zonesExchange.enter()
         defer { zonesExchange.leave() }
-        // A page that is on its way is of the zone that ends.
+        // A page that is being fetched belongs to a zone that is about to be deleted.
         let ending = deletes.map { exchange($0.zone) }
         for exchange in ending { await exchange.enter() }
         defer { ending.forEach { $0.leave() } }
         guard epoch == accountEpoch else { return }
         let answer = await modifyZones(saves, deletes, &tally)
-        // What was sent for somebody else is theirs to hear of, when they come back and send it once more.
+        // The previous user's result is reported when that user signs in again and the change is sent again.
         guard epoch == accountEpoch else { return }
         var saved: [CKRecordZone] = []
         var failedSaves: [CKSyncEngine.Event.SentDatabaseChanges.FailedZoneSave] = []
@@ -135,9 +138,9 @@ extension SyncDriver {
         await saveState()
     }
 
-    /// The application has heard of what was sent last: from now on it is its own matter.
+    /// Records that the app has received the event about the last request.
     private func wasTold(_ epoch: Int) {
-        // Another user's state knows nothing of it.
+        // The state of another user contains nothing about that request.
         if epoch == accountEpoch { state.update { $0.untold = UntoldChanges() } }
     }
 
@@ -178,15 +181,15 @@ extension SyncDriver {
 
     // MARK: Records
 
-    /// Sends the application's next batch.
+    /// Sends the app's next batch.
     ///
-    /// Returns false when there is none.
+    /// Returns `false` if there is none.
     private func sendBatch(
         _ context: CKSyncEngine.SendChangesContext,
         _ tally: inout Tally,
         _ epoch: Int
     ) async -> Bool {
-        // Noted before the application reads its data: an edit made after that has a newer version, and stays.
+        // Read before the app reads its data: a later edit has a newer version and stays pending.
         let version = state.read(\.outbox.version)
         guard let batch = await ask({ await $0.nextRecordZoneChangeBatch(context, syncEngine: $1) }) else {
             return false
@@ -213,7 +216,9 @@ extension SyncDriver {
         return true
     }
 
-    /// Sends one zone's part, in as many requests as the limits want; none of them in the name of another user than the first.
+    /// Sends one zone's part of a batch, in as many requests as the limits require.
+    ///
+    /// Stops if the user changes.
     private func send(
         _ items: [BatchItem],
         atomically: Bool,
@@ -221,7 +226,7 @@ extension SyncDriver {
         _ tally: inout Tally,
         _ epoch: Int
     ) async {
-        // What is to stand or fall together goes in one request, as far as the relay takes it.
+        // Atomic changes go into one request, if the relay accepts that many.
         let isWhole = atomically && items.count <= ZoneChunk<BatchItem>.atomicLimit
         var waiting = (isWhole ? [items] : limits.requests(of: items))[...]
         while epoch == accountEpoch, let request = waiting.popFirst() {

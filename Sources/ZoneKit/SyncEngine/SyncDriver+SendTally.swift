@@ -3,27 +3,29 @@ import SyncCore
 import Synchronization
 
 extension SyncDriver {
-    /// What one round of sending has come to.
+    /// The results of one round of sending.
     struct Tally {
         var outcome = SyncSchedule.SendOutcome()
         var error: CKError?
         var failures: [AnyHashable: any Error] = [:]
-        /// Not sent twice in one round: the application may put back at once what has just failed.
+        /// Records that failed in this round and are not sent again in it, even if the app adds them again at once.
         var failedRecords: Set<RecordID> = []
-        /// What the relay has taken in this round.
+        /// Records that the relay has accepted in this round.
         var sentRecords: Set<RecordID> = []
-        /// What was last handed over of each record while the application had changes that it does not list.
+        /// A hash of each record's last content while the app had untracked changes.
         private(set) var prints: [RecordID: Int] = [:]
-        /// Nothing was said about them: they stay pending.
+        /// Records whose requests never reached a decision of the relay; they stay pending.
         var keptRecords: Set<RecordID> = []
         var keepsZones = false
-        /// Zones that are busy: nothing more is sent to them in this round.
+        /// Busy zones; nothing more is sent to them in this round.
         var heldZones: Set<ZoneID>
         var changedZones: Set<ZoneID> = []
-        /// The application was asked for everything, and had nothing (more), when what is pending was at this revision.
+        /// The revision of the state at which the app was asked for all changes and had none left.
         var emptyAt: UInt64?
 
-        /// Notes what is tried again later: a busy zone holds no other, everything else ends the round.
+        /// Records an error after which the engine retries.
+        ///
+        /// A busy zone blocks only itself; any other error ends the round.
         mutating func retryLater(_ error: CKError, in zone: ZoneID? = nil) {
             if let zone, error.trouble.kind == .zoneBusy {
                 heldZones.insert(zone)
@@ -34,11 +36,11 @@ extension SyncDriver {
             }
         }
 
-        /// Leaves out what is not to be sent, or not again.
+        /// Returns the items to send, without those that must not be sent in this round.
         ///
-        /// What the relay has taken in this round goes once more where it is pending again, or where the application says that
-        /// it has changes it does not list, and this is one. An application that hands over the same for ever would keep the
-        /// round going for ever, and the relay with it.
+        /// A record that the relay has accepted in this round is sent again only if it is pending again, or if the app
+        /// has untracked changes and its content differs from the last one. Otherwise an app that always returns the
+        /// same batch would never let the round end.
         mutating func worthSending(_ items: [BatchItem], of contents: CKSyncEngine.State.Contents) -> [BatchItem] {
             items.filter { item in
                 guard !failedRecords.contains(item.id), !heldZones.contains(item.id.zone) else { return false }
@@ -47,7 +49,7 @@ extension SyncDriver {
             }
         }
 
-        /// Whether an item says something else than the one of its name that was handed over before.
+        /// Returns whether the item's content differs from the last one with the same ID.
         private mutating func isChanged(_ item: BatchItem) -> Bool {
             let print = item.record?.printOfEdits ?? 0
             defer { prints[item.id] = print }
@@ -57,7 +59,7 @@ extension SyncDriver {
 }
 
 extension CKRecord {
-    /// The same for the same changes over the same values.
+    /// A hash of the record's changes; equal for equal changes of equal values.
     fileprivate var printOfEdits: Int {
         var hasher = Hasher()
         state.withLock { state in

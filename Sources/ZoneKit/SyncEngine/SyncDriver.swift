@@ -3,10 +3,10 @@ import Records
 import SyncCore
 import Wire
 
-/// The engine's shell: performs what `SyncCore` decides, and tells the delegate, one event at a time.
+/// Performs the effects that `SyncCore` decides on, and delivers events to the delegate, one at a time.
 ///
-/// Fetching and sending go on side by side, each one round at a time. Everything a round has learned is in the state
-/// before the next event, and the event with the data always comes before the state that covers them.
+/// Fetching and sending run concurrently, each one round at a time. The state contains everything a round has received
+/// before the next event is delivered, and the event with the data always precedes the state that covers them.
 actor SyncDriver {
     let link: any Link<CKRecord, CKRecordZone>
     let state: CKSyncEngine.State
@@ -22,38 +22,42 @@ actor SyncDriver {
     let sendLane = Turnstile()
     let accountCheck = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
-    /// Of the requests that make and delete zones.
+    /// Locks the requests that create and delete zones.
     let zonesExchange = Turnstile()
 
     var chance: Chance
     var limits = BatchLimits()
     private var schedule: SyncSchedule
     var round: FetchRound?
-    /// The generation of the credentials that were found to belong to the state's user.
+    /// The generation of the credentials for which the user was checked.
     var checkedAccount: Int?
-    /// The generation of those that the relay did not take.
+    /// The generation of the credentials that the relay rejected.
     var refusedAccount: Int?
-    /// How often the state has been given to another user: what was begun for an earlier one is not told any more.
+    /// Increases with each change of the user.
+    ///
+    /// Results of work that began in an earlier epoch are discarded.
     var accountEpoch = 0
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
     private var background: [Int: Task<Void, Never>] = [:]
-    /// What ends each of the requests that are under way.
+    /// The cancel functions of the running requests.
     var requests: [Int: @Sendable () -> Void] = [:]
-    /// How often all operations were cancelled.
+    /// The number of calls of `cancelOperations`.
     var cancellations = 0
-    /// How often that was when the round was asked for that goes on now.
+    /// The value of `cancellations` when the running round was requested.
     var cancellationsBeforeRound: [Lane: Int] = [:]
     var lastTask = 0
-    /// The tasks in which the delegate is at work; one that it starts is another.
+    /// The tasks that run delegate code.
+    ///
+    /// A task that the delegate starts is not among them.
     private var delegateTasks: Set<Int> = []
-    /// The number of this engine at the notice station, once it listens.
+    /// The ID of this engine's listener at the notice station.
     var listening: UUID?
     private(set) var isStopped = false
     private var savedStamp: UInt64 = 0
-    /// How many names of what was fetched were told with the state.
+    /// The number of record names from fetches in the state that was last delivered.
     private var savedListing = 0
-    /// How much news there was in a test's world when the last look at the database began, and when it was known to be whole.
+    /// For simulated test environments: the news counters at the start of the last fetch and at its success.
     private var newsAsked: UInt64 = 0
     private var newsSeen: UInt64 = 0
 
@@ -90,7 +94,7 @@ actor SyncDriver {
         inBackground { await $0.listenForNotices() }
     }
 
-    /// A call by hand may come before `start` has.
+    /// Sets the engine; a call of `fetchChanges` or `sendChanges` may precede `start`.
     func adopt(_ engine: CKSyncEngine) { self.engine = engine }
 
     func stop() async {
@@ -98,7 +102,7 @@ actor SyncDriver {
         alarm += 1
         sleeper?.cancel()
         background.values.forEach { $0.cancel() }
-        // Whoever is being told something now is waited for.
+        // Wait for the event that is being delivered.
         await delivery.enter()
         delivery.leave()
         if let listening, let station = try? database.session.connection().notices {
@@ -106,7 +110,7 @@ actor SyncDriver {
         }
     }
 
-    /// The application has changed what is pending.
+    /// Called when the app has changed the pending changes.
     func stateChanged() async {
         tell(.outboxChanged(isEmpty: !state.read(\.hasPending)))
         inBackground { await $0.saveState() }
@@ -125,11 +129,11 @@ actor SyncDriver {
 
     private func forget(_ id: Int) { background[id] = nil }
 
-    // MARK: Telling the delegate
+    // MARK: Delivering events to the delegate
 
-    /// Tells the delegate, when what came before has been told.
+    /// Delivers an event, after all earlier events.
     ///
-    /// With an `epoch`, nothing is told once the state is another user's than it was then.
+    /// With an `epoch`, does nothing if the user has changed since that epoch.
     func deliver(_ event: CKSyncEngine.Event, of epoch: Int? = nil) async {
         await delivery.enter()
         defer { delivery.leave() }
@@ -141,7 +145,7 @@ actor SyncDriver {
         }
     }
 
-    /// Tells the state, if it differs from what was told last.
+    /// Delivers the state to the app if it has changed since the last time.
     func saveState() async {
         await delivery.enter()
         defer { delivery.leave() }
@@ -155,10 +159,10 @@ actor SyncDriver {
         }
     }
 
-    /// Tells the state after a page; amid long listings not after each one.
+    /// Delivers the state after a page; during a long listing not after every page.
     ///
-    /// The state names all that a listing has seen: told with each page, it would cost the square of the listing. What is
-    /// told again after a start in between is at most an eighth of it.
+    /// The state contains all record names of the listing, so delivering it with every page would cost quadratic time.
+    /// After a restart at most an eighth of the listing is delivered again.
     func saveStateOfPage() async {
         let growth = state.read(\.listedCount) - savedListing
         if growth <= 0 || growth * 8 >= savedListing { await saveState() }
@@ -171,7 +175,7 @@ actor SyncDriver {
         return await application { await question(delegate, engine) }
     }
 
-    /// Runs the delegate's own code.
+    /// Runs code of the delegate.
     private func application<Answer>(_ work: () async -> Answer) async -> Answer {
         let task = Self.currentTask
         delegateTasks.insert(task)
@@ -181,7 +185,7 @@ actor SyncDriver {
 
     private static var currentTask: Int { withUnsafeCurrentTask { $0?.hashValue ?? 0 } }
 
-    /// Throws to the delegate, which would wait for the engine that waits for it.
+    /// Throws if called by the delegate, because the engine and the delegate would wait for each other.
     func requireOutsideOfDelegate(_ call: String) throws(CKError) {
         guard !delegateTasks.contains(Self.currentTask) else {
             throw CKError(
@@ -218,14 +222,14 @@ actor SyncDriver {
         }
     }
 
-    /// Puts a wait that the relay asked for into the state, where it survives a restart once the application is told.
+    /// Stores a delay that the relay requested in the state, so that it survives a restart.
     ///
-    /// `false`: it is there already.
+    /// Returns `false` if the state already contains it.
     private func noteHold() -> Bool {
         let until = schedule.heldUntil.map { moment in
             conditions.wallClock().addingTimeInterval((moment - conditions.time.now()).inSeconds)
         }
-        // The two clocks never agree to the last bit; only a real difference is worth keeping.
+        // The two clocks never agree exactly, so ignore small differences.
         let known = state.read(\.heldUntil)
         let drift = until.flatMap { until in known.map { abs(until.timeIntervalSince($0)) } }
         guard (drift ?? 0) > 1 || (until == nil) != (known == nil) else { return false }
@@ -255,11 +259,11 @@ actor SyncDriver {
 
     // MARK: Rounds
 
-    /// One exchange with the relay about a zone at a time, its event included.
+    /// Returns the lock that allows one exchange with the relay about a zone at a time, including its event.
     ///
-    /// A page that was read after a save of ours but told before its confirmation would look like a conflict with that
-    /// save, and one read before it but told after would bring an old version back; neither would be set right, since the
-    /// relay sends no notice about our own changes.
+    /// A page that was read after a save of this device but delivered before its confirmation would look like a
+    /// conflict with that save. A page that was read before the save but delivered after it would restore an old
+    /// version. Neither would be corrected later, since the relay sends no notice about the device's own changes.
     func exchange(_ zone: ZoneID) -> Turnstile {
         if let known = exchanges[zone] { return known }
         let made = Turnstile()
@@ -267,7 +271,7 @@ actor SyncDriver {
         return made
     }
 
-    /// Returns when all that was sent before now has been answered, and told.
+    /// Returns when all requests sent so far have been answered and their events delivered.
     func awaitExchanges() async {
         for exchange in Array(exchanges.values) + [zonesExchange] {
             await exchange.enter()

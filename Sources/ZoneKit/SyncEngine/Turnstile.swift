@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Lets tasks through one at a time, in the order in which they came.
+/// A lock that suspends tasks instead of blocking threads; waiting tasks acquire it in FIFO order.
 package final class Turnstile: Sendable {
     private struct State {
         var isTaken = false
@@ -12,12 +12,16 @@ package final class Turnstile: Sendable {
 
     package init() {}
 
-    /// Whoever has entered leaves, even when its task was cancelled meanwhile.
+    /// Acquires the lock, even if the task is cancelled.
+    ///
+    /// Must be followed by `leave()`.
     package func enter() async {
         _ = await withCheckedContinuation { wait(with: $0, id: nil) }
     }
 
-    /// The same, but that a cancelled task waits no longer: false when it has not entered and must not leave.
+    /// Acquires the lock, or returns `false` if the task is cancelled.
+    ///
+    /// After `false`, `leave()` must not be called.
     package func enterUnlessCancelled() async -> Bool {
         let id = state.withLock { state in
             state.lastID += 1
@@ -33,10 +37,12 @@ package final class Turnstile: Sendable {
         }
     }
 
-    /// Without an ID the task waits until it may enter, whatever comes.
+    /// Waits for the lock.
+    ///
+    /// Without an ID, cancellation has no effect.
     private func wait(with continuation: CheckedContinuation<Bool, Never>, id: UInt64?) {
         let answer: Bool? = state.withLock { state in
-            // A cancellation that comes after this look finds the task among those that wait.
+            // A cancellation after this check finds the task in the queue.
             if id != nil, Task.isCancelled { return false }
             guard state.isTaken else {
                 state.isTaken = true

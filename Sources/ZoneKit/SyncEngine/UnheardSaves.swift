@@ -1,16 +1,17 @@
 import Records
 import SyncCore
 
-/// Records that the program has and a listing might leave out, by name, with their types.
+/// Records that the app has and that a listing might leave out: their types by name.
 ///
-/// A listing says what a zone holds and names no deletions. So the engine compares at its end, and tells. Of the user's own
-/// zones it remembers what this device saved before it ever fetched: a program that wrote first would not hear of what another
-/// device has deleted since. Of the zones of others it remembers all that it has told: such a zone is listed anew whenever
-/// the user is given or loses a part of it, and of what is lost nothing else would tell.
+/// A listing contains a zone's records but no deletions, so the engine compares the two at the end of a listing and
+/// reports the missing records as deleted. For the user's own zones it remembers the records that this device saved
+/// before the first fetch; otherwise an app that writes first would not learn of deletions by another device. For zones
+/// of other users it remembers all delivered records, because such a zone is listed again whenever the user gains or
+/// loses access to a part of it, and no other event reports the records that were lost.
 struct UnheardSaves: Sendable {
-    /// A program that only ever sends is not to grow its state without end: what was saved after so many is not told of.
+    /// Limits the state of an app that only sends; deletions of records saved after this limit are not reported.
     private static let mostNames = 50_000
-    /// The state is told with every change, and is not to grow with all that others share.
+    /// Limits the state of a shared database, since the state is delivered with every change.
     private static let mostShared = 10_000
 
     private(set) var types: [ZoneID: [String: String]] = [:]
@@ -27,7 +28,7 @@ struct UnheardSaves: Sendable {
         if known == nil { count += 1 }
     }
 
-    /// The zone was made here, and has not been fetched.
+    /// Adds a zone that was created on this device and not fetched yet.
     mutating func made(_ zone: ZoneID) {
         if types[zone] == nil { types[zone] = [:] }
     }
@@ -36,10 +37,10 @@ struct UnheardSaves: Sendable {
         if types[record.zone]?.removeValue(forKey: record.recordName) != nil { count -= 1 }
     }
 
-    /// The zone has been listed, or is gone.
+    /// Removes a zone that has been listed or no longer exists.
     mutating func forget(_ zone: ZoneID) { count -= types.removeValue(forKey: zone)?.count ?? 0 }
 
-    /// A zone of somebody else has been listed.
+    /// Removes the records that the listing of another user's zone did not contain.
     mutating func keep(in zone: ZoneID, where isThere: (String) -> Bool) {
         guard let known = types[zone] else { return }
         let kept = known.filter { isThere($0.key) }
@@ -49,14 +50,14 @@ struct UnheardSaves: Sendable {
 }
 
 extension CKSyncEngine.State.Contents {
-    /// What the relay has taken: for the listings that are under way, and for those that are still to come.
+    /// Records the results of a send, for running and future listings.
     ///
-    /// Not of the default zone: no feed ever names that one, so it would seem to be gone.
+    /// Skips the default zone: no feed contains it, so it would appear to be deleted.
     mutating func noteSent(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {
         for record in sent.savedRecords {
             let id = record.recordID.record
             if id.zone.isDefault { continue }
-            // What is saved while its zone is being listed may come too late for the listing.
+            // A save during a listing may be too late to be part of it.
             listings[id.zone]?.insert(id.recordName)
             feed.wrote(id.zone)
             if isShared || feed.zoneTokens[id.zone] == nil {
@@ -69,7 +70,7 @@ extension CKSyncEngine.State.Contents {
         }
     }
 
-    /// What a page has told.
+    /// Records the contents of a page.
     mutating func noteTold(_ page: ZonePage<CKRecord>, of zone: ZoneID) {
         if listings[zone] != nil {
             listings[zone]?.formUnion(page.changed.map(\.recordID.recordName))
@@ -82,16 +83,18 @@ extension CKSyncEngine.State.Contents {
         for (id, _) in page.deleted { unheard.deleted(RecordID(id.recordName, in: zone)) }
     }
 
-    /// A zone has been fetched to its end, or is not there; `listed` are its records, where it was listed.
+    /// Records that a zone has been fetched completely or does not exist.
+    ///
+    /// `listed` contains its records if it was listed.
     mutating func noteListed(_ zone: ZoneID, _ listed: Set<String>?) {
         listings[zone] = nil
         guard isShared, let listed else { return unheard.forget(zone) }
-        // What is pending and not there will be refused, and is the program's to settle.
+        // The relay will refuse pending changes of missing records, and the app decides about them.
         let pending = outbox
         unheard.keep(in: zone) { listed.contains($0) || pending[RecordID($0, in: zone)] != nil }
     }
 
-    /// Zones that the relay has made, or that were there already.
+    /// Records zones that the relay has created or that already existed.
     mutating func noteMade(_ zones: [CKRecordZone]) {
         for zone in zones.map(\.zoneID.zone) where !zone.isDefault {
             feed.wrote(zone)
@@ -100,7 +103,7 @@ extension CKSyncEngine.State.Contents {
         }
     }
 
-    /// Zones that this device has ended: nothing is known of another that takes the name.
+    /// Removes zones that this device has deleted; a later zone of the same name is unknown.
     mutating func noteEnded(_ zones: [CKRecordZone.ID]) {
         for zone in zones.map(\.zone) {
             feed.lost(zone)
@@ -109,7 +112,9 @@ extension CKSyncEngine.State.Contents {
         }
     }
 
-    /// What the program has of a zone and a complete listing of it does not name; what is pending counts as there.
+    /// Returns the app's records that a complete listing of their zone does not contain.
+    ///
+    /// Pending records count as existing.
     func missing(in zone: ZoneID, from listed: Set<String>) -> [CKDatabase.RecordZoneChange.Deletion] {
         (unheard.types[zone] ?? [:])
             .filter { !listed.contains($0.key) && outbox[RecordID($0.key, in: zone)] == nil }
