@@ -1,7 +1,7 @@
 import SyncCore
 
 extension BatchLimits {
-    /// Two lists that go together, in as many requests as they need; one where both are empty.
+    /// Splits two lists that belong together into as many requests as necessary; one request if both are empty.
     static func parts<First, Second>(_ first: [First], _ second: [Second]) -> [(first: [First], second: [Second])] {
         let count = first.count + second.count
         return stride(from: 0, to: max(count, 1), by: maxOperations).map { start in

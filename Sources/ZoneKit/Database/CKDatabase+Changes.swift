@@ -4,13 +4,13 @@ import Synchronization
 import Wire
 
 extension CKDatabase {
-    /// Which zones have changed since a token.
+    /// Fetches one page of the zones that have changed since a token.
     ///
     /// - Parameters:
-    ///   - previousServerChangeToken: How far the caller has come; `nil`: from the start.
-    ///   - resultsLimit: At most so many zones, 200 at the most.
-    /// - Returns: One page: zones, the token to come back with, and whether there is more right now.
-    /// - Throws: `badDatabase` for the public database, `changeTokenExpired`, and what any call throws.
+    ///   - previousServerChangeToken: The token of the previous fetch; `nil` to fetch from the beginning.
+    ///   - resultsLimit: The maximum number of zones, up to 200.
+    /// - Returns: The zones, the token for the next fetch, and whether there are more changes.
+    /// - Throws: `badDatabase` for the public database, `changeTokenExpired`, and the errors of any request.
     public func databaseChanges(
         since previousServerChangeToken: CKServerChangeToken?,
         resultsLimit: Int? = nil
@@ -36,7 +36,7 @@ extension CKDatabase {
             case .zone(let zone): modifications.append(.init(zoneID: reader.zoneID(zone.id)))
             case .deleted(let zone, let loss):
                 deletions.append(.init(zoneID: reader.zoneID(zone), reason: .init(loss)))
-            // A zone that cannot be read now is told of again by its own feed.
+            // A zone that cannot be read now is reported as changed; its own feed reports the error.
             case .failed(let zone?, _): modifications.append(.init(zoneID: reader.zoneID(zone)))
             case .failed(nil, let failure): throw CKError(failure, at: .item)
             }
@@ -45,16 +45,19 @@ extension CKDatabase {
         return (modifications, deletions, CKServerChangeToken(encoded: end.syncToken), end.moreComing)
     }
 
-    /// What has changed in a zone since a token: each record once, as it is now.
+    /// Fetches one page of the records in a zone that have changed since a token, each record once and in its current
+    /// version.
+    ///
+    /// Apply the pages in order, and store each page's token together with its changes.
     ///
     /// - Parameters:
     ///   - zoneID: A custom zone.
-    ///   - previousServerChangeToken: How far the caller has come; `nil`: from the start, live records only.
-    ///   - desiredKeys: The fields wanted; left out, all.
-    ///   - resultsLimit: At most so many records, 200 at the most.
-    /// - Returns: One page: records, deletions, the token to come back with, and whether there is more right now. Pages
-    ///   are to be applied in order, each with its token.
-    /// - Throws: `changeTokenExpired` (fetch again without one), `zoneNotFound`, and what any call throws.
+    ///   - previousServerChangeToken: The token of the previous fetch; `nil` to list the zone's records from the
+    ///     beginning, without deletions.
+    ///   - desiredKeys: The fields to fetch; `nil` for all fields.
+    ///   - resultsLimit: The maximum number of records, up to 200.
+    /// - Returns: The records, the deletions, the token for the next fetch, and whether there are more changes.
+    /// - Throws: `changeTokenExpired` (fetch again without a token), `zoneNotFound`, and the errors of any request.
     public func recordZoneChanges(
         inZoneWith zoneID: CKRecordZone.ID,
         since previousServerChangeToken: CKServerChangeToken?,
@@ -76,22 +79,23 @@ extension CKDatabase {
         return (modifications, page.deletions, page.changeToken, page.moreComing)
     }
 
-    /// A page of a zone's feed in the order of the feed.
+    /// A page of a zone's feed, in the order of the feed.
     package struct ZoneChangesPage: Sendable {
         package var records: [CKRecord] = []
         package var deletions: [RecordZoneChange.Deletion] = []
         package var failures: [(CKRecord.ID, CKError)] = []
         package var changeToken: CKServerChangeToken
         package var moreComing: Bool
-        /// Whether the key of the zone's encrypted values came with it, so that what was fetched before can be read now.
+        /// Whether the page contains the key of the zone's encrypted values, so that values fetched earlier can be
+        /// decrypted now.
         package var bringsKey = false
-        /// Whether the zone's sealed values can be read; `nil`: there is no key, and nothing in this page wants one.
+        /// Whether the zone's sealed values can be decrypted; `nil` if there is no key and the page needs none.
         package var isReadable: Bool?
     }
 
-    /// The same as `recordZoneChanges`, keeping the feed's order.
+    /// Fetches a page like `recordZoneChanges`, but keeps the feed's order.
     ///
-    /// With `wantsKey` the zone's key is looked for whatever is in the page.
+    /// If `wantsKey` is `true`, the zone's key is opened even if the page does not need it.
     package func zoneChangesPage(
         in zoneID: CKRecordZone.ID,
         since token: CKServerChangeToken?,
@@ -104,7 +108,7 @@ extension CKDatabase {
         let body = ClientRequest.zoneChanges(
             in: zoneID.zone,
             since: token?.encoded,
-            // The zone's keys come as records of it, which are of no use without this.
+            // The zone's keys are records with this field, and are useless without it.
             desiredKeys: desiredKeys.map { connection.encryptionKey == nil ? $0 : $0 + [KeyRecord.field] },
             limit: limit.map(Self.pageSize)
         )
@@ -135,8 +139,10 @@ extension CKDatabase {
         return page
     }
 
-    /// Takes the records of keys out of a page, opens the zone's key where the page needs it, and gives it to those with
-    /// whom the zone is shared.
+    /// Processes the encryption keys of a page.
+    ///
+    /// Removes the key records from the page, opens the zone's key if the page needs it, and provides it to the users
+    /// with whom the zone is shared.
     private func seeToKeys(
         of page: inout ZoneChangesPage,
         in zoneID: CKRecordZone.ID,
@@ -146,7 +152,7 @@ extension CKDatabase {
         let keys = page.records.filter { $0.recordType == KeyRecord.type }
         if !keys.isEmpty {
             page.records.removeAll { $0.recordType == KeyRecord.type }
-            // One may be for this user, and what could not be opened before can be now.
+            // A key record may be for this user, so values that could not be decrypted before can be now.
             try await takeKey(of: zoneID, from: keys)
             page.bringsKey = true
         }
@@ -186,11 +192,11 @@ extension CKDatabase {
                 page.failures.append((CKRecord.ID(recordName: name, zoneID: zoneID), error))
             }
         }
-        // Nobody could ask for that again by its name, and the page's token is past it.
+        // The failed record has no name to fetch it by, and the page's token is past it.
         return unnamed.map { .failure($0) } ?? .success(page)
     }
 
-    /// What the relay gives at most in one answer.
+    /// Returns the page size for a requested limit; the relay's maximum is 200.
     ///
     /// See Wire.md, "Limits".
     package static func pageSize(_ wanted: Int) -> Int { wanted <= 0 ? 200 : min(wanted, 200) }

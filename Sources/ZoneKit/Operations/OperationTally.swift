@@ -1,4 +1,4 @@
-/// What an operation that saves and deletes has come to.
+/// The results of an operation that saves and deletes.
 struct OperationTally<Item, ID: Hashable> {
     private(set) var saved: [Item] = []
     private(set) var deleted: [ID] = []

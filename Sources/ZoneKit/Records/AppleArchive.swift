@@ -2,13 +2,13 @@
     public import Foundation
     import Records
 
-    /// Records that Apple's own framework archived, read on systems where these names are nobody else's.
+    /// Decodes records that were archived by Apple's CloudKit, on platforms that do not have these class names.
     ///
-    /// A program that moves here with its data has system fields that it kept with `encodeSystemFields`, or whole records. What
-    /// they say of type, address, dates and values is taken over; the change tag too, though no relay has given it out: the
-    /// first save of such a record is a conflict unless the relay was filled from the same data.
+    /// An app that moves to this SDK may have archives of system fields (`encodeSystemFields`) or of whole records.
+    /// Their types, IDs, dates and values are used. The change tag is used too, although the relay has not issued it:
+    /// the first save of such a record fails with a conflict unless the relay contains the same data.
     enum AppleArchive {
-        /// Makes the names known, once.
+        /// Registers the class names, once.
         static func read() { _ = areNamesKnown }
 
         private static let areNamesKnown: Bool = {
@@ -22,14 +22,14 @@
         }()
     }
 
-    /// The values in an archived record of Apple's.
+    /// The values in a record that was archived by Apple's CloudKit.
     final class AppleValues: NSObject, NSSecureCoding, Sendable {
         private static let classes: [AnyClass] = [
             NSDictionary.self, NSMutableDictionary.self, NSString.self, NSNumber.self, NSDate.self, NSData.self,
             NSArray.self, NSMutableArray.self, CKReference.self, CKAsset.self, CLLocation.self,
         ]
 
-        // Taken over by the record that is being read, on the thread that reads it.
+        // Used only by the record that is being decoded, on the decoding thread.
         nonisolated(unsafe) let values: [String: Any]
 
         init?(coder: NSCoder) {
@@ -45,7 +45,7 @@
     }
 
     extension RecordState {
-        /// Adds what only an archive of Apple's has.
+        /// Adds the fields that only archives of Apple's CloudKit contain.
         mutating func addAppleFields(from coder: NSCoder) {
             created = Self.appleStamp("RecordCtime", "CreatorUserRecordID", from: coder) ?? created
             modified = Self.appleStamp("RecordMtime", "LastModifiedUserRecordID", from: coder) ?? modified
@@ -69,13 +69,13 @@
     }
 
     extension NSKeyedUnarchiver {
-        /// Reads a record, also one that Apple's framework archived.
+        /// Decodes a record, including one that was archived by Apple's CloudKit.
         ///
         /// - Parameters:
-        ///   - cls: `CKRecord`, or a class of the program's own that inherits from it.
+        ///   - cls: `CKRecord` or a subclass of it.
         ///   - data: The archive.
-        /// - Returns: The record; `nil` for an archive of nothing.
-        /// - Throws: What keeps the archive from being read.
+        /// - Returns: The record, or `nil` if the archive is empty.
+        /// - Throws: An error if the archive cannot be decoded.
         public static func unarchivedObject<Object: CKRecord>(
             ofClass cls: Object.Type,
             from data: Data

@@ -1,24 +1,28 @@
 #if !canImport(Darwin)
     public import Foundation
 
-    /// On Apple's systems a `CGFloat` is an `NSNumber` wherever an object is asked for, and a number of a record is cast to it
-    /// as to any other; Foundation on Linux does so for all numbers but this one.
+    /// Bridges `CGFloat` to `NSNumber`, as on Apple platforms.
+    ///
+    /// Apple's Foundation converts a `CGFloat` to an `NSNumber` wherever an object is required, and casts a record's
+    /// number back. Foundation on Linux does so for all number types except this one.
     extension CGFloat: @retroactive _ObjectiveCBridgeable {
-        /// The number as an object.
+        /// Returns the number as an object.
         public func _bridgeToObjectiveC() -> NSNumber { NSNumber(value: native) }
 
-        /// Takes the value of a number.
+        /// Sets `result` to the value of a number.
         public static func _forceBridgeFromObjectiveC(_ source: NSNumber, result: inout CGFloat?) {
             result = CGFloat(source.doubleValue)
         }
 
-        /// Takes the value of a number, which it always can.
+        /// Sets `result` to the value of a number.
+        ///
+        /// Always succeeds.
         public static func _conditionallyBridgeFromObjectiveC(_ source: NSNumber, result: inout CGFloat?) -> Bool {
             result = CGFloat(source.doubleValue)
             return true
         }
 
-        /// The value of a number; zero for none.
+        /// Returns the value of a number, or zero for `nil`.
         public static func _unconditionallyBridgeFromObjectiveC(_ source: NSNumber?) -> CGFloat {
             CGFloat(source?.doubleValue ?? 0)
         }

@@ -3,30 +3,33 @@ import Records
 import Synchronization
 
 extension CKRecord {
-    /// A field's value, read and set; setting `nil` clears the field.
+    /// The value of a field.
     ///
-    /// What every record has is read by its name too, such as `modificationDate`, where the program has no field of that name.
+    /// Set it to `nil` to clear the field.
+    ///
+    /// The system fields can be read by their names, such as `modificationDate`, unless the record has a field with
+    /// that name.
     public subscript(key: CKRecord.FieldKey) -> (any CKRecordValueProtocol)? {
         get { state.withLock { $0.object(for: key) } ?? systemField(key) }
         set { state.withLock { $0.set(newValue, for: key) } }
     }
 
-    /// A field's value as one type; `nil` when the field is absent or holds another type.
+    /// The value of a field as a type; `nil` if the field has no value or a value of another type.
     public subscript<T: CKRecordValueProtocol>(key: CKRecord.FieldKey) -> T? {
         get { (state.withLock { $0.object(for: key) } ?? systemField(key)) as? T }
         set { state.withLock { $0.set(newValue, for: key) } }
     }
 
-    /// A field's value.
+    /// Returns the value of a field.
     public func object(forKey key: CKRecord.FieldKey) -> (any CKRecordValue)? { self[key] }
 
-    /// Sets a field's value, or clears it.
+    /// Sets or clears a field.
     public func setObject(_ object: (any CKRecordValue)?, forKey key: CKRecord.FieldKey) { self[key] = object }
 
-    /// A field's value, as key-value coding has it.
+    /// Returns the value of a field, for key-value coding.
     public func value(forKey key: CKRecord.FieldKey) -> Any? { self[key] }
 
-    /// What every record has, by its name.
+    /// Returns the value of a system field by its name.
     private func systemField(_ key: CKRecord.FieldKey) -> (any CKRecordValueProtocol)? {
         switch key {
         case SystemFieldKey.recordID: recordID
@@ -42,7 +45,9 @@ extension CKRecord {
         }
     }
 
-    /// Sets a field's value; one that no field can hold makes the next save fail with `invalidArguments`.
+    /// Sets a field.
+    ///
+    /// If the value has an unsupported type, the next save fails with `invalidArguments`.
     public func setValue(_ value: Any?, forKey key: CKRecord.FieldKey) {
         state.withLock { $0.set(value, for: key) }
     }
@@ -52,7 +57,9 @@ extension CKRecord {
         for (key, value) in values { setValue(value, forKey: key) }
     }
 
-    /// The values of some fields, as key-value coding has it; what has none is `NSNull`.
+    /// Returns the values of some fields, for key-value coding.
+    ///
+    /// Fields without a value are `NSNull`.
     public func dictionaryWithValues(forKeys keys: [CKRecord.FieldKey]) -> [CKRecord.FieldKey: Any] {
         Dictionary(keys.map { ($0, value(forKey: $0) ?? NSNull()) }) { first, _ in first }
     }
@@ -60,10 +67,10 @@ extension CKRecord {
     /// The names of all fields that have a value, sorted.
     public func allKeys() -> [CKRecord.FieldKey] { state.withLock { $0.fields.keys.sorted() } }
 
-    /// The names of the fields set or cleared since the record was made, fetched or saved, sorted.
+    /// The names of the fields set or cleared since the record was created, fetched or saved, sorted.
     public func changedKeys() -> [CKRecord.FieldKey] { state.withLock { $0.edits.keys.sorted() } }
 
-    /// The words of all string fields, in lower case: what a search over the whole record would match.
+    /// The words of all string fields in lower case, which a full-text search of the record matches.
     public func allTokens() -> [String] {
         let texts = state.withLock { state in
             state.fields.sorted { $0.key < $1.key }.flatMap { Self.texts(in: $0.value) }
@@ -84,8 +91,8 @@ extension CKRecord {
 
 extension CKRecord: CKRecordKeyValueSetting {}
 
-/// Over the names of the fields that have a value, with the values.
+/// Iterates over the names and values of all fields that have a value.
 extension CKRecord: Sequence {
-    /// Walks over name and value of each field, sorted by name.
+    /// Returns an iterator over the fields, sorted by name.
     public func makeIterator() -> CKRecordKeyValueIterator { CKRecordKeyValueIterator(self) }
 }

@@ -2,62 +2,62 @@ public import Foundation
 import Records
 package import Synchronization
 
-/// One record: a type, an address and fields, with what the relay knows about it.
+/// A record: a type, an ID and fields, and the metadata that the relay maintains.
 ///
-/// A reference type as in CloudKit: whoever holds it sees its changes. Made by a program or fetched from a database,
-/// changed through its subscripts, and sent by one of the save calls, which send only what was changed since and bring
-/// this same object up to date. Two objects of one record are not equal, as with CloudKit: compare their `recordID`s. Safe to
-/// use from several threads; each single access is atomic.
+/// `CKRecord` is a reference type, as in CloudKit. Create a record or fetch it from a database, change it through its
+/// subscripts, and save it. A save sends only the fields that have changed, and updates the same object with the
+/// relay's response. Two objects of one record are not equal, as in CloudKit; compare their `recordID`s. Records can be
+/// used from several threads; each access is atomic.
 open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
-    // Unchecked only because the class can be inherited from: all state is behind `state`, a Mutex.
+    // Unchecked only because the class can be subclassed: all state is in `state`, a mutex.
 
-    /// The name of a kind of records.
+    /// The type of a record type's name.
     public typealias RecordType = String
-    /// The name of a field.
+    /// The type of a field's name.
     public typealias FieldKey = String
-    /// A record's address.
+    /// The type of a record's ID.
     public typealias ID = CKRecordID
-    /// A link to a record.
+    /// A reference to a record.
     public typealias Reference = CKReference
 
-    /// The record types that CloudKit itself uses.
+    /// The record types that the system defines.
     public enum SystemType {
-        /// The users of a container.
+        /// The record type of users.
         public static let userRecord: CKRecord.RecordType = CKRecordTypeUserRecord
-        /// A share.
+        /// The record type of shares.
         public static let share: CKRecord.RecordType = CKRecordTypeShare
     }
 
-    /// The names under which queries and sort orders know the fields that every record has.
+    /// The names of the system fields in queries and sort descriptors.
     public enum SystemFieldKey {
-        /// The record's name.
+        /// The record's ID.
         public static let recordID: CKRecord.FieldKey = "recordID"
-        /// When it was made.
+        /// The creation date.
         public static let creationDate: CKRecord.FieldKey = "creationDate"
-        /// Who made it.
+        /// The user who created the record.
         public static let creatorUserRecordID: CKRecord.FieldKey = "creatorUserRecordID"
-        /// When it was last changed.
+        /// The date of the last change.
         public static let modificationDate: CKRecord.FieldKey = "modificationDate"
-        /// Who last changed it.
+        /// The user who last changed the record.
         public static let lastModifiedUserRecordID: CKRecord.FieldKey = "lastModifiedUserRecordID"
-        /// The record above it.
+        /// The parent record.
         public static let parent: CKRecord.FieldKey = "parent"
-        /// The share that it is the root of.
+        /// The share of which the record is the root.
         public static let share: CKRecord.FieldKey = "share"
     }
 
     package let state: Mutex<RecordState>
 
-    /// Makes a new record.
+    /// Creates a record.
     ///
     /// - Parameters:
-    ///   - recordType: A letter, then letters, digits and underscores.
-    ///   - recordID: Left out, a new UUID in the default zone.
+    ///   - recordType: The record type: a letter, followed by letters, digits and underscores.
+    ///   - recordID: The ID. The default is a new UUID in the default zone.
     public init(recordType: CKRecord.RecordType, recordID: CKRecord.ID = CKRecord.ID()) {
         state = Mutex(RecordState(type: recordType, id: recordID))
     }
 
-    /// Makes a new record with a new UUID for its name.
+    /// Creates a record whose name is a new UUID.
     public convenience init(recordType: CKRecord.RecordType, zoneID: CKRecordZone.ID) {
         self.init(recordType: recordType, recordID: CKRecord.ID(zoneID: zoneID))
     }
@@ -66,64 +66,69 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
         self.state = Mutex(state)
     }
 
-    /// Reads what `encode(with:)` or `encodeSystemFields(with:)` wrote; `nil` if the archive holds neither.
+    /// Creates a record from the output of `encode(with:)` or `encodeSystemFields(with:)`; `nil` for any other archive.
     public required init?(coder: NSCoder) {
         guard let decoded = RecordState(coder: coder) else { return nil }
         state = Mutex(decoded)
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     open class var supportsSecureCoding: Bool { true }
 
-    /// Writes the record whole: system fields, values, and which of them were changed since the last save.
+    /// Encodes the whole record: the system fields, the values, and which of them have changed since the last save.
     open func encode(with coder: NSCoder) {
         state.withLock { $0 }.encode(with: coder)
     }
 
-    /// Writes what identifies the record and its version, without values: what a program keeps to save changes later.
+    /// Encodes the record's identity and version without its values.
+    ///
+    /// Store them to save changes of the record later.
     open func encodeSystemFields(with coder: NSCoder) {
         #if os(Linux)
-            // A binary archive puts its parts in another order each time there, and programs compare what they kept.
+            // On Linux, a binary archive has a different order each time, but apps compare the archives they have
+            // stored.
             (coder as? NSKeyedArchiver)?.outputFormat = .xml
         #endif
         state.withLock { $0 }.encodeSystemFields(with: coder)
     }
 
-    /// An independent copy, values and pending changes included.
+    /// Returns an independent copy with the values and the pending changes.
     open func copy(with zone: NSZone? = nil) -> Any {
         CKRecord(state: state.withLock { $0 })
     }
 
     // MARK: System fields
 
-    /// The record's kind.
+    /// The record type.
     open var recordType: CKRecord.RecordType { state.withLock { $0.type } }
-    /// The record's address.
+    /// The ID of the record.
     open var recordID: CKRecord.ID { state.withLock { $0.id } }
-    /// Names the version that this record was fetched or last saved as; `nil` before.
+    /// The version with which this record was fetched or last saved; `nil` before.
     open var recordChangeTag: String? { state.withLock { $0.changeTag } }
-    /// When the relay first stored it.
+    /// The time at which the relay first stored the record.
     open var creationDate: Date? { state.withLock { $0.created }.map { Date($0.at) } }
-    /// When the relay last stored it.
+    /// The time at which the relay last stored the record.
     open var modificationDate: Date? { state.withLock { $0.modified }.map { Date($0.at) } }
-    /// Who made it; the record name is `CKCurrentUserDefaultName` where that is known to be the current user.
+    /// The user who created the record; the record name is `CKCurrentUserDefaultName` if it is the current user.
     open var creatorUserRecordID: CKRecord.ID? {
         state.withLock { $0.created }.map { CKRecord.ID(recordName: $0.by.recordName) }
     }
-    /// Who last changed it; the record name is `CKCurrentUserDefaultName` where that is known to be the current user.
+    /// The user who last changed the record; the record name is `CKCurrentUserDefaultName` if it is the current user.
     open var lastModifiedUserRecordID: CKRecord.ID? {
         state.withLock { $0.modified }.map { CKRecord.ID(recordName: $0.by.recordName) }
     }
 
-    /// The record above this one in a hierarchy that is shared as a whole; always in the same zone.
+    /// The parent of this record in a hierarchy that is shared as a whole.
     ///
-    /// One of another zone is not taken, and makes the next save fail with `invalidArguments`.
+    /// Must be in the same zone.
+    ///
+    /// A parent in another zone is not stored, and makes the next save fail with `invalidArguments`.
     open var parent: CKRecord.Reference? {
         get { state.withLock { $0.parentReference } }
         set { state.withLock { $0.setParent(to: newValue?.recordID) } }
     }
 
-    /// The share that this record is the root of.
+    /// The share of which this record is the root.
     open var share: CKRecord.Reference? {
         state.withLock { state in
             state.share.map {
@@ -132,18 +137,18 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
         }
     }
 
-    /// Puts this record below another one, or below none.
+    /// Sets the parent record; `nil` removes it.
     open func setParent(_ parentRecord: CKRecord?) {
         let target = parentRecord?.recordID
         state.withLock { $0.setParent(to: target) }
     }
 
-    /// Puts this record below the one of that address, or below none.
+    /// Sets the parent record by its ID; `nil` removes it.
     open func setParent(_ parentRecordID: CKRecord.ID?) {
         state.withLock { $0.setParent(to: parentRecordID) }
     }
 
-    /// Type and address, for logs; no values.
+    /// The type, the ID and the change tag; contains no values.
     open override var description: String {
         state.withLock { "<CKRecord: \($0.type) \($0.id), tag \($0.changeTag ?? "none")>" }
     }

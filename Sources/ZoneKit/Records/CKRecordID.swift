@@ -1,25 +1,25 @@
 public import Foundation
 
-/// A record's address, known to programs as `CKRecord.ID`: its name and its zone.
+/// The ID of a record: its name and its zone; also available as `CKRecord.ID`.
 ///
-/// Immutable; two IDs are equal when record name, zone name and zone owner are.
+/// IDs are immutable. Two IDs are equal if their record names, zone names and zone owners are equal.
 public final class CKRecordID: NSObject, NSSecureCoding, NSCopying, Sendable {
-    /// Unique within the zone; 1 to 255 ASCII characters.
+    /// The record's name, unique within the zone; 1 to 255 ASCII characters.
     public let recordName: String
-    /// The zone that holds the record.
+    /// The zone that contains the record.
     public let zoneID: CKRecordZone.ID
 
-    /// Makes the address of a record, of a new one if no name is given.
+    /// Creates an ID.
     ///
     /// - Parameters:
-    ///   - recordName: The name; left out, a new UUID.
-    ///   - zoneID: The zone; left out, the default zone of the current user.
+    ///   - recordName: The record's name. The default is a new UUID.
+    ///   - zoneID: The zone. The default is the current user's default zone.
     public init(recordName: String = UUID().uuidString, zoneID: CKRecordZone.ID = .default) {
         self.recordName = recordName
         self.zoneID = zoneID
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates an ID from the output of `encode(with:)`.
     public init?(coder: NSCoder) {
         guard let name = coder.text("RecordName"),
             let zone = coder.object(CKRecordZone.ID.self, "ZoneID")
@@ -28,25 +28,25 @@ public final class CKRecordID: NSObject, NSSecureCoding, NSCopying, Sendable {
         zoneID = zone
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes name and zone.
+    /// Encodes the name and the zone.
     public func encode(with coder: NSCoder) {
         coder.encode(recordName as NSString, forKey: "RecordName")
         coder.encode(zoneID, forKey: "ZoneID")
     }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal by value.
+    /// Returns whether two IDs are equal.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKRecordID else { return false }
         return self === other || (recordName == other.recordName && zoneID == other.zoneID)
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int {
         var hasher = Hasher()
         hasher.combine(recordName)
@@ -54,6 +54,6 @@ public final class CKRecordID: NSObject, NSSecureCoding, NSCopying, Sendable {
         return hasher.finalize()
     }
 
-    /// Name, zone and owner, for logs.
+    /// The name, the zone and its owner.
     public override var description: String { "\(recordName):(\(zoneID.zoneName):\(zoneID.ownerName))" }
 }

@@ -1,20 +1,21 @@
 public import Foundation
 package import Records
 
-/// What a record's field can hold.
+/// A type that the fields of a record can store.
 ///
-/// Strings, integers and floating-point numbers, booleans (kept as 0 and 1), dates (in arrays to the millisecond), data,
-/// references, locations, assets, and arrays of one kind of these. Reading gives `String`, `NSNumber`, `Date`, `Data`,
-/// `CKRecord.Reference`, `CLLocation`, `CKAsset` or an array of one of them; casts such as `as? Int` work on numbers.
+/// Fields store strings, integers, floating-point numbers, Boolean values (as 0 and 1), dates (in arrays with a
+/// precision of milliseconds), data, references, locations, assets, and arrays of one of these types. Reading a field
+/// returns `String`, `NSNumber`, `Date`, `Data`, `CKRecord.Reference`, `CLLocation`, `CKAsset` or an array of one of
+/// them; casts such as `as? Int` work on numbers.
 ///
-/// Do not conform types of your own: saving a record with such a value fails with `invalidArguments`, as with a number that
-/// or a date that is infinite or none at all.
+/// Don't add conformances to other types: saving a record with such a value fails with `invalidArguments`, as does
+/// saving a number or a date that is infinite or NaN.
 public protocol CKRecordValueProtocol {}
 
-/// The older name of `CKRecordValueProtocol`; here they are one.
+/// The older name of `CKRecordValueProtocol`; here they are the same protocol.
 public typealias CKRecordValue = CKRecordValueProtocol
 
-/// The name under which Apple's Swift interface has `CKRecordValue`; here they are one.
+/// The name of `CKRecordValue` in Apple's Swift interface; here they are the same protocol.
 public typealias __CKRecordObjCValue = CKRecordValueProtocol
 
 extension String: CKRecordValueProtocol {}
@@ -40,19 +41,19 @@ extension NSDate: CKRecordValueProtocol {}
 extension NSData: CKRecordValueProtocol {}
 extension NSArray: CKRecordValueProtocol {}
 extension CKReference: CKRecordValueProtocol {}
-/// Only to be read: no field can hold an address, but every record has some.
+/// For reading only: no custom field can contain an ID, but some system fields do.
 extension CKRecordID: CKRecordValueProtocol {}
 extension CLLocation: CKRecordValueProtocol {}
 extension CKAsset: CKRecordValueProtocol {}
 extension Array: CKRecordValueProtocol where Element: CKRecordValueProtocol {}
 
 extension FieldValue {
-    /// A program's value as the wire has it; `nil` for what no field can hold.
+    /// Converts an app's value to its wire form; `nil` if no field can contain it.
     ///
     /// - Parameters:
-    ///   - value: What the program set.
-    ///   - zone: The holding record's zone, which references are relative to.
-    ///   - elementType: What an empty array without a type of its own is a list of.
+    ///   - value: The value that the app has set.
+    ///   - zone: The zone of the record that contains the value; references are relative to it.
+    ///   - elementType: The element type of an empty array that has no type of its own.
     package init?(_ value: Any, in zone: CKRecordZone.ID, elementType: FieldType.Scalar = .string) {
         switch value {
         case let text as String: self = .string(text)
@@ -72,7 +73,7 @@ extension FieldValue {
         }
     }
 
-    /// Whether JSON has numbers for what is in it: infinity and what is no number would arrive as nothing at all.
+    /// Whether JSON can represent all numbers in the value; it has no infinity and no NaN.
     var isFinite: Bool {
         switch self {
         case .double(let number): number.isFinite
@@ -82,10 +83,10 @@ extension FieldValue {
         }
     }
 
-    /// What a field holds where that is not so, as the middle of a sentence.
+    /// Describes a value that is not finite; part of an error message.
     static let infinityWords = "number that is not finite"
 
-    /// Whether a program's value is, or has in it, a date at which no clock ever stands.
+    /// Returns whether an app's value is, or contains, a date that is infinite or NaN.
     static func hasEndlessDate(_ value: Any) -> Bool {
         switch value {
         case let date as Date: !date.timeIntervalSinceReferenceDate.isFinite
@@ -95,7 +96,7 @@ extension FieldValue {
         }
     }
 
-    /// The same of such a date.
+    /// Describes such a date; part of an error message.
     static let endlessDateWords = "date that is not finite"
 
     private init(_ number: NSNumber) {
@@ -107,7 +108,9 @@ extension FieldValue {
         }
     }
 
-    /// A list: all elements of one type, but that whole numbers among fractions count as fractions.
+    /// Creates a list.
+    ///
+    /// All elements must have one type; a mixture of integers and floating-point numbers becomes a list of `Double`.
     private init?(_ elements: [Any], in zone: CKRecordZone.ID, emptyType: FieldType.Scalar) {
         var values: [FieldValue] = []
         values.reserveCapacity(elements.count)
@@ -136,15 +139,15 @@ extension FieldValue {
         }
     }
 
-    /// Whether a value is a list that nothing tells the type of: an empty `NSArray`, or an empty array of anything.
+    /// Returns whether a value is a list without an element type: an empty `NSArray` or an empty `[Any]`.
     static func isUntypedList(_ value: Any) -> Bool {
         guard let elements = value as? [Any], elements.isEmpty else { return false }
         return elementType(of: value) == nil
     }
 
-    /// What a Swift array's own type says about its elements, which an empty one needs.
+    /// Returns the element type of a Swift array, which determines the type of an empty list.
     ///
-    /// The types are compared, not the values: any empty array can be cast to any other.
+    /// Compares the types and not the values, because an empty array can be cast to any array type.
     private static func elementType(of value: Any) -> FieldType.Scalar? {
         switch Swift.type(of: value) {
         case is [String].Type, is [NSString].Type: .string
@@ -161,7 +164,7 @@ extension FieldValue {
         }
     }
 
-    /// The value as a program reads it; `nil` for what this side has no type for.
+    /// Returns the value as the app reads it; `nil` for assets, which need their source.
     package func object(in zone: CKRecordZone.ID) -> (any CKRecordValueProtocol)? {
         switch self {
         case .string(let text): text
@@ -195,7 +198,8 @@ extension FieldValue {
 }
 
 extension Timestamp {
-    /// The moment to the nearest millisecond, held at the ends of the range, and exactly where it is between two.
+    /// Creates a timestamp with millisecond precision, clamped to the range; also stores the exact seconds if they
+    /// differ.
     package init(_ date: Date) {
         let milliseconds = (date.timeIntervalSince1970 * 1000).rounded()
         self.init(milliseconds: Int64(exactly: milliseconds) ?? (milliseconds < 0 ? .min : .max))

@@ -1,32 +1,30 @@
 public import Foundation
 package import Records
 
-/// A link to another record, kept in a field.
+/// A reference to another record, stored in a field; also available as `CKRecord.Reference`.
 ///
-/// Known to programs as `CKRecord.Reference`.
-///
-/// Immutable, equal by value.
+/// References are immutable and compared by value.
 public final class CKReference: NSObject, NSSecureCoding, NSCopying, Sendable {
-    /// What happens to the holder when the target is deleted.
+    /// The behavior when the referenced record is deleted.
     public typealias Action = CKRecord.ReferenceAction
 
-    /// The record that the link leads to.
+    /// The ID of the referenced record.
     public let recordID: CKRecord.ID
-    /// What happens to the holder when that record is deleted.
+    /// The behavior when the referenced record is deleted.
     public let action: CKRecord.ReferenceAction
 
-    /// Makes a link by address.
+    /// Creates a reference to a record by its ID.
     public init(recordID: CKRecord.ID, action: CKRecord.ReferenceAction) {
         self.recordID = recordID
         self.action = action
     }
 
-    /// Makes a link to a record at hand.
+    /// Creates a reference to a record.
     public convenience init(record: CKRecord, action: CKRecord.ReferenceAction) {
         self.init(recordID: record.recordID, action: action)
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a reference from the output of `encode(with:)`.
     public init?(coder: NSCoder) {
         guard let recordID = coder.object(CKRecord.ID.self, "RecordID"),
             let action = CKRecord.ReferenceAction(
@@ -37,43 +35,47 @@ public final class CKReference: NSObject, NSSecureCoding, NSCopying, Sendable {
         self.action = action
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes address and action.
+    /// Encodes the record ID and the action.
     public func encode(with coder: NSCoder) {
         coder.encode(recordID, forKey: "RecordID")
         coder.encode(Int(bitPattern: action.rawValue), forKey: "Action")
     }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal by value.
+    /// Returns whether two references are equal.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKReference else { return false }
         return recordID == other.recordID && action == other.action
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { recordID.hash }
 
-    /// Target and action, for logs.
+    /// The referenced record and the action.
     public override var description: String { "<CKReference: \(recordID), \(action)>" }
 }
 
 extension CKRecord {
-    /// What happens to the holder of a reference when its target is deleted.
+    /// The behavior of a reference when its record is deleted.
     public enum ReferenceAction: UInt, Sendable {
-        /// Nothing: the reference dangles.
+        /// The reference stays and points to a record that does not exist.
         case none = 0
-        /// The holder is deleted too. At most 750 such references may lead to one record.
+        /// The referencing record is deleted too.
+        ///
+        /// At most 750 such references can point to one record.
         case deleteSelf = 1
     }
 }
 
 extension CKReference {
-    /// The link as the modules below know it; a target in the holder's `zone` needs no zone of its own on the wire.
+    /// Returns the reference in its wire form.
+    ///
+    /// A reference within `zone`, the zone of its record, contains no zone.
     package func value(in zone: CKRecordZone.ID) -> Reference {
         Reference(
             recordName: recordID.recordName,
@@ -82,9 +84,9 @@ extension CKReference {
         )
     }
 
-    /// A link as it stood in a record of `zone`.
+    /// Creates a reference that was read from a record in `zone`.
     ///
-    /// The wire may name the holder's own zone with its owner's record name where this side says "current user".
+    /// The relay may name that zone by its owner's record name where the app uses the name of the current user.
     package convenience init(_ reference: Reference, in zone: CKRecordZone.ID) {
         var target = zone
         if let named = reference.zone, named.zoneName != zone.zoneName { target = CKRecordZone.ID(named) }

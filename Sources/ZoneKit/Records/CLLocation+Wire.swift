@@ -6,7 +6,7 @@ package import Records
 #endif
 
 extension CLLocation {
-    /// The place as the wire has it; what is not known stays away.
+    /// The location in its wire form.
     package var value: Location {
         var place = Location(latitude: coordinate.latitude, longitude: coordinate.longitude)
         place.horizontalAccuracy = horizontalAccuracy

@@ -3,38 +3,38 @@
 #else
     public import Foundation
 
-    /// Degrees of latitude or longitude.
+    /// A latitude or longitude in degrees.
     public typealias CLLocationDegrees = Double
-    /// Metres.
+    /// A distance in metres.
     public typealias CLLocationDistance = Double
-    /// Metres; negative: not known.
+    /// An accuracy in metres; negative if unknown.
     public typealias CLLocationAccuracy = Double
-    /// Metres a second; negative: not known.
+    /// A speed in metres per second; negative if unknown.
     public typealias CLLocationSpeed = Double
-    /// Degrees clockwise from north; negative: not known.
+    /// A direction in degrees clockwise from north; negative if unknown.
     public typealias CLLocationDirection = Double
 
-    /// A point on Earth.
+    /// A geographic coordinate.
     public struct CLLocationCoordinate2D: Sendable {
-        /// Degrees north, -90 to 90.
+        /// The latitude in degrees north, from -90 to 90.
         public var latitude: CLLocationDegrees
-        /// Degrees east, -180 to 180.
+        /// The longitude in degrees east, from -180 to 180.
         public var longitude: CLLocationDegrees
 
-        /// The point at 0, 0.
+        /// Creates a coordinate at 0, 0.
         public init() { self.init(latitude: 0, longitude: 0) }
 
-        /// A point by degrees.
+        /// Creates a coordinate.
         public init(latitude: CLLocationDegrees, longitude: CLLocationDegrees) {
             self.latitude = latitude
             self.longitude = longitude
         }
     }
 
-    /// What stands for no point.
+    /// An invalid coordinate.
     public let kCLLocationCoordinate2DInvalid = CLLocationCoordinate2D(latitude: -180, longitude: -180)
 
-    /// A point by degrees.
+    /// Returns a coordinate.
     public func CLLocationCoordinate2DMake(
         _ latitude: CLLocationDegrees,
         _ longitude: CLLocationDegrees
@@ -42,31 +42,31 @@
         CLLocationCoordinate2D(latitude: latitude, longitude: longitude)
     }
 
-    /// Whether there is such a point.
+    /// Returns whether a coordinate is valid.
     public func CLLocationCoordinate2DIsValid(_ coord: CLLocationCoordinate2D) -> Bool {
         abs(coord.latitude) <= 90 && abs(coord.longitude) <= 180
     }
 
-    /// A place as a record's field holds it, in the shape of Core Location, which Linux does not have.
+    /// A location, as stored in a record's field; a replacement for Core Location, which Linux does not have.
     ///
-    /// Immutable. What is not known is negative, as there.
+    /// Locations are immutable. Unknown values are negative, as in Core Location.
     public final class CLLocation: NSObject, NSSecureCoding, NSCopying, Sendable {
-        /// Where.
+        /// The coordinate.
         public let coordinate: CLLocationCoordinate2D
-        /// Metres above sea level.
+        /// The altitude in metres above sea level.
         public let altitude: CLLocationDistance
-        /// How far off the point may be.
+        /// The radius of uncertainty of the coordinate.
         public let horizontalAccuracy: CLLocationAccuracy
-        /// How far off the altitude may be.
+        /// The uncertainty of the altitude.
         public let verticalAccuracy: CLLocationAccuracy
-        /// Where it was moving.
+        /// The direction of travel.
         public let course: CLLocationDirection
-        /// How fast it was moving.
+        /// The speed of travel.
         public let speed: CLLocationSpeed
-        /// When.
+        /// The time at which the location was determined.
         public let timestamp: Date
 
-        /// A place of which only the point is known, now.
+        /// Creates a location of which only the coordinate is known, at the current time.
         public convenience init(latitude: CLLocationDegrees, longitude: CLLocationDegrees) {
             self.init(
                 coordinate: CLLocationCoordinate2D(latitude: latitude, longitude: longitude),
@@ -79,7 +79,7 @@
             )
         }
 
-        /// A place of which the movement is not known.
+        /// Creates a location without course and speed.
         public convenience init(
             coordinate: CLLocationCoordinate2D,
             altitude: CLLocationDistance,
@@ -98,7 +98,7 @@
             )
         }
 
-        /// A place of which all is known.
+        /// Creates a location with all values.
         public init(
             coordinate: CLLocationCoordinate2D,
             altitude: CLLocationDistance,
@@ -117,7 +117,7 @@
             self.timestamp = timestamp
         }
 
-        /// Reads what `encode(with:)` wrote.
+        /// Creates a location from the output of `encode(with:)`.
         public convenience init?(coder: NSCoder) {
             func number(_ key: String) -> Double {
                 coder.containsValue(forKey: key) ? coder.decodeDouble(forKey: key) : 0
@@ -133,10 +133,10 @@
             )
         }
 
-        /// Secure coding is supported.
+        /// Returns `true`.
         public static var supportsSecureCoding: Bool { true }
 
-        /// Writes all that is known.
+        /// Encodes all values.
         public func encode(with coder: NSCoder) {
             coder.encode(coordinate.latitude, forKey: "Latitude")
             coder.encode(coordinate.longitude, forKey: "Longitude")
@@ -148,10 +148,10 @@
             coder.encode(timestamp.timeIntervalSinceReferenceDate, forKey: "Timestamp")
         }
 
-        /// The same object: it cannot change.
+        /// Returns the same object, because it is immutable.
         public func copy(with zone: NSZone? = nil) -> Any { self }
 
-        /// Metres along the Earth's surface, taken as a sphere.
+        /// Returns the distance in metres along the Earth's surface, assuming a sphere.
         public func distance(from location: CLLocation) -> CLLocationDistance {
             let radians = Double.pi / 180
             let (a, b) = (coordinate, location.coordinate)
@@ -161,7 +161,7 @@
             return 2 * 6_371_009 * asin(min(1, h.squareRoot()))
         }
 
-        /// Equal when all that is known is.
+        /// Returns whether all values of two locations are equal.
         public override func isEqual(_ object: Any?) -> Bool {
             guard let other = object as? CLLocation else { return false }
             return coordinate.latitude == other.coordinate.latitude
@@ -171,7 +171,7 @@
                 && timestamp == other.timestamp
         }
 
-        /// Agrees with `isEqual(_:)`.
+        /// A hash that is consistent with `isEqual(_:)`.
         public override var hash: Int { coordinate.latitude.hashValue ^ coordinate.longitude.hashValue }
     }
 #endif

@@ -2,12 +2,12 @@ import Records
 import Synchronization
 import Wire
 
-/// Own user IDs on their way to the relay.
+/// Replaces the current user's placeholder name by the record name in values that are sent to the relay.
 ///
-/// Records read here name the current user as `CKCurrentUserDefaultName`; the relay knows them by their record name only,
-/// which is put in when something is sent.
+/// Fetched records contain `CKCurrentUserDefaultName` for the current user; the relay knows users only by their record
+/// names.
 extension FieldValue {
-    /// Whether it leads to the current user by the name that stands for everybody's own.
+    /// Whether the value contains a reference to the current user by the placeholder name.
     var leadsToCaller: Bool {
         switch self {
         case .reference(let reference): reference.recordName == CKCurrentUserDefaultName
@@ -16,7 +16,7 @@ extension FieldValue {
         }
     }
 
-    /// The same with the current user under their record name.
+    /// Returns the value with the current user's record name in place of the placeholder.
     func leadingToCaller(named name: String) -> FieldValue {
         switch self {
         case .reference(var reference) where leadsToCaller:
@@ -30,14 +30,14 @@ extension FieldValue {
 }
 
 extension Query.Filter {
-    /// Of the fields that every record has, names are compared as text.
+    /// Whether the filter compares names as text, as filters of system fields do.
     private var isOfNames: Bool { if case .system = field { true } else { false } }
 
     fileprivate var asksForCaller: Bool {
         values.contains { $0.leadsToCaller || (isOfNames && $0.text == CKCurrentUserDefaultName) }
     }
 
-    /// The same with the name that stands for everybody's own where a user is the current one, as records tell it.
+    /// Returns the filter with the placeholder in place of the current user's record name, as records contain it.
     func withoutName(of caller: String) -> Query.Filter {
         guard field == .system(.createdBy) || field == .system(.modifiedBy) else { return self }
         var filter = self
@@ -53,14 +53,14 @@ extension Query.Filter {
 }
 
 extension CKDatabase {
-    /// The current user's record name.
+    /// Returns the current user's record name.
     func callerName() async throws(CKError) -> String {
         let connection = try session.connection()
         if let known = connection.caller.recordName { return known }
         return try await connection.fetchCallerName()
     }
 
-    /// The query with the current user under their record name, where it compares with them.
+    /// Returns the query with the current user's record name in place of the placeholder.
     func namingCaller(in query: Query) async throws(CKError) -> Query {
         guard query.filters.contains(where: \.asksForCaller) else { return query }
         let name = try await callerName()
@@ -69,7 +69,7 @@ extension CKDatabase {
         return query
     }
 
-    /// The same of a subscription to a query.
+    /// Returns the subscription with the current user's record name in place of the placeholder in its query.
     func namingCaller(in subscription: Subscription) async throws(CKError) -> Subscription {
         guard case .query(var watched) = subscription.kind,
             let json = try? JSONDocument(parsing: watched.json, limits: .response),
@@ -83,7 +83,7 @@ extension CKDatabase {
         return subscription
     }
 
-    /// The current user's record name, where one of these records leads to them.
+    /// Returns the current user's record name if one of the records contains a reference to the current user.
     func callerName(for drafts: [Draft]) async throws(CKError) -> String? {
         let isNeeded = drafts.contains { draft in
             draft.state.edits.keys.contains { draft.state.fields[$0]?.leadsToCaller ?? false }

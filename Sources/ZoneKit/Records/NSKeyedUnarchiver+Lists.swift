@@ -1,16 +1,16 @@
 #if !canImport(Darwin)
     public import Foundation
 
-    // What Foundation has on Apple's systems only, and programs read their kept records, tokens and addresses with. As all of
-    // `NSKeyedUnarchiver` here, it ends the program for an archive that holds objects of another class.
+    // Methods that only Apple's Foundation has, with which apps decode stored records, tokens and IDs. Like the rest of
+    // `NSKeyedUnarchiver` on Linux, they trap if the archive contains objects of another class.
     extension NSKeyedUnarchiver {
-        /// Reads an array of objects of one class.
+        /// Decodes an array of objects of one class.
         ///
         /// - Parameters:
-        ///   - cls: The class of each.
+        ///   - cls: The class of the objects.
         ///   - data: The archive.
-        /// - Returns: The objects; `nil` for an archive of nothing.
-        /// - Throws: What keeps the archive from being read.
+        /// - Returns: The objects, or `nil` if the archive is empty.
+        /// - Throws: An error if the archive cannot be decoded.
         public static func unarchivedArrayOfObjects<Object: NSObject & NSCoding>(
             ofClass cls: Object.Type,
             from data: Data
@@ -18,26 +18,26 @@
             try unarchivedArrayOfObjects(ofClasses: [cls], from: data) as? [Object]
         }
 
-        /// Reads an array of objects of some classes.
+        /// Decodes an array of objects of some classes.
         ///
         /// - Parameters:
-        ///   - classes: The class of each is one of these.
+        ///   - classes: The allowed classes of the objects.
         ///   - data: The archive.
-        /// - Returns: The objects; `nil` for an archive of nothing.
-        /// - Throws: What keeps the archive from being read.
+        /// - Returns: The objects, or `nil` if the archive is empty.
+        /// - Throws: An error if the archive cannot be decoded.
         public static func unarchivedArrayOfObjects(ofClasses classes: [AnyClass], from data: Data) throws -> [Any]? {
             AppleArchive.read()
             return try unarchivedObject(ofClasses: [NSArray.self] + classes, from: data) as? [Any]
         }
 
-        /// Reads a dictionary.
+        /// Decodes a dictionary.
         ///
         /// - Parameters:
-        ///   - keyClass: The class of its keys.
-        ///   - objectClass: The class of what is under them.
+        ///   - keyClass: The class of the keys.
+        ///   - objectClass: The class of the values.
         ///   - data: The archive.
-        /// - Returns: The dictionary; `nil` for an archive of nothing.
-        /// - Throws: What keeps the archive from being read.
+        /// - Returns: The dictionary, or `nil` if the archive is empty.
+        /// - Throws: An error if the archive cannot be decoded.
         public static func unarchivedDictionary<Key: NSObject & NSCopying & NSCoding, Object: NSObject & NSCoding>(
             ofKeyClass keyClass: Key.Type,
             objectClass: Object.Type,

@@ -2,11 +2,12 @@ package import Foundation
 import Records
 import Wire
 
-/// How records are archived: system fields one by one, values as the wire's own JSON.
+/// Archiving of records: the system fields as one JSON object, the values in the relay's JSON format.
 extension RecordState {
-    /// System fields, values, and the names of the fields that are still to be sent.
+    /// Encodes the system fields, the values, and the names of the fields that have not been saved.
     ///
-    /// What the relay had before each edit is kept too, so that a conflict after a restart still has its ancestor.
+    /// Also encodes the original values of those fields, so that a conflict after a restart still has an ancestor
+    /// record.
     package func encode(with coder: NSCoder) {
         encodeSystemFields(with: coder)
         coder.encode(Self.archive(fields), forKey: "Fields")
@@ -34,7 +35,9 @@ extension RecordState {
         return Data(FieldsJSON.encode(entries)) as NSData
     }
 
-    /// Reads the values; false when there are some and they are damaged.
+    /// Decodes the values.
+    ///
+    /// Returns `false` if there are values and they are damaged.
     private mutating func decodeValues(from coder: NSCoder) -> Bool {
         guard let data = coder.bytes("Fields") else { return true }
         guard let values = Self.unarchive(data) else { return false }
@@ -44,7 +47,7 @@ extension RecordState {
         {
             for (key, kept) in kept { restoreAssets(kept, for: key) }
         } else if let json = coder.bytes("AssetFiles"),
-            // As they were written before, the program's own files alone.
+            // The older format, which contains only files that the app added.
             let files = try? JSONDecoder().decode([String: [String]].self, from: Data(json))
         {
             for (key, paths) in files { restoreAssets(paths.map(KeptAsset.init(path:)), for: key) }
@@ -65,7 +68,7 @@ extension RecordState {
     }
 
     private mutating func restoreAssets(_ kept: [KeptAsset], for key: String) {
-        // What stands in the field for each; of a program's own file that is nothing yet.
+        // The stored asset of each field; an unsaved file of the app has none.
         let stored = fields[key]?.assets ?? []
         let found = kept.enumerated().compactMap { place, kept in
             kept.asset(stored: stored.indices.contains(place) ? stored[place] : nil)
@@ -79,7 +82,7 @@ extension RecordState {
             kept.edits[name] = (value, countEdit())
         }
         for name in Self.names(in: coder.text("ClearedSecrets") ?? "") { kept.edits[name] = (nil, countEdit()) }
-        // Reads what is sealed as soon as the zone's key is open.
+        // Decrypts the sealed values as soon as the zone's key is available.
         kept.keyring = coder.text("SecretsContainer").flatMap { ConfiguredRelays.connection(for: $0)?.zoneKeys }
         secrets = kept
     }
@@ -91,7 +94,9 @@ extension RecordState {
         return Dictionary(entries.map { ($0.name, $0.value) }) { first, _ in first }
     }
 
-    /// As one value, since on Linux an archive puts its own in another order each time: programs compare what they kept.
+    /// Encodes the system fields as one value.
+    ///
+    /// Apps compare the archives they have stored, but on Linux an archive orders several values differently each time.
     package func encodeSystemFields(with coder: NSCoder) {
         var writer = JSONWriter()
         writer.object { object in
@@ -155,7 +160,7 @@ extension RecordState {
         guard decodeValues(from: coder) else { return nil }
     }
 
-    /// As they were written one by one before.
+    /// Creates a state from the older format, which has one value per system field.
     private init?(olderSystemFields coder: NSCoder) {
         #if !canImport(Darwin)
             AppleArchive.read()
@@ -185,11 +190,13 @@ extension RecordState {
     }
 }
 
-/// An asset that a program has put into a record, as an archive keeps it.
+/// The archived form of an asset that the app has put into a record.
 private struct KeptAsset: Codable {
-    /// The program's own file; all else is of one that was fetched.
+    /// The path of the app's own file.
+    ///
+    /// All other properties belong to fetched assets.
     var path: String?
-    /// Where to ask for it; `nil` where that was not known.
+    /// The source of the asset; `nil` if unknown.
     var source: String?
     var scope: String?
     var record: String?
@@ -224,10 +231,10 @@ private struct KeptAsset: Codable {
 }
 
 extension AssetSource {
-    /// A scope and a container, by which the files of a record that was kept are found by any process.
+    /// The scope and the container, by which any process can find the files of an archived record.
     fileprivate var archived: String { "\(scope.pathName) \(keeper.connection.container)" }
 
-    /// `nil` where no relay is configured for the container.
+    /// Returns `nil` if no relay is configured for the container.
     fileprivate init?(archived text: String) {
         let words = text.split(separator: " ", maxSplits: 1).map(String.init)
         guard words.count == 2, let scope = DatabaseScope(pathName: words[0]),

@@ -1,7 +1,7 @@
 import Foundation
 package import Records
 
-/// From where a record's assets are downloaded.
+/// The source from which a record's assets are downloaded.
 package struct AssetSource: Sendable {
     package var keeper: AssetKeeper
     package var scope: DatabaseScope
@@ -12,13 +12,13 @@ package struct AssetSource: Sendable {
     }
 }
 
-/// What a `CKRecord` holds: the record, and what was changed in it since the relay last saw it.
+/// The contents of a `CKRecord`: the record, and its changes since the last save or fetch.
 package struct RecordState: Sendable {
-    /// One field's change.
+    /// The change of one field.
     package struct Edit: Sendable {
-        /// What the relay has, or had when the record was fetched.
+        /// The value on the relay when the record was fetched or last saved.
         package var original: FieldValue?
-        /// Counts all changes of this record, so that one made while a save is under way is not taken for saved.
+        /// The number of the change in this record; changes made during a save have a higher number and stay unsaved.
         package var number: UInt64
     }
 
@@ -30,26 +30,32 @@ package struct RecordState: Sendable {
     package var parent: String?
     package var share: String?
     package var fields: [String: FieldValue] = [:]
-    /// Fields to be sent, by name; a name without a value in `fields` was cleared.
+    /// The unsaved fields by name; a field without a value in `fields` was cleared.
     package private(set) var edits: [String: Edit] = [:]
-    /// How often anything was changed here.
+    /// The number of changes so far.
     package private(set) var editCount: UInt64 = 0
     package private(set) var parentEdit: UInt64?
-    /// The record is the root of a share that was not saved yet.
+    /// Whether the record is the root of a share that has not been saved.
     package private(set) var asksForLink = false
-    /// Dates as the program set them: `fields` has them to the millisecond, and a program expects to read its own.
+    /// Dates with the precision that the app has set; `fields` has a precision of milliseconds.
     private var exactDates: [String: Date] = [:]
-    /// Assets as the program set them, by field; one that was fetched is in `fields` only.
+    /// Assets that the app has set, by field; fetched assets are only in `fields`.
     package private(set) var assets: [String: [CKAsset]] = [:]
-    /// From where fetched assets come.
+    /// The source of fetched assets.
     package var assetSource: AssetSource?
-    /// Fields that are encrypted; `nil` for the many records without.
+    /// The encrypted fields; `nil` if there are none.
     var secrets: SecretFields?
-    /// Fields set to an empty list of no type: `fields` has some type for them, and the relay is told of none.
+    /// Fields that were set to an empty list without an element type.
+    ///
+    /// `fields` has an arbitrary type for them, which is not sent.
     package private(set) var untypedLists: Set<String> = []
-    /// Fields holding what cannot be sent, with the name of its type; saving such a record fails.
+    /// Fields with values that cannot be sent, with the type names of the values.
+    ///
+    /// Saving such a record fails.
     package private(set) var unsendable: [String: String] = [:]
-    /// The name of the zone of a parent that is in another one than the record; saving such a record fails.
+    /// The zone name of a parent in another zone.
+    ///
+    /// Saving such a record fails.
     private(set) var strayParentZone: String?
 
     package init(type: String, id: CKRecord.ID) {
@@ -57,7 +63,7 @@ package struct RecordState: Sendable {
         self.id = id
     }
 
-    /// A record as it came from the relay.
+    /// Creates the state of a record that was fetched from the relay.
     package init(_ record: Record, id: CKRecord.ID) {
         type = record.type
         self.id = id
@@ -70,7 +76,7 @@ package struct RecordState: Sendable {
         if !record.encryptedFields.isEmpty { secrets = SecretFields(sealed: takeSealed(record.encryptedFields)) }
     }
 
-    /// Takes the encrypted fields out of the plain ones.
+    /// Removes the encrypted fields from `fields` and returns them.
     private mutating func takeSealed(_ names: Set<String>) -> [String: FieldValue] {
         var sealed: [String: FieldValue] = [:]
         for name in names { sealed[name] = fields.removeValue(forKey: name) }
@@ -126,14 +132,16 @@ package struct RecordState: Sendable {
         replace(key, with: field)
     }
 
-    /// What the list in a field is of, or was when the relay last saw it.
+    /// Returns the element type of the list in a field, now or on the relay.
     private func listType(of key: String) -> FieldType.Scalar? {
         let here = untypedLists.contains(key) ? nil : fields[key]
         for case .list(let type, _)? in [here, edits[key]?.original] { return type }
         return nil
     }
 
-    /// Puts in a value that an archive holds: it counts as the relay's, and is not sent.
+    /// Sets a value from an archive.
+    ///
+    /// It counts as the relay's value and is not sent.
     mutating func takeOver(_ value: Any, for key: String) {
         set(value, for: key)
         edits[key] = nil
@@ -152,13 +160,15 @@ package struct RecordState: Sendable {
         fields[key] = value
     }
 
-    /// Puts the record below one of its own zone, where else it cannot be, or below none.
+    /// Sets the parent, which must be in the record's zone, or removes it.
     mutating func setParent(to target: CKRecord.ID?) {
         strayParentZone = target.flatMap { isInOwnZone($0) ? nil : $0.zoneID.zoneName }
         if strayParentZone == nil { setParent(target?.recordName) }
     }
 
-    /// The current user may be named in two ways.
+    /// Returns whether a record is in this record's zone.
+    ///
+    /// The current user has two names.
     private func isInOwnZone(_ target: CKRecord.ID) -> Bool {
         let owners = [target.zoneID.ownerName, id.zoneID.ownerName]
         return target.zoneID.zoneName == id.zoneID.zoneName
@@ -171,16 +181,16 @@ package struct RecordState: Sendable {
         parent = name
     }
 
-    /// A share of this record has been made, and is to be saved together with it.
+    /// Records that a share of this record was created, which has to be saved together with the record.
     package mutating func beginSharing(_ share: String) {
         self.share = share
         asksForLink = true
     }
 
-    /// Puts back the assets that an archive remembers.
+    /// Restores the assets from an archive.
     mutating func restore(_ assets: [CKAsset], for key: String) { self.assets[key] = assets }
 
-    /// Puts back the changes that an archive remembers.
+    /// Restores the changes from an archive.
     package mutating func restoreEdits(
         _ keys: [String],
         originals: [String: FieldValue],
@@ -195,7 +205,7 @@ package struct RecordState: Sendable {
 
     // MARK: Saving
 
-    /// The record as it was before its pending changes.
+    /// The record without its unsaved changes.
     package var ancestor: RecordState {
         var ancestor = self
         for (key, edit) in edits {
@@ -211,10 +221,10 @@ package struct RecordState: Sendable {
         return ancestor
     }
 
-    /// Takes over what the relay made of a save: version and dates, and which changes need not be sent again.
+    /// Adopts the result of a save: version and dates, and which changes no longer need to be sent.
     ///
-    /// `sent` is the `editCount` when the request was made; what was changed after it is still to be sent. With `isWhole` the
-    /// relay has told all that the record has: what it leaves out was taken away elsewhere.
+    /// `sent` is the `editCount` at the time of the request; later changes stay unsaved. If `isWhole` is `true`,
+    /// `record` contains all fields, and fields that it lacks were removed by another device.
     package mutating func saved(as record: Record, sent: UInt64, isWhole: Bool = false) {
         changeTag = record.changeTag
         created = record.created ?? created
@@ -236,11 +246,13 @@ package struct RecordState: Sendable {
         if isWhole { letGo(whatIsNotIn: record) }
     }
 
-    /// Takes over the values that the relay has, where nothing is still to be sent; `ours` have just come from here.
+    /// Adopts the relay's values of fields without unsaved changes.
+    ///
+    /// `ours` contains the fields that this save has sent.
     private mutating func takeOver(_ record: Record, besides ours: Set<String>) {
         for (key, value) in record.fields where edits[key] == nil && !record.encryptedFields.contains(key) {
             let checksums = [value, fields[key]].map { $0?.assets.map(\.fileChecksum) ?? [] }
-            // Another file than the one that was put in here.
+            // The relay has another file than the one that was set here.
             if checksums[0] != checksums[1], !ours.contains(key) { assets[key] = nil }
             fields[key] = value
             if let exact = exactDates[key], value != .timestamp(Timestamp(exact)) { exactDates[key] = nil }
