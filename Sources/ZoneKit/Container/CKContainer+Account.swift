@@ -4,17 +4,18 @@ import SyncCore
 import Wire
 
 extension CKContainer {
-    /// Whether there is a user to speak for, as the relay sees it now.
+    /// Returns the status of the current user's account.
     ///
-    /// Where the relay cannot be asked now, it is asked again until it answers, and `CKAccountChanged` is posted then.
+    /// If the relay cannot be reached, the SDK repeats the request in the background and posts `CKAccountChanged` when
+    /// it gets a response.
     ///
-    /// - Returns: `noAccount` without asking when nobody is named; `couldNotDetermine` when the relay cannot be asked, and
-    ///   `temporarilyUnavailable` when that is so of a user who was known before, or when a sign-in has ended: what is theirs
-    ///   waits until they sign in again.
-    /// - Throws: `badContainer` when no relay is configured.
+    /// - Returns: `noAccount`, without a request, if there are no credentials of a user. `couldNotDetermine` if the
+    ///   relay cannot be reached. `temporarilyUnavailable` if the relay cannot be reached but the user was known
+    ///   before, or if the sign-in has expired; the user's data stay pending until the user signs in again.
+    /// - Throws: `badContainer` if no relay is configured.
     public func accountStatus() async throws -> CKAccountStatus { try await statusAndTrouble().status }
 
-    /// With what keeps it from being found out.
+    /// Returns the status, and the error that prevented the request.
     private func statusAndTrouble() async throws(CKError) -> (status: CKAccountStatus, trouble: CKError?) {
         let connection = try session.connection()
         guard connection.credentials.namesUser else { return (.noAccount, nil) }
@@ -29,15 +30,15 @@ extension CKContainer {
         }
     }
 
-    /// The current user's record ID in this container.
+    /// Returns the current user's record ID in this container.
     ///
-    /// - Returns: An ID in the default zone; its name is the user's own, different in each container.
-    /// - Throws: `notAuthenticated` when nobody is signed in, and what any call throws.
+    /// - Returns: An ID in the default zone. The user's record name is different in each container.
+    /// - Throws: `notAuthenticated` if no user is signed in, and the errors of any request.
     public func userRecordID() async throws -> CKRecord.ID {
         CKRecord.ID(recordName: try await session.connection().fetchCallerName())
     }
 
-    /// The same as `accountStatus()`, for callers without tasks.
+    /// Returns the status of the account; see `accountStatus()`.
     @preconcurrency
     public func accountStatus(completionHandler: @escaping @Sendable (CKAccountStatus, (any Error)?) -> Void) {
         Task(executorPreference: OwnThreads.lane) {
@@ -50,7 +51,7 @@ extension CKContainer {
         }
     }
 
-    /// The same as `userRecordID()`, for callers without tasks.
+    /// Fetches the current user's record ID; see `userRecordID()`.
     @preconcurrency
     public func fetchUserRecordID(completionHandler: @escaping @Sendable (CKRecord.ID?, (any Error)?) -> Void) {
         Task(executorPreference: OwnThreads.lane) {
@@ -64,7 +65,7 @@ extension CKContainer {
 }
 
 extension RelayConnection {
-    /// Asks who the caller is, and remembers it.
+    /// Requests the current user's record name and stores it.
     package func fetchCallerName() async throws(CKError) -> String {
         let generation = credentials.current.generation
         let document: JSONDocument
@@ -80,13 +81,12 @@ extension RelayConnection {
 }
 
 extension RelaySession {
-    /// Asks who the user is until there is an answer, and posts `CKAccountChanged` then: whoever was told that it could not
-    /// be found out waits for that.
+    /// Requests the current user's record name until there is a response, and then posts `CKAccountChanged`.
     fileprivate func awaitAccount(_ connection: RelayConnection) {
         guard connection.caller.beginAwaiting() else { return }
         let conditions = connection.conditions ?? SyncConditions()
         let (time, container) = (conditions.time, container)
-        // A container of its own may go meanwhile, and a test's world with it.
+        // The session may be released in the meantime, and with it a test environment.
         conditions.time.start { [weak self, weak caller = connection.caller] in
             var (backoff, chance) = (Backoff.requests, conditions.chance)
             while (try? await time.sleep(time.now() + backoff.failed(using: &chance))) != nil {
@@ -101,7 +101,9 @@ extension RelaySession {
 }
 
 extension RelayConnection {
-    /// Takes the answer, if there is one, as the end of the wait.
+    /// Requests the current user's record name.
+    ///
+    /// A response ends the wait.
     fileprivate func askForAccount() async {
         do throws(CKError) {
             _ = try await fetchCallerName()
@@ -112,7 +114,7 @@ extension RelayConnection {
 }
 
 extension CKError {
-    /// What it says of the account; `nil` where it says nothing.
+    /// The account status that the error implies; `nil` if it implies none.
     fileprivate var accountStatus: CKAccountStatus? {
         switch code {
         case .notAuthenticated: saysNobodySignedIn ? .noAccount : .temporarilyUnavailable

@@ -1,21 +1,23 @@
 public import Foundation
 
 extension Notification.Name {
-    /// The container's user, or what is known of them, may be another: ask `accountStatus()` again.
+    /// The container's user, or what is known about the user, may have changed.
     ///
-    /// Posted on the default center, on the thread of whoever changed it.
+    /// Call `accountStatus()` again.
+    ///
+    /// Posted to the default notification center, on the thread that caused the change.
     public static let CKAccountChanged = Notification.Name("CKAccountChangedNotification")
 }
 
 extension CKContainer {
-    /// Speaks as somebody else from now on, in all containers that share this one's connection.
+    /// Signs in as another user, for all containers that share this container's connection.
     ///
-    /// Sync engines find out at once, tell their delegates by `accountChange`, and begin anew for the new account; nothing
-    /// that is pending for the old one reaches it.
+    /// Sync engines notice the change at once, send `accountChange` to their delegates, and start again for the new
+    /// account. Changes that are pending for the old account are never sent to the new one.
     ///
-    /// - Parameter credential: As whom.
-    /// - Throws: `badContainer` when no relay is configured. Whether the relay takes the credential is said by the next
-    ///   request, or by `accountStatus()`.
+    /// - Parameter credential: The credential of the user.
+    /// - Throws: `badContainer` if no relay is configured. The next request, or `accountStatus()`, reports whether the
+    ///   relay accepts the credential.
     public func signIn(_ credential: RelayCredential) async throws {
         let connection = try session.connection()
         connection.credentials.replace(by: credential)
@@ -25,6 +27,6 @@ extension CKContainer {
         NotificationCenter.default.post(name: .CKAccountChanged, object: nil)
     }
 
-    /// Speaks as nobody from now on; see `signIn(_:)`.
+    /// Signs out; see `signIn(_:)`.
     public func signOut() async throws { try await signIn(.nobody) }
 }

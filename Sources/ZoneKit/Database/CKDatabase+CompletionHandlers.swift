@@ -1,8 +1,9 @@
 import Foundation
 
-/// The calls of `CKDatabase` for callers without tasks.
+/// Variants of the async methods for callers without tasks.
 ///
-/// Each does what the call of the same meaning does, and calls back once, on any thread, with a value or an error.
+/// Each method does the same as the async method named in its description. It calls its completion handler once, on any
+/// thread, with a value or an error.
 extension CKDatabase {
     func run<Value>(
         _ completionHandler: @escaping @Sendable (Value?, (any Error)?) -> Void,
@@ -98,13 +99,13 @@ extension CKDatabase {
 
     // MARK: Queries
 
-    /// All records that a query matches, page after page.
+    /// Fetches all records that a query matches, page by page.
     ///
     /// - Parameters:
-    ///   - query: Which records, in what order.
-    ///   - zoneID: Where to look; `nil`: in all zones of the database.
+    ///   - query: The query to run.
+    ///   - zoneID: The zone to search; `nil` for all zones of the database.
     /// - Returns: The records in the query's order.
-    /// - Throws: What `records(matching:inZoneWith:desiredKeys:resultsLimit:)` throws.
+    /// - Throws: The errors of `records(matching:inZoneWith:desiredKeys:resultsLimit:)`.
     public func perform(_ query: CKQuery, inZoneWith zoneID: CKRecordZone.ID?) async throws -> [CKRecord] {
         var (results, cursor) = try await records(matching: query, inZoneWith: zoneID)
         var found = try results.map { try $0.1.get() }
@@ -115,7 +116,7 @@ extension CKDatabase {
         return found
     }
 
-    /// Finds all records that a query matches; see `perform(_:inZoneWith:)`.
+    /// Fetches all records that a query matches; see `perform(_:inZoneWith:)`.
     @preconcurrency
     public func perform(
         _ query: CKQuery,
@@ -125,7 +126,7 @@ extension CKDatabase {
         run(completionHandler) { try await self.perform(query, inZoneWith: zoneID) }
     }
 
-    /// Finds the first records that a query matches; see `records(matching:inZoneWith:desiredKeys:resultsLimit:)`.
+    /// Fetches the first page of a query; see `records(matching:inZoneWith:desiredKeys:resultsLimit:)`.
     @preconcurrency
     public func fetch(
         withQuery query: CKQuery,
@@ -150,7 +151,7 @@ extension CKDatabase {
         }
     }
 
-    /// Finds the next records that a query matches; see `records(continuingMatchFrom:desiredKeys:resultsLimit:)`.
+    /// Fetches the next page of a query; see `records(continuingMatchFrom:desiredKeys:resultsLimit:)`.
     @preconcurrency
     public func fetch(
         withCursor queryCursor: CKQueryOperation.Cursor,

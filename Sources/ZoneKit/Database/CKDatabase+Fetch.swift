@@ -3,24 +3,25 @@ import Records
 import Wire
 
 extension CKDatabase {
-    /// The record of an address.
+    /// Fetches a record by its ID.
     ///
-    /// - Parameter recordID: The record's address.
-    /// - Returns: A new object.
-    /// - Throws: `unknownItem` if there is none, `zoneNotFound` if there is no such zone, and what any call throws.
+    /// - Parameter recordID: The ID of the record.
+    /// - Returns: A new record object.
+    /// - Throws: `unknownItem` if the record does not exist, `zoneNotFound` if its zone does not exist, and the errors
+    ///   of any request.
     public func record(for recordID: CKRecord.ID) async throws -> CKRecord {
         let results = try await records(for: [recordID])
         guard let result = results[recordID] else { throw CKError(.unknownItem) }
         return try result.get()
     }
 
-    /// The records of some addresses.
+    /// Fetches records by their IDs.
     ///
     /// - Parameters:
-    ///   - ids: Addresses in any zones; one request is made per zone and 200 of them.
-    ///   - desiredKeys: The fields wanted; left out, all.
-    /// - Returns: For each address a record or its own error.
-    /// - Throws: What concerns the request as a whole.
+    ///   - ids: The IDs of the records, in any zones. Each request covers up to 200 records of one zone.
+    ///   - desiredKeys: The fields to fetch; `nil` for all fields.
+    /// - Returns: A record or an error for each ID.
+    /// - Throws: An error that concerns the request as a whole.
     public func records(
         for ids: [CKRecord.ID],
         desiredKeys: [CKRecord.FieldKey]? = nil
@@ -39,7 +40,7 @@ extension CKDatabase {
         return results
     }
 
-    /// In as many requests as their size takes.
+    /// Fetches a chunk, and halves it if the response would be too large.
     private func fetch(
         _ chunk: ZoneChunk<CKRecord.ID>,
         desiredKeys: [String]?
@@ -53,14 +54,14 @@ extension CKDatabase {
         }
     }
 
-    /// One `records/lookup`.
+    /// Sends one `records/lookup` request.
     private func lookUp(
         _ chunk: ZoneChunk<CKRecord.ID>,
         desiredKeys: [String]?
     ) async throws(CKError) -> [CKRecord.ID: Result<CKRecord, any Error>] {
         let zone = chunk.zoneID
         let connection = try await connectionKnowingCaller()
-        // Who made a record is told under this name, and everybody's record is in the public database.
+        // Apps know the current user's record by this name; every user's record is in the public database.
         let me = CKRecord.ID(recordName: CKCurrentUserDefaultName)
         let myName = databaseScope == .public && chunk.items.contains(me) ? try await callerName() : me.recordName
         let names = chunk.items.map { $0 == me ? myName : $0.recordName }
@@ -70,7 +71,7 @@ extension CKDatabase {
         let document = try await call("records/lookup", body)
         connection.saw(names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) }, .byName, of: scope, at: asked)
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
-        // What an answer says nothing of is not gone by that.
+        // A record that the response omits is not necessarily deleted.
         var missing = CKError(.internalError, "The relay's answer leaves this record out.")
         try reading { () throws(JSONError) in
             try ClientResponse.records(document.root, zone: nil) { entry in
@@ -101,28 +102,28 @@ extension CKDatabase {
     }
 }
 
-/// Items of one zone that go in one request.
+/// Items of one zone that are sent in one request.
 package struct ZoneChunk<Item> {
     package var zoneID: CKRecordZone.ID
     package var items: [Item]
 
-    /// The most operations or names that a relay takes at once.
+    /// The maximum number of operations or names per request.
     ///
     /// See Wire.md, "Limits".
     package static var limit: Int { 200 }
 
-    /// The most operations of one atomic write.
+    /// The maximum number of operations in one atomic write.
     ///
     /// See Sync.md, "Batches".
     package static var atomicLimit: Int { 400 }
 
-    /// The two halves of one with more than one item.
+    /// The two halves of a chunk with more than one item.
     var halves: [ZoneChunk] {
         let middle = items.count / 2
         return [items[..<middle], items[middle...]].map { ZoneChunk(zoneID: zoneID, items: Array($0)) }
     }
 
-    /// Sorts items by zone, in order of first appearance, and cuts zones with more than `limit`.
+    /// Groups items by zone, in the order of the zones' first occurrence, and splits groups of more than `limit` items.
     package static func cut(
         _ items: [Item],
         by zone: (Item) -> CKRecordZone.ID,
@@ -145,11 +146,12 @@ package struct ZoneChunk<Item> {
 }
 
 extension CKDatabase {
-    /// Runs a call that needs several requests, one after the other.
+    /// Runs a call that needs several requests, one after another.
     ///
-    /// A zone's own trouble is its items' own; but that the only request was too large is the call's, which programs for
-    /// CloudKit then cut. Anything else ends the call: as a thrown error if nothing has been done yet, else as the error
-    /// of all items that were still to go, so that nobody loses what was done.
+    /// An error about a zone becomes the error of that zone's items. As an exception, if the only request is too large,
+    /// the call throws, and apps written for CloudKit split it. Any other error ends the call: it is thrown if no
+    /// request has succeeded yet; otherwise it becomes the error of all remaining items, so that the results so far are
+    /// not lost.
     package func runChunks<Item>(
         _ chunks: [ZoneChunk<Item>],
         _ body: (ZoneChunk<Item>) async throws(CKError) -> Void,
@@ -171,10 +173,10 @@ extension CKDatabase {
         }
     }
 
-    /// The connection, once it is known under which name the relay speaks of the caller.
+    /// Returns the connection, after making sure that the current user's record name is known.
     ///
-    /// The private database's answers tell that themselves. For the others it is asked for, once per connection; without
-    /// an answer the call goes on, and the caller appears under their record name.
+    /// Responses of the private database contain it. For the other databases it is requested once per connection. If
+    /// that request fails, the call continues, and records contain the user's record name instead of the placeholder.
     package func connectionKnowingCaller() async throws(CKError) -> RelayConnection {
         let connection = try session.connection()
         guard databaseScope != .private, connection.caller.recordName == nil, connection.credentials.namesUser
@@ -185,7 +187,7 @@ extension CKDatabase {
 }
 
 extension CKError {
-    /// Whether the error speaks of one zone of a call, not of the call.
+    /// Whether the error concerns one zone of a call and not the call as a whole.
     package var isOfZone: Bool {
         switch code {
         case .zoneNotFound, .userDeletedZone, .zoneBusy, .batchRequestFailed, .limitExceeded, .permissionFailure: true

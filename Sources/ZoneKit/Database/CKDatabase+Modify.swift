@@ -4,11 +4,13 @@ import Synchronization
 import Wire
 
 extension CKDatabase {
-    /// Saves one record, provided that nobody else has changed it meanwhile.
+    /// Saves a record, unless it has been changed by another device in the meantime.
     ///
-    /// - Parameter record: What to save; only its changed fields are sent. It is brought up to date by the answer.
+    /// - Parameter record: The record to save. Only its changed fields are sent, and the object is updated with the
+    ///   relay's response.
     /// - Returns: The same object.
-    /// - Throws: `serverRecordChanged` with all three versions, `zoneNotFound`, and what any call throws.
+    /// - Throws: `serverRecordChanged` with all three versions of the record, `zoneNotFound`, and the errors of any
+    ///   request.
     @discardableResult
     public func save(_ record: CKRecord) async throws -> CKRecord {
         let results = try await modifyRecords(saving: [record], deleting: [])
@@ -16,11 +18,13 @@ extension CKDatabase {
         return try result.get()
     }
 
-    /// Deletes one record, whatever version the relay has; deleting what is not there succeeds.
+    /// Deletes a record, whatever its version on the relay is.
     ///
-    /// - Parameter recordID: The record's address.
-    /// - Returns: The same address.
-    /// - Throws: `zoneNotFound`, and what any call throws.
+    /// Succeeds if the record does not exist.
+    ///
+    /// - Parameter recordID: The ID of the record.
+    /// - Returns: The same ID.
+    /// - Throws: `zoneNotFound`, and the errors of any request.
     @discardableResult
     public func deleteRecord(withID recordID: CKRecord.ID) async throws -> CKRecord.ID {
         let results = try await modifyRecords(saving: [], deleting: [recordID])
@@ -28,18 +32,21 @@ extension CKDatabase {
         return recordID
     }
 
-    /// Saves and deletes records; one request per zone.
+    /// Saves and deletes records, with one request per zone.
     ///
     /// - Parameters:
-    ///   - recordsToSave: What to save; each is brought up to date by the answer.
-    ///   - recordIDsToDelete: What to delete, whatever version the relay has.
-    ///   - savePolicy: What to do about records that were changed elsewhere; shares are always saved if unchanged.
-    ///   - atomically: Whether a custom zone's changes stand or fall together; means nothing in the default zone.
-    /// - Returns: Each item's own outcome. In a failed atomic zone the guilty items have their own errors, all others
-    ///   `batchRequestFailed`.
-    /// - Throws: What concerns the call as a whole; failed items alone do not throw. `invalidArguments` for a record that is
-    ///   to be saved twice, or saved and deleted. `limitExceeded` for more than 400 items in one atomic zone, and for what is
-    ///   too large for one request. Nothing has been done then, and what is left out or cut into smaller parts may go.
+    ///   - recordsToSave: The records to save; each object is updated with the relay's response.
+    ///   - recordIDsToDelete: The IDs of the records to delete, whatever their version on the relay is.
+    ///   - savePolicy: The behavior if the relay has another version of a record; shares are always saved with
+    ///     `ifServerRecordUnchanged`.
+    ///   - atomically: Whether the changes in each custom zone succeed or fail together. Has no effect in the default
+    ///     zone.
+    /// - Returns: The result of each item. If an atomic zone fails, the items that caused it have their own errors, and
+    ///   all others have `batchRequestFailed`.
+    /// - Throws: An error that concerns the call as a whole; errors of items are not thrown. `invalidArguments` if a
+    ///   record is saved twice, or saved and deleted. `limitExceeded` for more than 400 items in an atomic zone, or if
+    ///   a request is too large. Nothing has been changed in these cases; repeat the call without the duplicate or in
+    ///   smaller parts.
     public func modifyRecords(
         saving recordsToSave: [CKRecord],
         deleting recordIDsToDelete: [CKRecord.ID],
@@ -58,7 +65,7 @@ extension CKDatabase {
         return (outcome.saveResults, outcome.deleteResults)
     }
 
-    /// The same, telling of each item as soon as its outcome is known.
+    /// Saves and deletes records, and reports each item's result as soon as it is known.
     @discardableResult
     func modify(
         saving recordsToSave: [CKRecord],
@@ -69,7 +76,7 @@ extension CKDatabase {
     ) async throws(CKError) -> ModifyOutcome {
         let isAtomic = atomically && databaseScope != .public
         if isAtomic { try refuseMany(recordsToSave.map(\.recordID) + recordIDsToDelete) }
-        // Somebody else may sign in before the last request has gone.
+        // Another user may sign in before the last request is sent.
         let user = AccountBinding.ofNow(try session.connection())
         var outcome = ModifyOutcome()
         let drafts = recordsToSave.map(Draft.init)
@@ -104,9 +111,10 @@ extension CKDatabase {
         return outcome
     }
 
-    /// Refuses a call that saves a record twice, or saves and deletes it: nobody could say what became of it.
+    /// Throws if a record is saved twice, or saved and deleted, because its result would be ambiguous.
     ///
-    /// Of an engine's batch the one record fails alone: the others would be forgotten with it.
+    /// Not used for the batches of sync engines: there only that record fails, so that the other changes are not
+    /// dropped.
     func refuseRepeated(_ saved: [CKRecord], _ deleted: [CKRecord.ID]) throws(CKError) {
         var met: Set<CKRecord.ID> = []
         if let twice = saved.first(where: { !met.insert($0.recordID).inserted })?.recordID {
@@ -119,7 +127,7 @@ extension CKDatabase {
         )
     }
 
-    /// Refuses a call with more in one atomic zone than one request can hold, before anything of it is sent.
+    /// Throws if an atomic zone has more items than one request can contain, before anything is sent.
     private func refuseMany(_ ids: [CKRecord.ID]) throws(CKError) {
         let zones = ZoneChunk.cut(ids, by: \.zoneID, limit: .max).filter { !$0.zoneID.zone.isDefault }
         guard let most = zones.map(\.items.count).max(), most > ZoneChunk<ModifyItem>.atomicLimit else { return }
@@ -130,7 +138,7 @@ extension CKDatabase {
         )
     }
 
-    /// One `records/modify`.
+    /// Sends one `records/modify` request.
     private func modify(
         _ chunk: ZoneChunk<ModifyItem>,
         atomically: Bool,
@@ -149,7 +157,7 @@ extension CKDatabase {
                 remembered: settings.isRepeated ? .untilAnswered : .minutes
             )
         } catch {
-            // An atomic failure is an error answer that lists every item.
+            // The response to a failed atomic write is an error that lists all items.
             guard error.failure?.error.code == .atomicError, let listed = error.document, listed.root["records"] != nil
             else { throw error.error }
             document = listed
@@ -165,23 +173,23 @@ extension CKDatabase {
     }
 }
 
-/// What happens to the items of a batch while it is sent.
+/// An event of one item while a batch is sent.
 enum ModifyEvent {
-    /// How much of a record has been sent, from 0 to 1.
+    /// The progress of a record's upload, from 0 to 1.
     case progress(CKRecord, Double)
     case saved(CKRecord, Result<CKRecord, any Error>)
     case deleted(CKRecord.ID, Result<Void, any Error>)
 }
 
-/// Collects what became of each item of a batch.
+/// The results of a batch, by item.
 struct ModifyOutcome {
     private(set) var saveResults: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
     private(set) var deleteResults: [CKRecord.ID: Result<Void, any Error>] = [:]
 
-    /// Takes out what cannot be sent at all, and cuts the rest into requests.
+    /// Fails the items that cannot be sent, and splits the rest into requests.
     ///
-    /// Where the caller `asked` for it, what cannot be sent fails the others of its zone, also of one that is not atomic on
-    /// the relay: as in CloudKit, whose own check knows nothing of zones.
+    /// If the caller has asked for an atomic write, the other items of the same zone fail too, even in a zone that is
+    /// not atomic on the relay. CloudKit does the same, because its check ignores zones.
     mutating func refuseUnsendable(
         _ items: [ModifyItem],
         asked isAskedFor: Bool,
@@ -205,7 +213,7 @@ struct ModifyOutcome {
         return ZoneChunk.cut(atomic, by: \.id.zoneID, limit: .max) + ZoneChunk.cut(inOrder, by: \.id.zoneID)
     }
 
-    /// Lets the keys of zones go that were found to be gone.
+    /// Removes the keys of zones that no longer exist.
     func tell(_ keys: ZoneKeyring) {
         let failures = saveResults.map { ($0.key.zoneID, $0.value.failure) }
         for case (let zoneID, let error?) in failures { keys.heard(error, of: zoneID) }
@@ -219,7 +227,7 @@ struct ModifyOutcome {
         }
     }
 
-    /// Tells what became of items whose outcome is known.
+    /// Reports the results of items, as far as they are known.
     func report(_ items: [ModifyItem], _ tell: (ModifyEvent) -> Void) {
         for item in items {
             if let record = item.record {
@@ -230,11 +238,11 @@ struct ModifyOutcome {
         }
     }
 
-    /// Takes the relay's word about one item.
+    /// Stores the relay's result for one item.
     mutating func settle(_ item: ModifyItem, _ entry: ClientResponse.RecordEntry, _ reader: inout RecordReader) {
         switch (entry, item.record, item.state) {
         case (.record(let saved), let record?, let state?):
-            // The zone tells the caller's name, so it comes first.
+            // The zone contains the current user's record name, which the next line needs.
             _ = reader.zoneID(saved.id.zone)
             let (named, isWhole) = (reader.withCallerNamed(saved), reader.tellsAll)
             record.state.withLock { kept in
@@ -255,7 +263,7 @@ struct ModifyOutcome {
             deleteResults[item.id] = .success(())
         case (.failed(_, let failure), _, _):
             let error = error(failure, of: item, &reader)
-            // A receipt may have ended: then the file goes again with the next try.
+            // The upload receipt may have expired; the next attempt then uploads the file again.
             if error.code == .invalidArguments { item.sentFiles.forEach { reader.caller.assets?.forget($0) } }
             fail(item, error)
         default:
@@ -263,7 +271,9 @@ struct ModifyOutcome {
         }
     }
 
-    /// An item's error; a conflict carries the three versions that a merge needs.
+    /// Returns the error of an item.
+    ///
+    /// A conflict contains the three versions of the record that a merge needs.
     private func error(
         _ failure: ClientResponse.Failure,
         of item: ModifyItem,

@@ -3,16 +3,16 @@ import Records
 import Wire
 
 extension CKDatabase {
-    /// The first records that a query matches.
+    /// Fetches the first page of a query's results.
     ///
     /// - Parameters:
-    ///   - query: Which records, in what order.
-    ///   - zoneID: Where to look; left out, in all zones of the database.
-    ///   - desiredKeys: The fields wanted; left out, all.
-    ///   - resultsLimit: At most so many records, 200 at the most.
+    ///   - query: The query to run.
+    ///   - zoneID: The zone to search; `nil` for all zones of the database.
+    ///   - desiredKeys: The fields to fetch; `nil` for all fields.
+    ///   - resultsLimit: The maximum number of records, up to 200.
     /// - Returns: Records in the query's order, and a cursor if there are more.
-    /// - Throws: `unknownItem` for a record type that does not exist yet, `invalidArguments` for what the relay cannot be
-    ///   asked, and what any call throws.
+    /// - Throws: `unknownItem` if the record type does not exist yet, `invalidArguments` if the relay does not support
+    ///   the query, and the errors of any request.
     public func records(
         matching query: CKQuery,
         inZoneWith zoneID: CKRecordZone.ID? = nil,
@@ -23,20 +23,20 @@ extension CKDatabase {
     ) {
         guard let query = try query.query() else { return ([], nil) }
         let asked = try await namingCaller(in: query)
-        // The public database has one zone only, and "all zones" there would be asking for what does not exist.
+        // The public database has only the default zone, so a query of all zones is not supported there.
         let zone = zoneID ?? (databaseScope == .public ? .default : nil)
         let start = QueryPage(query: ClientRequest.encode(asked), zoneID: zone, marker: nil)
         return try await page(start, desiredKeys: desiredKeys, limit: resultsLimit)
     }
 
-    /// The first records that a query matches, in the words before cursors: at most 200, and none of more.
+    /// Fetches up to 200 records that a query matches; the API that preceded cursors.
     ///
     /// - Parameters:
-    ///   - query: Which records, in what order.
-    ///   - zoneID: Where to look; `nil`: in all zones of the database.
+    ///   - query: The query to run.
+    ///   - zoneID: The zone to search; `nil` for all zones of the database.
     /// - Returns: Records in the query's order.
-    /// - Throws: `unknownItem` for a record type that does not exist yet, `invalidArguments` for what the relay cannot be
-    ///   asked, and what any call throws.
+    /// - Throws: `unknownItem` if the record type does not exist yet, `invalidArguments` if the relay does not support
+    ///   the query, and the errors of any request.
     @_disfavoredOverload
     public func records(matching query: CKQuery, inZoneWith zoneID: CKRecordZone.ID?) async throws -> [CKRecord] {
         let page: (matchResults: [(CKRecord.ID, Result<CKRecord, any Error>)], queryCursor: CKQueryOperation.Cursor?)
@@ -44,14 +44,14 @@ extension CKDatabase {
         return try page.matchResults.map { try $0.1.get() }
     }
 
-    /// The next records that a query matches.
+    /// Fetches the next page of a query's results.
     ///
     /// - Parameters:
-    ///   - queryCursor: Where the page before ended.
-    ///   - desiredKeys: The fields wanted; left out, all.
-    ///   - resultsLimit: At most so many records, 200 at the most.
+    ///   - queryCursor: The cursor of the previous page.
+    ///   - desiredKeys: The fields to fetch; `nil` for all fields.
+    ///   - resultsLimit: The maximum number of records, up to 200.
     /// - Returns: Records in the query's order, and a cursor if there are more.
-    /// - Throws: What any call throws.
+    /// - Throws: The errors of any request.
     public func records(
         continuingMatchFrom queryCursor: CKQueryOperation.Cursor,
         desiredKeys: [CKRecord.FieldKey]? = nil,
@@ -63,7 +63,7 @@ extension CKDatabase {
         return try await page(start, desiredKeys: desiredKeys, limit: resultsLimit)
     }
 
-    /// All that is needed to ask for one page.
+    /// The parameters of a request for one page.
     private struct QueryPage {
         var query: [UInt8]
         var zoneID: CKRecordZone.ID?

@@ -4,22 +4,22 @@ import SyncCore
 import Wire
 
 extension CKDatabase {
-    /// A subscription by its name.
+    /// Fetches a subscription by its ID.
     ///
-    /// - Parameter subscriptionID: The name.
+    /// - Parameter subscriptionID: The ID of the subscription.
     /// - Returns: The subscription.
-    /// - Throws: `unknownItem` if there is none, and what any call throws.
+    /// - Throws: `unknownItem` if it does not exist, and the errors of any request.
     public func subscription(for subscriptionID: CKSubscription.ID) async throws -> CKSubscription {
         let results = try await subscriptions(for: [subscriptionID])
         guard let result = results[subscriptionID] else { throw CKError(.unknownItem) }
         return try result.get()
     }
 
-    /// Some subscriptions by their names.
+    /// Fetches subscriptions by their IDs.
     ///
-    /// - Parameter ids: The names.
-    /// - Returns: For each name a subscription or its own error.
-    /// - Throws: What concerns the request as a whole.
+    /// - Parameter ids: The IDs of the subscriptions.
+    /// - Returns: A subscription or an error for each ID.
+    /// - Throws: An error that concerns the request as a whole.
     public func subscriptions(
         for ids: [CKSubscription.ID]
     ) async throws -> [CKSubscription.ID: Result<CKSubscription, any Error>] {
@@ -37,7 +37,7 @@ extension CKDatabase {
         return results
     }
 
-    /// All subscriptions of the current user in this database.
+    /// Fetches all subscriptions of the current user in this database.
     public func allSubscriptions() async throws -> [CKSubscription] {
         var reader = RecordReader(scope: scope, caller: try session.connection().caller)
         let document = try await call("subscriptions/list")
@@ -47,12 +47,12 @@ extension CKDatabase {
         }
     }
 
-    /// Saves a subscription; one of the same name is replaced.
+    /// Saves a subscription, replacing one with the same ID.
     ///
-    /// - Parameter subscription: What to watch. In the public database neither zones nor the database can be.
-    /// - Returns: The subscription as the relay has it.
-    /// - Throws: `invalidArguments` for what cannot be watched, `badDatabase` for zones and databases in the public
-    ///   database, and what any call throws.
+    /// - Parameter subscription: The subscription to save. The public database supports only query subscriptions.
+    /// - Returns: The saved subscription.
+    /// - Throws: `invalidArguments` if the relay does not support the subscription, `badDatabase` for subscriptions to
+    ///   zones and databases in the public database, and the errors of any request.
     @discardableResult
     public func save(_ subscription: CKSubscription) async throws -> CKSubscription {
         let results = try await modifySubscriptions(saving: [subscription], deleting: [])
@@ -60,11 +60,13 @@ extension CKDatabase {
         return try result.get()
     }
 
-    /// Deletes a subscription; deleting what is not there succeeds.
+    /// Deletes a subscription.
     ///
-    /// - Parameter subscriptionID: The name.
-    /// - Returns: The same name.
-    /// - Throws: What any call throws.
+    /// Succeeds if it does not exist.
+    ///
+    /// - Parameter subscriptionID: The ID of the subscription.
+    /// - Returns: The same ID.
+    /// - Throws: The errors of any request.
     @discardableResult
     public func deleteSubscription(withID subscriptionID: CKSubscription.ID) async throws -> CKSubscription.ID {
         let results = try await modifySubscriptions(saving: [], deleting: [subscriptionID])
@@ -75,10 +77,11 @@ extension CKDatabase {
     /// Saves and deletes subscriptions.
     ///
     /// - Parameters:
-    ///   - subscriptionsToSave: What to watch.
-    ///   - subscriptionIDsToDelete: What to watch no more.
-    /// - Returns: Each subscription's own outcome.
-    /// - Throws: `badDatabase` for zones and databases in the public database, and what concerns the request as a whole.
+    ///   - subscriptionsToSave: The subscriptions to save.
+    ///   - subscriptionIDsToDelete: The IDs of the subscriptions to delete.
+    /// - Returns: The result of each subscription.
+    /// - Throws: `badDatabase` for subscriptions to zones and databases in the public database, or an error that
+    ///   concerns the request as a whole.
     public func modifySubscriptions(
         saving subscriptionsToSave: [CKSubscription],
         deleting subscriptionIDsToDelete: [CKSubscription.ID]

@@ -1,8 +1,9 @@
 import Foundation
 
-/// The calls of `CKDatabase` about zones and subscriptions for callers without tasks.
+/// Variants of the async methods for zones and subscriptions, for callers without tasks.
 ///
-/// Each does what the call of the same meaning does, and calls back once, on any thread, with a value or an error.
+/// Each method does the same as the async method named in its description. It calls its completion handler once, on any
+/// thread, with a value or an error.
 extension CKDatabase {
     // MARK: Zones
 
@@ -73,7 +74,7 @@ extension CKDatabase {
 
     // MARK: Changes
 
-    /// Fetches which zones have changed; see `databaseChanges(since:resultsLimit:)`.
+    /// Fetches the zones that have changed; see `databaseChanges(since:resultsLimit:)`.
     @preconcurrency
     public func fetchDatabaseChanges(
         since previousServerChangeToken: CKServerChangeToken?,

@@ -4,22 +4,22 @@ import SyncCore
 package import Wire
 
 extension CKDatabase {
-    /// A zone with its capabilities.
+    /// Fetches a zone with its capabilities.
     ///
-    /// - Parameter zoneID: The zone's address.
+    /// - Parameter zoneID: The ID of the zone.
     /// - Returns: The zone.
-    /// - Throws: `zoneNotFound`, and what any call throws.
+    /// - Throws: `zoneNotFound`, and the errors of any request.
     public func recordZone(for zoneID: CKRecordZone.ID) async throws -> CKRecordZone {
         let results = try await recordZones(for: [zoneID])
         guard let result = results[zoneID] else { throw CKError(.zoneNotFound) }
         return try result.get()
     }
 
-    /// Some zones with their capabilities.
+    /// Fetches zones with their capabilities.
     ///
-    /// - Parameter ids: The zones' addresses.
-    /// - Returns: For each address a zone or its own error.
-    /// - Throws: What concerns the request as a whole.
+    /// - Parameter ids: The IDs of the zones.
+    /// - Returns: A zone or an error for each ID.
+    /// - Throws: An error that concerns the request as a whole.
     public func recordZones(
         for ids: [CKRecordZone.ID]
     ) async throws -> [CKRecordZone.ID: Result<CKRecordZone, any Error>] {
@@ -36,7 +36,9 @@ extension CKDatabase {
         return results
     }
 
-    /// All zones of the database, the default zone first where there is one.
+    /// Fetches all zones of the database.
+    ///
+    /// The default zone is first, if there is one.
     public func allRecordZones() async throws -> [CKRecordZone] {
         let connection = try session.connection()
         var reader = RecordReader(scope: scope, caller: connection.caller)
@@ -46,7 +48,7 @@ extension CKDatabase {
             switch entry {
             case .zone(let zone): return CKRecordZone(zone, id: reader.zoneID(zone.id))
             case .deleted: return nil
-            // Left out, it would count as one that is not there.
+            // If the zone were omitted, the caller would conclude that it does not exist.
             case .failed(_, let failure): throw CKError(failure, at: .item)
             }
         }
@@ -54,12 +56,14 @@ extension CKDatabase {
         return zones
     }
 
-    /// Creates a custom zone; saving one that exists changes nothing and succeeds.
+    /// Creates a custom zone.
+    ///
+    /// Has no effect if the zone exists.
     ///
     /// - Parameter zone: The zone.
     /// - Returns: The zone with its capabilities.
-    /// - Throws: `invalidArguments` for a name that cannot be, `badDatabase` for the public database, and what any call
-    ///   throws.
+    /// - Throws: `invalidArguments` if the name is not valid, `badDatabase` for the public database, and the errors of
+    ///   any request.
     @discardableResult
     public func save(_ zone: CKRecordZone) async throws -> CKRecordZone {
         let results = try await modifyRecordZones(saving: [zone], deleting: [])
@@ -67,11 +71,13 @@ extension CKDatabase {
         return try result.get()
     }
 
-    /// Deletes a custom zone with all its records; in the shared database leaves what others have shared in it.
+    /// Deletes a custom zone with all its records.
     ///
-    /// - Parameter zoneID: The zone's address.
-    /// - Returns: The same address.
-    /// - Throws: `zoneNotFound`, `badDatabase` for the public database, and what any call throws.
+    /// In the shared database, removes the current user from the zone's shares instead.
+    ///
+    /// - Parameter zoneID: The ID of the zone.
+    /// - Returns: The same ID.
+    /// - Throws: `zoneNotFound`, `badDatabase` for the public database, and the errors of any request.
     @discardableResult
     public func deleteRecordZone(withID zoneID: CKRecordZone.ID) async throws -> CKRecordZone.ID {
         let results = try await modifyRecordZones(saving: [], deleting: [zoneID])
@@ -82,10 +88,11 @@ extension CKDatabase {
     /// Creates and deletes custom zones.
     ///
     /// - Parameters:
-    ///   - recordZonesToSave: Zones to create.
-    ///   - recordZoneIDsToDelete: Zones to delete with all their records; of the shared database, zones to leave.
-    /// - Returns: Each zone's own outcome.
-    /// - Throws: `badDatabase` for the public database, and what concerns the request as a whole.
+    ///   - recordZonesToSave: The zones to create.
+    ///   - recordZoneIDsToDelete: The IDs of the zones to delete with all their records; in the shared database, the
+    ///     zones to leave.
+    /// - Returns: The result of each zone.
+    /// - Throws: `badDatabase` for the public database, or an error that concerns the request as a whole.
     public func modifyRecordZones(
         saving recordZonesToSave: [CKRecordZone],
         deleting recordZoneIDsToDelete: [CKRecordZone.ID]
@@ -96,7 +103,7 @@ extension CKDatabase {
         try requireZones()
         var entries: ArraySlice<ClientResponse.ZoneEntry> = []
         let (made, gone) = (recordZonesToSave.map(\.zoneID.zone), recordZoneIDsToDelete.map(\.zone))
-        // Everybody's zones may have these names.
+        // Another user may have zones with the same names.
         let user = AccountBinding.ofNow(try session.connection())
         for part in BatchLimits.parts(made, gone) {
             let document = try await user.during { () throws(CKError) in
@@ -125,7 +132,9 @@ extension CKDatabase {
         return (saves, deletes)
     }
 
-    /// Deletes a custom zone, and tells the user's other devices why; one that is gone already is no failure.
+    /// Deletes a custom zone and reports the reason to the user's other devices.
+    ///
+    /// Succeeds if the zone does not exist.
     package func end(_ zoneID: CKRecordZone.ID, because loss: ZoneLoss) async throws(CKError) {
         let document = try await modifyZones(creating: [], deleting: [zoneID.zone], because: loss)
         for case .failed(_, let failure) in try zoneEntries(document) {
@@ -135,7 +144,7 @@ extension CKDatabase {
         try session.connection().zoneKeys.forget(zoneID)
     }
 
-    /// `zones/modify`.
+    /// Sends one `zones/modify` request.
     package func modifyZones(
         creating: [ZoneID],
         deleting: [ZoneID],
@@ -161,7 +170,7 @@ extension CKDatabase {
         try reading { () throws(JSONError) in try ClientResponse.zones(document.root) }
     }
 
-    /// An answer about a zone under the address it was asked for by.
+    /// Returns the result for a zone under the ID that the caller has used.
     private func zoneResult(
         _ entry: ClientResponse.ZoneEntry,
         asked id: CKRecordZone.ID
@@ -176,7 +185,7 @@ extension CKDatabase {
 }
 
 extension ClientResponse.Failure {
-    /// The same failure under another code: some relays say that a zone was simply not found.
+    /// The same failure with another code: some relays report a missing zone as a missing item.
     fileprivate init(_ code: ErrorCode, _ failure: ClientResponse.Failure) {
         self = failure
         error.code = code

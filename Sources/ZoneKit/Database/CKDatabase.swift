@@ -3,25 +3,25 @@ package import Records
 
 /// A database of a container: public, private or shared.
 ///
-/// Every call is one request to the relay (or one per zone, where it names several) and throws `CKError`. Nothing is
-/// kept between calls and nothing is tried again: a program, or `CKSyncEngine`, decides that. Cancelling a task ends its
-/// request with `operationCancelled`.
+/// Each call sends one request to the relay, or one per zone if it concerns several zones, and throws `CKError`. A
+/// database caches nothing and retries nothing; that is up to the app or `CKSyncEngine`. Cancelling a task cancels its
+/// request, which throws `operationCancelled`.
 public final class CKDatabase: NSObject, Sendable {
-    /// Whose data it holds.
+    /// The kind of database.
     public enum Scope: Int, Sendable, CaseIterable {
-        /// Everybody's.
+        /// Data of all users.
         case `public` = 1
-        /// The current user's own.
+        /// The current user's own data.
         case `private` = 2
-        /// Shared with the current user by others.
+        /// Data that other users share with the current user.
         case shared = 3
     }
 
-    /// Whose data it holds.
+    /// The kind of database.
     public let databaseScope: Scope
 
     package let session: RelaySession
-    /// What `configuredWith` and operations say about this object's requests.
+    /// The settings of this object's requests, from `configuredWith` or an operation.
     package let settings: RequestSettings
 
     package init(_ scope: Scope, _ session: RelaySession, settings: RequestSettings = RequestSettings()) {
@@ -30,24 +30,24 @@ public final class CKDatabase: NSObject, Sendable {
         self.settings = settings
     }
 
-    /// The same database for requests of other settings.
+    /// Returns this database with other request settings.
     package func configured(_ settings: RequestSettings) -> CKDatabase {
         settings == self.settings ? self : CKDatabase(databaseScope, session, settings: settings)
     }
 
-    /// Container and scope, for logs.
+    /// The container and the scope.
     public override var description: String { "<CKDatabase: \(session.container) \(databaseScope)>" }
 
-    /// Databases are the same when container and scope are.
+    /// Returns whether two databases have the same container and the same scope.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKDatabase else { return false }
         return session.identity == other.session.identity && databaseScope == other.databaseScope
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { databaseScope.rawValue ^ session.identity.hashValue }
 
-    /// The scope as the modules below know it.
+    /// The scope as a value of the lower modules.
     package var scope: DatabaseScope {
         switch databaseScope {
         case .public: .public

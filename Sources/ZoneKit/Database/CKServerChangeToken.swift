@@ -1,35 +1,35 @@
 public import Foundation
 
-/// A place in the change feed of a database or of a zone.
+/// A position in the change feed of a database or of a zone.
 ///
-/// Opaque: keep it (it archives with secure coding) and hand it back to get what came after. Tokens of databases and
-/// zones, of different accounts and environments, are never to be mixed, and tell nothing when compared for order.
+/// The token is opaque. Store it (it supports secure coding) and pass it to the next fetch to get later changes. Use a
+/// token only for the database or zone, the account and the environment that it was issued for. Tokens have no order.
 public final class CKServerChangeToken: NSObject, NSSecureCoding, NSCopying, Sendable {
-    /// The token as the relay wrote it.
+    /// The token in the relay's format.
     package let encoded: String
 
     package init(encoded: String) { self.encoded = encoded }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a token from the output of `encode(with:)`.
     public init?(coder: NSCoder) {
         guard let text = coder.text("Token") else { return nil }
         encoded = text
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes the token.
+    /// Encodes the token.
     public func encode(with coder: NSCoder) { coder.encode(encoded as NSString, forKey: "Token") }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal when they are the same place of the same feed.
+    /// Returns whether two tokens are the same position in the same feed.
     public override func isEqual(_ object: Any?) -> Bool {
         encoded == (object as? CKServerChangeToken)?.encoded
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { encoded.hashValue }
 }

@@ -1,29 +1,31 @@
 extension CKDatabase {
-    /// The words for what `databaseChanges(since:resultsLimit:)` found.
+    /// The results of `databaseChanges(since:resultsLimit:)`.
     public enum DatabaseChange {
-        /// A zone in which something changed, or that is new.
+        /// A zone that was created, or whose contents have changed.
         public struct Modification: Sendable, Hashable {
             /// The zone.
             public let zoneID: CKRecordZone.ID
         }
 
-        /// A zone that is gone.
+        /// A zone that was deleted.
         public struct Deletion: Sendable, Hashable {
-            /// Why a zone is gone.
+            /// The reason for the deletion of a zone.
             public enum Reason: Sendable, Hashable {
-                /// Somebody deleted it, or access to it has ended.
+                /// A user deleted the zone, or the current user has lost access to it.
                 case deleted
-                /// The user erased the application's data.
+                /// The user erased the app's data.
                 case purged
-                /// The user reset the key of their encrypted data: upload it again.
+                /// The user reset the encrypted data.
+                ///
+                /// Upload the local data again.
                 case encryptedDataReset
             }
 
             /// The zone.
             public let zoneID: CKRecordZone.ID
-            /// Why it is gone.
+            /// The reason for the deletion.
             public let reason: Reason
-            /// Whether the user erased the application's data; the older form of `reason`.
+            /// Whether the user erased the app's data; the older form of `reason`.
             public var purged: Bool { reason == .purged }
 
             package init(zoneID: CKRecordZone.ID, reason: Reason) {
@@ -33,19 +35,19 @@ extension CKDatabase {
         }
     }
 
-    /// The words for what `recordZoneChanges(inZoneWith:since:desiredKeys:resultsLimit:)` found.
+    /// The results of `recordZoneChanges(inZoneWith:since:desiredKeys:resultsLimit:)`.
     public enum RecordZoneChange {
-        /// A record that is new or changed, as it is now.
+        /// A record that was created or changed, in its current version.
         public struct Modification: Sendable, Hashable {
             /// The record.
             public let record: CKRecord
         }
 
-        /// A record that is gone.
+        /// A record that was deleted.
         public struct Deletion: Sendable, Hashable {
-            /// The record's address.
+            /// The ID of the record.
             public let recordID: CKRecord.ID
-            /// What kind it was; empty when the relay does not remember.
+            /// The record type; empty if the relay no longer knows it.
             public let recordType: CKRecord.RecordType
         }
     }

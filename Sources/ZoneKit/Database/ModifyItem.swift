@@ -4,7 +4,7 @@ import Synchronization
 import Wire
 
 extension ModifyItem {
-    /// A field holds what no field can, or the parent is where no parent can be.
+    /// The error if a field has an unsupported value or the parent is in another zone.
     var unsendable: CKError? {
         if let zone = state?.strayParentZone {
             return CKError(
@@ -17,14 +17,14 @@ extension ModifyItem {
     }
 }
 
-/// A record as it was when its save was asked for.
+/// The state of a record at the time of a save.
 ///
-/// Files, sealed values and fields are all of this one state: what the program changes while they are sent, part by part, is
-/// not half in the save, and is not taken for saved.
+/// Files, sealed values and fields are taken from this one state. Changes that the app makes while they are being sent
+/// are neither part of the save nor regarded as saved.
 struct Draft {
     let record: CKRecord
     let state: RecordState
-    /// People and rights, where it is a share; with participants of its own.
+    /// A copy of the participants and permissions, if the record is a share.
     let sharing: ShareState?
 
     init(_ record: CKRecord) {
@@ -34,20 +34,23 @@ struct Draft {
     }
 }
 
-/// One item of a batch with what is sent for it.
+/// One item of a batch, with the write that is sent for it.
 struct ModifyItem {
-    /// `nil`: a deletion.
+    /// `nil` for a deletion.
     let record: CKRecord?
-    /// The record's state when its save was asked for.
+    /// The record's state at the time of the save.
     let state: RecordState?
-    /// The same of a share's people.
+    /// The share's participants at the time of the save.
     let sharing: ShareState?
     let id: CKRecord.ID
     let write: ClientRequest.Write
-    /// Why it is not even sent.
+    /// The error if the item cannot be sent.
     let refusal: CKError?
 
-    /// `roots` are the names of the records in the same call; `caller` is the current user's record name, where needed.
+    /// Creates an item for a save.
+    ///
+    /// `roots` contains the names of the records in the same call; `caller` is the current user's record name, if it is
+    /// needed.
     init(
         _ draft: Draft,
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
@@ -56,7 +59,8 @@ struct ModifyItem {
         caller: String? = nil
     ) {
         let state = draft.state
-        // Whatever is asked for: what was changed elsewhere, a participant taken out above all, is not written over unseen.
+        // Shares ignore the policy, so that a save never silently overwrites changes by others, such as the removal of
+        // a participant.
         let policy = draft.sharing != nil ? .ifServerRecordUnchanged : policy
         record = draft.record
         self.state = state
@@ -74,7 +78,7 @@ struct ModifyItem {
         self.write = write
     }
 
-    /// A call's items in the order in which they are sent: shares after the records they share.
+    /// Returns the items of a call in the order in which they are sent: shares follow the records they share.
     static func items(
         saving drafts: [Draft],
         deleting ids: [CKRecord.ID],
@@ -101,7 +105,9 @@ struct ModifyItem {
 }
 
 extension RecordState {
-    /// What to send to save this state: only what was changed, unless the policy wants all that this copy holds.
+    /// Returns the write that saves this state.
+    ///
+    /// It contains only the changes, unless the policy requires all fields.
     func write(
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
         _ files: SentFiles = SentFiles()
@@ -115,14 +121,15 @@ extension RecordState {
         case .changedKeys:
             write.fields = changedFields
         case .allKeys:
-            // Not a replacement: what only the relay has stays, as this copy may have been fetched without it.
+            // Not a replacement: fields that only the relay has are kept, because this copy may have been fetched
+            // without them.
             write.fields = changedFields.merging(fields.mapValues { $0 }) { $1 }
         }
         for (key, field) in write.fields where field?.type.isAsset == true {
             write.fields[key] = files.value(of: key, in: self)
         }
         write.untypedLists = untypedLists
-        // A record that the relay has not seen has its parent from here, also where only its system fields were kept.
+        // For a record that was never saved, the parent is sent even if the record was restored from its system fields.
         let isNews = policy == .allKeys || changeTag == nil
         if parentEdit != nil || (isNews && parent != nil) { write.parent = .some(parent) }
         return write
@@ -136,17 +143,18 @@ extension RecordState {
 }
 
 extension [ModifyItem] {
-    /// The same items, each behind those of them that must be there first, and otherwise in the order given.
+    /// Returns the items in an order in which each item follows the items it refers to, and otherwise in the given
+    /// order.
     ///
-    /// These are its parent, and the records with which it is to be deleted. Within one request the relay takes them in any
-    /// order; the parts of a cut call it carries out one after the other.
+    /// An item refers to its parent and to the targets of its `deleteSelf` references. Within one request the relay
+    /// accepts items in any order, but it executes the requests of a split call one after another.
     func targetsFirst() -> [ModifyItem] {
         let places = Dictionary(indices.filter { self[$0].record != nil }.map { (self[$0].id, $0) }) { first, _ in first
         }
         var isMet = [Bool](repeating: false, count: count)
         var isPlaced = isMet
         var ordered: [ModifyItem] = []
-        // No recursion: a chain of parents may be as long as the call.
+        // Iterative, because a chain of parents may be as long as the call.
         for start in indices {
             var open = [start]
             while let here = open.last {
@@ -165,7 +173,7 @@ extension [ModifyItem] {
 }
 
 extension ModifyItem {
-    /// The records that must be there when it is saved.
+    /// The records that must exist when the item is saved.
     fileprivate var targets: [CKRecord.ID] {
         let zoneID = id.zoneID
         let held = write.fields.sorted { $0.key < $1.key }.flatMap { $0.value.map(Self.references) ?? [] }

@@ -1,12 +1,14 @@
 package import Records
 package import Wire
 
-/// Makes `CKRecord`s of a database's answers.
+/// Creates `CKRecord`s from a database's responses.
 ///
-/// The relay names the caller by their record name; programs know them as `CKCurrentUserDefaultName`. In the private
-/// database every zone is the caller's. Elsewhere the name must be known from `users/caller`.
+/// The relay identifies the current user by their record name, apps by `CKCurrentUserDefaultName`. Responses of the
+/// private database contain the record name as the owner of every zone; for other databases it must be known from
+/// `users/caller`.
 ///
-/// To be made before the request: an answer that comes after somebody else has signed in does not name them.
+/// Create a reader before the request. If another user signs in before the response arrives, the response does not
+/// change what is known about the new user.
 package struct RecordReader {
     package var scope: DatabaseScope
     package let caller: CallerMemory
@@ -19,10 +21,12 @@ package struct RecordReader {
         generation = caller.generation
     }
 
-    /// Whether the answer to a save has all that the record has: in the public database there is what one may write, and not read.
+    /// Whether the response to a save contains all fields.
+    ///
+    /// In the public database a user may write a record without reading it.
     var tellsAll: Bool { scope != .public }
 
-    /// The zone as programs know it; one object per zone and reader.
+    /// Returns the zone's ID as the app knows it, the same object for each zone of a reader.
     package mutating func zoneID(_ zone: ZoneID) -> CKRecordZone.ID {
         if let known = zones[zone] { return known }
         if scope == .private, zone.owner != .caller {
@@ -42,7 +46,7 @@ package struct RecordReader {
         return self.record(record, share, id: id)
     }
 
-    /// The record under an address that is known already.
+    /// Creates a record with a known ID.
     package func record(_ record: Record, _ share: ClientShare? = nil, id: CKRecord.ID) -> CKRecord {
         var state = RecordState(withCallerNamed(record), id: id)
         state.secrets?.keyring = caller.keys
@@ -51,13 +55,13 @@ package struct RecordReader {
         return CKShare(state: state, sharing: ShareState(share, caller: caller))
     }
 
-    /// From where the record's files come; `nil` where it has none.
+    /// Returns the source of the record's files, or `nil` if it has none.
     func assetSource(of record: Record) -> AssetSource? {
         guard record.fields.values.contains(where: \.type.isAsset) else { return nil }
         return caller.assets.map { AssetSource(keeper: $0, scope: scope) }
     }
 
-    /// The record with the caller's own name put in where it stands for them.
+    /// Returns the record with the placeholder in place of the current user's record name.
     package func withCallerNamed(_ record: Record) -> Record {
         guard let me = caller.recordName else { return record }
         var record = record
