@@ -1,32 +1,32 @@
 public import Foundation
 import Records
 
-/// One application's data: three databases, and the user who is signed in.
+/// An app's container: three databases and the signed-in user.
 ///
-/// All containers of one identifier in a process share connection and account. Making one costs nothing and never
-/// fails; the first request throws `badContainer` if no relay has been named (see `RelayEndpoint`).
+/// All containers of a process with the same identifier share a connection and an account. Creating a container is
+/// cheap and never fails; the first request throws `badContainer` if no relay is configured (see `RelayEndpoint`).
 public final class CKContainer: NSObject, Sendable {
-    /// The container's name, such as `iCloud.com.example.notes`.
+    /// The identifier of the container, such as `iCloud.com.example.notes`.
     public let containerIdentifier: String?
-    /// Everybody's data.
+    /// The database with the data of all users.
     public let publicCloudDatabase: CKDatabase
-    /// The current user's own data.
+    /// The database with the current user's own data.
     public let privateCloudDatabase: CKDatabase
-    /// What others have shared with the current user.
+    /// The database with the data that other users share with the current user.
     public let sharedCloudDatabase: CKDatabase
 
     package let session: RelaySession
 
-    /// A container by name, at the relay that is configured for it.
+    /// Creates a container at the relay that is configured for it.
     public convenience init(identifier: String) {
         self.init(sharing: RelaySession(container: identifier))
     }
 
-    /// A container at a relay of its own, with an account of its own, whatever the process is configured for.
+    /// Creates a container with its own relay and account, independent of the configuration of the process.
     ///
     /// - Parameters:
-    ///   - identifier: The container's name.
-    ///   - endpoint: Where its relay is, and who speaks.
+    ///   - identifier: The identifier of the container.
+    ///   - endpoint: The relay and the credentials.
     public convenience init(identifier: String, endpoint: RelayEndpoint) {
         let connection = RelayConnection(container: identifier, endpoint: endpoint)
         self.init(sharing: RelaySession(container: identifier, connection: connection))
@@ -44,22 +44,24 @@ public final class CKContainer: NSObject, Sendable {
         sharedCloudDatabase = CKDatabase(.shared, session, settings: settings)
     }
 
-    /// The program's main container: the one configured by name first, else `ZONECAST_CONTAINER`, else one named after
-    /// the program.
+    /// Returns the app's default container.
+    ///
+    /// This is the first container that was configured by its identifier, else `ZONECAST_CONTAINER`, else a container
+    /// named after the program.
     public static func `default`() -> CKContainer {
         CKContainer(identifier: ConfiguredRelays.defaultContainer)
     }
 
-    /// Names the relay to use from now on.
+    /// Sets the relay to use from now on.
     ///
     /// - Parameters:
-    ///   - endpoint: Where the relay is, and who speaks.
-    ///   - identifier: The container to use it for; left out, all that have none of their own.
+    ///   - endpoint: The relay and the credentials.
+    ///   - identifier: The container to use it for; `nil` for all containers without a relay of their own.
     public static func configure(_ endpoint: RelayEndpoint, for identifier: String? = nil) {
         ConfiguredRelays.configure(endpoint, container: identifier)
     }
 
-    /// The database of a scope.
+    /// Returns the database with a scope.
     public func database(with databaseScope: CKDatabase.Scope) -> CKDatabase {
         switch databaseScope {
         case .public: publicCloudDatabase
@@ -68,29 +70,31 @@ public final class CKContainer: NSObject, Sendable {
         }
     }
 
-    /// The container's name, for logs.
+    /// The identifier of the container.
     public override var description: String { "<CKContainer: \(session.container)>" }
 
-    /// Containers are the same when their name and the way to their relay are.
+    /// Returns whether two containers have the same identifier and the same connection.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKContainer else { return false }
         return session.identity == other.session.identity
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { session.identity.hashValue }
 }
 
-/// Whether there is a user to speak for.
+/// The status of the user's account.
 public enum CKAccountStatus: Int, Sendable {
-    /// It could not be found out.
+    /// The status could not be determined.
     case couldNotDetermine = 0
-    /// Signed in.
+    /// A user is signed in.
     case available = 1
     /// The user may not use this container.
     case restricted = 2
-    /// Nobody is signed in.
+    /// No user is signed in.
     case noAccount = 3
-    /// Signed in, but not to be reached just now, or to sign in again: nothing of theirs is to be deleted.
+    /// A user is signed in, but the relay cannot be reached or a new sign-in is needed.
+    ///
+    /// Don't delete the user's data.
     case temporarilyUnavailable = 4
 }

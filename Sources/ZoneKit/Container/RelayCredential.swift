@@ -1,26 +1,32 @@
-/// As whom a program speaks to its relay, and how it comes by the right to.
+/// A credential with which an app authenticates to its relay.
 ///
-/// A credential that signs in does so with the first request, and again when the relay no longer takes what it was given.
+/// With a credential that signs in, the first request signs in, and so does a request after the relay has rejected the
+/// token.
 public enum RelayCredential: Sendable {
-    /// A web auth token that the program has already, from the sign-in page or from its last run.
+    /// A web auth token that the app already has, from the sign-in page or from its last run.
     case webAuthToken(String)
-    /// An account of the relay's own.
+    /// The email address and password of an account at the relay.
     case account(emailAddress: String, password: String)
-    /// An identity token (JWT) of an issuer that the container trusts; asked for at each sign-in.
+    /// A closure that returns an identity token (JWT) of an issuer that the container trusts.
     ///
-    /// Who throws has no token just now, and is asked again later; only `CKError.notAuthenticated` says that nobody has signed
-    /// in.
+    /// Called for each sign-in.
+    ///
+    /// If the closure throws, it is called again later. Throw `CKError.notAuthenticated` only if no user is signed in.
     case identityToken(@Sendable () async throws -> String)
-    /// Any name, at a relay started with `--dev`.
+    /// Any user name, at a relay that was started with `--dev`.
     case dev(user: String)
-    /// A server-to-server key: its number, and its P-256 private key in PEM. It reaches the public database only.
+    /// A server-to-server key: its ID, and its P-256 private key in PEM format.
+    ///
+    /// Gives access to the public database only.
     case serverKey(id: String, privateKey: String)
-    /// Nobody: the public database can be read, as far as its roles allow.
+    /// No user.
+    ///
+    /// The public database can be read, as far as its roles allow.
     case nobody
 }
 
 extension RelayCredential {
-    /// The token that needs no sign-in.
+    /// The token of a credential that needs no sign-in.
     package var presetToken: String? {
         switch self {
         case .webAuthToken(let token): token
@@ -29,7 +35,7 @@ extension RelayCredential {
         }
     }
 
-    /// Whether it can come by a token by itself.
+    /// Whether the credential can obtain a token by signing in.
     var canSignIn: Bool {
         switch self {
         case .account, .identityToken: true

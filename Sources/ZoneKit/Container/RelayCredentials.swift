@@ -1,17 +1,20 @@
 import Foundation
 import Synchronization
 
-/// Who a program is to its relay, kept while it runs.
+/// The credentials of a connection, kept in memory.
 ///
-/// The web auth token changes under way: the relay sends a fresh one with its answers and over the notice socket, and
-/// goes on taking the older ones until their own end, so requests may overlap and come back in any order.
+/// The web auth token changes while the app runs: the relay sends renewed tokens in its responses and over the notice
+/// connection. Older tokens remain valid until they expire, so requests may overlap and their responses may arrive in
+/// any order.
 package final class RelayCredentials: Sendable {
     private struct State {
         var credential: RelayCredential
         var webAuthToken: String?
-        /// Draws apart the answers to requests made before a change of account from those made after it.
+        /// Distinguishes responses to requests before a change of the account from those to requests after it.
         var generation: Int
-        /// The sign-in that is under way; whoever needs a token meanwhile waits for it.
+        /// The sign-in in progress.
+        ///
+        /// Requests that need a token wait for it.
         var signIn: Task<String, any Error>?
         var serverKey: ServerKey?
     }
@@ -19,8 +22,9 @@ package final class RelayCredentials: Sendable {
     package let apiToken: String?
     private let state: Mutex<State>
     private let renewed: (@Sendable (String) -> Void)?
-    /// Counts the sign-ins of the whole process: no two objects have one of the same number, so that the one that takes
-    /// another's place is not taken for it.
+    /// Counts the sign-ins of the whole process.
+    ///
+    /// Numbers are unique across objects, so that an object that replaces another one is never mistaken for it.
     private static let generations = Atomic<Int>(0)
 
     package init(
@@ -52,19 +56,19 @@ package final class RelayCredentials: Sendable {
         return state
     }
 
-    /// The token to send now, and the generation to hand back with the one that comes in answer.
+    /// The token for a request, and the generation to pass to `renew` with the response.
     package var current: (webAuthToken: String?, generation: Int) {
         state.withLock { ($0.webAuthToken, $0.generation) }
     }
 
     package var webAuthToken: String? { state.withLock { $0.webAuthToken } }
 
-    /// Whether there is, or can be, a user to speak for.
+    /// Whether there is a user, or a credential that can sign in.
     package var namesUser: Bool { state.withLock { $0.webAuthToken != nil || $0.credential.canSignIn } }
 
     var serverKey: ServerKey? { state.withLock { $0.serverKey } }
 
-    /// A server key was named that is none.
+    /// Whether the credential is a server key that is not valid.
     var hasUnusableKey: Bool {
         state.withLock { state in
             if case .serverKey = state.credential { return state.serverKey == nil }
@@ -72,7 +76,9 @@ package final class RelayCredentials: Sendable {
         }
     }
 
-    /// Takes a token that the relay sent in answer to a request of that generation; an older account's is dropped.
+    /// Stores a renewed token from the response to a request of a generation.
+    ///
+    /// Tokens of earlier accounts are ignored.
     package func renew(_ token: String, generation: Int) {
         let isNew = state.withLock { state in
             guard state.generation == generation, state.webAuthToken != token else { return false }
@@ -82,12 +88,12 @@ package final class RelayCredentials: Sendable {
         if isNew { renewed?(token) }
     }
 
-    /// Signs in as somebody else, or out.
+    /// Signs in as another user, or signs out.
     package func replace(webAuthToken: String?) {
         replace(by: webAuthToken.map { .webAuthToken($0) } ?? .nobody)
     }
 
-    /// Speaks as somebody else from now on.
+    /// Replaces the credential.
     package func replace(by credential: RelayCredential) {
         state.withLock { state in
             state.signIn?.cancel()
@@ -95,10 +101,10 @@ package final class RelayCredentials: Sendable {
         }
     }
 
-    /// A token by signing in, where the credential can, and whose it is; `nil` where it cannot.
+    /// Returns a token and its generation, by signing in if necessary; `nil` if the credential cannot sign in.
     ///
-    /// `refused` is the token that the relay did not take: if another is known by now, that one is it. Several who ask
-    /// wait for one sign-in.
+    /// `refused` is the token that the relay has rejected. If there is another token by now, that one is returned.
+    /// Concurrent calls share one sign-in.
     func signedIn(
         insteadOf refused: String?,
         by signIn: @escaping @Sendable (RelayCredential) async throws -> String
@@ -108,7 +114,7 @@ package final class RelayCredentials: Sendable {
             guard state.credential.canSignIn else { return (nil, nil, state.generation) }
             if let running = state.signIn { return (nil, running, state.generation) }
             let credential = state.credential
-            // Not on the common pool's threads: all of them may be waiting for a file that needs this sign-in.
+            // Not on the cooperative pool: all of its threads may be blocked by a file access that needs this sign-in.
             let task = Task(executorPreference: OwnThreads.lane) { try await signIn(credential) }
             state.signIn = task
             return (nil, task, state.generation)

@@ -1,56 +1,64 @@
 public import Foundation
 
-/// Where a container's relay is, and as whom to speak to it.
+/// The relay of a container, and the credentials for it.
 ///
-/// Code written for CloudKit needs no change: without a word from the program the endpoint is read from the
-/// environment (`ZONECAST_URL`, `ZONECAST_ENVIRONMENT`, `ZONECAST_API_TOKEN`, `ZONECAST_DEVICE_ID`; who speaks:
-/// `ZONECAST_WEB_TOKEN`, or `ZONECAST_EMAIL` with `ZONECAST_PASSWORD`, or `ZONECAST_DEV_USER`, or `ZONECAST_KEY_ID` with
-/// `ZONECAST_KEY_FILE`; `ZONECAST_ENCRYPTION_PASSPHRASE`), or from the JSON file of the same names that
-/// `ZONECAST_CONFIG` names. A program that wants to say it itself does so once, before the first request:
+/// Code written for CloudKit needs no change: without a configuration in code, the endpoint is read from environment
+/// variables, or from the JSON file with the same keys that `ZONECAST_CONFIG` names. The variables are `ZONECAST_URL`,
+/// `ZONECAST_ENVIRONMENT`, `ZONECAST_API_TOKEN`, `ZONECAST_DEVICE_ID` and `ZONECAST_ENCRYPTION_PASSPHRASE`, and for the
+/// credential `ZONECAST_WEB_TOKEN`, or `ZONECAST_EMAIL` with `ZONECAST_PASSWORD`, or `ZONECAST_DEV_USER`, or
+/// `ZONECAST_KEY_ID` with `ZONECAST_KEY_FILE`.
+///
+/// To configure it in code, call this once before the first request:
 ///
 ///     CKContainer.configure(RelayEndpoint(url: relay, apiToken: "…", webAuthToken: "…"))
 ///
-/// Against a relay started with `--dev`, `.dev(relay, user: "alice")` is enough.
+/// For a relay that was started with `--dev`, `.dev(relay, user: "alice")` is sufficient.
 public struct RelayEndpoint: Sendable {
-    /// The two lives of a container; they share no data.
+    /// The environments of a container, which share no data.
     public enum Environment: String, Sendable, CaseIterable {
-        /// For building: record types and fields come into being when first saved.
+        /// For development: the relay creates record types and fields when they are first saved.
         case development
-        /// For users: the schema is fixed.
+        /// For production: the schema is fixed.
         case production
     }
 
-    /// The relay's address, such as `https://sync.example.org`.
+    /// The relay's URL, such as `https://sync.example.org`.
     public var url: URL
-    /// Which of the container's two lives to use.
+    /// The environment of the container.
     public var environment: Environment
-    /// Names the program to the relay: 64 hexadecimal digits from the relay's console or command line.
+    /// Identifies the app: 64 hexadecimal digits from the relay's console or command line.
     public var apiToken: String?
-    /// Names the user; without one only the public database can be read.
+    /// Identifies the user.
     ///
-    /// Renewed by the relay with every answer.
+    /// Without it, only the public database can be read.
+    ///
+    /// The relay renews it with every response.
     public var webAuthToken: String?
-    /// As whom to speak, instead of `webAuthToken`: who signs in by an account or an identity token needs none.
+    /// The credential to use instead of `webAuthToken`, for example an account or an identity token.
     public var credential: RelayCredential?
-    /// Gives the key by which `encryptedValues` are read and written; without one they go to the relay as they are.
+    /// Provides the key for `encryptedValues`.
+    ///
+    /// Without it, the values are sent unencrypted.
     public var encryptionKey: (any EncryptionKeyProvider)?
-    /// Names this device, so that it is not told of its own changes; `nil`: one drawn for this process.
+    /// Identifies this device, which gets no notices of its own changes; `nil` for a random ID of this process.
     public var deviceID: String?
-    /// Called with each renewed web auth token, on any thread, so that a program can keep it for its next start.
+    /// Called with each renewed web auth token, on any thread.
+    ///
+    /// The app can store the token for its next launch.
     public var tokenRenewed: (@Sendable (String) -> Void)?
-    /// A test's network, in the place of the system's.
+    /// A simulated network for tests, used instead of the system's.
     package var network: (transport: any RelayTransport, sockets: (any SocketConnector)?)?
 
-    /// Says where the relay is and as whom to speak to it.
+    /// Creates an endpoint.
     ///
     /// - Parameters:
-    ///   - url: The relay's address.
-    ///   - environment: Which of the container's two lives to use.
-    ///   - apiToken: Names the program.
-    ///   - webAuthToken: Names the user.
-    ///   - credential: As whom to speak, instead of `webAuthToken`.
-    ///   - encryptionKey: Gives the key of encrypted values.
-    ///   - deviceID: Names the device; left out, one drawn for this process.
+    ///   - url: The relay's URL.
+    ///   - environment: The environment of the container.
+    ///   - apiToken: Identifies the app.
+    ///   - webAuthToken: Identifies the user.
+    ///   - credential: The credential to use instead of `webAuthToken`.
+    ///   - encryptionKey: Provides the key for encrypted values.
+    ///   - deviceID: Identifies the device; `nil` for a random ID of this process.
     ///   - tokenRenewed: Called with each renewed web auth token.
     public init(
         url: URL,
@@ -72,21 +80,22 @@ public struct RelayEndpoint: Sendable {
         self.tokenRenewed = tokenRenewed
     }
 
-    /// A relay started with `--dev`, which takes any user at their word.
+    /// Returns an endpoint for a relay that was started with `--dev`, which accepts any user without a password.
     ///
     /// - Parameters:
-    ///   - url: The relay's address, on this machine.
-    ///   - user: Any name; the user is made when first seen.
-    ///   - deviceID: Names the device; left out, one drawn for this process.
+    ///   - url: The relay's URL, on this machine.
+    ///   - user: Any user name; the relay creates the user on first use.
+    ///   - deviceID: Identifies the device; `nil` for a random ID of this process.
     /// - Returns: An endpoint in the development environment.
     public static func dev(_ url: URL, user: String, deviceID: String? = nil) -> RelayEndpoint {
         RelayEndpoint(url: url, webAuthToken: "dev-\(user)", deviceID: deviceID)
     }
 
-    /// The endpoint that a file describes: a JSON object of the names of the environment variables, each with a string.
+    /// Creates an endpoint from a JSON file: an object with the environment variables' names as keys and strings as
+    /// values.
     ///
-    /// - Parameter file: Where it is.
-    /// - Throws: What reading throws, and `CKError.badContainer` when it names no relay.
+    /// - Parameter file: The URL of the file.
+    /// - Throws: An error if the file cannot be read, and `CKError.badContainer` if it contains no relay.
     public init(contentsOf file: URL) throws {
         let names = try JSONDecoder().decode([String: String].self, from: Data(contentsOf: file))
         guard let endpoint = RelayEndpoint(variables: names) else {
@@ -95,7 +104,7 @@ public struct RelayEndpoint: Sendable {
         self = endpoint
     }
 
-    /// The first of an account, a user of a `--dev` relay and a server key that is named.
+    /// Returns the first credential in the variables: an account, a user of a `--dev` relay, or a server key.
     private static func credential(_ text: (String) -> String?) -> RelayCredential? {
         if let email = text("ZONECAST_EMAIL"), let password = text("ZONECAST_PASSWORD") {
             return .account(emailAddress: email, password: password)
@@ -107,9 +116,9 @@ public struct RelayEndpoint: Sendable {
         return .serverKey(id: id, privateKey: pem)
     }
 
-    /// The endpoint that environment variables describe; `nil` when `ZONECAST_URL` is not set or is no address.
+    /// Creates an endpoint from environment variables; `nil` if `ZONECAST_URL` is not set or not valid.
     ///
-    /// - Parameter variables: Left out, those of this process.
+    /// - Parameter variables: The variables. The default is the environment of this process.
     public init?(variables: [String: String] = ProcessInfo.processInfo.environment) {
         func text(_ name: String) -> String? { variables[name].flatMap { $0.isEmpty ? nil : $0 } }
         guard let address = text("ZONECAST_URL"), let url = URL(string: address), url.scheme != nil,

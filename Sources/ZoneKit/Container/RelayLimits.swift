@@ -1,54 +1,58 @@
 package import Records
 import Wire
 
-/// What a relay takes, so that a program can show it before it runs into it.
+/// The limits of a relay, so that an app can show them before it reaches them.
 ///
-/// The relay has the last word on each write; limits may change while a program runs.
+/// The relay decides about each write; the limits may change while the app runs.
 public struct RelayLimits: Hashable, Sendable {
-    /// How much of a user's space is used.
+    /// The storage that a user occupies.
     public struct Storage: Hashable, Sendable {
-        /// Bytes of the user's records and files.
+        /// The bytes of the user's records and files.
         public var used: Int64
-        /// Bytes that they may take; `nil`: any number.
+        /// The maximum number of bytes; `nil` for no limit.
         public var limit: Int64?
     }
 
-    /// Bytes of one record, files beside it left out.
+    /// The maximum size of a record in bytes, without its files.
     public var recordBytes = 1_000_000
-    /// Bytes of one text, or of the content of one field of data.
+    /// The maximum size of a string or data field in bytes.
     public var fieldBytes = 1_000_000
-    /// Bytes of one asset.
+    /// The maximum size of an asset in bytes.
     public var assetBytes: Int64 = 50 * 1024 * 1024
-    /// Changes in one request; this module cuts its requests to it.
+    /// The maximum number of changes in one request.
+    ///
+    /// The SDK splits its requests accordingly.
     public var requestItems = 200
-    /// Bytes that this module puts into one request, files left out.
+    /// The maximum size of the SDK's requests in bytes, without files.
     public var requestBytes = 2_000_000
-    /// Zones of one user.
+    /// The maximum number of zones per user.
     public var zones = 1_000
-    /// Subscriptions of one user in one database.
+    /// The maximum number of subscriptions per user in one database.
     public var subscriptions = 1_000
-    /// People in one share.
+    /// The maximum number of participants in a share.
     public var participants = 100
-    /// Fields of one record type, those that a mirror adds included.
+    /// The maximum number of fields in a record type, including those that a mirror adds.
     public var fields = 256
-    /// The user's space; `nil` where the database is not the user's own.
+    /// The user's storage; `nil` if the database is not the user's private one.
     public var storage: Storage?
-    /// What the user's roles may do with records of each type in a public database, apart from being their creator.
+    /// The rights of the user's roles for each record type in the public database, apart from rights as the creator.
     package var rights: [String: Rights]?
 
-    /// What relays take that nobody has set otherwise.
+    /// Creates the default limits.
     public init() {}
 }
 
 extension CKContainer {
-    /// What the relay takes from the current user, and how much of the space is used.
+    /// Fetches the limits for the current user, and how much storage the user occupies.
     ///
-    /// - Throws: `notAuthenticated` when nobody is signed in, and what any call throws.
+    /// - Throws: `notAuthenticated` if no user is signed in, and the errors of any request.
     public func limits() async throws -> RelayLimits { try await privateCloudDatabase.limits() }
 }
 
 extension CKDatabase {
-    /// The same for one database; only the private one tells of space.
+    /// Fetches the limits for this database.
+    ///
+    /// Only the private database reports the storage.
     package func limits() async throws(CKError) -> RelayLimits {
         let document = try await call("limits", Array("{}".utf8))
         return try reading { () throws(JSONError) in try RelayLimits(document.root) }
@@ -56,7 +60,9 @@ extension CKDatabase {
 }
 
 extension RelayLimits {
-    /// Reads an answer; what a relay does not say stays as usual.
+    /// Reads a response.
+    ///
+    /// Limits that are missing keep their defaults.
     fileprivate init(_ json: JSONValue) throws(JSONError) {
         let limits = try json.required("limits")
         func number(_ name: StaticString, _ usual: Int) throws(JSONError) -> Int {

@@ -1,29 +1,30 @@
 package import Foundation
 import Synchronization
 
-/// What all objects of one container share: the way to its relay, and who speaks.
+/// The connection to a container's relay, which all objects of the container share.
 package struct RelayConnection: Sendable {
     package var container: String
     package var environment: RelayEndpoint.Environment
-    /// The relay's address; `nil` for a relay in this process.
+    /// The relay's URL; `nil` for a relay in this process.
     package var url: URL?
     package var credentials: RelayCredentials
     package var deviceID: String
     package var transport: any RelayTransport
-    /// What is known of the user; shared by copies of this value.
+    /// Facts about the current user; shared by copies of this value.
     package let caller: CallerMemory
-    /// The notice connection of all engines that use this one; shared by copies of this value, and by those that take its
-    /// place where the container's relay is named anew.
+    /// The notice connection of all engines; shared by copies of this value, and by later connections of the same
+    /// container.
     package let notices: NoticeStation
-    /// Makes the notice connection's socket; `nil`: the system's sockets, or none for a relay in this process.
+    /// Creates the socket of the notice connection; `nil` for the system's sockets, or for none with a relay in this
+    /// process.
     package var sockets: (any SocketConnector)?
-    /// Gives the user's key for encrypted values.
+    /// Provides the user's key for encrypted values.
     package var encryptionKey: (any EncryptionKeyProvider)?
-    /// What engines, mirrors and pollers over this connection take from a test's world; `nil`: the system's.
+    /// The dependencies of engines, mirrors and pollers in tests; `nil` for the system's.
     package var conditions: SyncConditions?
-    /// The keys of zones that were opened with it; shared by copies of this value.
+    /// The zone keys that have been opened; shared by copies of this value.
     package let zoneKeys: ZoneKeyring
-    /// Writes whose answers were lost; shared by copies of this value.
+    /// Writes whose responses were lost; shared by copies of this value.
     package let lostWrites = LostWrites()
 
     package init(
@@ -48,7 +49,7 @@ package struct RelayConnection: Sendable {
         self.zoneKeys = zoneKeys
         let links = url?.appendingPathComponent("share/\(container)/\(environment.rawValue)")
         caller = CallerMemory(links: links, keys: zoneKeys) {
-            // Not this connection: its memory, which holds the keeper, would hold itself.
+            // Not this connection, because its `CallerMemory` holds the keeper: that would be a retain cycle.
             AssetKeeper(
                 RelayConnection(
                     container: container,
@@ -83,27 +84,29 @@ package struct RelayConnection: Sendable {
 }
 
 extension RelayConnection {
-    /// Takes the caller's name out of an answer to a request of that generation; an older account's is dropped.
+    /// Stores the current user's record name from a response of a generation.
+    ///
+    /// Names of earlier accounts are ignored.
     func learn(callerName: String, generation: Int) {
         guard generation == credentials.current.generation else { return }
         caller.learn(callerName, generation: generation)
     }
 }
 
-/// What readers of answers need to know: the user's own record name, once some answer has told it, and where the links of
-/// shares lead to.
+/// Facts about the current user for reading responses: the record name, when it is known, and the base URL of share
+/// links.
 package final class CallerMemory: Sendable {
     private let name = Mutex<(text: String?, generation: Int)>((nil, 0))
-    /// Somebody was told that it cannot be found out now.
+    /// Whether a caller got the result that the account cannot be determined, and waits for a change.
     private let awaited = Mutex(false)
-    /// The relay's folder of this container's links.
+    /// The relay's base URL for this container's share links.
     private let links: URL
-    /// Opens what is encrypted.
+    /// Decrypts encrypted values.
     let keys: ZoneKeyring?
     private let makeKeeper: (@Sendable () -> AssetKeeper)?
     private let keeper = Mutex<AssetKeeper?>(nil)
 
-    /// A relay in this process has no address; links to it only look like links.
+    /// For a relay in this process, which has no URL, `links` is a placeholder.
     package init(
         links: URL? = nil,
         keys: ZoneKeyring? = nil,
@@ -114,7 +117,7 @@ package final class CallerMemory: Sendable {
         makeKeeper = assets
     }
 
-    /// The files of this connection; `nil` where there is no connection.
+    /// The asset files of this connection; `nil` without a connection.
     package var assets: AssetKeeper? {
         keeper.withLock { keeper in
             if keeper == nil { keeper = makeKeeper?() }
@@ -122,10 +125,11 @@ package final class CallerMemory: Sendable {
         }
     }
 
-    /// A keeper besides, with a folder of its own.
+    /// Returns another keeper with its own folder.
     package func newKeeper() -> AssetKeeper? { makeKeeper?() }
 
-    /// The same memory of a user whose name some file remembers, for reading while no relay has been asked.
+    /// Returns a copy with the user's name from a file, to read records before any request; `self` if the name is
+    /// known.
     package func named(_ name: String?) -> CallerMemory {
         guard recordName == nil, let name else { return self }
         let copy = CallerMemory(links: links, keys: keys, assets: makeKeeper)
@@ -133,7 +137,9 @@ package final class CallerMemory: Sendable {
         return copy
     }
 
-    /// The link of a share; the title behind it is for people.
+    /// Returns the link of a share.
+    ///
+    /// The title in its fragment is for readers only.
     package func link(_ shortGUID: String, title: String?) -> URL? {
         let link = links.appendingPathComponent(shortGUID)
         guard let title, !title.isEmpty, var parts = URLComponents(url: link, resolvingAgainstBaseURL: false) else {
@@ -148,10 +154,12 @@ package final class CallerMemory: Sendable {
         set { name.withLock { $0.text = newValue } }
     }
 
-    /// The sign-in that the name is, or will be, of.
+    /// The generation of the sign-in that the name belongs to.
     var generation: Int { name.withLock { $0.generation } }
 
-    /// Takes a name that the relay has told in answer to a sign-in of that generation; an older one's is dropped.
+    /// Stores a name from a response of a generation.
+    ///
+    /// Names of earlier generations are ignored.
     package func learn(_ recordName: String, generation: Int) {
         let isNews = name.withLock { name in
             guard generation >= name.generation else { return false }
@@ -163,9 +171,9 @@ package final class CallerMemory: Sendable {
 
     var isAwaited: Bool { awaited.withLock { $0 } }
 
-    /// Whoever was told that the user cannot be found out now waits for `CKAccountChanged`.
+    /// Records that a caller waits for `CKAccountChanged`, because the account could not be determined.
     ///
-    /// `false`: somebody does so already.
+    /// Returns `false` if another caller already waits.
     func beginAwaiting() -> Bool {
         awaited.withLock { awaited in
             defer { awaited = true }
@@ -173,7 +181,7 @@ package final class CallerMemory: Sendable {
         }
     }
 
-    /// The relay has answered.
+    /// Records that the relay has responded, and posts `CKAccountChanged` if a caller waits.
     func endAwaiting() {
         let wasAwaited = awaited.withLock { awaited in
             defer { awaited = false }
@@ -182,7 +190,7 @@ package final class CallerMemory: Sendable {
         if wasAwaited { NotificationCenter.default.post(name: .CKAccountChanged, object: nil) }
     }
 
-    /// Somebody else speaks from this generation on.
+    /// Forgets the name, because another user is signed in from this generation on.
     package func forget(generation: Int) {
         name.withLock { name in
             guard generation > name.generation else { return }
@@ -191,10 +199,10 @@ package final class CallerMemory: Sendable {
     }
 }
 
-/// Finds a container's connection when it is first needed, so that a program may make containers before it configures.
+/// Looks up a container's connection when it is first needed, so that an app can create containers before it configures
+/// them.
 package final class RelaySession: Sendable {
-    /// What is equal for all sessions that lead to the same: a container at the relay that is configured for it, or one at a
-    /// relay of its own.
+    /// Identifies sessions with the same destination: a container at its configured relay, or at a relay of its own.
     package struct Identity: Hashable, Sendable {
         var container: String
         var connection: ObjectIdentifier?
@@ -209,7 +217,9 @@ package final class RelaySession: Sendable {
         Identity(container: container, connection: fixed.map { ObjectIdentifier($0.caller) })
     }
 
-    /// Without a connection of its own, a session looks up the configured one at each use.
+    /// Creates a session.
+    ///
+    /// Without a fixed connection, it looks up the configured one at each use.
     package init(container: String, connection: RelayConnection? = nil) {
         self.container = container
         fixed = connection
@@ -223,23 +233,23 @@ package final class RelaySession: Sendable {
         )
     }
 
-    /// The connection, as soon as there is one; `nil` where the task is cancelled before.
+    /// Returns the connection as soon as there is one; `nil` if the task is cancelled first.
     package func connectionOnceConfigured() async -> RelayConnection? {
         if let fixed { return fixed }
         return await ConfiguredRelays.firstConnection(for: container)
     }
 }
 
-/// The process-wide table of relays: what `CKContainer.configure` said, else what the environment says.
+/// The relays of the process: those set by `CKContainer.configure`, else those in the environment.
 package enum ConfiguredRelays {
     private struct State {
         var general: RelayEndpoint?
         var endpoints: [String: RelayEndpoint] = [:]
         var connections: [String: RelayConnection] = [:]
-        /// Who listens for a container's notices goes on listening, whatever relay the container is at.
+        /// Listeners for a container's notices continue to listen when its relay changes.
         var notices: [String: NoticeStation] = [:]
         var defaultContainer: String?
-        /// Those whose container has no relay yet.
+        /// The tasks that wait for a container's relay.
         var waiting: [UUID: AsyncStream<Void>.Continuation] = [:]
     }
 
@@ -260,7 +270,7 @@ package enum ConfiguredRelays {
         }
         waiting.forEach { $0.yield() }
         guard !replaced.isEmpty else { return }
-        // Engines and mirrors that are at work find out now who speaks, as after a sign-in.
+        // Running engines and mirrors then check which user is signed in, as after a sign-in.
         Task(executorPreference: OwnThreads.lane) {
             for container in replaced {
                 guard let connection = connection(for: container) else { continue }
@@ -270,7 +280,7 @@ package enum ConfiguredRelays {
         NotificationCenter.default.post(name: .CKAccountChanged, object: nil)
     }
 
-    /// Waits until a relay is named for the container; `nil` where the task is cancelled before.
+    /// Waits until a relay is configured for the container; returns `nil` if the task is cancelled first.
     static func firstConnection(for container: String) async -> RelayConnection? {
         let id = UUID()
         let (news, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -297,7 +307,7 @@ package enum ConfiguredRelays {
         }
     }
 
-    /// What the environment says: a file that it names, else itself.
+    /// The endpoint from the environment: from the file that it names, else from its variables.
     private static var endpointOfProcess: RelayEndpoint? {
         let variables = ProcessInfo.processInfo.environment
         if let path = variables["ZONECAST_CONFIG"], !path.isEmpty {
@@ -306,8 +316,10 @@ package enum ConfiguredRelays {
         return RelayEndpoint(variables: variables)
     }
 
-    /// What `CKContainer.default()` stands for: the container first configured by name, else `ZONECAST_CONTAINER`, else
-    /// one named after the program.
+    /// The container of `CKContainer.default()`.
+    ///
+    /// This is the first container that was configured by its identifier, else `ZONECAST_CONTAINER`, else a container
+    /// named after the program.
     package static var defaultContainer: String {
         if let configured = state.withLock({ $0.defaultContainer }) { return configured }
         let process = ProcessInfo.processInfo

@@ -8,14 +8,14 @@ struct ServerKey: Sendable {
     let id: String
     private let key: P256.Signing.PrivateKey
 
-    /// `nil` when the text is no P-256 private key in PEM.
+    /// Returns `nil` if the text is not a P-256 private key in PEM format.
     init?(id: String, pem: String) {
         guard let key = try? P256.Signing.PrivateKey(pemRepresentation: pem) else { return nil }
         self.id = id
         self.key = key
     }
 
-    /// The headers that sign a request for this path, made at this moment.
+    /// Returns the headers that sign a request at a given time.
     func headers(path: String, body: [UInt8], at date: Date) throws(CKError) -> [(name: String, value: String)] {
         let moment = date.formatted(.iso8601)
         let hash = Data(SHA256.hash(data: body)).base64EncodedString()

@@ -5,16 +5,16 @@ import Records
     public import CoreLocation
 #endif
 
-/// Sorts a query's results by how far a place of theirs is from another, the nearest first.
+/// Sorts a query's results by the distance of their location from another location, nearest first.
 public final class CKLocationSortDescriptor: NSSortDescriptor {
-    /// Where distances are taken from.
+    /// The location from which distances are measured.
     public let relativeLocation: CLLocation
 
-    /// Sorts by the distance of a location field.
+    /// Creates a sort descriptor for a location field.
     ///
     /// - Parameters:
-    ///   - key: The field.
-    ///   - relativeLocation: Where distances are taken from.
+    ///   - key: The name of the field.
+    ///   - relativeLocation: The location from which distances are measured.
     public init(key: String, relativeLocation: CLLocation) {
         self.relativeLocation = relativeLocation
         #if canImport(Darwin)
@@ -24,7 +24,9 @@ public final class CKLocationSortDescriptor: NSSortDescriptor {
         #endif
     }
 
-    /// Which of two records is nearer; one without a place comes last.
+    /// Compares the distances of two records.
+    ///
+    /// A record without a location comes last.
     public override func compare(_ object1: Any, to object2: Any) -> ComparisonResult {
         let (one, other) = (distance(of: object1), distance(of: object2))
         return one < other ? .orderedAscending : one > other ? .orderedDescending : .orderedSame
@@ -38,14 +40,14 @@ public final class CKLocationSortDescriptor: NSSortDescriptor {
     }
 
     #if canImport(Darwin)
-        /// Reads what `encode(with:)` wrote.
+        /// Creates a sort descriptor from the output of `encode(with:)`.
         public required init?(coder: NSCoder) {
             guard let place = coder.object(CLLocation.self, "RelativeLocation") else { return nil }
             relativeLocation = place
             super.init(coder: coder)
         }
 
-        /// Writes the field and the place.
+        /// Encodes the field and the location.
         public override func encode(with coder: NSCoder) {
             super.encode(with: coder)
             coder.encode(relativeLocation, forKey: "RelativeLocation")

@@ -3,27 +3,29 @@ package import Records
 import Synchronization
 import Wire
 
-/// Which records of one type to find, and in what order.
+/// A query: which records of one type to find, and in what order.
 ///
-/// The predicate may be `NSPredicate(value:)`, or comparisons joined by `AND`, each of one of the record's fields or of those
-/// that every record has (`creationDate`, `modificationDate`, `recordID`, `creatorUserRecordID`,
-/// `lastModifiedUserRecordID`). The schema must have an index for what is asked; the error names the one that is missing.
+/// The predicate can be `NSPredicate(value:)`, or comparisons joined by `AND`. Each comparison concerns one of the
+/// record's fields or a system field (`creationDate`, `modificationDate`, `recordID`, `creatorUserRecordID`,
+/// `lastModifiedUserRecordID`). The schema must have an index for each comparison; the error names a missing index.
 ///
-/// Archives with secure coding as far as it can be sent: one that comes out of an archive asks what it asked before. Its
-/// predicate is one that asks the same, and `NSPredicate(value: true)` where the query cannot be sent.
+/// A query supports secure coding. A decoded query finds the same records as the original, but its predicate object may
+/// differ; it is `NSPredicate(value: true)` if the relay does not support the original predicate.
 public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
-    // Unchecked for `predicate`, which nobody changes, and the sort descriptors, which the Mutex guards.
+    // Unchecked because of `predicate`, which never changes, and the sort descriptors, which the mutex protects.
 
-    /// The kind of records to find.
+    /// The record type to find.
     public let recordType: CKRecord.RecordType
-    /// Which of them.
+    /// The condition for the records.
     public let predicate: NSPredicate
     private let order: Mutex<[NSSortDescriptor]?>
-    /// What to send, where the predicate does not say it: of a query that comes from elsewhere.
+    /// The condition to send if it cannot be derived from `predicate`, as in a decoded query.
     private let kept: PredicateForm?
     private var form: PredicateForm { kept ?? PredicateForm(predicate) }
 
-    /// Makes a query; whether its predicate can be sent is said when it is.
+    /// Creates a query.
+    ///
+    /// Unsupported predicates are reported when the query runs.
     public init(recordType: CKRecord.RecordType, predicate: NSPredicate) {
         self.recordType = recordType
         self.predicate = predicate
@@ -31,7 +33,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         order = Mutex(nil)
     }
 
-    /// A query by values, for callers that need no predicate text.
+    /// Creates a query from filters and sorts, without a predicate text.
     package init(_ query: Query) {
         recordType = query.recordType
         predicate = .asking(query.filters, in: .default) ?? NSPredicate(value: true)
@@ -46,7 +48,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         order = Mutex(sorts.isEmpty ? nil : sorts)
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a query from the output of `encode(with:)`.
     public convenience init?(coder: NSCoder) {
         if coder.containsValue(forKey: "Refusal") {
             self.init(recordType: coder.text("RecordType") ?? "", form: .refused(coder.text("Refusal") ?? ""))
@@ -61,10 +63,10 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         }
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes the query as it would be sent; of one that cannot be, why.
+    /// Encodes the query in the form in which it is sent, or the reason why it cannot be sent.
     public func encode(with coder: NSCoder) {
         coder.encode(recordType as NSString, forKey: "RecordType")
         do {
@@ -86,7 +88,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         order = Mutex(nil)
     }
 
-    /// In what order; `nil`: in any.
+    /// The order of the results; `nil` for any order.
     public var sortDescriptors: [NSSortDescriptor]? {
         get { order.withLock { Ordered($0) }.descriptors }
         set {
@@ -95,14 +97,14 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         }
     }
 
-    /// An independent copy.
+    /// Returns an independent copy.
     public func copy(with zone: NSZone? = nil) -> Any {
         let copy = CKQuery(recordType: recordType, predicate: predicate, form: kept)
         copy.sortDescriptors = sortDescriptors
         return copy
     }
 
-    /// What to send; `nil` when no record can match.
+    /// Returns the query to send; `nil` if no record can match.
     package func query() throws(CKError) -> Query? {
         var query = Query(recordType: recordType)
         switch form {
@@ -125,7 +127,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         return query
     }
 
-    /// In memory anything can be compared with infinity; the wire has no such number.
+    /// Throws if a filter compares a field with infinity or NaN, which JSON cannot represent.
     private static func refuseInfinity(in filters: [Query.Filter]) throws(CKError) {
         guard let odd = filters.first(where: { !$0.values.allSatisfy(\.isFinite) }) else { return }
         throw CKError(
@@ -135,7 +137,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
     }
 }
 
-/// Carries sort descriptors, which nobody changes, over the edge of a lock.
+/// Carries sort descriptors, which are immutable, across the lock.
 private struct Ordered: @unchecked Sendable {
     let descriptors: [NSSortDescriptor]?
     init(_ descriptors: [NSSortDescriptor]?) { self.descriptors = descriptors }

@@ -1,14 +1,15 @@
 public import Foundation
 
-/// Where a query's page ended, to go on from there; known to programs as `CKQueryOperation.Cursor`.
+/// The position at which a page of a query's results ended; also available as `CKQueryOperation.Cursor`.
 ///
-/// Archives with secure coding. It stays good while records come and go: it remembers the last record, not a count.
+/// A cursor supports secure coding. It remains valid while records are added and removed, because it stores the last
+/// record and not a count.
 public final class CKQueryCursor: NSObject, NSSecureCoding, NSCopying, Sendable {
-    /// The relay's own mark.
+    /// The relay's continuation marker.
     package let marker: String
     /// The query as it was sent.
     package let query: [UInt8]
-    /// Where it looks; `nil`: in all zones.
+    /// The zone to search; `nil` for all zones.
     package let zoneID: CKRecordZone.ID?
 
     package init(marker: String, query: [UInt8], zoneID: CKRecordZone.ID?) {
@@ -17,7 +18,7 @@ public final class CKQueryCursor: NSObject, NSSecureCoding, NSCopying, Sendable 
         self.zoneID = zoneID
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a cursor from the output of `encode(with:)`.
     public init?(coder: NSCoder) {
         guard let marker = coder.text("Marker"),
             let query = coder.bytes("Query")
@@ -27,16 +28,16 @@ public final class CKQueryCursor: NSObject, NSSecureCoding, NSCopying, Sendable 
         zoneID = coder.object(CKRecordZone.ID.self, "ZoneID")
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes mark, query and zone.
+    /// Encodes the marker, the query and the zone.
     public func encode(with coder: NSCoder) {
         coder.encode(marker as NSString, forKey: "Marker")
         coder.encode(Data(query) as NSData, forKey: "Query")
         if let zoneID { coder.encode(zoneID, forKey: "ZoneID") }
     }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 }

@@ -1,9 +1,9 @@
 #if !canImport(Darwin)
     public import Foundation
 
-    // On Apple's systems these pass as `CVarArg` through their Objective-C forms, so programs write `date as CVarArg` in the
-    // arguments of predicates. Here predicates take any value; the conformances only let the cast compile. Printed with
-    // `String(format:)` they would be their address, as any object is.
+    // On Apple platforms these types conform to `CVarArg` through their Objective-C classes, so apps write `date as
+    // CVarArg` in predicate arguments. Here predicates accept any value, and the conformances only make the casts
+    // compile. `String(format:)` prints an object's address.
 
     extension NSObject: @retroactive CVarArg {
         /// The object's address.
@@ -11,22 +11,22 @@
     }
 
     extension Date: @retroactive CVarArg {
-        /// Nothing that could be printed.
+        /// A placeholder that cannot be printed.
         public var _cVarArgEncoding: [Int] { [0] }
     }
 
     extension UUID: @retroactive CVarArg {
-        /// Nothing that could be printed.
+        /// A placeholder that cannot be printed.
         public var _cVarArgEncoding: [Int] { [0] }
     }
 
     extension Data: @retroactive CVarArg {
-        /// Nothing that could be printed.
+        /// A placeholder that cannot be printed.
         public var _cVarArgEncoding: [Int] { [0] }
     }
 
     extension URL: @retroactive CVarArg {
-        /// Nothing that could be printed.
+        /// A placeholder that cannot be printed.
         public var _cVarArgEncoding: [Int] { [0] }
     }
 #endif

@@ -2,53 +2,53 @@
     public import Foundation
     import Synchronization
 
-    /// Gives `NSPredicate` its initializers by format, which Foundation's own ones here are not available for.
+    /// Adds initializers with a format to `NSPredicate`, because those of Foundation are not available on Linux.
     ///
-    /// An initializer of a class cannot give an object of a subclass, but one that comes from a protocol can: so what is made
-    /// knows its format, and can be compared and printed.
+    /// An initializer of a class cannot return a subclass, but a protocol's initializer can. The resulting object
+    /// therefore stores its format, and can be compared and printed.
     public protocol CKPredicateFormatting {}
 
     extension NSPredicate: CKPredicateFormatting {}
 
     extension CKPredicateFormatting where Self == NSPredicate {
-        /// A predicate in the format language: for `CKQuery`, comparisons of one field each, joined by `AND`.
+        /// Creates a predicate from a format: for `CKQuery`, comparisons of one field each, joined by `AND`.
         ///
-        /// In memory it decides about a `CKRecord` or a dictionary of values, there with `OR` and all comparisons of text
-        /// too. Two are equal when they ask the same.
+        /// In memory, the predicate can be evaluated with a `CKRecord` or a dictionary of values, and also supports
+        /// `OR` and all text comparisons. Predicates are equal if they have the same conditions.
         ///
         /// - Parameters:
-        ///   - format: Such as `"modificationDate > %@"`.
-        ///   - arguments: What stands for each `%`.
+        ///   - format: The format, such as `"modificationDate > %@"`.
+        ///   - arguments: The values of the placeholders.
         public init(format: String, _ arguments: Any...) {
             self = FormatPredicate(asking: format, arguments)
         }
 
-        /// A predicate in the format language: for `CKQuery`, comparisons of one field each, joined by `AND`.
+        /// Creates a predicate from a format: for `CKQuery`, comparisons of one field each, joined by `AND`.
         ///
-        /// In memory it decides about a `CKRecord` or a dictionary of values, there with `OR` and all comparisons of text
-        /// too. Two are equal when they ask the same.
+        /// In memory, the predicate can be evaluated with a `CKRecord` or a dictionary of values, and also supports
+        /// `OR` and all text comparisons. Predicates are equal if they have the same conditions.
         ///
         /// - Parameters:
-        ///   - format: Such as `"modificationDate > %@"`.
-        ///   - arguments: What stands for each `%`.
+        ///   - format: The format, such as `"modificationDate > %@"`.
+        ///   - arguments: The values of the placeholders.
         public init(format: String, argumentArray arguments: [Any]?) {
             self = FormatPredicate(asking: format, arguments ?? [])
         }
     }
 
     extension CKPredicateFormatting where Self: NSPredicate {
-        /// Nothing: one that comes out of an archive may be used at once.
+        /// Has no effect: a decoded predicate can be evaluated at once.
         public func allowEvaluation() {}
     }
 
-    /// A predicate that knows what it asks.
+    /// A predicate that stores its conditions.
     final class FormatPredicate: NSPredicate {
         private typealias Reading = Result<PredicateNode, PredicateParser.Refusal>
 
         private let format: String
         private let arguments: [Any]
         private let first: Reading
-        /// It asks for `now()`, which is another moment each time that it is sent or evaluated.
+        /// Whether the format contains `now()`, which is parsed again each time the predicate is sent or evaluated.
         private let isOfNow: Bool
         private let text: String
 
@@ -59,14 +59,14 @@
             isOfNow = zip(tokens, tokens.dropFirst()).contains { $0 == .word("now") && $1 == .sign("(") }
             self.arguments = isOfNow ? arguments : []
             text = isOfNow ? format : (try? first.get())?.phrase ?? format
-            // Not by a value: by that it would equal other predicates of Foundation's.
+            // Not with a value, because the predicate would then equal other predicates of Foundation.
             super.init { _, _ in false }
         }
 
         private var reading: Reading { isOfNow ? PredicateParser.parse(format, arguments) : first }
-        /// What to send for it.
+        /// The conditions to send.
         var form: PredicateForm { PredicateForm(format, reading) }
-        /// `nil` where the format cannot be read: then it holds for nothing.
+        /// `nil` if the format cannot be parsed; the predicate then never matches.
         private var node: PredicateNode? { try? reading.get() }
 
         override func evaluate(with object: Any?, substitutionVariables bindings: [String: Any]?) -> Bool {

@@ -4,45 +4,47 @@ import Synchronization
 
 #if canImport(Darwin)
     extension NSSortDescriptor {
-        /// The name that the descriptor was made with; `nil` where it was made with a key path.
+        /// The key of the descriptor; `nil` if it was created with a key path.
         var fieldName: String? { key }
     }
 #else
     extension NSSortDescriptor {
-        /// A sort order by a field's name: for `CKQuery`, and in memory for records and dictionaries of values.
+        /// Creates a sort descriptor with a field's name, for `CKQuery` and for sorting records and dictionaries in
+        /// memory.
         ///
-        /// In memory what has no value comes before what has one, and values without an order are left as they stand.
+        /// In memory, objects without a value come first, and values without an order keep their places.
         ///
         /// - Parameters:
-        ///   - key: The field.
-        ///   - ascending: Smallest first.
+        ///   - key: The name of the field.
+        ///   - ascending: Whether the smallest value comes first.
         public convenience init(key: String?, ascending: Bool) {
             self.init(keyPath: \NSObject[sortedBy: key ?? ""], ascending: ascending)
         }
 
-        /// The name that the descriptor was made with; `nil` where it was made with a key path.
+        /// The key of the descriptor; `nil` if it was created with a key path.
         var fieldName: String? { (keyPath as? KeyPath<NSObject, SortedField>).map { NSObject()[keyPath: $0].name } }
     }
 
-    /// Gives `NSSortDescriptor` its `key`, which Foundation's own one here is not available for.
+    /// Adds `key` to `NSSortDescriptor`, because Foundation's property is not available on Linux.
     ///
-    /// As a member of the class itself it makes Foundation's ambiguous in the table of every subclass: optimized programs that
-    /// use one, such as `CKLocationSortDescriptor`, crash the compiler (Swift 6.3).
+    /// Declared in the class itself, it would be ambiguous with Foundation's property in the table of every subclass,
+    /// and the Swift 6.3 compiler would crash on optimized apps that use a subclass, such as
+    /// `CKLocationSortDescriptor`.
     public protocol CKSortKeyed {}
 
     extension NSSortDescriptor: CKSortKeyed {}
 
     extension CKSortKeyed where Self: NSSortDescriptor {
-        /// The name that the descriptor was made with; `nil` where it was made with a key path.
+        /// The key of the descriptor; `nil` if it was created with a key path.
         public var key: String? { fieldName }
 
-        /// Nothing: one that comes out of an archive may be used at once.
+        /// Has no effect: a decoded sort descriptor can be used at once.
         public func allowEvaluation() {}
     }
 #endif
 
 extension NSObject {
-    /// A field of a record or of a dictionary; of anything else the name alone.
+    /// The value of a field of a record or dictionary; for other objects only the name.
     subscript(sortedBy name: String) -> SortedField {
         switch self {
         case let record as CKRecord:
@@ -55,7 +57,7 @@ extension NSObject {
     }
 }
 
-/// What things are sorted by in memory, with its name.
+/// The value by which objects are sorted in memory, with its name.
 struct SortedField: Comparable {
     var name: String
     var value: FieldValue?

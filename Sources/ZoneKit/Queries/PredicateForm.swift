@@ -2,16 +2,16 @@ import Foundation
 import Records
 import Synchronization
 
-/// What a predicate asks, as far as the relay can be asked it.
+/// The conditions of a predicate, as far as the relay supports them.
 enum PredicateForm: Sendable {
     case all
     case none
     case filters([Query.Filter])
-    /// Why not, in a sentence for the program's author.
+    /// The reason why the relay does not support the predicate, as a sentence for developers.
     case refused(String)
 
     init(_ predicate: NSPredicate) {
-        // First: on Linux a compound equals a constant.
+        // Must come first, because on Linux a compound predicate equals a constant one.
         if let compound = predicate as? NSCompoundPredicate {
             self = Self.joined(compound)
         } else if predicate == NSPredicate(value: true) {
@@ -23,7 +23,7 @@ enum PredicateForm: Sendable {
         }
     }
 
-    /// What a format asks.
+    /// Creates the conditions of a parsed format.
     init(_ format: String, _ node: Result<PredicateNode, PredicateParser.Refusal>) {
         let form: PredicateForm =
             switch node {
@@ -39,7 +39,7 @@ enum PredicateForm: Sendable {
 }
 
 extension PredicateForm {
-    /// Both at once.
+    /// Returns the conjunction of both.
     func and(_ other: PredicateForm) -> PredicateForm {
         switch (self, other) {
         case (.refused, _): self
@@ -51,7 +51,7 @@ extension PredicateForm {
         }
     }
 
-    /// What it does not hold for; `nil` where that cannot be asked.
+    /// The negation; `nil` if the relay does not support it.
     var negated: PredicateForm? {
         switch self {
         case .all: return PredicateForm.none
@@ -80,7 +80,7 @@ extension PredicateForm {
 }
 
 extension Query.Comparator {
-    /// The comparator that asks the same with both sides exchanged.
+    /// The comparator with both sides exchanged.
     var mirrored: Query.Comparator {
         switch self {
         case .lessThan: .greaterThan
@@ -91,7 +91,7 @@ extension Query.Comparator {
         }
     }
 
-    /// The comparator that asks for the exact opposite.
+    /// The comparator with the opposite meaning.
     fileprivate var negation: Query.Comparator? {
         opposite ?? Self.allCases.first { $0.opposite == self }
     }
@@ -99,8 +99,10 @@ extension Query.Comparator {
 
 #if canImport(Darwin)
     extension PredicateForm {
-        /// Comparisons are taken apart and written with their values as arguments, since not all values can be printed; what
-        /// else there is prints itself in the format language.
+        /// Parses a predicate.
+        ///
+        /// Comparisons are split and formatted again with their values as arguments, because not all values can be
+        /// printed. Other predicates are parsed from their own format.
         private static func written(_ predicate: NSPredicate) -> PredicateForm {
             let format = predicate.predicateFormat
             if let comparison = predicate as? NSComparisonPredicate, let word = comparison.word,
@@ -112,7 +114,7 @@ extension Query.Comparator {
             return PredicateForm(format, PredicateParser.parse(format, []))
         }
 
-        /// One side of a comparison with its arguments; `nil` for what only prints itself.
+        /// Returns one side of a comparison with its arguments; `nil` for expressions that can only print themselves.
         private static func side(_ expression: NSExpression) -> (text: String, arguments: [Any])? {
             switch expression.expressionType {
             case .keyPath: return ("%K", [expression.keyPath])
@@ -135,7 +137,7 @@ extension Query.Comparator {
     }
 
     extension NSComparisonPredicate {
-        /// The operator in the format language; `nil` for operators that CloudKit does not have.
+        /// The operator in the format language; `nil` for operators that CloudKit does not support.
         fileprivate var word: String? {
             guard comparisonPredicateModifier == .direct else { return nil }
             let word: String? =
@@ -159,7 +161,7 @@ extension Query.Comparator {
     }
 #else
     extension PredicateForm {
-        /// Predicates by format are ours, and know what they ask.
+        /// Returns the conditions of a predicate that was created from a format.
         private static func written(_ predicate: NSPredicate) -> PredicateForm {
             (predicate as? FormatPredicate)?.form
                 ?? .refused("A predicate made of a block cannot be sent. Use a format or a value.")

@@ -1,9 +1,9 @@
 import Foundation
 import Records
 
-/// Predicates in the format language, as they print themselves.
+/// Printing of predicates in the format language.
 extension PredicateNode {
-    /// What it asks, with the values in place of the arguments.
+    /// The predicate in the format language, with values in place of the arguments.
     var phrase: String {
         switch self {
         case .constant(let value): value ? "TRUEPREDICATE" : "FALSEPREDICATE"
@@ -15,7 +15,7 @@ extension PredicateNode {
         }
     }
 
-    /// In parentheses where it binds less than what is around it.
+    /// Returns the phrase, in parentheses if its precedence is lower than that of the surrounding operator.
     private func phrase(inside outer: PredicateNode) -> String { bond < outer.bond ? "(\(phrase))" : phrase }
 
     private var bond: Int {
@@ -46,7 +46,7 @@ extension LocalComparison {
 }
 
 extension FieldValue {
-    /// As it stands in the format language, or, where that has no words for it, as it is printed.
+    /// The value in the format language, or its description if the language has no literal for it.
     var phrase: String {
         switch self {
         case .string(let text):

@@ -1,18 +1,18 @@
 import Foundation
 import Records
 
-/// A predicate in parts: what a query is asked of it, and what decides about a record in memory.
+/// A parsed predicate, for conversion to a query and for evaluation in memory.
 indirect enum PredicateNode: Hashable, Sendable {
     case constant(Bool)
-    /// What the relay can be asked.
+    /// A comparison that the relay supports.
     case filter(Query.Filter)
-    /// What only memory can decide.
+    /// A comparison that only works in memory.
     case local(LocalComparison)
     case and([PredicateNode])
     case or([PredicateNode])
     case not(PredicateNode)
 
-    /// What to send, or why it cannot be sent.
+    /// The conditions to send, or the reason why the predicate cannot be sent.
     var form: PredicateForm {
         switch self {
         case .constant(true): .all
@@ -28,7 +28,7 @@ indirect enum PredicateNode: Hashable, Sendable {
         }
     }
 
-    /// Whether it holds for a record; `false` for what is no record.
+    /// Returns whether the predicate matches a record.
     func holds(for record: some PredicateSubject) -> Bool {
         switch self {
         case .constant(let value): value
@@ -41,17 +41,17 @@ indirect enum PredicateNode: Hashable, Sendable {
     }
 }
 
-/// A comparison that no relay is asked: by pattern, by ending, without regard to case, with nothing.
+/// A comparison that the relay does not support: by pattern, by suffix, case-insensitive, or with `nil`.
 struct LocalComparison: Hashable, Sendable {
     enum Operator: Sendable { case equals, notEquals, beginsWith, endsWith, contains, like, matches }
 
     var field: Query.Field
     var comparison: Operator
-    /// `nil`: nothing.
+    /// `nil` for a comparison with `nil`.
     var operand: FieldValue?
     var ignoresCase = false
     var ignoresDiacritics = false
-    /// Why it cannot be sent, for a sentence.
+    /// The reason why the comparison cannot be sent, as part of a sentence.
     var why: String
 
     func holds(for record: some PredicateSubject) -> Bool {

@@ -1,7 +1,7 @@
 import Foundation
 import Records
 
-/// What is compared, and with what: fields, values, and the filters made of them.
+/// Parsing of operands: fields, values, and the filters made of them.
 extension PredicateParser {
     // MARK: Operands
 
@@ -39,7 +39,7 @@ extension PredicateParser {
         }
     }
 
-    /// `(seconds, "NSDate")`, as predicates print their dates.
+    /// Parses `(seconds, "NSDate")`, the form in which predicates print dates.
     private mutating func cast() throws(Refusal) -> Date {
         guard tokens.popFirst() == .sign("("), tokens.first != .word("CAST"), tokens.first != .sign("{"),
             let seconds = try value() as? NSNumber, tokens.popFirst() == .sign(","),
@@ -81,7 +81,7 @@ extension PredicateParser {
         return Query.Filter(field, comparator, operands)
     }
 
-    /// A value in the form that the field is compared in: moments and names for the fields every record has.
+    /// Converts a value to the type in which the field is compared: timestamps and names for the system fields.
     func operand(_ value: Any, of field: Query.Field) throws(Refusal) -> FieldValue {
         let named =
             (value as? CKRecord.ID)?.recordName ?? (value as? CKRecord.Reference)?.recordID.recordName

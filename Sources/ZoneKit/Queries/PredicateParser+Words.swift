@@ -1,25 +1,25 @@
 import Records
 
-/// Searches for words.
+/// Full-text searches.
 extension PredicateParser {
-    /// `CONTAINS 'words'` of everything, `TOKENMATCHES 'words'` of that or of a field.
+    /// Parses `CONTAINS 'words'` of the whole record, or `TOKENMATCHES 'words'` of the record or a field.
     mutating func words(in field: Query.Field) throws(Refusal) -> Query.Filter {
         let sign = tokens.popFirst()
         guard sign == .word("TOKENMATCHES") || (sign == .word("CONTAINS") && field == .anySearchable) else {
             throw Refusal(why: "words are looked for by CONTAINS or TOKENMATCHES")
         }
-        // Words are without case and diacritics anyhow.
+        // Full-text searches always ignore case and diacritics.
         _ = takeOptions()
         guard let text = try value() as? String else { throw Refusal(why: "words are looked for by a text") }
         return Query.Filter(field, .containsAllTokens, [.string(text)])
     }
 
-    /// `tokenize(words, 'cdl')`, perhaps behind `ALL` or `ANY`.
+    /// Whether the next tokens are `tokenize(words, 'cdl')`, possibly after `ALL` or `ANY`.
     var asksForWords: Bool {
         tokens.dropFirst().prefix(1).contains { $0 == .word("tokenize") || $0 == .word("tokenize:using:") }
     }
 
-    /// `tokenize(words, 'cdl') IN allTokens`, as CloudKit itself writes what is asked by `self CONTAINS`.
+    /// Parses `tokenize(words, 'cdl') IN allTokens`, the form in which CloudKit prints `self CONTAINS`.
     mutating func words(by comparator: Query.Comparator) throws(Refusal) -> Query.Filter {
         tokens.removeFirst()
         let mistake = Refusal(why: "words are looked for by tokenize(words, 'cdl') IN allTokens")
