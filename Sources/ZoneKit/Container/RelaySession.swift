@@ -209,7 +209,7 @@ package final class RelaySession: Sendable {
     }
 
     package let container: String
-    /// Where operations that are added to databases and containers run.
+    /// The queue of operations that are added to databases and containers.
     package let operations = OperationQueue()
     private let fixed: RelayConnection?
 

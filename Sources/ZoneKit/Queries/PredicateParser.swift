@@ -1,25 +1,26 @@
 import Foundation
 import Records
 
-/// Reads what CloudKit takes of the predicate format language: comparisons of one field each, joined by `AND`.
+/// Parses the part of the predicate format language that CloudKit supports: comparisons of one field each, joined by
+/// `AND`.
 ///
-/// `field = value` and its kin in either order, `BEGINSWITH`, `BETWEEN`, `IN`, `CONTAINS` and `ANY` for lists,
-/// `value IN list`, `self CONTAINS`, `TOKENMATCHES` and `ALL tokenize(words, 'cdl') IN allTokens` for words,
-/// `distanceToLocation:fromLocation:(field, place) < metres`, `now()` for a date, and `NOT` before any of these that has an
-/// opposite. `OR`, `LIKE`, `MATCHES`, `ENDSWITH`, `[cd]` and `nil` are read too: a
-/// predicate of them decides in memory, and says why when it is sent.
+/// Supported are `field = value` and similar comparisons in either order, `BEGINSWITH`, `BETWEEN` and `IN`; `CONTAINS`,
+/// `ANY` and `value IN list` for lists; `self CONTAINS`, `TOKENMATCHES` and `ALL tokenize(words, 'cdl') IN allTokens`
+/// for full-text searches; `distanceToLocation:fromLocation:(field, place) < metres`; `now()` as a date; and `NOT`
+/// before those that have an opposite. `OR`, `LIKE`, `MATCHES`, `ENDSWITH`, `[cd]` and `nil` are parsed too: predicates
+/// with them can be evaluated in memory, and report the reason when they are sent.
 struct PredicateParser {
-    /// Why a format cannot be read or sent.
+    /// The reason why a format cannot be parsed or sent.
     struct Refusal: Error {
         var why: String
     }
 
     var tokens: ArraySlice<PredicateToken>
     var arguments: ArraySlice<Any>
-    /// Parentheses and negations around what is being read.
+    /// The number of surrounding parentheses and negations.
     private var depth = 0
 
-    /// So many that nobody means them, and few enough for a thread's stack.
+    /// The maximum depth: more than any real predicate needs, and small enough for a thread's stack.
     private static let deepest = 64
 
     private init(tokens: ArraySlice<PredicateToken>, arguments: ArraySlice<Any>) {
@@ -27,7 +28,9 @@ struct PredicateParser {
         self.arguments = arguments
     }
 
-    /// Reads a format; a refusal says why it cannot be read.
+    /// Parses a format.
+    ///
+    /// A failure contains the reason.
     static func parse(_ format: String, _ arguments: [Any]) -> Result<PredicateNode, Refusal> {
         do throws(Refusal) {
             guard let tokens = PredicateToken.tokens(of: format) else { throw Refusal(why: "it cannot be read") }
@@ -107,7 +110,8 @@ struct PredicateParser {
         }
     }
 
-    /// What begins with its value: `value IN list`, and `value < field`, which asks what `field > value` does.
+    /// Parses a comparison that begins with its value: `value IN list`, or `value < field`, which means `field >
+    /// value`.
     private mutating func comparisonFromValue() throws(Refusal) -> Query.Filter {
         let value = try self.value()
         if tokens.first == .word("IN") {
@@ -141,7 +145,9 @@ struct PredicateParser {
         }
     }
 
-    /// A comparison of texts, which the relay can be asked where it has a word for it and case matters.
+    /// Parses a text comparison.
+    ///
+    /// The relay supports it if it has a comparator for it and there are no options.
     private mutating func text(
         _ field: Query.Field,
         _ comparison: LocalComparison.Operator,
@@ -178,7 +184,7 @@ struct PredicateParser {
         return .filter(try filter(field, comparator, [value]))
     }
 
-    /// The next value is an argument that stands for nothing.
+    /// Whether the next value is an `NSNull` argument.
     private var isNothing: Bool {
         guard case .argument(let kind)? = tokens.first, kind != "K" else { return false }
         return arguments.first is NSNull
@@ -201,7 +207,9 @@ struct PredicateParser {
         )
     }
 
-    /// What is in a list: of none, nothing is.
+    /// Parses `field IN list`.
+    ///
+    /// An empty list matches nothing.
     private mutating func inclusion(
         of field: Query.Field,
         _ comparator: Query.Comparator
@@ -210,7 +218,7 @@ struct PredicateParser {
         return elements.isEmpty ? .constant(false) : .filter(try filter(field, comparator, elements))
     }
 
-    /// `ANY list = value`, `ANY list IN values`, `ANY list BEGINSWITH text`.
+    /// Parses `ANY list = value`, `ANY list IN values` and `ANY list BEGINSWITH text`.
     private mutating func membership(of field: Query.Field) throws(Refusal) -> PredicateNode {
         let sign = tokens.popFirst()
         if let options = takeOptions() {
@@ -224,7 +232,7 @@ struct PredicateParser {
         }
     }
 
-    /// `(field, place) < metres`, the places in either order.
+    /// Parses `(field, place) < metres`, with the field and the place in either order.
     private mutating func nearness() throws(Refusal) -> Query.Filter {
         guard tokens.popFirst() == .sign("(") else { throw Refusal(why: "a distance is between two places") }
         let (field, place) = try fieldAndPlace()
@@ -237,7 +245,7 @@ struct PredicateParser {
         return Query.Filter(field, .near, [.location(place.value)], distance: metres.doubleValue)
     }
 
-    /// What a distance is between.
+    /// Parses the field and the place of a distance.
     private mutating func fieldAndPlace() throws(Refusal) -> (Query.Field, CLLocation) {
         let mixed = Refusal(why: "a distance is between a field and a CLLocation")
         if tokens.first == .argument("@") {
@@ -263,7 +271,7 @@ struct PredicateParser {
         }
     }
 
-    /// `[c]`, `[d]` or both, behind an operator.
+    /// Parses the options after an operator: `[c]`, `[d]` or both.
     mutating func takeOptions() -> String? {
         guard case .sign(let options)? = tokens.first, options.hasPrefix("[") else { return nil }
         tokens.removeFirst()

@@ -1,7 +1,7 @@
 import Foundation
 import Records
 
-/// What a predicate can be asked about in memory.
+/// An object on which a predicate can be evaluated in memory.
 protocol PredicateSubject {
     func value(of field: Query.Field) -> FieldValue?
     /// All words of all texts, in lower case.
@@ -25,7 +25,7 @@ extension RecordState: PredicateSubject {
     var words: Set<String> { fields.values.reduce(into: []) { $0.formUnion($1.words) } }
 }
 
-/// A dictionary of values as a program holds them.
+/// A dictionary of values in the types that apps use.
 struct DictionarySubject: PredicateSubject {
     var values: [String: Any]
 
@@ -50,7 +50,7 @@ extension FieldValue {
         return nil
     }
 
-    /// Words as a search knows them: without case and diacritics.
+    /// The words of the value for a full-text search, without case and diacritics.
     fileprivate var words: Set<String> {
         switch self {
         case .string(let text): Self.words(of: text)
@@ -64,7 +64,7 @@ extension FieldValue {
         return Set(plain.split { !$0.isLetter && !$0.isNumber }.map(String.init))
     }
 
-    /// Whether two values mean the same: numbers by what they count, references by what they lead to.
+    /// Returns whether two values are equal: numbers by value, references by the record they refer to.
     func means(_ other: FieldValue) -> Bool {
         switch (self, other) {
         case (.reference(let a), .reference(let b)): a.recordName == b.recordName
@@ -82,7 +82,7 @@ extension FieldValue {
         }
     }
 
-    /// -1, 0 or 1; `nil` for what has no order.
+    /// Returns -1, 0 or 1, or `nil` if the values have no order.
     func order(_ other: FieldValue) -> Int? {
         func sign<T: Comparable>(_ a: T, _ b: T) -> Int { a < b ? -1 : a == b ? 0 : 1 }
         switch (self, other) {
@@ -97,7 +97,7 @@ extension FieldValue {
 }
 
 extension Query.Filter {
-    /// Whether a record passes, by the relay's own rules: a field that is absent equals nothing.
+    /// Returns whether a record matches, by the relay's rules: a comparison with an absent field is false.
     func holds(for record: some PredicateSubject) -> Bool {
         if let opposite = comparator.opposite {
             return !Query.Filter(field, opposite, values, distance: distance).holds(for: record)
@@ -111,7 +111,7 @@ extension Query.Filter {
         case .beginsWith: return first.text.map { value.text?.hasPrefix($0) ?? false } ?? false
         case .near: return isNear(value)
         case .listContains:
-            // A text is searched by letters: in memory CONTAINS may mean that.
+            // For a text, `CONTAINS` in memory means a substring search.
             if let text = value.text, let part = first.text { return text.contains(part) }
             return value.elements.contains { $0.means(first) }
         case .listContainsAny: return values.contains { wanted in value.elements.contains { $0.means(wanted) } }

@@ -2,9 +2,9 @@ import Foundation
 import Records
 
 extension NSPredicate {
-    /// The predicate that asks for all of these: what a query that comes from elsewhere shows a program.
+    /// Returns a predicate with these conditions, to show the app the predicate of a decoded or fetched query.
     ///
-    /// `zone` is that of the records that are asked for. `nil` where the format language has no words for one of the filters.
+    /// `zone` is the zone of the records. Returns `nil` if the format language cannot express one of the filters.
     static func asking(_ filters: [Query.Filter], in zone: CKRecordZone.ID) -> NSPredicate? {
         guard !filters.isEmpty else { return NSPredicate(value: true) }
         var clauses: [String] = []
@@ -15,14 +15,14 @@ extension NSPredicate {
             arguments += values
         }
         let predicate = NSPredicate(format: clauses.joined(separator: " AND "), argumentArray: arguments)
-        // Not one that says something else than was asked.
+        // Not a predicate with another meaning than the filters.
         guard case .filters(let read) = PredicateForm(predicate), read == filters else { return nil }
         return predicate
     }
 }
 
 extension Query.Filter {
-    /// The comparison in the format language, with arguments for the field, where it is one, and for the values.
+    /// The comparison in the format language, with arguments for the field, if there is one, and for the values.
     fileprivate var format: String? {
         switch comparator {
         case .equals: "%K == %@"
@@ -48,7 +48,7 @@ extension Query.Filter {
         }
     }
 
-    /// The same with field and values in place of the arguments.
+    /// The comparison with the field and the values in place of the arguments.
     var phrase: String {
         let parts = (format ?? "%K \(comparator.rawValue) %@").replacingOccurrences(of: "%K", with: field.programName)
             .components(separatedBy: "%@")
@@ -57,7 +57,7 @@ extension Query.Filter {
         return zip(parts, operands + [""]).map { $0 + $1 }.joined()
     }
 
-    /// `nil` for values that no program has a type for, and for names that no field has.
+    /// Returns the arguments; `nil` for values without a Swift type, and for invalid field names.
     fileprivate func arguments(in zone: CKRecordZone.ID) -> [Any]? {
         let objects = values.compactMap { object($0, in: zone) }
         guard objects.count == values.count, let first = objects.first, field.isNamed else { return nil }
@@ -67,7 +67,7 @@ extension Query.Filter {
         return arguments
     }
 
-    /// A value as a program writes it: records and users by their IDs, where they are not compared as text.
+    /// Returns a value in the type that apps use: record IDs for records and users, unless they are compared as text.
     private func object(_ value: FieldValue, in zone: CKRecordZone.ID) -> Any? {
         guard case .system(let system) = field, system.type == .scalar(.reference), let name = value.text,
             comparator.isEquality
@@ -77,13 +77,15 @@ extension Query.Filter {
 }
 
 extension Query.Field {
-    /// Whether its name is one that a field can have: Apple's own reader of formats ends a program for some others.
+    /// Whether the name is valid for a field.
+    ///
+    /// Apple's parser of formats traps on some other names.
     fileprivate var isNamed: Bool {
         programName.first?.isLetter == true
             && programName.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_") }
     }
 
-    /// The name that programs have for it.
+    /// The name of the field in apps.
     var programName: String {
         switch self {
         case .system(.recordName): CKRecord.SystemFieldKey.recordID

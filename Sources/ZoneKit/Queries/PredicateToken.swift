@@ -1,11 +1,11 @@
 /// A word or sign of the predicate format language.
 enum PredicateToken: Equatable {
-    /// A field's name, or a word of the language in capitals.
+    /// A field's name, or a keyword in capitals.
     case word(String)
     case sign(String)
     case text(String)
     case number(String)
-    /// `K` for a field's name, anything else for a value.
+    /// `K` for a field's name, any other letter for a value.
     case argument(String)
 
     private static let language: Set<String> = [
@@ -14,7 +14,7 @@ enum PredicateToken: Equatable {
         "NULL", "NIL",
     ]
 
-    /// All tokens of a format; `nil` for a string without an end or an unknown character.
+    /// Returns the tokens of a format; `nil` for an unterminated string or an unknown character.
     static func tokens(of format: String) -> [PredicateToken]? {
         var rest = Substring(format)
         var tokens: [PredicateToken] = []
@@ -47,7 +47,7 @@ enum PredicateToken: Equatable {
             rest.removeFirst()
             return .sign(String(first))
         case "[":
-            // What follows an operator: without case, without diacritics.
+            // Options after an operator: case-insensitive, diacritic-insensitive.
             let options = take(&rest) { $0 != "]" }
             guard rest.popFirst() == "]" else { return nil }
             return .sign(options.lowercased() + "]")

@@ -1,52 +1,56 @@
 public import Foundation
 
-/// What people may be offered to do with a share.
+/// The permissions that a sharing interface offers.
 public struct CKSharingParticipantPermissionOption: OptionSet, Sendable {
-    /// The bits.
+    /// The raw value of the set.
     public let rawValue: UInt
-    /// Makes a set of its bits.
+    /// Creates a set from a raw value.
     public init(rawValue: UInt) { self.rawValue = rawValue }
-    /// To read.
+    /// Reading.
     public static let readOnly = CKSharingParticipantPermissionOption(rawValue: 1)
-    /// To read and change.
+    /// Reading and changing.
     public static let readWrite = CKSharingParticipantPermissionOption(rawValue: 2)
-    /// Either.
+    /// All permissions.
     public static let any: CKSharingParticipantPermissionOption = [.readOnly, .readWrite]
 }
 
-/// Who may be let into a share.
+/// The kinds of access that a sharing interface offers.
 public struct CKSharingParticipantAccessOption: OptionSet, Sendable {
-    /// The bits.
+    /// The raw value of the set.
     public let rawValue: UInt
-    /// Makes a set of its bits.
+    /// Creates a set from a raw value.
     public init(rawValue: UInt) { self.rawValue = rawValue }
-    /// Anybody with the link.
+    /// Access for anyone with the link.
     public static let anyoneWithLink = CKSharingParticipantAccessOption(rawValue: 1)
-    /// Those invited.
+    /// Access for invited people only.
     public static let specifiedRecipientsOnly = CKSharingParticipantAccessOption(rawValue: 2)
-    /// Either.
+    /// All kinds of access.
     public static let any: CKSharingParticipantAccessOption = [.anyoneWithLink, .specifiedRecipientsOnly]
 }
 
-/// What a program's own sharing interface is to offer.
+/// The options that an app's sharing interface offers.
 public final class CKAllowedSharingOptions: NSObject, NSCopying, NSSecureCoding, @unchecked Sendable {
-    // Unchecked: set up by one thread before it is shown, as in CloudKit.
+    // Unchecked: one thread configures it before it is shown, as in CloudKit.
 
-    /// What people may be offered to do.
+    /// The permissions to offer.
     public var allowedParticipantPermissionOptions: CKSharingParticipantPermissionOption
-    /// Who may be let in.
+    /// The kinds of access to offer.
     public var allowedParticipantAccessOptions: CKSharingParticipantAccessOption
 
-    /// Whether people may be offered to take requests for access; not so at first.
+    /// Whether to offer accepting access requests.
+    ///
+    /// The default is `false`.
     public var allowsAccessRequests = false
-    /// Whether people may be offered to let participants invite others; not so at first.
+    /// Whether to offer that participants can invite others.
+    ///
+    /// The default is `false`.
     public var allowsParticipantsToInviteOthers = false
 
-    /// Says what to offer.
+    /// Creates sharing options.
     ///
     /// - Parameters:
-    ///   - allowedParticipantPermissionOptions: What people may be offered to do.
-    ///   - allowedParticipantAccessOptions: Who may be let in.
+    ///   - allowedParticipantPermissionOptions: The permissions to offer.
+    ///   - allowedParticipantAccessOptions: The kinds of access to offer.
     public init(
         allowedParticipantPermissionOptions: CKSharingParticipantPermissionOption,
         allowedParticipantAccessOptions: CKSharingParticipantAccessOption
@@ -55,7 +59,7 @@ public final class CKAllowedSharingOptions: NSObject, NSCopying, NSSecureCoding,
         self.allowedParticipantAccessOptions = allowedParticipantAccessOptions
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates options from the output of `encode(with:)`.
     public convenience init?(coder: NSCoder) {
         self.init(
             allowedParticipantPermissionOptions: .init(rawValue: UInt(coder.number("Permissions"))),
@@ -65,15 +69,15 @@ public final class CKAllowedSharingOptions: NSObject, NSCopying, NSSecureCoding,
         allowsParticipantsToInviteOthers = coder.number("Inviting") == 1
     }
 
-    /// Everything.
+    /// Options that offer all permissions and all kinds of access.
     public class var standard: CKAllowedSharingOptions {
         CKAllowedSharingOptions(allowedParticipantPermissionOptions: .any, allowedParticipantAccessOptions: .any)
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes all of it.
+    /// Encodes all options.
     public func encode(with coder: NSCoder) {
         coder.encode(Int(allowedParticipantPermissionOptions.rawValue), forKey: "Permissions")
         coder.encode(Int(allowedParticipantAccessOptions.rawValue), forKey: "Access")
@@ -81,7 +85,7 @@ public final class CKAllowedSharingOptions: NSObject, NSCopying, NSSecureCoding,
         coder.encode(allowsParticipantsToInviteOthers ? 1 : 0, forKey: "Inviting")
     }
 
-    /// An independent copy.
+    /// Returns an independent copy.
     public func copy(with zone: NSZone? = nil) -> Any {
         let copy = CKAllowedSharingOptions(
             allowedParticipantPermissionOptions: allowedParticipantPermissionOptions,

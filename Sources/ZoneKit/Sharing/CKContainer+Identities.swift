@@ -2,7 +2,7 @@ import Foundation
 import Wire
 
 extension CKContainer {
-    /// The users that the relay knows by these, in the order of `lookups`; `nil` for those it does not.
+    /// Returns the users that the relay finds, in the order of `lookups`; `nil` for those that it does not find.
     func identities(_ lookups: [CKUserIdentity.LookupInfo]) async throws(CKError) -> [ClientIdentity?] {
         guard !lookups.isEmpty else { return [] }
         let document = try await publicCloudDatabase.call(
@@ -15,12 +15,12 @@ extension CKContainer {
 
     // MARK: Participants to invite
 
-    /// Somebody to invite, by any of their addresses.
+    /// Returns participants to invite to a share, by any of their addresses.
     ///
-    /// - Parameter lookupInfos: By what they are looked for.
-    /// - Returns: For each a new participant. Somebody whom the relay does not know by an address, or who does not let
-    ///   others find them, can be invited too, and is bound to the address when they first sign in with it.
-    /// - Throws: What concerns the request as a whole.
+    /// - Parameter lookupInfos: The addresses or record IDs of the users.
+    /// - Returns: A new participant for each address. A person who is unknown to the relay or not discoverable can be
+    ///   invited too; the invitation is assigned to them when they first sign in with that address.
+    /// - Throws: An error that concerns the request as a whole.
     public func shareParticipants(
         for lookupInfos: [CKUserIdentity.LookupInfo]
     ) async throws -> [CKUserIdentity.LookupInfo: Result<CKShare.Participant, any Error>] {
@@ -35,7 +35,7 @@ extension CKContainer {
         return results
     }
 
-    /// People to invite, by their e-mail addresses; see `shareParticipants(for:)`.
+    /// Returns participants to invite, by their email addresses; see `shareParticipants(for:)`.
     public func shareParticipants(
         forEmailAddresses emails: [String]
     ) async throws -> [String: Result<CKShare.Participant, any Error>] {
@@ -44,7 +44,7 @@ extension CKContainer {
         return Dictionary(zip(emails, infos.compactMap { results[$0] })) { first, _ in first }
     }
 
-    /// People to invite, by their telephone numbers; see `shareParticipants(for:)`.
+    /// Returns participants to invite, by their phone numbers; see `shareParticipants(for:)`.
     public func shareParticipants(
         forPhoneNumbers phoneNumbers: [String]
     ) async throws -> [String: Result<CKShare.Participant, any Error>] {
@@ -53,7 +53,7 @@ extension CKContainer {
         return Dictionary(zip(phoneNumbers, infos.compactMap { results[$0] })) { first, _ in first }
     }
 
-    /// People to invite, by their user records; see `shareParticipants(for:)`.
+    /// Returns participants to invite, by their user record IDs; see `shareParticipants(for:)`.
     public func shareParticipants(
         forUserRecordIDs userRecordIDs: [CKRecord.ID]
     ) async throws -> [CKRecord.ID: Result<CKShare.Participant, any Error>] {
@@ -62,17 +62,17 @@ extension CKContainer {
         return Dictionary(zip(userRecordIDs, infos.compactMap { results[$0] })) { first, _ in first }
     }
 
-    /// Somebody to invite, by their e-mail address; see `shareParticipants(for:)`.
+    /// Returns a participant to invite, by their email address; see `shareParticipants(for:)`.
     public func shareParticipant(forEmailAddress emailAddress: String) async throws -> CKShare.Participant {
         try await participant(CKUserIdentity.LookupInfo(emailAddress: emailAddress))
     }
 
-    /// Somebody to invite, by their telephone number; see `shareParticipants(for:)`.
+    /// Returns a participant to invite, by their phone number; see `shareParticipants(for:)`.
     public func shareParticipant(forPhoneNumber phoneNumber: String) async throws -> CKShare.Participant {
         try await participant(CKUserIdentity.LookupInfo(phoneNumber: phoneNumber))
     }
 
-    /// Somebody to invite, by their user record; see `shareParticipants(for:)`.
+    /// Returns a participant to invite, by their user record ID; see `shareParticipants(for:)`.
     public func shareParticipant(forUserRecordID userRecordID: CKRecord.ID) async throws -> CKShare.Participant {
         try await participant(CKUserIdentity.LookupInfo(userRecordID: userRecordID))
     }
@@ -84,32 +84,34 @@ extension CKContainer {
 
     // MARK: Users
 
-    /// The user of an e-mail address; `nil` if the relay knows none who may be found.
+    /// Returns the user with an email address; `nil` if no discoverable user has it.
     public func userIdentity(forEmailAddress email: String) async throws -> CKUserIdentity? {
         try await identity(CKUserIdentity.LookupInfo(emailAddress: email))
     }
 
-    /// The user of a telephone number; `nil` if the relay knows none who may be found.
+    /// Returns the user with a phone number; `nil` if no discoverable user has it.
     public func userIdentity(forPhoneNumber phoneNumber: String) async throws -> CKUserIdentity? {
         try await identity(CKUserIdentity.LookupInfo(phoneNumber: phoneNumber))
     }
 
-    /// The user of a record; `nil` if the relay knows none who may be found.
+    /// Returns the user with a record ID; `nil` if no discoverable user has it.
     public func userIdentity(forUserRecordID userRecordID: CKRecord.ID) async throws -> CKUserIdentity? {
         try await identity(CKUserIdentity.LookupInfo(userRecordID: userRecordID))
     }
 
-    /// The users of some e-mail addresses; those whom the relay does not know, or who may not be found, are left out.
+    /// Returns the users with some email addresses.
+    ///
+    /// Users who are unknown or not discoverable are omitted.
     public func userIdentities(forEmailAddresses emails: [String]) async throws -> [String: CKUserIdentity] {
         try await identities(emails) { CKUserIdentity.LookupInfo(emailAddress: $0) }
     }
 
-    /// The users of some telephone numbers; see `userIdentities(forEmailAddresses:)`.
+    /// Returns the users with some phone numbers; see `userIdentities(forEmailAddresses:)`.
     public func userIdentities(forPhoneNumbers phoneNumbers: [String]) async throws -> [String: CKUserIdentity] {
         try await identities(phoneNumbers) { CKUserIdentity.LookupInfo(phoneNumber: $0) }
     }
 
-    /// The users of some records; see `userIdentities(forEmailAddresses:)`.
+    /// Returns the users with some record IDs; see `userIdentities(forEmailAddresses:)`.
     public func userIdentities(
         forUserRecordIDs userRecordIDs: [CKRecord.ID]
     ) async throws -> [CKRecord.ID: CKUserIdentity] {
@@ -127,7 +129,9 @@ extension CKContainer {
         }
     }
 
-    /// All users whom the relay lets the current one find; it has no address book, so there are none.
+    /// Returns all users in the address book.
+    ///
+    /// The relay has no address book, so the result is empty.
     public func allUserIdentitiesFromContacts() async throws -> [CKUserIdentity] {
         let document = try await publicCloudDatabase.call("users/discover")
         let users = try reading { () throws(JSONError) in try ClientResponse.users(document.root) }
@@ -142,7 +146,7 @@ extension CKContainer {
 
     // MARK: Permissions
 
-    /// The older names of what is about permissions.
+    /// The older names of the permission types.
     public enum Application {
         /// The older name of `ApplicationPermissions`.
         public typealias Permissions = ApplicationPermissions
@@ -155,39 +159,40 @@ extension CKContainer {
     /// The older name of `ApplicationPermissions`.
     public typealias Application_Permissions = ApplicationPermissions
 
-    /// What a program may be allowed beside its own data.
+    /// Permissions of an app beyond its own data.
     public struct ApplicationPermissions: OptionSet, Sendable {
-        /// The bits.
+        /// The raw value of the set.
         public let rawValue: UInt
-        /// Makes a set of its bits.
+        /// Creates a set from a raw value.
         public init(rawValue: UInt) { self.rawValue = rawValue }
-        /// To find users by their addresses.
+        /// Finding users by their addresses.
         public static let userDiscoverability = ApplicationPermissions(rawValue: 1)
     }
 
-    /// Whether a program is allowed something.
+    /// The status of a permission.
     public enum ApplicationPermissionStatus: Int, Sendable {
-        /// Nobody has said.
+        /// The user has not decided.
         case initialState = 0
-        /// It could not be found out.
+        /// The status could not be determined.
         case couldNotComplete = 1
-        /// No.
+        /// The permission is denied.
         case denied = 2
-        /// Yes.
+        /// The permission is granted.
         case granted = 3
     }
 
-    /// Hears whether a program is allowed something.
+    /// A block that receives the status of a permission.
     public typealias ApplicationPermissionBlock = (ApplicationPermissionStatus, (any Error)?) -> Void
 
-    /// What the program is allowed: the relay decides about each user itself, so yes for whoever is signed in.
+    /// Returns the status of a permission: granted for every signed-in user, because the relay decides about each user
+    /// itself.
     public func applicationPermissionStatus(
         for applicationPermission: ApplicationPermissions
     ) async throws -> ApplicationPermissionStatus {
         try await accountStatus() == .available ? .granted : .couldNotComplete
     }
 
-    /// Asks to be allowed something; see `applicationPermissionStatus(for:)`.
+    /// Requests a permission; see `applicationPermissionStatus(for:)`.
     public func requestApplicationPermission(
         _ applicationPermission: ApplicationPermissions
     ) async throws -> ApplicationPermissionStatus {
@@ -196,7 +201,7 @@ extension CKContainer {
 }
 
 extension ClientIdentity {
-    /// Whether this is who was looked for.
+    /// Returns whether the identity matches a lookup.
     fileprivate func answers(_ wanted: Lookup) -> Bool {
         if let name = wanted.userRecordName { return userRecordName == name || lookup?.userRecordName == name }
         if let email = wanted.emailAddress { return lookup?.emailAddress?.lowercased() == email.lowercased() }

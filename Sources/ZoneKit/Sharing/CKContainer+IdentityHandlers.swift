@@ -1,10 +1,11 @@
 import Foundation
 
-/// The calls of `CKContainer` about people, for callers without tasks.
+/// Variants of the async methods for users and participants, for callers without tasks.
 ///
-/// Each does what the call of the same meaning does, and calls back once, on any thread, with a value or an error.
+/// Each method does the same as the async method named in its description. It calls its completion handler once, on any
+/// thread, with a value or an error.
 extension CKContainer {
-    /// Finds somebody to invite; see `shareParticipant(forEmailAddress:)`.
+    /// Fetches a participant to invite; see `shareParticipant(forEmailAddress:)`.
     @preconcurrency
     public func fetchShareParticipant(
         withEmailAddress emailAddress: String,
@@ -15,7 +16,7 @@ extension CKContainer {
         }
     }
 
-    /// Finds somebody to invite; see `shareParticipant(forPhoneNumber:)`.
+    /// Fetches a participant to invite; see `shareParticipant(forPhoneNumber:)`.
     @preconcurrency
     public func fetchShareParticipant(
         withPhoneNumber phoneNumber: String,
@@ -24,7 +25,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.shareParticipant(forPhoneNumber: phoneNumber) }
     }
 
-    /// Finds somebody to invite; see `shareParticipant(forUserRecordID:)`.
+    /// Fetches a participant to invite; see `shareParticipant(forUserRecordID:)`.
     @preconcurrency
     public func fetchShareParticipant(
         withUserRecordID userRecordID: CKRecord.ID,
@@ -33,7 +34,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.shareParticipant(forUserRecordID: userRecordID) }
     }
 
-    /// Finds people to invite; see `shareParticipants(for:)`.
+    /// Fetches participants to invite; see `shareParticipants(for:)`.
     @preconcurrency
     public func fetchShareParticipants(
         for lookupInfos: [CKUserIdentity.LookupInfo],
@@ -45,7 +46,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.shareParticipants(for: lookupInfos) }
     }
 
-    /// Finds people to invite; see `shareParticipants(forEmailAddresses:)`.
+    /// Fetches participants to invite; see `shareParticipants(forEmailAddresses:)`.
     @preconcurrency
     public func fetchShareParticipants(
         forEmailAddresses emails: [String],
@@ -55,7 +56,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.shareParticipants(forEmailAddresses: emails) }
     }
 
-    /// Finds people to invite; see `shareParticipants(forPhoneNumbers:)`.
+    /// Fetches participants to invite; see `shareParticipants(forPhoneNumbers:)`.
     @preconcurrency
     public func fetchShareParticipants(
         forPhoneNumbers phoneNumbers: [String],
@@ -65,7 +66,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.shareParticipants(forPhoneNumbers: phoneNumbers) }
     }
 
-    /// Finds people to invite; see `shareParticipants(forUserRecordIDs:)`.
+    /// Fetches participants to invite; see `shareParticipants(forUserRecordIDs:)`.
     @preconcurrency
     public func fetchShareParticipants(
         forUserRecordIDs userRecordIDs: [CKRecord.ID],
@@ -131,7 +132,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.userIdentities(forUserRecordIDs: userRecordIDs) }
     }
 
-    /// Finds all users there are to be found; see `allUserIdentitiesFromContacts()`.
+    /// Finds all users in the address book; see `allUserIdentitiesFromContacts()`.
     @preconcurrency
     public func discoverAllIdentities(
         completionHandler: @escaping @Sendable ([CKUserIdentity]?, (any Error)?) -> Void
@@ -139,7 +140,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.allUserIdentitiesFromContacts() }
     }
 
-    /// Says what the program is allowed; see `applicationPermissionStatus(for:)`.
+    /// Fetches the status of a permission; see `applicationPermissionStatus(for:)`.
     @preconcurrency
     public func status(
         forApplicationPermission applicationPermission: ApplicationPermissions,
@@ -148,7 +149,7 @@ extension CKContainer {
         runPermission(completionHandler) { try await self.applicationPermissionStatus(for: applicationPermission) }
     }
 
-    /// Asks to be allowed something; see `requestApplicationPermission(_:)`.
+    /// Requests a permission; see `requestApplicationPermission(_:)`.
     @preconcurrency
     public func requestApplicationPermission(
         _ applicationPermission: ApplicationPermissions,

@@ -5,23 +5,23 @@ import Wire
 extension CKContainer {
     // MARK: Shares by their links
 
-    /// A share by its link, before or after coming in.
+    /// Fetches the metadata of a share by its URL, before or after accepting it.
     ///
-    /// - Parameter url: The link, as `CKShare.url` gave it to somebody.
-    /// - Returns: What the relay tells the current user of it.
-    /// - Throws: `unknownItem` when there is no such share (any more), `permissionFailure` when it is for others, and what
-    ///   any call throws.
+    /// - Parameter url: The URL of the share; see `CKShare.url`.
+    /// - Returns: The metadata that the current user may see.
+    /// - Throws: `unknownItem` if the share does not exist, `permissionFailure` if it is not for the current user, and the
+    ///   errors of any request.
     public func shareMetadata(for url: URL) async throws -> CKShare.Metadata {
         let results = try await shareMetadatas(for: [url])
         guard let result = results[url] else { throw CKError(.unknownItem) }
         return try result.get()
     }
 
-    /// Some shares by their links.
+    /// Fetches the metadata of shares by their URLs.
     ///
-    /// - Parameter urls: The links.
-    /// - Returns: For each link a share or its own error.
-    /// - Throws: What concerns the request as a whole.
+    /// - Parameter urls: The URLs of the shares.
+    /// - Returns: The metadata or an error for each URL.
+    /// - Throws: An error that concerns the request as a whole.
     public func shareMetadatas(for urls: [URL]) async throws -> [URL: Result<CKShare.Metadata, any Error>] {
         try await shareMetadatas(for: urls, fetchingRoots: false, rootKeys: nil)
     }
@@ -40,11 +40,11 @@ extension CKContainer {
         return Dictionary(zip(urls, metadatas)) { first, _ in first }
     }
 
-    /// Comes into a share: its zone appears in the shared database.
+    /// Accepts a share, so that its zone appears in the shared database.
     ///
-    /// - Parameter metadata: The share, as `shareMetadata(for:)` gave it.
-    /// - Returns: The share as the current user now has it.
-    /// - Throws: `unknownItem`, `permissionFailure`, `participantMayNeedVerification`, and what any call throws.
+    /// - Parameter metadata: The metadata of the share, from `shareMetadata(for:)`.
+    /// - Returns: The share with the current user as a participant.
+    /// - Throws: `unknownItem`, `permissionFailure`, `participantMayNeedVerification`, and the errors of any request.
     @discardableResult
     public func accept(_ metadata: CKShare.Metadata) async throws -> CKShare {
         let results = try await accept([metadata])
@@ -52,15 +52,16 @@ extension CKContainer {
         return try result.get()
     }
 
-    /// Comes into some shares.
+    /// Accepts shares.
     ///
-    /// - Parameter metadatas: The shares.
-    /// - Returns: Each share's own outcome.
-    /// - Throws: What concerns the request as a whole.
+    /// - Parameter metadatas: The metadata of the shares.
+    /// - Returns: The result of each share.
+    /// - Throws: An error that concerns the request as a whole.
     public func accept(
         _ metadatas: [CKShare.Metadata]
     ) async throws -> [CKShare.Metadata: Result<CKShare, any Error>] {
-        // Before: when the owner sees who has come, they give them the keys.
+        // Publish the key first: when the owner learns of the new participant, the owner's device provides the zone
+        // keys.
         await privateCloudDatabase.publishKey()
         let body = ClientRequest.shares(metadatas.map(\.shortGUID))
         let results = try await sharedThings("records/accept", body, count: metadatas.count)
@@ -72,18 +73,18 @@ extension CKContainer {
         return Dictionary(zip(metadatas, shares)) { first, _ in first }
     }
 
-    /// The relay sends no notice to the device that has accepted: its engines learn here that there is something to fetch.
+    /// Reports the new zones to the engines of this device, because the relay sends them no notice.
     private func tellOfArrival(_ zones: [ZoneID]) async {
         guard !zones.isEmpty, let station = try? privateCloudDatabase.session.connection().notices else { return }
         await station.changed(Set(zones), in: .shared, by: nil)
     }
 
-    /// Asks the owners of shares to be let in.
+    /// Asks the owners of shares for access.
     ///
-    /// - Parameter urls: The links.
-    /// - Returns: For each link whether the request stands. A share that takes no requests is an `unknownItem`, as if there
-    ///   were none.
-    /// - Throws: What concerns the request as a whole.
+    /// - Parameter urls: The URLs of the shares.
+    /// - Returns: The result of each request. A share that accepts no requests fails with `unknownItem`, as if it did
+    ///   not exist.
+    /// - Throws: An error that concerns the request as a whole.
     public func requestShareAccess(for urls: [URL]) async throws -> [URL: Result<Void, any Error>] {
         try await requestAccess(urls)
     }
@@ -98,7 +99,7 @@ extension CKContainer {
         }
     }
 
-    /// `records/resolve` or `records/accept`, with one result for each of the shares asked for.
+    /// Sends a `records/resolve` or `records/accept` request, and returns one result for each share.
     private func sharedThings(
         _ operation: String,
         _ body: [UInt8],
@@ -144,9 +145,9 @@ extension CKContainer {
 }
 
 extension CKContainer {
-    // MARK: The same, for callers without tasks
+    // MARK: Variants for callers without tasks
 
-    /// Fetches a share by its link; see `shareMetadata(for:)`.
+    /// Fetches the metadata of a share by its URL; see `shareMetadata(for:)`.
     @preconcurrency
     public func fetchShareMetadata(
         with url: URL,
@@ -155,7 +156,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.shareMetadata(for: url) }
     }
 
-    /// Fetches shares by their links; see `shareMetadatas(for:)`.
+    /// Fetches the metadata of shares by their URLs; see `shareMetadatas(for:)`.
     @preconcurrency
     public func fetchShareMetadatas(
         for urls: [URL],
@@ -164,7 +165,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.shareMetadatas(for: urls) }
     }
 
-    /// Comes into a share; see `accept(_:)`.
+    /// Accepts a share; see `accept(_:)`.
     @preconcurrency
     public func accept(
         _ metadata: CKShare.Metadata,
@@ -173,7 +174,7 @@ extension CKContainer {
         privateCloudDatabase.run(completionHandler) { try await self.accept(metadata) }
     }
 
-    /// Comes into shares; see `accept(_:)`.
+    /// Accepts shares; see `accept(_:)`.
     @preconcurrency
     public func accept(
         _ metadatas: [CKShare.Metadata],

@@ -2,11 +2,11 @@ package import Records
 import Synchronization
 package import Wire
 
-/// For those who keep shares of their own: what a share holds as values, and edits that outlive a conflict.
+/// Support for code that stores shares itself: a share's contents as values, and edits that survive a conflict.
 extension CKShare {
-    /// The share as the relay had it last, in the form in which a file can keep it.
+    /// The share as the relay last returned it, in a form that can be stored in a file.
     ///
-    /// Without pending changes of people; `nil` for a share that was never saved.
+    /// Contains no unsaved changes of participants. `nil` for a share that was never saved.
     package var kept: (record: Record, details: ClientShare)? {
         guard let details = sharing.withLock({ $0.known }) else { return nil }
         let state = state.withLock { $0 }
@@ -16,20 +16,22 @@ extension CKShare {
         return (record, details)
     }
 
-    /// Puts this object's changes on top of what the relay has now: who was invited here stays invited, who was taken out
-    /// stays out, and all that was changed elsewhere counts.
+    /// Applies this object's unsaved changes to the relay's current version.
+    ///
+    /// Participants who were added here stay added, those who were removed here stay removed, and all changes by other
+    /// devices are kept.
     package func rebase(onto server: CKShare) {
         guard let (record, details) = server.kept else { return }
         state.withLock { $0.saved(as: record, sent: 0, isWhole: true) }
         let caller = server.sharing.withLock { $0.caller }
         sharing.withLock { sharing in
-            // What was never saved here is all the relay's.
+            // For a share that was never saved here, everything comes from the relay.
             let before = sharing.known.map { ShareState($0, caller: nil) } ?? sharing
             sharing.rebase(onto: details, since: before, caller: caller)
         }
     }
 
-    /// Somebody to be invited, without asking the relay who they are.
+    /// Creates a participant to invite without a request to the relay.
     package static func participant(
         inviting lookup: ClientIdentity.Lookup,
         _ permission: ParticipantPermission
@@ -42,13 +44,13 @@ extension CKShare {
 }
 
 extension ShareState {
-    /// Takes over what the relay has, and makes anew what was changed on this side since it was as `before`.
+    /// Adopts the relay's version, and then applies the changes that were made on this side since `before`.
     mutating func rebase(onto details: ClientShare, since before: ShareState, caller: CallerMemory?) {
         let newPublic = publicPermission == before.publicPermission ? nil : publicPermission
         let mine = participants.filter { $0.role != .owner }
         let old = before.participants.filter { $0.role != .owner }
         let removed = old.filter { old in !mine.contains { $0.isEqual(old) } }
-        // What is as it was says nothing: its newer state elsewhere stands.
+        // Participants that were not changed here keep their newer state from the relay.
         let changed = mine.filter { mine in
             old.first { $0.isEqual(mine) }.map { $0.permission != mine.permission || $0.role != mine.role } ?? true
         }
@@ -60,7 +62,7 @@ extension ShareState {
         for participant in changed { put(participant) }
     }
 
-    /// Changes somebody who is in, or lets them in.
+    /// Changes a participant, or adds a new one.
     private mutating func put(_ participant: CKShare.Participant) {
         guard let known = participants.first(where: { $0.isEqual(participant) }) else { return add(participant) }
         known.permission = participant.permission
@@ -69,7 +71,7 @@ extension ShareState {
 }
 
 extension ClientRequest.AccessRequestsWrite {
-    /// What is said here, and was not yet.
+    /// Returns the requests that were added since `before`.
     fileprivate func since(_ before: Self) -> Self {
         var rest = Self()
         rest.isAllowed = isAllowed == before.isAllowed ? nil : isAllowed

@@ -3,33 +3,34 @@ import Records
 import Synchronization
 import Wire
 
-/// A record that shares others: a hierarchy from its root record down through `parent`, or a whole custom zone.
+/// A record that shares other records: a hierarchy below its root record, or a whole custom zone.
 ///
-/// Save a new one together with its root, by one `modifyRecords`. Deleting it ends the sharing for the owner, and leaves it
-/// for anybody else. A public permission and invited participants exclude each other.
+/// Save a new share together with its root record in one `modifyRecords` call. If the owner deletes the share, sharing
+/// ends; if a participant deletes it, the participant leaves the share. A share has either a public permission or
+/// invited participants, not both.
 open class CKShare: CKRecord, @unchecked Sendable {
-    // Unchecked only because the class can be inherited from: all state is behind `sharing`, a Mutex.
+    // Unchecked only because the class can be subclassed: all state is in `sharing`, a mutex.
 
-    /// Somebody a share is for.
+    /// A participant of a share.
     public typealias Participant = CKShareParticipant
-    /// A share as somebody who holds its link sees it.
+    /// The metadata of a share, which everyone with its URL may see.
     public typealias Metadata = CKShareMetadata
 
-    /// The names of the fields that say what is shared.
+    /// The names of the fields that describe the shared item.
     public enum SystemFieldKey {
         /// A title for people.
         public static let title: CKRecord.FieldKey = "cloudkit.title"
-        /// A small picture, as data.
+        /// The data of a small image.
         public static let thumbnailImageData: CKRecord.FieldKey = "cloudkit.thumbnailImageData"
-        /// What kind of thing it is, in the program's own words.
+        /// The kind of item, in terms of the app.
         public static let shareType: CKRecord.FieldKey = "cloudkit.type"
     }
 
     let sharing: Mutex<ShareState>
 
-    /// Shares a record with all that stands below it.
+    /// Creates a share of a record and all its descendants.
     ///
-    /// Neither is saved by this: save both in one call.
+    /// Does not save them. Save the share and the record in one call.
     public convenience init(rootRecord: CKRecord) {
         self.init(
             rootRecord: rootRecord,
@@ -37,14 +38,14 @@ open class CKShare: CKRecord, @unchecked Sendable {
         )
     }
 
-    /// Shares a record with all that stands below it, under a name of the program's choice.
+    /// Creates a share of a record and all its descendants, with a given ID.
     public init(rootRecord: CKRecord, shareID: CKRecord.ID) {
         sharing = Mutex(ShareState(root: rootRecord))
         super.init(state: RecordState(type: CKRecordTypeShare, id: shareID))
         rootRecord.state.withLock { $0.beginSharing(shareID.recordName) }
     }
 
-    /// Shares a whole custom zone.
+    /// Creates a share of a whole custom zone.
     public init(recordZoneID: CKRecordZone.ID) {
         sharing = Mutex(ShareState(root: nil))
         let id = CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: recordZoneID)
@@ -56,10 +57,10 @@ open class CKShare: CKRecord, @unchecked Sendable {
         super.init(state: state)
     }
 
-    /// Reads what `encode(with:)` or `encodeSystemFields(with:)` wrote.
+    /// Creates a share from the output of `encode(with:)` or `encodeSystemFields(with:)`.
     ///
-    /// CloudKit declares that it never fails: of an archive that holds neither, the coder fails, and the share is one of an
-    /// unnamed zone that no relay takes.
+    /// In CloudKit this initializer never fails. For any other archive the coder fails, and the share belongs to an
+    /// unnamed zone, which no relay accepts.
     public required init(coder: NSCoder) {
         sharing = Mutex(ShareState(coder: coder))
         let decoded = RecordState(coder: coder)
@@ -70,99 +71,106 @@ open class CKShare: CKRecord, @unchecked Sendable {
         super.init(state: decoded ?? RecordState(type: CKRecordTypeShare, id: nowhere))
     }
 
-    /// Writes the record whole, with its people.
+    /// Encodes the whole record with its participants.
     open override func encode(with coder: NSCoder) {
         super.encode(with: coder)
         sharing.withLock { $0 }.encode(with: coder)
     }
 
-    /// Writes what identifies the share and its version, with its people and its link.
+    /// Encodes the share's identity and version, with its participants and its URL.
     open override func encodeSystemFields(with coder: NSCoder) {
         super.encodeSystemFields(with: coder)
         sharing.withLock { $0 }.encode(with: coder)
     }
 
-    /// An independent copy, pending changes included.
+    /// Returns an independent copy with the unsaved changes.
     open override func copy(with zone: NSZone? = nil) -> Any {
         CKShare(state: state.withLock { $0 }, sharing: sharing.withLock { $0.copy() })
     }
 
-    /// What anybody with the link may do; with `none`, only those invited come in.
+    /// The permission of everyone with the URL.
+    ///
+    /// With `none`, only invited people have access.
     open var publicPermission: ParticipantPermission {
         get { sharing.withLock { $0.publicPermission } }
         set { sharing.withLock { $0.publicPermission = newValue } }
     }
 
-    /// The link to invite by; `nil` until the share has been saved.
+    /// The URL for invitations; `nil` until the share has been saved.
     open var url: URL? {
         let title: String? = self[SystemFieldKey.title]
         return sharing.withLock { $0.link(title: title) }
     }
 
-    /// The root's address, where this share was made here.
+    /// The ID of the root record, if this object was created as a share of it.
     var rootID: CKRecord.ID? {
         let zoneID = recordID.zoneID
         return sharing.withLock { $0.rootName }.map { CKRecord.ID(recordName: $0, zoneID: zoneID) }
     }
 
-    /// Everybody the share is for, the owner first.
+    /// All participants, the owner first.
     open var participants: [Participant] { sharing.withLock { $0.participants } }
 
-    /// Whose records are shared.
+    /// The owner of the shared records.
     open var owner: Participant { sharing.withLock { $0.owner } }
 
-    /// The current user, if the share is for them.
+    /// The current user's participant; `nil` if the user is not a participant.
     open var currentUserParticipant: Participant? { sharing.withLock { $0.currentUser } }
 
-    /// Who would lose an invitation or their access if `publicPermission` were set to this and the share saved.
+    /// Returns the participants who would lose their invitation or access if this public permission were saved.
     ///
-    /// A public link and invited people exclude each other: opening one ends the invitations that wait, and those who are in
-    /// stay as public users; closing it puts out all who came by it.
+    /// A share has either a public permission or invited participants. Setting a public permission cancels pending
+    /// invitations, and people who have accepted stay as public users. Removing it removes everyone who joined through
+    /// the public link.
     public func effectsOfChangingPublicPermission(to permission: ParticipantPermission) -> [Participant] {
         sharing.withLock { $0.lost(byChangingTo: permission) }
     }
 
-    /// The link of a participant made by `CKShare.Participant.oneTimeURLParticipant()`.
+    /// Returns the URL of a participant created by `CKShare.Participant.oneTimeURLParticipant()`.
     ///
-    /// Whoever opens it first becomes that participant; it is the same until then.
+    /// The first person to open it becomes the participant. The URL does not change until then.
     ///
-    /// - Parameter participantID: The participant's number.
-    /// - Returns: The link; `nil` before the share has been saved, and once it has been used.
+    /// - Parameter participantID: The ID of the participant.
+    /// - Returns: The URL; `nil` before the share has been saved, and after the URL has been used.
     public func oneTimeURL(for participantID: Participant.ID) -> URL? {
         sharing.withLock { $0.invitation(for: participantID) }
     }
 
-    /// Invites somebody; they are told nothing until they are given the link.
+    /// Adds a participant, replacing one who is already in the share.
     ///
-    /// Somebody who is in already is replaced. Counts when the share is saved.
+    /// The SDK sends no invitation; give the person the URL.
+    ///
+    /// Takes effect when the share is saved.
     open func addParticipant(_ participant: Participant) {
         sharing.withLock { $0.add(participant) }
     }
 
-    /// Takes somebody out; the owner stays.
+    /// Removes a participant.
     ///
-    /// Counts when the share is saved.
+    /// The owner cannot be removed.
+    ///
+    /// Takes effect when the share is saved.
     open func removeParticipant(_ participant: Participant) {
         sharing.withLock { $0.remove(participant) }
     }
 }
 
-/// What a `CKShare` holds beside its record.
+/// The contents of a `CKShare` apart from its record.
 struct ShareState: Sendable {
     var publicPermission = CKShare.ParticipantPermission.none
     private(set) var participants: [CKShare.Participant]
     private(set) var owner: CKShare.Participant
     private(set) var currentUser: CKShare.Participant?
-    /// The root of a share that was never saved.
+    /// The root record of a share that was never saved.
     private var root: CKRecord?
     private(set) var rootName: String?
-    /// What is to be said of requests for access at the next save.
+    /// The changes of access requests to send with the next save.
     var requests = ClientRequest.AccessRequestsWrite()
-    /// What the relay has; `nil` before the first save.
+    /// The relay's version; `nil` before the first save.
     private(set) var known: ClientShare?
     private(set) var caller: CallerMemory?
 
-    /// A new share of the current user.
+    /// Creates the state of a new share by the current user.
     init(root: CKRecord?) {
         let me = CKShare.Participant(
             ClientShare.Participant(
@@ -180,13 +188,13 @@ struct ShareState: Sendable {
         participants = [me]
     }
 
-    /// A share as the relay describes it.
+    /// Creates the state of a share from the relay.
     init(_ details: ClientShare, caller: CallerMemory?) {
         self.init(root: nil)
         take(details, caller: caller)
     }
 
-    /// Takes over what the relay says now.
+    /// Adopts the relay's current version.
     mutating func take(_ details: ClientShare, caller: CallerMemory?) {
         let name = caller?.recordName
         known = details
@@ -204,7 +212,7 @@ struct ShareState: Sendable {
         currentUser = name == nil && details.currentUser == nil ? nil : mine.map { known($0, name) }
     }
 
-    /// The object among the participants that stands for this one, else a new one.
+    /// Returns the existing object for a participant, or a new one.
     private func known(_ told: ClientShare.Participant, _ callerName: String?) -> CKShare.Participant {
         let made = CKShare.Participant(told, callerName: callerName)
         return participants.first { $0.isEqual(made) } ?? made
@@ -232,7 +240,7 @@ struct ShareState: Sendable {
 
     func invitation(for id: CKShare.Participant.ID) -> URL? {
         let found = known?.participants.first { $0.id == id && $0.isForAnybody && $0.invitation != nil }
-        // The folder of links that this program knows, whatever address the relay gives itself.
+        // Use the base URL that this client knows, whatever base URL the relay uses.
         guard let address = found?.invitation.flatMap({ URL(string: $0) }) else { return nil }
         return (caller ?? CallerMemory()).link(address.lastPathComponent, title: nil)
     }
@@ -252,11 +260,11 @@ struct ShareState: Sendable {
         participants.removeAll { $0.isEqual(participant) && $0.role != .owner }
     }
 
-    // MARK: On the wire
+    // MARK: Wire format
 
-    /// What a save says of people: only what was changed.
+    /// Returns the changes of participants and permissions to save.
     ///
-    /// `roots` are the names of the records in the same request: their change tags are still to come.
+    /// `roots` contains the names of the records in the same request, which have no change tag yet.
     func write(roots: Set<String>) -> ClientRequest.ShareWrite {
         var write = ClientRequest.ShareWrite()
         let others = participants.filter { $0.role != .owner }.map(\.wire)

@@ -2,9 +2,9 @@ public import Foundation
 import Synchronization
 import Wire
 
-/// Somebody who asks for access to a share; known to programs as `CKShare.AccessRequester`.
+/// A person who requests access to a share; also available as `CKShare.AccessRequester`.
 ///
-/// To let them in, add a participant for their `participantLookupInfo` and save the share.
+/// To grant access, add a participant for their `participantLookupInfo` and save the share.
 public final class CKShareAccessRequester: NSObject, NSSecureCoding, NSCopying, Sendable {
     let identity: ClientIdentity
     private let callerName: String?
@@ -14,42 +14,42 @@ public final class CKShareAccessRequester: NSObject, NSSecureCoding, NSCopying, 
         self.callerName = callerName
     }
 
-    /// Who asks.
+    /// The identity of the person.
     public var userIdentity: CKUserIdentity { CKUserIdentity(identity, callerName: callerName) }
 
-    /// By what `CKContainer.shareParticipants(for:)` finds them.
+    /// The lookup information to pass to `CKContainer.shareParticipants(for:)`.
     public var participantLookupInfo: CKUserIdentity.LookupInfo {
         CKUserIdentity.LookupInfo(userRecordID: CKRecord.ID(recordName: identity.userRecordName ?? ""))
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a requester from the output of `encode(with:)`.
     public convenience init?(coder: NSCoder) {
         guard let identity = coder.object(CKUserIdentity.self, "Identity") else { return nil }
         self.init(identity.identity, callerName: coder.text("Caller"))
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes who it is.
+    /// Encodes the identity.
     public func encode(with coder: NSCoder) {
         coder.encode(userIdentity, forKey: "Identity")
         if let callerName { coder.encode(callerName as NSString, forKey: "Caller") }
     }
 
-    /// Itself: nothing in it changes.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal when they are the same person.
+    /// Returns whether two requesters are the same user.
     public override func isEqual(_ object: Any?) -> Bool {
         (object as? CKShareAccessRequester)?.identity.userRecordName == identity.userRecordName
     }
 
-    /// As equality asks.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { identity.userRecordName.hashValue }
 }
 
-/// Somebody who may not ask for access to a share any more; known to programs as `CKShare.BlockedIdentity`.
+/// A person who is blocked from requesting access to a share; also available as `CKShare.BlockedIdentity`.
 public final class CKShareBlockedIdentity: NSObject, NSSecureCoding, NSCopying, Sendable {
     let identity: ClientIdentity
     private let callerName: String?
@@ -59,52 +59,52 @@ public final class CKShareBlockedIdentity: NSObject, NSSecureCoding, NSCopying, 
         self.callerName = callerName
     }
 
-    /// Who it is.
+    /// The identity of the person.
     public var userIdentity: CKUserIdentity { CKUserIdentity(identity, callerName: callerName) }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a blocked identity from the output of `encode(with:)`.
     public convenience init?(coder: NSCoder) {
         guard let identity = coder.object(CKUserIdentity.self, "Identity") else { return nil }
         self.init(identity.identity, callerName: coder.text("Caller"))
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes who it is.
+    /// Encodes the identity.
     public func encode(with coder: NSCoder) {
         coder.encode(userIdentity, forKey: "Identity")
         if let callerName { coder.encode(callerName as NSString, forKey: "Caller") }
     }
 
-    /// Itself: nothing in it changes.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal when they are the same person.
+    /// Returns whether two identities are the same user.
     public override func isEqual(_ object: Any?) -> Bool {
         (object as? CKShareBlockedIdentity)?.identity.userRecordName == identity.userRecordName
     }
 
-    /// As equality asks.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { identity.userRecordName.hashValue }
 }
 
 extension CKShare {
-    /// Somebody who asks for access.
+    /// A person who requests access.
     public typealias AccessRequester = CKShareAccessRequester
-    /// Somebody who may not ask any more.
+    /// A person who is blocked from requesting access.
     public typealias BlockedIdentity = CKShareBlockedIdentity
 
-    /// Whether somebody with the link who is not invited may ask to be; a change counts when the share is saved.
+    /// Whether people with the URL who are not invited may request access.
     ///
-    /// While it is not so, somebody who asks is not even told that there is a share. Only the owner and administrators can
-    /// change it.
+    /// While it is `false`, the relay does not reveal to them that the share exists. Only the owner and administrators
+    /// can change it. Takes effect when the share is saved.
     public var allowsAccessRequests: Bool {
         get { sharing.withLock { $0.requests.isAllowed ?? $0.known?.accessRequests.isAllowed ?? false } }
         set { sharing.withLock { $0.requests.isAllowed = newValue } }
     }
 
-    /// Who has asked and waits, as the owner and administrators see it.
+    /// The people who have requested access, visible to the owner and administrators.
     public var requesters: [AccessRequester] {
         sharing.withLock { state in
             let gone = Set(state.requests.denied + state.requests.blocked)
@@ -114,7 +114,7 @@ extension CKShare {
         }
     }
 
-    /// Who may not ask any more, as the owner and administrators see it.
+    /// The people who are blocked from requesting access, visible to the owner and administrators.
     public var blockedIdentities: [BlockedIdentity] {
         sharing.withLock { state in
             let freed = Set(state.requests.unblocked)
@@ -128,17 +128,19 @@ extension CKShare {
         }
     }
 
-    /// Says no; they may ask again.
+    /// Denies requests for access.
     ///
-    /// Counts when the share is saved.
+    /// The people may ask again.
+    ///
+    /// Takes effect when the share is saved.
     public func denyRequesters(_ requesters: [AccessRequester]) {
         let names = requesters.compactMap(\.identity.userRecordName)
         sharing.withLock { $0.requests.denied += names }
     }
 
-    /// Says no for good, and puts out whoever is in already.
+    /// Blocks people from requesting access, and removes those who are already participants.
     ///
-    /// Counts when the share is saved.
+    /// Takes effect when the share is saved.
     public func blockRequesters(_ requesters: [AccessRequester]) {
         let names = requesters.compactMap(\.identity.userRecordName)
         sharing.withLock { state in
@@ -150,9 +152,9 @@ extension CKShare {
         }
     }
 
-    /// Lets them ask again.
+    /// Allows people to request access again.
     ///
-    /// Counts when the share is saved.
+    /// Takes effect when the share is saved.
     public func unblockIdentities(_ blockedIdentities: [BlockedIdentity]) {
         let names = blockedIdentities.compactMap(\.identity.userRecordName)
         sharing.withLock { state in
