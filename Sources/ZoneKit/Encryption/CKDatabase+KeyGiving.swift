@@ -4,26 +4,27 @@ import SyncCore
 import Wire
 
 extension CKDatabase {
-    /// Gives the key of a zone to those with whom it is shared, as far as they do not have it.
+    /// Provides the key of a zone to the users with whom it is shared and who do not have it yet.
     ///
-    /// Whoever has the key and may write does so when they see the share: the owner's devices and other participants', so
-    /// that a newcomer need not wait for the owner. Quiet: whom it cannot be given now, for want of their public key or by
-    /// some failure, is given it when something of the zone is next seen, by this process or a later one.
+    /// Every device that has the key and may write to the zone does this when it sees the share: the owner's devices
+    /// and those of other participants, so that a new participant need not wait for the owner. Never throws: a user who
+    /// cannot get the key now, because of a failure or because they have not published a public key, gets it when a
+    /// device next fetches from the zone.
     ///
     /// - Parameters:
-    ///   - shares: Those that have come.
-    ///   - ended: The names of those that have gone.
+    ///   - shares: The shares that were fetched.
+    ///   - ended: The names of the shares that were deleted.
     ///   - zoneID: The zone.
-    ///   - isListed: All shares of the zone come, in this page or another.
+    ///   - isListed: Whether the fetch lists the whole zone, so that all of its shares are fetched.
     func giveKeys(by shares: [CKShare], ended: [String], in zoneID: CKRecordZone.ID, isListed: Bool) async {
         guard let keys = try? session.connection().zoneKeys, hasEncryptionKey else { return }
         for name in ended { keys.ended(CKRecord.ID(recordName: name, zoneID: zoneID)) }
         for share in shares { await giveKey(by: share) }
         let waiting = keys.waiting(in: zoneID).filter { !shares.map(\.recordID).contains($0.recordID) }
-        // The owner's first value that is encrypted makes a key.
+        // The zone gets a key with the owner's first encrypted value.
         if !keys.isMissing(zoneID) { for share in waiting { await giveKey(by: share) } }
         guard databaseScope == .private, keys.beginLooking(in: zoneID), !isListed else { return }
-        // Somebody may have waited when an earlier process ended.
+        // Users may have been waiting for the key when an earlier process ended.
         do {
             for share in try await allShares(of: zoneID) { await giveKey(by: share) }
         } catch {
@@ -42,10 +43,10 @@ extension CKDatabase {
         }
     }
 
-    /// Gives the key of a share's zone to its participants who have published theirs.
+    /// Provides the key of a share's zone to the participants who have published a public key.
     ///
-    /// Only the owner replaces what somebody was given before, as after a reset of their own key, and only if the new one is
-    /// trusted.
+    /// Only the owner replaces a key record that a participant already has, for example after a reset of the
+    /// participant's key, and only if the new public key is trusted.
     func giveKey(by share: CKShare) async {
         guard let connection = try? session.connection(), connection.encryptionKey != nil,
             databaseScope == .private || share.currentUserParticipant?.permission == .readWrite
@@ -57,13 +58,13 @@ extension CKDatabase {
         do throws(CKError) {
             if !missing.isEmpty { isAnyWaiting = try await !giveKey(by: share, to: missing, connection) }
         } catch {
-            // Who is not let at the zone or its key waits for nothing.
+            // Without access to the zone or its key there is nothing to retry.
             isAnyWaiting = error.trouble.isRetriedAutomatically || error.isOfWay
         }
         connection.zoneKeys.note(share, isWaitedFor: isAnyWaiting)
     }
 
-    /// Returns whether nobody has to wait.
+    /// Returns whether all users have the key.
     private func giveKey(
         by share: CKShare,
         to names: [String],
@@ -87,7 +88,9 @@ extension CKDatabase {
         return !isAnyWaiting
     }
 
-    /// Gives a zone's key to one user, unless they have it; `false` where they have published no key to give it by.
+    /// Provides a zone's key to a user who does not have it.
+    ///
+    /// Returns `false` if the user has published no public key.
     private func give(
         _ key: ZoneKey,
         to name: String,
@@ -108,7 +111,7 @@ extension CKDatabase {
             do throws(CKError) {
                 try await give(key, to: publicKey, named: name, in: zoneID, below: root, policy)
             } catch  where error.code == .serverRecordChanged {
-                // Somebody was first, and only the owner replaces that.
+                // Another device was first, and only the owner replaces its record.
                 connection.zoneKeys.gave(to: name, by: share.recordID)
                 return true
             }
@@ -118,8 +121,10 @@ extension CKDatabase {
         return true
     }
 
-    /// Whether a zone's key may be given to whoever holds this public key: the one that the user was given it by before, as
-    /// this process or the zone (`given`) remembers it, or one that the program trusts.
+    /// Returns whether a zone's key may be provided to the owner of a public key.
+    ///
+    /// This is the case if the user had this public key before, according to this process or the zone (`given`), or if
+    /// the app trusts the key.
     private func isTrusted(
         _ publicKey: [UInt8],
         of user: String,
@@ -140,7 +145,7 @@ extension CKDatabase {
         return false
     }
 
-    /// What a key record must stand below to be seen by the share's participants.
+    /// Returns the parent that a key record needs to be visible to the share's participants.
     private func root(of share: CKShare) async throws(CKError) -> CKRecord.ID? {
         guard share.recordID.recordName != CKRecordNameZoneWideShare else { return nil }
         if let known = share.rootID { return known }

@@ -5,23 +5,24 @@ import SyncCore
 import Synchronization
 import Wire
 
-/// Keys of zones, as records of the zones themselves: one for each user, with the zone's key sealed for them.
+/// The key records of zones: one record per user in the zone, which contains the zone's key encrypted for the user.
 ///
-/// These records are hidden from programs: fetches leave them out.
+/// Apps do not see these records; fetches omit them.
 enum KeyRecord {
     static let type = "ZonecastZoneKey"
     static let field = "wrappedKey"
-    /// In each user's own record of the public database: the key to seal for them by.
+    /// A field of each user's record in the public database: the public key with which zone keys are encrypted for the
+    /// user.
     static let publicKeyField = "zonecastPublicKey"
 
     static func name(of user: String) -> String { "zonecast.key." + user }
 }
 
 extension CKDatabase {
-    /// Opens the key of a zone, if the user may have it and it is not open yet, for reading.
+    /// Opens the key of a zone for reading, if the user has access to it and it is not open yet.
     ///
-    /// Throws only what keeps it from being looked for: what is read without a key for such a reason would be taken for
-    /// something that nobody has given this user the key of yet.
+    /// Throws only if a failure prevents the lookup. If such a failure were ignored, the values would look as if the
+    /// user had not been given the key.
     func openKey(of zoneID: CKRecordZone.ID) async throws(CKError) {
         let connection = try session.connection()
         guard connection.encryptionKey != nil, connection.zoneKeys.key(zoneID) == nil,
@@ -30,14 +31,16 @@ extension CKDatabase {
         do throws(CKError) {
             _ = try await zoneKey(of: zoneID, creating: false)
         } catch  where !error.trouble.isRetriedAutomatically && !error.isOfWay {
-            // The zone has no key for this user, or is gone.
+            // The zone has no key for this user, or does not exist.
         }
     }
 
-    /// The key of a zone; makes it where the zone has none, if `creating`.
+    /// Returns the key of a zone.
     ///
-    /// Throws `zoneNotFound` with `CKErrorUserDidResetEncryptedDataKey` when the zone has a key that the user's own no longer
-    /// opens: then what is encrypted there cannot be read by anybody, and the zone is to be deleted and made anew.
+    /// Creates one if the zone has none and `creating` is `true`.
+    ///
+    /// Throws `zoneNotFound` with `CKErrorUserDidResetEncryptedDataKey` if the zone has a key that the user's private
+    /// key cannot decrypt. The zone's encrypted values are then lost, and the zone must be deleted and created again.
     func zoneKey(of zoneID: CKRecordZone.ID, creating: Bool) async throws(CKError) -> ZoneKey? {
         let connection = try session.connection()
         let epoch = connection.zoneKeys.epoch
@@ -50,7 +53,7 @@ extension CKDatabase {
             guard let key else { throw .encryptedDataReset(zoneID) }
             return key
         }
-        // Somebody has to give it to them, and needs to know by which key of theirs.
+        // Another device has to provide the key, and needs this user's public key for it.
         if databaseScope == .shared { await publishKey() }
         guard creating else { return nil }
         guard databaseScope == .private else {
@@ -61,7 +64,7 @@ extension CKDatabase {
             let publicKey = [UInt8](userKey.publicKey.rawRepresentation)
             try await give(key, to: publicKey, named: name, in: zoneID, below: nil, .ifServerRecordUnchanged)
         } catch  where error.code == .serverRecordChanged {
-            // Another device was first. Where its key has gone again already, nothing goes in clear instead.
+            // Another device was first. If its key no longer exists, the values must not be sent unencrypted.
             guard let key = try await zoneKey(of: zoneID, creating: false) else {
                 throw CKError(.zoneBusy, "The key of the zone's encrypted values is being made. Try again later.")
             }
@@ -71,20 +74,22 @@ extension CKDatabase {
         return key
     }
 
-    /// Takes the user's own of some records of keys that have come: a zone that another device has made anew has another key.
+    /// Opens the user's own key record among some fetched ones.
+    ///
+    /// A zone that another device has created again has another key.
     func takeKey(of zoneID: CKRecordZone.ID, from records: some Sequence<CKRecord>) async throws(CKError) {
         let connection = try session.connection()
         guard connection.encryptionKey != nil else { return }
         let epoch = connection.zoneKeys.epoch
         let (userKey, name) = try await identity(connection)
-        // One without the field says nothing: it was not asked for whole.
+        // Without this field the record was not fetched completely.
         guard let own = records.first(where: { $0.recordID.recordName == KeyRecord.name(of: name) }),
             own[KeyRecord.field] as Data? != nil
         else { return }
         connection.zoneKeys.keep(ZoneKey(in: own, by: userKey), of: zoneID, epoch: epoch)
     }
 
-    /// Looks what the zone's key is now, in the place of the one that is held.
+    /// Fetches the zone's current key, which replaces the open one.
     func lookUpKey(of zoneID: CKRecordZone.ID) async throws(CKError) {
         let connection = try session.connection()
         guard connection.encryptionKey != nil else { return }
@@ -124,7 +129,7 @@ extension CKDatabase {
         }
     }
 
-    /// The user's own key and record name; publishes the key's public half once.
+    /// Returns the user's private key and record name.
     private func identity(
         _ connection: RelayConnection
     ) async throws(CKError) -> (Curve25519.KeyAgreement.PrivateKey, String) {
@@ -144,9 +149,9 @@ extension CKDatabase {
         return (userKey, try await connection.fetchCallerName())
     }
 
-    /// Says in the user's own record by which key others can give them zones' keys.
+    /// Publishes the user's public key in the user's record, so that others can provide zone keys.
     ///
-    /// Quiet: who has no key provider shares and is shared with as ever.
+    /// Never throws: without a key provider, sharing works without encryption.
     func publishKey() async {
         guard let connection = try? session.connection(), connection.encryptionKey != nil,
             connection.zoneKeys.beginPublishing()
@@ -175,7 +180,9 @@ extension CKDatabase {
 }
 
 extension ZoneKey {
-    /// The key in a record of keys; `nil` where it is sealed for another user, or for another key of theirs.
+    /// Decrypts the key in a key record.
+    ///
+    /// Returns `nil` if it was encrypted for another user or another public key.
     fileprivate init?(in record: CKRecord, by userKey: Curve25519.KeyAgreement.PrivateKey) {
         let wrapped = (record[KeyRecord.field] as Data?).map { [UInt8]($0) } ?? []
         self.init(unwrapping: wrapped, by: userKey, zoneName: record.recordID.zoneID.zoneName)
@@ -183,7 +190,7 @@ extension ZoneKey {
 }
 
 extension CKError {
-    /// The zone's values were encrypted by a key that the user no longer has.
+    /// The error for a zone whose values were encrypted with a key that the user no longer has.
     static func encryptedDataReset(_ zoneID: CKRecordZone.ID) -> CKError {
         CKError(
             .zoneNotFound,
@@ -195,7 +202,7 @@ extension CKError {
         )
     }
 
-    /// The zone is another user's, and nobody who has its key has given it to this one yet.
+    /// The error for another user's zone whose key has not been provided to this user yet.
     fileprivate static let zoneKeyMissing = CKError(
         .permissionFailure,
         userInfo: [
@@ -206,10 +213,10 @@ extension CKError {
     )
     private static let zoneKeyMissingKey = "ZonecastZoneKeyMissing"
 
-    /// Whether the error says that the zone's key is still to come.
+    /// Whether the error means that the zone's key has not been provided yet.
     package var awaitsZoneKey: Bool { userInfo[Self.zoneKeyMissingKey] != nil }
 
-    /// Whether the error says that the user has reset the key of their encrypted data.
+    /// Whether the error means that the user has reset the encryption key.
     var saysKeyWasReset: Bool {
         (userInfo[CKErrorUserDidResetEncryptedDataKey] as? NSNumber)?.boolValue ?? false
     }

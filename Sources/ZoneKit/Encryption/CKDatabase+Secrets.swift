@@ -4,9 +4,10 @@ import SyncCore
 import Synchronization
 
 extension CKDatabase {
-    /// Encrypts what is to be encrypted of records, before they are sent.
+    /// Encrypts the encrypted values of records before they are sent.
     ///
-    /// A record whose zone has no key for this user fails by itself; what would meet every request ends the call.
+    /// If a zone has no key for this user, its records fail individually. A failure that would affect every request is
+    /// thrown.
     func sealSecrets(
         of drafts: [Draft],
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
@@ -18,7 +19,8 @@ extension CKDatabase {
                 guard databaseScope != .public else {
                     throw CKError(.invalidArguments, "Encrypted fields are not supported in the public database.")
                 }
-                // Without a provider the relay keeps the values as CloudKit does for standard accounts: it could read them.
+                // Without a key provider the values are stored unencrypted, as in CloudKit for accounts without
+                // end-to-end encryption.
                 let hasKeys = try session.connection().encryptionKey != nil
                 let key = hasKeys ? try await zoneKey(of: state.id.zoneID, creating: true) : nil
                 do {
@@ -32,7 +34,7 @@ extension CKDatabase {
         }
     }
 
-    /// Opens the keys of the zones whose records have something encrypted.
+    /// Opens the keys of all zones whose records contain encrypted values.
     func openKeys(for records: some Sequence<CKRecord>) async throws(CKError) {
         var seen: Set<CKRecordZone.ID> = []
         for record in records where record.state.withLock({ $0.hasSealed }) {

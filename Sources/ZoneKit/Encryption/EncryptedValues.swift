@@ -2,17 +2,17 @@ import Foundation
 import Synchronization
 
 extension CKRecord {
-    /// The fields that only the user's own devices, and those a record is shared with, can read.
+    /// The encrypted fields, which only the user's own devices and the participants of a share can read.
     ///
-    /// With `RelayEndpoint.encryptionKey` they are encrypted before they leave this machine, and the relay keeps what it
-    /// cannot read; a value whose key this user does not have reads as `nil`. **Without it they go to the relay as they are**,
-    /// marked as encrypted fields: nobody can search or sort by them, but whoever runs the relay could read them.
+    /// With `RelayEndpoint.encryptionKey`, the values are encrypted on this device, and the relay cannot read them. A
+    /// value whose key the user does not have reads as `nil`. **Without an encryption key, the values are sent
+    /// unencrypted**, marked as encrypted fields: queries cannot use them, but the operator of the relay can read them.
     ///
-    /// A field is in here or in the record itself, never in both. References and assets cannot be encrypted.
+    /// A field is either in here or in the record itself, never in both. References and assets cannot be encrypted.
     public var encryptedValues: any CKRecordKeyValueSetting & Sendable { EncryptedValues(record: self) }
 }
 
-/// The encrypted part of a record.
+/// The encrypted values of a record.
 final class EncryptedValues: CKRecordKeyValueSetting, Sendable {
     private let record: CKRecord
 

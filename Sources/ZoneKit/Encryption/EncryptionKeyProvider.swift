@@ -2,37 +2,39 @@ import Crypto
 import CryptoExtras
 public import Foundation
 
-/// Gives the secret by which a user's encrypted values are read and written.
+/// Provides the secret with which a user's encrypted values are encrypted.
 ///
-/// All devices of one user must give the same 32 bytes, and nobody else may have them: they are the private key of an
-/// X25519 pair. The relay is told the public key alone.
+/// All devices of a user must provide the same 32 bytes, and no other user may have them: they are the private key of
+/// an X25519 key pair. The relay only knows the public key.
 public protocol EncryptionKeyProvider: Sendable {
-    /// The user's secret: 32 bytes.
+    /// Returns the user's secret: 32 bytes.
     ///
-    /// Asked for once per account and process, when it is first needed.
+    /// Called once per account and process, when the secret is first needed.
     ///
-    /// - Throws: Whatever keeps it from being had; the call that needed it fails with that as its cause.
+    /// - Throws: An error if the secret is not available. It becomes the underlying error of the call that needed the
+    ///   secret.
     func userKey() async throws -> Data
 
-    /// Whether the keys of shared zones may be given to whoever holds a public key.
+    /// Returns whether the keys of shared zones may be provided to the owner of a public key.
     ///
-    /// Asked when somebody is to be given a zone's key for the first time, or has published another key since. Where this is not
-    /// implemented a user's first key is trusted, and no other until the program says so (`CKContainer.trustEncryptionKey`).
+    /// Called before a user gets a zone key for the first time, and when a user has published another public key. The
+    /// default implementation trusts a user's first key; the app must confirm later ones with
+    /// `CKContainer.trustEncryptionKey`.
     ///
     /// - Parameters:
-    ///   - key: The key that the relay tells.
-    ///   - known: The key by which the user was given something before; `nil` when nobody remembers one.
-    /// - Returns: Whether to trust it. If not, the user reads nothing that is encrypted.
+    ///   - key: The public key that the relay has returned for the user.
+    ///   - known: The public key with which the user got zone keys before; `nil` if none is known.
+    /// - Returns: Whether to trust the key. If not, the user cannot read encrypted values.
     func trusts(_ key: UserEncryptionKey, insteadOf known: UserEncryptionKey?) async -> Bool
 }
 
-/// A secret made of a passphrase, which the user types on each device.
+/// A secret derived from a passphrase, which the user enters on each device.
 public struct PassphraseEncryptionKey: EncryptionKeyProvider {
-    /// How much work one guess costs an attacker.
+    /// The cost of deriving the secret, and thus of each guess by an attacker.
     public enum Cost: Sendable {
-        /// About a tenth of a second and 64 MB.
+        /// About 0.1 seconds and 64 MB of memory.
         case usual
-        /// Next to nothing: for tests, and for relays that take anybody at their word.
+        /// Almost no cost: for tests, and for relays that were started with `--dev`.
         case light
     }
 
@@ -40,19 +42,19 @@ public struct PassphraseEncryptionKey: EncryptionKeyProvider {
     private let salt: String
     private let cost: Cost
 
-    /// A secret made of a passphrase.
+    /// Creates a key provider.
     ///
     /// - Parameters:
-    ///   - passphrase: What the user types; the same on each device.
-    ///   - salt: What the application adds; the same on each device, best the user's own name.
-    ///   - cost: How much work one guess costs.
+    ///   - passphrase: The passphrase; the same on each device.
+    ///   - salt: The salt; the same on each device. Preferably different for each user, such as the user's name.
+    ///   - cost: The cost of deriving the secret.
     public init(_ passphrase: String, salt: String = "zonecast", cost: Cost = .usual) {
         self.passphrase = passphrase
         self.salt = salt
         self.cost = cost
     }
 
-    /// The passphrase, put through scrypt.
+    /// Derives the secret from the passphrase with scrypt.
     public func userKey() async throws -> Data {
         let key = try KDF.Scrypt.deriveKey(
             from: Data(passphrase.utf8),
@@ -66,18 +68,21 @@ public struct PassphraseEncryptionKey: EncryptionKeyProvider {
     }
 }
 
-/// A secret kept in a file that only its owner may read; made when it is first needed.
+/// A secret in a file that only its owner may read.
 ///
-/// For servers, and for programs whose user has one device; more devices need a copy of the file.
+/// The file is created when the secret is first needed.
+///
+/// For servers, and for users with a single device; further devices need a copy of the file.
 public struct FileEncryptionKey: EncryptionKeyProvider {
     private let file: URL
 
-    /// A secret in a file.
+    /// Creates a key provider for a file.
     public init(_ file: URL) { self.file = file }
 
-    /// The file's 32 bytes.
+    /// Returns the 32 bytes of the file.
     ///
-    /// - Throws: What reading or writing throws; `CKError.invalidArguments` when the file holds something else.
+    /// - Throws: An error if the file cannot be read or written, and `CKError.invalidArguments` if it does not contain
+    ///   32 bytes.
     public func userKey() async throws -> Data {
         if !FileManager.default.fileExists(atPath: file.path) {
             let key = Curve25519.KeyAgreement.PrivateKey().rawRepresentation

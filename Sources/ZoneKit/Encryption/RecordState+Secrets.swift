@@ -3,11 +3,11 @@ import Records
 
 /// The encrypted fields of a record.
 package struct SecretFields: Sendable {
-    /// As the relay has them.
+    /// The values on the relay.
     var sealed: [String: FieldValue] = [:]
-    /// As the program set them, `nil` for those it cleared; with what counts as the edit's number.
+    /// The values that the app has set, `nil` for cleared fields, with the numbers of the edits.
     var edits: [String: (value: FieldValue?, number: UInt64)] = [:]
-    /// Opens what is sealed.
+    /// Decrypts the sealed values.
     var keyring: ZoneKeyring?
 }
 
@@ -27,7 +27,7 @@ extension RecordState {
         return openSecret(key)?.object(in: id.zoneID)
     }
 
-    /// An encrypted field's value; `nil` for what was sealed on a device, without its key.
+    /// Returns the value of an encrypted field; `nil` if it was encrypted on a device and its key is not available.
     private func openSecret(_ key: String) -> FieldValue? {
         guard let secrets, let stored = secrets.sealed[key] else { return nil }
         guard let bytes = stored.sealedBytes else { return stored }
@@ -54,10 +54,10 @@ extension RecordState {
         self.secrets = secrets
     }
 
-    /// Whether any of it was sealed on a device.
+    /// Whether any value was encrypted on a device.
     var hasSealed: Bool { secrets?.sealed.values.contains { $0.sealedBytes != nil } ?? false }
 
-    /// What a save sends of the encrypted fields, sealed by the zone's key where there is one.
+    /// Returns the encrypted fields to save, sealed with the zone's key if there is one.
     func sealedFields(
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
         by key: ZoneKey?
@@ -82,12 +82,14 @@ extension RecordState {
 }
 
 extension FieldValue {
-    /// A sealed value in a field: text where a text was sealed, so that a schema's `ENCRYPTED STRING` takes it.
+    /// Creates the field of a sealed value.
+    ///
+    /// A sealed text is a string, so that it fits the schema's `ENCRYPTED STRING`.
     init(sealed: [UInt8], standingFor value: FieldValue) {
         self = value.text == nil ? .bytes(sealed) : .string(Data(sealed).base64EncodedString())
     }
 
-    /// What was sealed; `nil` for a value that no device has sealed.
+    /// The sealed bytes; `nil` for a value that was not encrypted on a device.
     var sealedBytes: [UInt8]? {
         switch self {
         case .bytes(let bytes): ZoneKey.isSealed(bytes) ? bytes : nil

@@ -1,14 +1,17 @@
 import Crypto
 public import Foundation
 
-/// The public key by which a user is given the keys of zones that are shared with them, as the relay tells it.
+/// A user's public encryption key, as the relay returns it.
 ///
-/// The relay could tell another: its own. Then it would be given the keys of shared zones, and read what is encrypted there. Two
-/// people who want to be sure compare fingerprints by a way that is not the relay's.
+/// Zone keys are provided to other users by encrypting them with this key. A malicious relay could return its own key
+/// instead, get the keys of shared zones, and read their encrypted values. To rule this out, two users can compare
+/// fingerprints through another channel.
 public struct UserEncryptionKey: Hashable, Sendable {
-    /// Whose it is said to be.
+    /// The user to whom the relay attributes the key.
     public let userRecordID: CKRecord.ID
-    /// Twelve groups of five digits, from the key's SHA-256: the same on every device, and for nothing else.
+    /// A fingerprint of the key: twelve groups of five digits, from its SHA-256 hash.
+    ///
+    /// The same on every device.
     public let fingerprint: String
 
     package init(_ publicKey: [UInt8], of user: String) {
@@ -16,7 +19,7 @@ public struct UserEncryptionKey: Hashable, Sendable {
         let hash = Array(SHA256.hash(data: Data("zonecast fingerprint 1 ".utf8) + Data(publicKey)))
         let groups = (0..<12).map { group in
             let number = UInt32(hash[group * 2]) << 8 | UInt32(hash[group * 2 + 1])
-            // The other bytes make each group use all of its five digits.
+            // The other bytes make each group use its full range of five digits.
             let mixed = (number << 8 | UInt32(hash[24 + group % 8])) % 100_000
             return String(100_000 + mixed).dropFirst()
         }
@@ -25,33 +28,33 @@ public struct UserEncryptionKey: Hashable, Sendable {
 }
 
 extension Notification.Name {
-    /// A user has published another key than the one by which they were given zones' keys, and is given none any more.
+    /// A user has published another public key than the one with which they got zone keys, and gets no more zone keys.
     ///
-    /// Posted on the default center. The user's own devices do so after a reset of their key; so would a relay that wants to
-    /// read along. `userInfo` holds the new key under `CKUserEncryptionKeyKey`. Once it is known whose it is,
-    /// `CKContainer.trustEncryptionKey(_:)` lets sharing go on.
+    /// Posted to the default notification center. A user's device does this after a reset of the user's key; so would a
+    /// relay that tries to read encrypted values. `userInfo` contains the new key under `CKUserEncryptionKeyKey`. When
+    /// its owner is verified, call `CKContainer.trustEncryptionKey(_:)` to continue sharing.
     public static let CKUserEncryptionKeyChanged = Notification.Name("CKUserEncryptionKeyChangedNotification")
 }
 
-/// Under which a `CKUserEncryptionKeyChanged` has its `UserEncryptionKey`.
+/// The key of the `UserEncryptionKey` in the `userInfo` of a `CKUserEncryptionKeyChanged` notification.
 public let CKUserEncryptionKeyKey = "CKUserEncryptionKey"
 
 extension EncryptionKeyProvider {
     /// Trusts a user's first key, and no other.
     ///
     /// - Parameters:
-    ///   - key: The key that the relay tells.
-    ///   - known: The key by which the user was given something before.
-    /// - Returns: Whether zones' keys may be given to whoever holds the key.
+    ///   - key: The public key that the relay has returned for the user.
+    ///   - known: The public key with which the user got zone keys before.
+    /// - Returns: Whether zone keys may be provided to the owner of the key.
     public func trusts(_ key: UserEncryptionKey, insteadOf known: UserEncryptionKey?) async -> Bool { known == nil }
 }
 
 extension CKContainer {
-    /// The key that a user has published, for comparing its fingerprint.
+    /// Returns the public key that a user has published, to compare its fingerprint.
     ///
-    /// - Parameter userRecordID: The user; `userRecordID()` gives one's own.
-    /// - Returns: The key as the relay tells it; `nil` for who has published none.
-    /// - Throws: What any call throws.
+    /// - Parameter userRecordID: The user; `userRecordID()` returns the current user's ID.
+    /// - Returns: The key that the relay returns, or `nil` if the user has published none.
+    /// - Throws: The errors of any request.
     public func encryptionKey(of userRecordID: CKRecord.ID) async throws -> UserEncryptionKey? {
         let connection = try session.connection()
         var name = userRecordID.recordName
@@ -60,12 +63,12 @@ extension CKContainer {
         return (user[KeyRecord.publicKeyField] as? Data).map { UserEncryptionKey([UInt8]($0), of: name) }
     }
 
-    /// Lets a user be given zones' keys by this key from now on, as long as this process lives.
+    /// Trusts a user's public key for the lifetime of this process, so that the user gets zone keys again.
     ///
-    /// What they are given by it then stands in the zone, and other devices trust it by that.
+    /// The provided zone keys record the public key in the zone, so that other devices trust it too.
     ///
-    /// - Parameter key: A key whose fingerprint has been compared.
-    /// - Throws: `badContainer` when no relay is configured.
+    /// - Parameter key: A key whose fingerprint has been verified.
+    /// - Throws: `badContainer` if no relay is configured.
     public func trustEncryptionKey(_ key: UserEncryptionKey) throws {
         try session.connection().zoneKeys.trust(key)
     }

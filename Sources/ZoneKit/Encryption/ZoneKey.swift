@@ -3,16 +3,16 @@ import Foundation
 import Records
 import Wire
 
-/// The key of a zone's encrypted values, and how it goes to those who may read them.
+/// The key of a zone's encrypted values, and its encryption for the users who may read them.
 ///
-/// A sealed value is `"zc1" | key number (8) | nonce (12) | ciphertext | tag (16)`; the tag also covers the record's
-/// type and name and the field's name, so that the relay cannot put one value in another's place. What is sealed is the
-/// field as the wire has it, type and all.
+/// A sealed value is `"zc1" | key number (8) | nonce (12) | ciphertext | tag (16)`. The tag also authenticates the
+/// record's type and name and the field's name, so that the relay cannot exchange values. The plaintext is the field in
+/// the relay's JSON format, including its type.
 struct ZoneKey: Sendable {
     private static let mark = Array("zc1".utf8)
     private static let suite = HPKE.Ciphersuite(kem: .Curve25519_HKDF_SHA256, kdf: .HKDF_SHA256, aead: .AES_GCM_256)
 
-    /// The first bytes of the key's hash: tells keys apart and nothing about them.
+    /// The first bytes of the key's hash, which identify the key without revealing it.
     let number: [UInt8]
     private let key: SymmetricKey
 
@@ -33,7 +33,9 @@ struct ZoneKey: Sendable {
         return Self.mark + number + combined
     }
 
-    /// `nil` for what was sealed by another key or for another place.
+    /// Decrypts a value.
+    ///
+    /// Returns `nil` if it was sealed with another key or for another field.
     func open(_ sealed: [UInt8], for place: [UInt8]) -> FieldValue? {
         guard Self.isSealed(sealed), Array(sealed[3..<11]) == number,
             let box = try? AES.GCM.SealedBox(combined: sealed[11...]),
@@ -46,22 +48,24 @@ struct ZoneKey: Sendable {
         return fields["v"]
     }
 
-    /// Whether these bytes look like what `seal` makes: its mark, and at least a nonce and a tag.
+    /// Returns whether bytes have the form of a sealed value: the prefix, and at least a nonce and a tag.
     static func isSealed(_ bytes: [UInt8]) -> Bool { bytes.count >= 11 + 28 && bytes.starts(with: mark) }
 
-    /// What a value belongs to.
+    /// Returns the identification of a field, which the tag authenticates.
     static func place(type: String, record: String, field: String) -> [UInt8] {
         Array("\(type)\u{0}\(record)\u{0}\(field)".utf8)
     }
 
-    // MARK: For people
+    // MARK: Users
 
-    /// A note of the public key by which a user was given this key, to follow it: only who has the key can write or read one.
+    /// Returns a sealed note of the public key with which a user got this key.
+    ///
+    /// Only owners of the zone key can write or read it.
     func pin(of publicKey: [UInt8], for user: String) throws -> [UInt8] {
         try seal(.bytes(publicKey), for: Self.pinPlace(user))
     }
 
-    /// The public key in the note that follows a wrapped key; `nil` where none does, or it is about another user.
+    /// Returns the public key in the note after a wrapped key; `nil` if there is none, or if it is about another user.
     func pinned(in given: [UInt8], for user: String) -> [UInt8]? {
         guard given.count > Self.wrappedSize,
             case .bytes(let publicKey)? = open(Array(given[Self.wrappedSize...]), for: Self.pinPlace(user))
@@ -73,10 +77,10 @@ struct ZoneKey: Sendable {
         place(type: KeyRecord.type, record: KeyRecord.name(of: user), field: "pin")
     }
 
-    /// Bytes of what `wrapped` makes.
+    /// The size of the result of `wrapped(for:zoneName:)` in bytes.
     private static let wrappedSize = 32 + 32 + 16
 
-    /// The key, sealed for one user: encapsulated key (32), then ciphertext (32) and its tag (16).
+    /// Encrypts the key for a user: encapsulated key (32 bytes), ciphertext (32) and tag (16).
     func wrapped(for publicKey: [UInt8], zoneName: String) throws -> [UInt8] {
         let recipient = try Curve25519.KeyAgreement.PublicKey(rawRepresentation: publicKey)
         var sender = try HPKE.Sender(recipientKey: recipient, ciphersuite: Self.suite, info: Self.info(zoneName))
@@ -84,7 +88,9 @@ struct ZoneKey: Sendable {
         return [UInt8](sender.encapsulatedKey) + sealed
     }
 
-    /// `nil` when it was sealed for somebody else, or with a key that the user no longer has.
+    /// Decrypts a wrapped key.
+    ///
+    /// Returns `nil` if it was encrypted for another user, or with a key that the user no longer has.
     init?(unwrapping wrapped: [UInt8], by userKey: Curve25519.KeyAgreement.PrivateKey, zoneName: String) {
         guard wrapped.count >= Self.wrappedSize,
             var recipient = try? HPKE.Recipient(

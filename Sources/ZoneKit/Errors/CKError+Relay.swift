@@ -2,13 +2,13 @@ import Foundation
 package import Records
 package import Wire
 
-/// Where a relay's error stood: the same code means another thing for a whole request than for one of its items.
+/// The place of an error in a response: a code can have different meanings for a request and for one of its items.
 package enum ErrorLevel: Sendable {
     case request
     case item
 }
 
-/// The one table from the wire's errors to CloudKit's.
+/// The mapping from the relay's errors to CloudKit's.
 ///
 /// See Errors.md, "Codes".
 extension CKError {
@@ -22,29 +22,32 @@ extension CKError {
         self.init(Self.code(of: error, at: level), userInfo: info)
     }
 
-    /// In `userInfo` of `changeTokenExpired`: how the zone ended that the token is of, the raw value of a `ZoneLoss`.
+    /// The key in `userInfo` of `changeTokenExpired` for the reason why the token's zone ended: the raw value of a
+    /// `ZoneLoss`.
     private static let formerZoneKey = "FormerZone"
 
-    /// How the zone ended that the refused token is of, where another has its name now.
+    /// The reason why the zone of a rejected token ended, if another zone has its name now.
     package var formerZone: ZoneLoss? {
         (userInfo[Self.formerZoneKey] as? NSNumber).flatMap { ZoneLoss(rawValue: $0.int64Value) }
     }
 
-    /// In `userInfo`: the number under which the relay's log has the request, as a string.
+    /// The key in `userInfo` for the request's ID in the relay's log, a string.
     package static let requestUUIDKey = "RequestUUID"
-    /// In `userInfo` of `notAuthenticated`: the address of the page to sign in at, as a string.
+    /// The key in `userInfo` of `notAuthenticated` for the URL of the sign-in page, a string.
     package static let signInURLKey = "SignInURL"
 
-    /// In `userInfo` of `notAuthenticated`: the program itself says that nobody has signed in.
+    /// The key in `userInfo` of `notAuthenticated` if the app has reported that no user is signed in.
     private static let nobodyKey = "NobodySignedIn"
 
-    /// Nobody has signed in, by the word of the program: not that the relay no longer takes what somebody signed in with.
+    /// Whether the app has reported that no user is signed in.
+    ///
+    /// If `false`, the relay has rejected the user's credential.
     var saysNobodySignedIn: Bool { userInfo[Self.nobodyKey] != nil }
 
-    /// The number under which the relay's log has the failed request; `nil` where no relay answered.
+    /// The ID of the failed request in the relay's log; `nil` if no relay has responded.
     public var requestUUID: String? { userInfo[Self.requestUUIDKey] as? String }
 
-    /// With `notAuthenticated`: the address of the page at which a person can sign in, where the relay has one.
+    /// With `notAuthenticated`, the URL of the page where a user can sign in, if the relay has one.
     public var signInURL: URL? { (userInfo[Self.signInURLKey] as? String).flatMap { URL(string: $0) } }
 
     package static func code(of error: RelayError, at level: ErrorLevel) -> Code {
@@ -56,7 +59,7 @@ extension CKError {
         case .badRequest: .invalidArguments
         case .conflict, .exists: .serverRecordChanged
         case .internalError: .internalError
-        // Items are reported one by one, so what a whole request did not find is its container.
+        // Errors of items are reported individually, so a whole request that was not found concerns its container.
         case .notFound: level == .item ? .unknownItem : .badContainer
         case .quotaExceeded: .quotaExceeded
         case .throttled: .requestRateLimited
@@ -81,7 +84,7 @@ extension CKError {
         }
     }
 
-    /// What it means that there was no answer.
+    /// Creates an error for a request without a response.
     package init(_ error: TransportError, isWrite: Bool) {
         switch error {
         case .offline: self.init(.networkUnavailable)
@@ -96,7 +99,9 @@ extension CKError {
         }
     }
 
-    /// What keeps a program from coming by a token to sign in with: of who has signed in it says nothing.
+    /// Creates an error for an app that could not provide a token for the sign-in.
+    ///
+    /// It says nothing about the signed-in user.
     init(ofSignIn error: any Error) {
         let reason = "There was no token to sign in with: \(error)"
         if let error = error as? CKError {
@@ -110,15 +115,15 @@ extension CKError {
         }
     }
 
-    /// An error answer that is not the relay's own: a proxy's page, or an empty body.
+    /// Creates an error for a response that does not come from a relay, such as a proxy's error page or an empty body.
     ///
-    /// Who has waited in vain for a relay does not know what it has done: the outcome of a write is open then.
+    /// If a proxy has timed out, the relay may have executed a write.
     package init(foreign response: RelayResponse, isWrite: Bool = false) {
         let code: Code =
             switch response.status {
-            // A proxy wants something: the relay itself, which knows the user, has said nothing.
+            // A proxy requires authentication; the relay itself has said nothing about the user.
             case 401, 403, 407: .accountTemporarilyUnavailable
-            // From 520 on: those that stand in front of a whole site have more words for it.
+            // Status codes from 520 are used by reverse proxies and content delivery networks.
             case 408, 502, 503, 504, 520...530: .serviceUnavailable
             case 413, 414, 431: .limitExceeded
             case 421: .notAuthenticated
@@ -134,7 +139,7 @@ extension CKError {
             .adding(Self.outcomeIsOpenKey, isOpen ? NSNumber(value: true) : nil)
     }
 
-    /// An answer that makes no sense: a relay of another make, or a bug.
+    /// Creates an error for a malformed response, from an incompatible relay or because of a bug.
     package init(_ error: JSONError) {
         self.init(.internalError, "The relay's answer cannot be read: \(error.description)", underlying: error)
     }

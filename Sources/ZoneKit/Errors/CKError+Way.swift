@@ -1,16 +1,17 @@
 extension CKError {
-    /// The relay may have carried out what was asked, or may not have.
+    /// Whether it is unknown if the relay has executed the request.
     package var leavesOutcomeOpen: Bool {
         code == .serverResponseLost || code == .operationCancelled || userInfo[Self.outcomeIsOpenKey] != nil
     }
 
-    /// Where the code does not say so.
+    /// The key in `userInfo` that marks an unknown outcome where the code does not imply it.
     static let outcomeIsOpenKey = "ZonecastOutcomeIsOpen"
 
-    /// As the answer to a whole request: nothing was said about what it carries, only that the way to the relay, or the relay
-    /// itself, is out of order.
+    /// Whether the error of a whole request means that the connection or the relay is broken, and says nothing about
+    /// its items.
     ///
-    /// A proxy whose backend is down, a hotel's page, a damaged store, a container that is not there. What was to be sent stays.
+    /// Examples are a proxy without a backend, the login page of a public network, a damaged store, and a missing
+    /// container. The pending changes stay pending.
     package var isOfWay: Bool {
         switch code {
         case .internalError, .serverRejectedRequest, .badContainer, .missingEntitlement, .incompatibleVersion: true

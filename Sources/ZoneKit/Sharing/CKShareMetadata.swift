@@ -1,30 +1,29 @@
 public import Foundation
 package import Wire
 
-/// A share as somebody who holds its link sees it, before and after they come in; known to programs as
-/// `CKShare.Metadata`.
+/// The metadata of a share, before and after the current user accepts it; also available as `CKShare.Metadata`.
 ///
-/// Immutable.
+/// Metadata are immutable.
 public final class CKShareMetadata: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
-    // Unchecked for the records inside: fetched for this object, and for reading.
+    // Unchecked because of the records inside, which are fetched for this object and only read.
 
-    /// The container that it is in.
+    /// The identifier of the share's container.
     public let containerIdentifier: String
     /// The share.
     public let share: CKShare
-    /// The root record's address; `nil` when a whole zone is shared.
+    /// The ID of the root record; `nil` if a whole zone is shared.
     public let hierarchicalRootRecordID: CKRecord.ID?
-    /// The root record, where it was asked for.
+    /// The root record, if it was requested.
     public let rootRecord: CKRecord?
-    /// What the current user is to the share.
+    /// The current user's role in the share.
     public let participantRole: CKShare.ParticipantRole
-    /// How far the current user's invitation has come.
+    /// The acceptance status of the current user's invitation.
     public let participantStatus: CKShare.ParticipantAcceptanceStatus
-    /// What the current user may do.
+    /// The current user's permission.
     public let participantPermission: CKShare.ParticipantPermission
-    /// Whose records are shared.
+    /// The owner of the shared records.
     public let ownerIdentity: CKUserIdentity
-    /// The last part of the share's link.
+    /// The last path component of the share's URL.
     package let shortGUID: String
 
     package init(
@@ -45,7 +44,7 @@ public final class CKShareMetadata: NSObject, NSSecureCoding, NSCopying, @unchec
         ownerIdentity = CKUserIdentity(thing.owner, callerName: callerName)
     }
 
-    /// The root record's address; the share's own when a whole zone is shared.
+    /// The ID of the root record, or of the share itself if a whole zone is shared.
     public var rootRecordID: CKRecord.ID { hierarchicalRootRecordID ?? share.recordID }
 
     /// The older name of `participantRole`.
@@ -53,7 +52,7 @@ public final class CKShareMetadata: NSObject, NSSecureCoding, NSCopying, @unchec
         CKShare.ParticipantType(rawValue: participantRole.rawValue) ?? .unknown
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates metadata from the output of `encode(with:)`.
     public init?(coder: NSCoder) {
         guard let container = coder.text("Container"), let guid = coder.text("ShortGUID"),
             let share = coder.object(CKShare.self, "Share"),
@@ -70,10 +69,10 @@ public final class CKShareMetadata: NSObject, NSSecureCoding, NSCopying, @unchec
         participantPermission = CKShare.ParticipantPermission(rawValue: coder.number("Permission")) ?? .unknown
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes all of it.
+    /// Encodes all properties.
     public func encode(with coder: NSCoder) {
         coder.encode(containerIdentifier as NSString, forKey: "Container")
         coder.encode(shortGUID as NSString, forKey: "ShortGUID")
@@ -86,15 +85,15 @@ public final class CKShareMetadata: NSObject, NSSecureCoding, NSCopying, @unchec
         coder.encode(participantPermission.rawValue, forKey: "Permission")
     }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal when they are of the same share.
+    /// Returns whether two metadata objects belong to the same share.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKShareMetadata else { return false }
         return shortGUID == other.shortGUID && containerIdentifier == other.containerIdentifier
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { shortGUID.hashValue }
 }

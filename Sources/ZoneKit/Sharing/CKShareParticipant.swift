@@ -3,24 +3,25 @@ import Records
 import Synchronization
 package import Wire
 
-/// Somebody a share is for; known to programs as `CKShare.Participant`.
+/// A participant of a share; also available as `CKShare.Participant`.
 ///
-/// `CKContainer.shareParticipants` makes them; a change of role or permission counts when the share is saved next.
+/// Create participants with `CKContainer.shareParticipants`. Changes of the role or permission take effect when the
+/// share is saved.
 public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Sendable {
-    /// What a participant may do.
+    /// The permission of a participant.
     public typealias Permission = CKShare.ParticipantPermission
-    /// What a participant is to the share.
+    /// The role of a participant.
     public typealias Role = CKShare.ParticipantRole
     /// The older name of a role.
     public typealias ParticipantType = CKShare.ParticipantType
-    /// How far an invitation has come.
+    /// The acceptance status of an invitation.
     public typealias AcceptanceStatus = CKShare.ParticipantAcceptanceStatus
-    /// A participant's number.
+    /// The type of a participant's ID.
     public typealias ID = String
 
     private let state: Mutex<ClientShare.Participant>
     private let callerName: String?
-    /// What stands for a participant that the relay has not numbered yet.
+    /// The ID of a participant to whom the relay has not assigned one yet.
     private let provisionalID: String
 
     package init(_ participant: ClientShare.Participant, callerName: String?, provisionalID: String? = nil) {
@@ -29,7 +30,9 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
         self.provisionalID = provisionalID ?? UUID().uuidString
     }
 
-    /// Somebody to be invited: to read only, until told otherwise.
+    /// Creates a participant to invite.
+    ///
+    /// The permission is `readOnly`.
     package convenience init(inviting identity: ClientIdentity, callerName: String?) {
         self.init(
             ClientShare.Participant(
@@ -42,17 +45,17 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
         )
     }
 
-    /// Somebody who is not known yet: whoever first opens a link made for them.
+    /// Creates a participant for an unknown person: the first one who opens a one-time URL.
     ///
-    /// Add the participant to a share and save that; then `CKShare.oneTimeURL(for:)` gives the link. Until somebody has used
-    /// it, the participant has neither a name nor an address.
+    /// Add the participant to a share and save the share; `CKShare.oneTimeURL(for:)` then returns the URL. Until
+    /// somebody has used it, the participant has no name and no address.
     ///
-    /// - Returns: A participant who may read, until told otherwise.
+    /// - Returns: A participant with the permission `readOnly`.
     public static func oneTimeURLParticipant() -> Self {
         let participant = Self(inviting: ClientIdentity(), callerName: nil)
         participant.state.withLock { state in
             state.isForAnybody = true
-            // The relay keeps the number of a link's participant, who has nothing else to be known by.
+            // The relay keeps this ID, because the participant of a one-time URL has no other identification.
             state.id = participant.provisionalID
         }
         return participant
@@ -60,18 +63,18 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
 
     package var wire: ClientShare.Participant { state.withLock { $0 } }
 
-    /// When they were added; `nil` until the share has been saved.
+    /// The date at which the participant was added; `nil` until the share has been saved.
     public var dateAddedToShare: Date? {
         wire.added.map { Date(timeIntervalSince1970: Double($0.milliseconds) / 1000) }
     }
 
-    /// Whether they came by asking for access.
+    /// Whether the participant joined by requesting access.
     public var isApprovedRequester: Bool { wire.hasAsked }
 
-    /// Who it is.
+    /// The identity of the participant.
     public var userIdentity: CKUserIdentity { CKUserIdentity(wire.identity, callerName: callerName) }
 
-    /// What they are to the share.
+    /// The participant's role.
     public var role: Role {
         get { Role(word: wire.type) }
         set { state.withLock { $0.type = newValue.word } }
@@ -83,19 +86,21 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
         set { role = Role(rawValue: newValue.rawValue) ?? .unknown }
     }
 
-    /// What they may do.
+    /// The participant's permission.
     public var permission: Permission {
         get { Permission(word: wire.permission) }
         set { state.withLock { $0.permission = newValue.word } }
     }
 
-    /// How far the invitation has come.
+    /// The acceptance status of the participant's invitation.
     public var acceptanceStatus: AcceptanceStatus { AcceptanceStatus(word: wire.acceptanceStatus) }
 
-    /// Unlike that of every other participant; the relay's own once the share has been saved and fetched.
+    /// The unique ID of the participant.
+    ///
+    /// It is the relay's ID once the share has been saved and fetched.
     public var participantID: ID { wire.id ?? provisionalID }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a participant from the output of `encode(with:)`.
     public convenience init?(coder: NSCoder) {
         guard let json = coder.bytes("Participant"),
             let document = try? JSONDocument(parsing: json, limits: .response),
@@ -104,10 +109,10 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
         self.init(participant, callerName: coder.text("Caller"), provisionalID: coder.text("ProvisionalID"))
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes all that is known.
+    /// Encodes all properties.
     public func encode(with coder: NSCoder) {
         var writer = JSONWriter()
         wire.write(to: &writer)
@@ -116,28 +121,28 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
         coder.encode(provisionalID as NSString, forKey: "ProvisionalID")
     }
 
-    /// An independent copy.
+    /// Returns an independent copy.
     public func copy(with zone: NSZone? = nil) -> Any {
         CKShareParticipant(wire, callerName: callerName, provisionalID: provisionalID)
     }
 
-    /// Equal when they are the same person of the same share, whatever they may do.
+    /// Returns whether two participants are the same person in the same share, regardless of their permissions.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKShareParticipant else { return false }
         return participantID == other.participantID || wire.identity.isSamePerson(as: other.wire.identity)
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { 0 }
 
-    /// Role, permission and acceptance, for logs; no names.
+    /// The role, the permission and the acceptance status; contains no names.
     public override var description: String {
         "<CKShareParticipant: \(role), \(permission), \(acceptanceStatus)>"
     }
 }
 
 extension ClientIdentity {
-    /// Whether both name one person, as far as can be told.
+    /// Returns whether two identities are the same person, as far as is known.
     func isSamePerson(as other: ClientIdentity) -> Bool {
         if let a = userRecordName, let b = other.userRecordName { return a == b }
         guard let a = lookup, let b = other.lookup else { return false }
@@ -148,55 +153,55 @@ extension ClientIdentity {
 }
 
 extension CKShare {
-    /// What a participant may do, or anybody with the link.
+    /// The permission of a participant, or of everyone with the URL.
     public enum ParticipantPermission: Int, Sendable {
-        /// This library does not know the word.
+        /// A value that this version of the library does not know.
         case unknown = 0
-        /// Nothing.
+        /// No access.
         case none = 1
-        /// Read.
+        /// Reading.
         case readOnly = 2
-        /// Read, and change records.
+        /// Reading and changing records.
         case readWrite = 3
     }
 
-    /// What a participant is to a share.
+    /// The role of a participant.
     public enum ParticipantRole: Int, Sendable {
-        /// This library does not know the word.
+        /// A value that this version of the library does not know.
         case unknown = 0
-        /// Made the share.
+        /// The owner, who has created the share.
         case owner = 1
-        /// May invite others.
+        /// An administrator, who may invite others.
         case administrator = 2
-        /// Was invited by name.
+        /// A participant who was invited personally.
         case privateUser = 3
-        /// Came by a public link.
+        /// A participant who joined through the public link.
         case publicUser = 4
     }
 
     /// The older name of a role.
     public enum ParticipantType: Int, Sendable {
-        /// This library does not know the word.
+        /// A value that this version of the library does not know.
         case unknown = 0
-        /// Made the share.
+        /// The owner, who has created the share.
         case owner = 1
-        /// May invite others.
+        /// An administrator, who may invite others.
         case administrator = 2
-        /// Was invited by name.
+        /// A participant who was invited personally.
         case privateUser = 3
-        /// Came by a public link.
+        /// A participant who joined through the public link.
         case publicUser = 4
     }
 
-    /// How far an invitation has come.
+    /// The acceptance status of an invitation.
     public enum ParticipantAcceptanceStatus: Int, Sendable {
-        /// This library does not know the word.
+        /// A value that this version of the library does not know.
         case unknown = 0
-        /// Invited.
+        /// The participant has not accepted yet.
         case pending = 1
-        /// In.
+        /// The participant has accepted.
         case accepted = 2
-        /// Was in.
+        /// The participant was removed.
         case removed = 3
     }
 }

@@ -1,13 +1,13 @@
 public import Foundation
 package import Wire
 
-/// A user as far as the relay tells others: who invited, who may be invited, who is in a share.
+/// The identity of a user, as far as the relay reveals it to others.
 ///
-/// Immutable.
+/// Identities are immutable.
 public final class CKUserIdentity: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
-    // Unchecked because NSObject is inherited; nothing in it changes.
+    // Unchecked because `NSObject` is the superclass; the object is immutable.
 
-    /// By what a user is looked for.
+    /// The criteria for finding a user.
     public typealias LookupInfo = CKUserIdentityLookupInfo
 
     package let identity: ClientIdentity
@@ -18,18 +18,19 @@ public final class CKUserIdentity: NSObject, NSSecureCoding, NSCopying, @uncheck
         self.callerName = callerName
     }
 
-    /// The user's record; the name is `CKCurrentUserDefaultName` for the current user, and there is none for somebody
-    /// without an account.
+    /// The user's record ID; `nil` for a person without an account.
+    ///
+    /// The record name is `CKCurrentUserDefaultName` for the current user.
     public var userRecordID: CKRecord.ID? {
         identity.userRecordName.map { name in
             CKRecord.ID(recordName: name == callerName ? CKCurrentUserDefaultName : name)
         }
     }
 
-    /// By what the user was looked for, where they were.
+    /// The criteria with which the user was found, if any.
     public var lookupInfo: LookupInfo? { identity.lookup.map { LookupInfo($0) } }
 
-    /// The user's name, where they let others see it.
+    /// The user's name, if the user makes it visible to others.
     public var nameComponents: PersonNameComponents? {
         guard !identity.name.isEmpty else { return nil }
         var name = PersonNameComponents()
@@ -42,13 +43,15 @@ public final class CKUserIdentity: NSObject, NSSecureCoding, NSCopying, @uncheck
         return name
     }
 
-    /// Whether the relay knows the user; the name is CloudKit's.
+    /// Whether the user has an account at the relay.
+    ///
+    /// The name is CloudKit's.
     public var hasiCloudAccount: Bool { identity.userRecordName != nil }
 
-    /// Always empty: there is no address book.
+    /// Always empty, because there is no address book.
     public var contactIdentifiers: [String] { [] }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates an identity from the output of `encode(with:)`.
     public convenience init?(coder: NSCoder) {
         guard let json = coder.bytes("Identity"),
             let document = try? JSONDocument(parsing: json, limits: .response),
@@ -57,10 +60,10 @@ public final class CKUserIdentity: NSObject, NSSecureCoding, NSCopying, @uncheck
         self.init(identity, callerName: coder.text("Caller"))
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes all that is known.
+    /// Encodes all properties.
     public func encode(with coder: NSCoder) {
         var writer = JSONWriter()
         identity.write(to: &writer)
@@ -68,54 +71,54 @@ public final class CKUserIdentity: NSObject, NSSecureCoding, NSCopying, @uncheck
         if let callerName { coder.encode(callerName as NSString, forKey: "Caller") }
     }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal by value.
+    /// Returns whether two identities are equal.
     public override func isEqual(_ object: Any?) -> Bool { identity == (object as? CKUserIdentity)?.identity }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { identity.hashValue }
 }
 
-/// By what a user is looked for; known to programs as `CKUserIdentity.LookupInfo`.
+/// The criteria for finding a user; also available as `CKUserIdentity.LookupInfo`.
 public final class CKUserIdentityLookupInfo: NSObject, NSSecureCoding, NSCopying, Sendable {
     package let lookup: ClientIdentity.Lookup
 
     package init(_ lookup: ClientIdentity.Lookup) { self.lookup = lookup }
 
-    /// By an e-mail address.
+    /// Creates criteria with an email address.
     public convenience init(emailAddress: String) { self.init(.init(emailAddress: emailAddress)) }
 
-    /// By a telephone number.
+    /// Creates criteria with a phone number.
     public convenience init(phoneNumber: String) { self.init(.init(phoneNumber: phoneNumber)) }
 
-    /// By a user's record.
+    /// Creates criteria with a user record ID.
     public convenience init(userRecordID: CKRecord.ID) { self.init(.init(userRecordName: userRecordID.recordName)) }
 
-    /// One for each address.
+    /// Returns criteria for each email address.
     public class func lookupInfos(withEmails emails: [String]) -> [CKUserIdentity.LookupInfo] {
         emails.map { CKUserIdentityLookupInfo(emailAddress: $0) }
     }
 
-    /// One for each number.
+    /// Returns criteria for each phone number.
     public class func lookupInfos(withPhoneNumbers phoneNumbers: [String]) -> [CKUserIdentity.LookupInfo] {
         phoneNumbers.map { CKUserIdentityLookupInfo(phoneNumber: $0) }
     }
 
-    /// One for each user.
+    /// Returns criteria for each user record ID.
     public class func lookupInfos(with recordIDs: [CKRecord.ID]) -> [CKUserIdentity.LookupInfo] {
         recordIDs.map { CKUserIdentityLookupInfo(userRecordID: $0) }
     }
 
-    /// The address, if it is that.
+    /// The email address; `nil` for other criteria.
     public var emailAddress: String? { lookup.emailAddress }
-    /// The number, if it is that.
+    /// The phone number; `nil` for other criteria.
     public var phoneNumber: String? { lookup.phoneNumber }
-    /// The user's record, if it is that.
+    /// The user record ID; `nil` for other criteria.
     public var userRecordID: CKRecord.ID? { lookup.userRecordName.map { CKRecord.ID(recordName: $0) } }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates criteria from the output of `encode(with:)`.
     public convenience init?(coder: NSCoder) {
         self.init(
             .init(
@@ -126,24 +129,24 @@ public final class CKUserIdentityLookupInfo: NSObject, NSSecureCoding, NSCopying
         )
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes whichever it is.
+    /// Encodes the criteria.
     public func encode(with coder: NSCoder) {
         if let text = lookup.emailAddress { coder.encode(text as NSString, forKey: "EmailAddress") }
         if let text = lookup.phoneNumber { coder.encode(text as NSString, forKey: "PhoneNumber") }
         if let text = lookup.userRecordName { coder.encode(text as NSString, forKey: "UserRecordName") }
     }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal by value.
+    /// Returns whether two criteria are equal.
     public override func isEqual(_ object: Any?) -> Bool {
         lookup == (object as? CKUserIdentityLookupInfo)?.lookup
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { lookup.hashValue }
 }
