@@ -2,31 +2,35 @@
     public import Foundation
 
     extension NotificationCenter {
-        /// Notifications of one name as they come, as Apple's Foundation has it: the way in which programs wait for
-        /// `.CKAccountChanged`.
+        /// Returns a sequence of notifications, as Apple's Foundation does.
+        ///
+        /// Apps use it to wait for `.CKAccountChanged`.
         ///
         /// - Parameters:
-        ///   - name: The notifications' name.
-        ///   - object: Whose notifications are meant; `nil` for everybody's.
-        /// - Returns: A sequence that ends when its task is cancelled. It listens from the moment it is asked for an iterator.
+        ///   - name: The name of the notifications.
+        ///   - object: The object that posts the notifications; `nil` for any object.
+        /// - Returns: A sequence that ends when its task is cancelled. Each iterator receives the notifications posted
+        ///   after it was created.
         public func notifications(named name: Notification.Name, object: (any AnyObject & Sendable)? = nil)
             -> Notifications
         {
             Notifications(center: self, name: name, object: object)
         }
 
-        /// Notifications of one name as they come.
+        /// A sequence of notifications.
         public struct Notifications: AsyncSequence, Sendable {
-            /// What comes.
+            /// The type of the elements.
             public typealias Element = Notification
-            /// Nothing goes wrong here.
+            /// The sequence never fails.
             public typealias Failure = Never
 
             fileprivate let center: NotificationCenter
             fileprivate let name: Notification.Name
             fileprivate let object: (any AnyObject & Sendable)?
 
-            /// Begins to listen: what is posted from now on is given by `next()`, however late it is asked for.
+            /// Starts to observe.
+            ///
+            /// Notifications posted from now on are buffered for `next()`.
             public func makeAsyncIterator() -> Iterator {
                 let stream = AsyncStream<Carried<Notification>> { continuation in
                     let observer = center.addObserver(forName: name, object: object, queue: nil) { notification in
@@ -38,14 +42,14 @@
                 return Iterator(base: stream.makeAsyncIterator())
             }
 
-            /// One listener's place in the sequence.
+            /// An iterator over the notifications.
             public struct Iterator: AsyncIteratorProtocol {
                 fileprivate var base: AsyncStream<Carried<Notification>>.Iterator
 
-                /// The next notification, in the order of posting; `nil` once the task is cancelled.
+                /// Returns the next notification, in the order of posting; `nil` after the task is cancelled.
                 public mutating func next() async -> Notification? { await base.next()?.value }
 
-                /// The next notification, on the caller's actor; `nil` once the task is cancelled.
+                /// Returns the next notification, on the caller's actor; `nil` after the task is cancelled.
                 public mutating func next(isolation actor: isolated (any Actor)?) async -> Notification? {
                     await base.next(isolation: actor)?.value
                 }
@@ -53,9 +57,9 @@
         }
     }
 
-    /// A value on its way from where it was posted to the one task that waits for it.
-    // Unchecked for Foundation's types, which it does not mark: one thread at a time has it, since who posted is done with the
-    // notification, and an observer is only handed back.
+    /// Carries a value from the thread that posts it to the task that waits for it.
+    // Unchecked because Foundation's types are not marked as `Sendable`. One thread at a time uses the value: the
+    // poster no longer uses the notification, and an observer is only passed back.
     private struct Carried<Value>: @unchecked Sendable {
         let value: Value
     }

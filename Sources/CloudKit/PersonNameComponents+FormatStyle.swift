@@ -2,41 +2,43 @@
     public import Foundation
 
     extension PersonNameComponents {
-        /// The name as it is usually said: the given name, then the family's.
+        /// Returns the name in the default style: the given name, then the family name.
         public func formatted() -> String { formatted(.name(style: .medium)) }
 
-        /// The name in a style, such as `.name(style: .long)`.
+        /// Returns the name in a style, such as `.name(style: .long)`.
         ///
-        /// - Parameter style: How.
-        /// - Returns: What the style makes of it.
+        /// - Parameter style: The style.
+        /// - Returns: The formatted name.
         public func formatted<Style: Foundation.FormatStyle>(_ style: Style) -> Style.FormatOutput
         where Style.FormatInput == PersonNameComponents {
             style.format(self)
         }
 
-        /// How to write the names of participants, as Apple's Foundation has it; parts in the order of western languages.
+        /// A format style for the names of participants, as in Apple's Foundation.
+        ///
+        /// Uses the order of western languages.
         public struct FormatStyle: Foundation.FormatStyle {
-            /// How much of a name.
+            /// The parts of a name to include.
             public enum Style: String, Codable, Hashable, Sendable {
                 /// The nickname, or else the given name.
                 case short
-                /// Given and family name.
+                /// The given name and the family name.
                 case medium
-                /// All of it.
+                /// All parts.
                 case long
-                /// Initials.
+                /// The initials.
                 case abbreviated
             }
 
-            /// How much of a name.
+            /// The parts of a name to include.
             public var style: Style
 
-            /// A style.
+            /// Creates a format style.
             ///
-            /// - Parameter style: How much of a name.
+            /// - Parameter style: The parts of a name to include.
             public init(style: Style = .medium) { self.style = style }
 
-            /// The name in this style; empty if no part of it is known.
+            /// Returns the name in this style; empty if none of its parts is known.
             public func format(_ name: PersonNameComponents) -> String {
                 let usual = [name.givenName, name.familyName].present
                 return switch style {
@@ -52,9 +54,9 @@
     }
 
     extension FormatStyle where Self == PersonNameComponents.FormatStyle {
-        /// How to write a name.
+        /// Returns a format style for names.
         ///
-        /// - Parameter style: How much of it.
+        /// - Parameter style: The parts of a name to include.
         /// - Returns: A style for `formatted(_:)`.
         public static func name(style: PersonNameComponents.FormatStyle.Style) -> Self { Self(style: style) }
     }

@@ -2,10 +2,10 @@
     public import Foundation
 
     extension UserDefaults {
-        /// Sets a value, as key-value coding has it on Apple's systems, where CloudKit's own samples use it.
+        /// Sets a value, with the key-value coding that Apple's samples for CloudKit use.
         public func setValue(_ value: Any?, forKey key: String) { set(value, forKey: key) }
 
-        /// A value, as key-value coding has it on Apple's systems.
+        /// Returns a value, with key-value coding as on Apple platforms.
         public func value(forKey key: String) -> Any? { object(forKey: key) }
     }
 #endif

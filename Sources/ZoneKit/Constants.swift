@@ -1,25 +1,25 @@
-/// Stands for the current user wherever a user's record name or a zone's owner is asked for.
+/// The placeholder for the current user's record name, and for the owner of the user's zones.
 public let CKCurrentUserDefaultName = "__defaultOwner__"
 
 /// The older spelling of `CKCurrentUserDefaultName`.
 public let CKOwnerDefaultName = "__defaultOwner__"
 
-/// The name of the zone that every private and public database has.
+/// The name of the default zone, which every private and public database has.
 public let CKRecordZoneDefaultName = "_defaultZone"
 
-/// The name under which queries know the record above a record.
+/// The name of the parent record in queries.
 public let CKRecordParentKey = "parent"
 
-/// The name under which queries know the share that a record is the root of.
+/// The name in queries of the share of which a record is the root.
 public let CKRecordShareKey = "share"
 
-/// The field of a share that holds its title.
+/// The field of a share with its title.
 public let CKShareTitleKey = "cloudkit.title"
 
-/// The field of a share that holds a small picture.
+/// The field of a share with the data of a small image.
 public let CKShareThumbnailImageDataKey = "cloudkit.thumbnailImageData"
 
-/// The field of a share that says what kind of thing it is.
+/// The field of a share with the kind of the shared item.
 public let CKShareTypeKey = "cloudkit.type"
 
 /// The record name of the share of a whole zone.
@@ -28,11 +28,11 @@ public let CKRecordNameZoneWideShare = "cloudkit.zoneshare"
 /// The record type of a share.
 public let CKRecordTypeShare = "cloudkit.share"
 
-/// The record type of the users of a container.
+/// The record type of users.
 public let CKRecordTypeUserRecord = "Users"
 
 #if !canImport(Darwin)
-    // Of Apple's C library, in which programs count how long they wait before they try again.
+    // Constants of Apple's C library, with which apps compute delays before a retry.
 
     /// Nanoseconds in a second.
     public let NSEC_PER_SEC: UInt64 = 1_000_000_000

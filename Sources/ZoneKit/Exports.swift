@@ -1,3 +1,3 @@
-// CloudKit brings Foundation with it, and on Apple's systems Foundation brings Observation: programs count on both.
+// CloudKit re-exports Foundation, which re-exports Observation on Apple platforms. Apps rely on both.
 @_exported public import Foundation
 @_exported public import Observation

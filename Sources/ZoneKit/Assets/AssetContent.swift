@@ -2,14 +2,14 @@ import Crypto
 import Foundation
 import Records
 
-/// The name that a file has by what it holds: 0x01 and the first 20 bytes of its SHA-256.
+/// The checksum of a file's content: 0x01 and the first 20 bytes of its SHA-256 hash.
 ///
 /// See Wire.md, "Assets".
 enum AssetContent {
-    /// Bytes read at a time.
+    /// The number of bytes to read at a time.
     private static let pieceSize = 1 << 20
 
-    /// What a relay will call the file's content; `nil` where it cannot be read.
+    /// Returns the checksum and size of a file; `nil` if the file cannot be read.
     static func asset(of file: URL) -> Asset? {
         guard let handle = try? FileHandle(forReadingFrom: file) else { return nil }
         defer { try? handle.close() }
@@ -26,13 +26,15 @@ enum AssetContent {
         return Asset(fileChecksum: Base64.encode([1] + hash.finalize().prefix(20)), size: size)
     }
 
-    /// Whether a file holds what the asset names; of a name that is made in another way nothing can be said.
+    /// Returns whether a file has the content of an asset.
+    ///
+    /// Returns `true` for checksums of another kind.
     static func file(_ file: URL, holds asset: Asset) -> Bool {
         guard isOfContent(asset.fileChecksum) else { return true }
         return self.asset(of: file)?.fileChecksum == asset.fileChecksum
     }
 
-    /// Whether two names are of one content, as far as they can tell.
+    /// Returns whether two assets have the same content, as far as their checksums allow a comparison.
     static func isOne(_ first: Asset, _ second: Asset) -> Bool {
         first.fileChecksum == second.fileChecksum || !isOfContent(first.fileChecksum)
             || !isOfContent(second.fileChecksum)

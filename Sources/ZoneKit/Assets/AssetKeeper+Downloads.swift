@@ -2,11 +2,11 @@ import Foundation
 import Records
 import Wire
 
-/// Getting files: piece by piece, so that a large one needs little memory and a broken download goes on where it ended.
+/// Downloads, in chunks, so that a large file needs little memory and an interrupted download can continue.
 extension AssetKeeper {
-    /// Bytes of one request.
+    /// The number of bytes per request.
     private static let pieceSize: Int64 = 1 << 20
-    /// How often in succession a piece may break off before the download fails; what has come stays for the next.
+    /// The number of consecutive failures after which a download fails; the bytes so far are kept for the next attempt.
     private static let mostBreaks = 3
 
     func fetch(_ asset: Asset, _ origin: AssetOrigin) async throws(CKError) -> DownloadFolder.File {
@@ -14,7 +14,7 @@ extension AssetKeeper {
         if FileManager.default.fileExists(atPath: file.url.path) { return file }
         defer { folder.changed(file) }
         let part = try PartialFile(file.part, in: folder)
-        // A spoilt byte may be of a piece that an earlier attempt has left: then all of it comes anew, once.
+        // A corrupt byte may come from an earlier attempt, so the whole file is downloaded once more.
         for _ in 0..<2 {
             guard try await load(asset, origin, into: part) else {
                 throw CKError(
@@ -40,7 +40,9 @@ extension AssetKeeper {
         return try await load(asset, from: address, into: part)
     }
 
-    /// False when the address is no longer good, or leads to something else.
+    /// Downloads from a URL.
+    ///
+    /// Returns `false` if the URL has expired or its content is another file.
     private func load(_ asset: Asset, from address: String, into part: PartialFile) async throws(CKError) -> Bool {
         var breaks = 0
         while true {
@@ -54,7 +56,7 @@ extension AssetKeeper {
                 let piece = try await self.piece(asset, at: have, of: address)
                 switch piece {
                 case .none: return false
-                // More than there is of it is something else, and would be thrown away and asked for without an end.
+                // A response with more bytes than expected is another file; accepting it would lead to endless retries.
                 case .more(let bytes) where Int64(bytes.count) > asset.size - have: return false
                 case .more(let bytes): try part.append(bytes)
                 case .whole(let bytes):
@@ -86,18 +88,20 @@ extension AssetKeeper {
         switch response.status {
         case 200: return .whole(response.body)
         case 206: return response.body.isEmpty ? .none : .more(response.body)
-        // Says nothing of the file.
+        // These status codes say nothing about the file.
         case 401, 407, 408, 421, 425, 429: throw Self.failure(response)
         case 400..<500: return .none
         default:
             let error = Self.failure(response)
             guard error.requestUUID != nil, error.code == .internalError else { throw error }
-            // The relay itself says so: its file is damaged, and stays that when it is asked for again.
+            // The relay reports that its file is damaged, so a retry cannot help.
             throw CKError(.assetNotAvailable, userInfo: error.userInfo)
         }
     }
 
-    /// Addresses end; the record gives a new one as long as it holds the same content.
+    /// Returns a current download URL from the record, if the record still has the same content.
+    ///
+    /// URLs expire.
     private func currentAddress(of asset: Asset, _ origin: AssetOrigin) async throws(CKError) -> String? {
         let body = ClientRequest.lookup(
             [origin.record.recordName],
@@ -122,7 +126,7 @@ extension AssetKeeper {
     }
 }
 
-/// What has come of a file so far.
+/// The part of a file that has been downloaded so far.
 private struct PartialFile {
     private let file: URL
 

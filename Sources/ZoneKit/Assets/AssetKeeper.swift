@@ -3,24 +3,24 @@ package import Records
 import Synchronization
 import Wire
 
-/// The files of one connection: uploads them before their records, downloads them when they are asked for.
+/// The asset files of one connection: uploads them before their records, and downloads them on demand.
 ///
-/// Downloads are kept in a folder of this connection, so that no content comes twice while there is room. What was uploaded
-/// is remembered by its hash for as long as the relay takes its receipt, so that a save that is tried again, or the same
-/// file in another record, is not sent again.
+/// Downloads are cached in a folder of this connection. Uploads are remembered by their checksum for as long as the
+/// relay accepts their receipts, so that a repeated save, or the same file in another record, is not uploaded again.
 package final class AssetKeeper: Sendable {
     private struct State {
         var uploads: [String: (asset: Asset, until: Date)] = [:]
-        /// Where uploads that broke off were sent to.
+        /// The URLs of interrupted uploads.
         var addresses: [String: (address: String, until: Date)] = [:]
     }
 
-    /// Half of what an address is good for at CloudKit and here.
+    /// Half of the lifetime of an upload URL, in CloudKit and here.
     private static let addressLife: TimeInterval = 7 * 60
-    /// How often in succession an upload may break off with nothing gained before it fails; what has come stays there.
+    /// The number of consecutive failures without progress after which an upload fails; the relay keeps the bytes so
+    /// far.
     private static let mostBreaks = 3
 
-    /// Half of what the relay gives a receipt: a save that begins now must still end in time.
+    /// Half of the lifetime of a receipt, so that a save that starts now can finish in time.
     private static let receiptLife: TimeInterval = 30 * 60
     let connection: RelayConnection
     let folder = DownloadFolder()
@@ -31,20 +31,22 @@ package final class AssetKeeper: Sendable {
 
     // MARK: Downloads
 
-    /// The file of an asset; several who ask for one content wait for one download, each until it is cancelled.
+    /// Returns the file of an asset.
+    ///
+    /// Concurrent calls for the same content share one download; each can be cancelled separately.
     package func download(_ asset: Asset, _ origin: AssetOrigin) async throws -> DownloadFolder.File {
         try await downloads.file(asset.fileChecksum) { try await self.fetch(asset, origin) }
     }
 
     // MARK: Uploads
 
-    /// A file with the field that it is for.
+    /// A file and the field that it belongs to.
     package struct Upload: Sendable {
         package var file: URL
         package var recordType: String
         package var recordName: String
         package var field: String
-        /// Of the call that it is for.
+        /// The settings of the call that the upload belongs to.
         package var settings: RequestSettings
 
         package init(
@@ -62,17 +64,17 @@ package final class AssetKeeper: Sendable {
         }
     }
 
-    /// Makes sure that the relay has a file.
+    /// Uploads a file unless the relay already has its content.
     ///
-    /// Returns what a record's field is to say, receipt and all. The file is read twice, piece by piece: for its hash, and
-    /// if the relay has no such content yet, to be sent.
+    /// Returns the asset to save in the record's field, including the receipt. The file is read in chunks, once for its
+    /// checksum and once for the upload.
     package func upload(
         _ upload: Upload,
         to scope: DatabaseScope,
         in zone: ZoneID
     ) async throws(CKError) -> Asset {
         let file = try UploadFile(upload.file)
-        // A receipt is good for the user alone whom it was given to.
+        // A receipt is valid only for the user who got it.
         let user = connection.credentials.current.generation
         let key = "\(user) \(scope.pathName) \(file.asset.fileChecksum)"
         if let known = state.withLock({ $0.uploads[key] }), known.until > Date() { return known.asset }
@@ -108,7 +110,7 @@ package final class AssetKeeper: Sendable {
     ) async throws(CKError) -> Asset {
         var breaks = 0
         while true {
-            // Asked again after a break, since the relay may have got it whole and only the answer was lost.
+            // Ask again after a failure: the relay may have the whole file, and only the response was lost.
             switch try await place(for: file.asset, upload, scope, zone) {
             case .isThere(let known): return known
             case .address(let address):
@@ -122,7 +124,7 @@ package final class AssetKeeper: Sendable {
         }
     }
 
-    /// Goes on where an upload of the same content broke off, if the relay still has some of it.
+    /// Continues an interrupted upload of the same content, if the relay still has a part of it.
     private func goOn(with upload: Upload, _ key: String) async throws(CKError) -> Asset? {
         guard let known = state.withLock({ $0.addresses[key] }), known.until > Date(),
             let offset = await progress(at: known.address, upload.settings), offset > 0
@@ -130,7 +132,9 @@ package final class AssetKeeper: Sendable {
         return try await send(upload, from: offset, to: known.address)
     }
 
-    /// Sends a file; where the connection breaks, asks how far it came and sends the rest, as long as that gains something.
+    /// Sends a file.
+    ///
+    /// After a connection failure, continues where the relay's part ends, as long as there is progress.
     private func send(_ upload: Upload, from start: Int64, to address: String) async throws(CKError) -> Asset {
         guard var request = Self.request(.post, address) else {
             throw CKError(.internalError, "The relay's upload address is none. Look at its public address setting.")
@@ -150,7 +154,8 @@ package final class AssetKeeper: Sendable {
         }
     }
 
-    /// How many bytes of an upload the relay has; `nil` where it cannot be asked, or knows no such thing.
+    /// Returns the number of bytes of an upload that the relay has; `nil` if the request fails or the upload is
+    /// unknown.
     private func progress(at address: String, _ settings: RequestSettings) async -> Int64? {
         guard let request = Self.request(.get, address), let response = try? await send(request, settings) else {
             return nil
@@ -158,7 +163,7 @@ package final class AssetKeeper: Sendable {
         return (200..<300).contains(response.status) ? response.header("Upload-Offset").flatMap { Int64($0) } : nil
     }
 
-    /// A fresh receipt for an asset that another record holds.
+    /// Returns a new receipt for an asset that another record contains.
     func rereference(
         _ origin: AssetOrigin,
         _ checksum: String,
@@ -176,12 +181,12 @@ package final class AssetKeeper: Sendable {
         return asset?.fileChecksum == checksum ? asset : nil
     }
 
-    /// What was uploaded is no longer taken: forget it.
+    /// Forgets an upload whose receipt the relay no longer accepts.
     package func forget(_ checksum: String) {
         state.withLock { state in state.uploads = state.uploads.filter { $0.value.asset.fileChecksum != checksum } }
     }
 
-    /// What the relay says to a file that is to come.
+    /// The relay's answer to an upload request.
     private enum Place {
         case isThere(Asset)
         case address(String)
@@ -225,7 +230,7 @@ package final class AssetKeeper: Sendable {
         }
     }
 
-    /// What the relay says is wrong, or, where it is not the relay that answers, what the status says.
+    /// Returns the error in a response, or an error for the status code if the response does not come from the relay.
     static func failure(_ response: RelayResponse) -> CKError {
         guard let document = try? JSONDocument(parsing: response.body, limits: .response),
             let failure = try? ClientResponse.failure(document.root, zone: nil)
@@ -261,7 +266,7 @@ package final class AssetKeeper: Sendable {
         return request
     }
 
-    /// Checksums are base64; a file's name is not to hold its slashes.
+    /// Returns the file name for a checksum, which is base64 and may contain slashes.
     static func fileName(_ checksum: String) -> String {
         checksum.map { $0.isLetter || $0.isNumber ? String($0) : "-\($0.asciiValue ?? 0)" }.joined()
     }

@@ -2,18 +2,17 @@ public import Foundation
 package import Records
 import Synchronization
 
-/// A file that belongs to a record's field.
+/// A file in a record's field.
 ///
-/// One made by a program is sent when the record is saved, before the record, and not twice for the same content. One that
-/// was fetched costs nothing until somebody asks for it: `fileURL` then gets the file, and waits for it; `download()` does
-/// so without holding up a thread. The file is there as long as the asset is, and mostly for a good while longer; whoever
-/// wants to keep it copies it.
+/// An asset that the app creates is uploaded before its record is saved, once per content. An asset that was fetched is
+/// downloaded on demand: `fileURL` blocks until the file is available, and `download()` does not. The file exists at
+/// least as long as the asset object. Copy it to keep it.
 public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
-    // Unchecked because NSObject is inherited: all state is behind `state`, a Mutex.
+    // Unchecked because `NSObject` is the superclass; all state is in `state`, a mutex.
 
-    /// What an asset stands for.
+    /// The contents of an asset.
     private struct State {
-        /// A program's file, or one that has been downloaded.
+        /// The app's file, or the downloaded file.
         var file: URL?
         /// Keeps the latter where it is.
         var downloaded: DownloadFolder.File?
@@ -26,31 +25,31 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
 
     private let state: Mutex<State>
 
-    /// An asset of a file, to be put into a record.
+    /// Creates an asset for a file.
     ///
-    /// The file must stay there, unchanged, until the record has been saved.
+    /// The file must not be changed or deleted until the record has been saved.
     ///
-    /// - Parameter fileURL: The file, on this machine.
+    /// - Parameter fileURL: The URL of the file, on this machine.
     public init(fileURL: URL) { state = Mutex(State(file: fileURL)) }
 
     package init(_ asset: Asset, origin: AssetOrigin, keeper: AssetKeeper?) {
         state = Mutex(State(stored: asset, origin: origin, keeper: keeper))
     }
 
-    /// Where the file is; `nil` if it could not be had.
+    /// The URL of the file; `nil` if it is not available.
     ///
-    /// The first call on a fetched asset downloads it and waits until it is there. Call `download()` before, where waiting
-    /// is out of place or the reason of a failure matters.
+    /// The first access of a fetched asset downloads the file and blocks the thread. Call `download()` first if
+    /// blocking is not acceptable, or to learn why a download failed.
     public var fileURL: URL? {
         if let known = fileAtHand { return known }
         return try? OwnThreads.wait { try await self.download() }
     }
 
-    /// The file, downloaded if it is not here yet.
+    /// Downloads the file if necessary.
     ///
-    /// - Returns: Where it is.
-    /// - Throws: `assetNotAvailable` when the record does not hold the asset any longer or cannot be read, and what any
-    ///   call throws.
+    /// - Returns: The URL of the file.
+    /// - Throws: `assetNotAvailable` if the record no longer contains the asset or cannot be read, and the errors of
+    ///   any request.
     @discardableResult
     public func download() async throws -> URL {
         if let known = fileAtHand { return known }
@@ -66,14 +65,14 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
     private var fileAtHand: URL? {
         let (file, isLocal) = state.withLock { ($0.file, $0.origin == nil) }
         guard let file else { return nil }
-        // A program may have moved a downloaded file away; its own it must look after itself.
+        // The app may have moved a downloaded file; its own files are its responsibility.
         return isLocal || FileManager.default.fileExists(atPath: file.path) ? file : nil
     }
 
-    /// The program's own file, where it stands for one.
+    /// The app's own file, if the asset was created with one.
     var ownFile: URL? { state.withLock { $0.origin == nil ? $0.file : nil } }
 
-    /// How large the file is, in bytes; `nil` where it is not known.
+    /// The size of the file in bytes; `nil` if unknown.
     public var size: Int64? {
         let (stored, file) = state.withLock { ($0.stored, $0.file) }
         if let stored { return stored.size }
@@ -81,40 +80,40 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
         return (attributes?[.size] as? NSNumber)?.int64Value
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates an asset from the output of `encode(with:)`.
     public init?(coder: NSCoder) {
-        // Apple's framework writes a URL.
+        // Apple's framework encodes a URL.
         let known = coder.object(NSURL.self, "AssetFileURL") as URL?
         guard let file = coder.text("Path").map({ URL(fileURLWithPath: $0) }) ?? known else { return nil }
         state = Mutex(State(file: file))
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes where the file is.
+    /// Encodes the path of the file.
     public func encode(with coder: NSCoder) {
         if let file = fileURL { coder.encode(file.path as NSString, forKey: "Path") }
     }
 
     // MARK: For records
 
-    /// What stands in a record's field for it; before the first upload a placeholder that no relay takes.
+    /// The value of the record's field; before the first upload, a placeholder that no relay accepts.
     var wire: Asset { state.withLock { $0.stored } ?? Asset(fileChecksum: "", size: 0) }
 
-    /// The file to be uploaded; `nil` for what a relay has already.
+    /// The file to upload; `nil` if the relay has it.
     var fileToUpload: URL? { state.withLock { $0.origin == nil ? $0.file : nil } }
 
-    /// Where a fetched asset comes from.
+    /// The source of a fetched asset.
     var origin: AssetOrigin? { state.withLock { $0.origin } }
-    /// By whom it is fetched.
+    /// The keeper that downloads the file.
     var keeper: AssetKeeper? { state.withLock { $0.keeper } }
 
-    /// The relay has the file now, under this description.
+    /// Stores the relay's description after an upload.
     func uploaded(as asset: Asset) { state.withLock { $0.stored = asset } }
 }
 
-/// From which field of which record an asset was read.
+/// The record and field from which an asset was read.
 package struct AssetOrigin: Hashable, Sendable {
     package var scope: DatabaseScope
     package var record: RecordID

@@ -3,16 +3,18 @@ import Records
 import Synchronization
 import Wire
 
-/// What has become of the files of the records of one call.
+/// The results of uploading the files of one call's records.
 struct SentFiles {
-    /// What a record's field is to say of an asset, which the record's draft holds.
+    /// The assets to save in the records' fields, by asset object of the draft.
     var assets: [ObjectIdentifier: Asset] = [:]
-    /// Encrypted fields as they are sent.
+    /// The encrypted fields to send.
     var sealed: [CKRecord.ID: [String: FieldValue?]] = [:]
-    /// Records whose files could not be sent.
+    /// The errors of records whose files could not be uploaded.
     var failures: [CKRecord.ID: CKError] = [:]
 
-    /// A field's assets as they are sent; what the relay has already goes as it came, without the address it came from.
+    /// Returns the assets of a field as they are sent.
+    ///
+    /// Assets that the relay already has are sent without their download URL.
     func value(of key: String, in state: RecordState) -> FieldValue? {
         guard let field = state.fields[key] else { return nil }
         var rest = (state.assets[key] ?? [])[...]
@@ -25,7 +27,7 @@ struct SentFiles {
 }
 
 extension RecordState {
-    /// The assets that a save sends, by field.
+    /// Returns the assets that a save sends, with their fields.
     func assetsToSend(_ policy: CKModifyRecordsOperation.RecordSavePolicy) -> [(key: String, asset: CKAsset)] {
         assets.filter { policy == .allKeys || edits[$0.key] != nil }.sorted { $0.key < $1.key }
             .flatMap { key, assets in assets.map { (key, $0) } }
@@ -33,17 +35,17 @@ extension RecordState {
 }
 
 extension ModifyItem {
-    /// The checksums of the files that were sent for it.
+    /// The checksums of the files that were uploaded for the item.
     var sentFiles: [String] {
         write.fields.values.flatMap { $0?.assets ?? [] }.filter { $0.receipt != nil }.map(\.fileChecksum)
     }
 }
 
 extension CKDatabase {
-    /// Sends the files of records, each content once, before the records themselves.
+    /// Uploads the files of records, once per content, before the records themselves.
     ///
-    /// A file that cannot be read or is refused is its record's own failure; what would meet every file ends the call. So
-    /// does somebody else's sign-in: no file goes in the name of another than `user`.
+    /// If a file cannot be read or is rejected, its record fails. A failure that would affect all files is thrown, and
+    /// so is a change of the user: no file is uploaded as another user than `user`.
     func sendFiles(
         of drafts: [Draft],
         _ policy: CKModifyRecordsOperation.RecordSavePolicy,
@@ -78,7 +80,7 @@ extension CKDatabase {
         let target = AssetOrigin(scope: scope, record: state.id.record, field: key)
         var file = asset.fileToUpload
         if let origin = asset.origin {
-            // The relay takes back what the field held, and what another record holds with a receipt for it.
+            // The relay accepts the field's previous asset as it is, and an asset of another record with a receipt.
             guard origin != target else { return }
             if origin.scope == scope,
                 let fresh = try await keeper.rereference(origin, asset.wire.fileChecksum, settings)
@@ -106,7 +108,7 @@ extension CKDatabase {
 }
 
 extension CKError {
-    /// Whether the error is about one file, and others may fare better.
+    /// Whether the error concerns a single file, so that other files may succeed.
     fileprivate var isOfFile: Bool {
         switch code {
         case .assetFileNotFound, .assetFileModified, .assetNotAvailable, .limitExceeded, .quotaExceeded,

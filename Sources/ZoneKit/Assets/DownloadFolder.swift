@@ -1,26 +1,26 @@
 import Foundation
 import Synchronization
 
-/// The files that one connection has downloaded, in a folder of its own, named by content.
+/// The download cache of one connection: a folder of files, named by their content.
 ///
-/// Nobody says when a program is done with a file that it has asked for. So a file stays for as long as something holds
-/// it, and after that until newer ones want its room. The folder goes with this; those of programs that have ended without
-/// clearing up go when another one makes its own.
+/// An app does not say when it no longer needs a file. A file therefore stays while something holds it, and afterwards
+/// until newer files need its space. The folder is deleted with this object; folders of processes that ended without
+/// deleting them are deleted when another process creates its own.
 package final class DownloadFolder: Sendable {
-    /// A file that stays for as long as this is held.
+    /// A file that stays in the cache while this object exists.
     package final class File: Sendable {
         package let url: URL
 
         fileprivate init(_ url: URL) { self.url = url }
 
-        /// Where its content gathers before it is whole.
+        /// The location of the incomplete content during the download.
         var part: URL { url.appendingPathExtension("part") }
     }
 
     private struct Entry {
         weak var file: File?
         var bytes: Int64 = 0
-        /// Grows with each use.
+        /// Increases with each use.
         var use: UInt64 = 0
     }
 
@@ -28,7 +28,7 @@ package final class DownloadFolder: Sendable {
         var entries: [String: Entry] = [:]
         var bytes: Int64 = 0
         var uses: UInt64 = 0
-        /// Locked for as long as the folder is in use.
+        /// The descriptor of the lock file, locked while the folder is in use.
         var lock: Int32?
     }
 
@@ -40,8 +40,8 @@ package final class DownloadFolder: Sendable {
     private static let lockName = "lock"
 
     /// - Parameters:
-    ///   - parent: The folder that it lies in, beside those of other programs.
-    ///   - room: How many bytes of files may lie here before those that nobody holds go, the longest unused first.
+    ///   - parent: The parent folder, which also contains the folders of other processes.
+    ///   - room: The number of bytes above which unused files are deleted, least recently used first.
     init(in parent: URL = FileManager.default.temporaryDirectory, room: Int64 = 256 << 20) {
         url = parent.appendingPathComponent(Self.prefix + UUID().uuidString, isDirectory: true)
         self.room = room
@@ -53,7 +53,7 @@ package final class DownloadFolder: Sendable {
         close(lock)
     }
 
-    /// The file of a content, whether it is here already or not.
+    /// Returns the file for a content, whether it has been downloaded or not.
     func file(named name: String) -> File {
         state.withLock { state in
             var entry = state.entries[name] ?? Entry()
@@ -65,7 +65,7 @@ package final class DownloadFolder: Sendable {
         }
     }
 
-    /// Makes the folder where it is not there, be it that somebody has cleared it away.
+    /// Creates the folder if it does not exist, for example because a cleanup of temporary files has deleted it.
     func prepare() throws {
         let isNew = try state.withLock { state in
             guard state.lock == nil else { return false }
@@ -76,7 +76,7 @@ package final class DownloadFolder: Sendable {
         if isNew { Self.removeAbandoned(beside: url) }
     }
 
-    /// Takes into account what there is of a file now, and makes room for it.
+    /// Updates the size of a file, and deletes unused files if the cache is too large.
     func changed(_ file: File) {
         let bytes = Self.size(file.url) + Self.size(file.part)
         state.withLock { state in
@@ -84,7 +84,7 @@ package final class DownloadFolder: Sendable {
             state.bytes += bytes - (state.entries[name]?.bytes ?? 0)
             state.entries[name]?.bytes = bytes
             guard state.bytes > room else { return }
-            // A little more than must be, so that this is not done for each file.
+            // Free more than necessary, so that this does not happen for every file.
             let unheld = state.entries.filter { $0.value.file == nil }.sorted { $0.value.use < $1.value.use }
             for (name, entry) in unheld where state.bytes > room / 4 * 3 {
                 let gone = File(url.appendingPathComponent(name))
@@ -100,10 +100,12 @@ package final class DownloadFolder: Sendable {
         return (facts?[.size] as? NSNumber)?.int64Value ?? 0
     }
 
-    // MARK: Other programs' folders
+    // MARK: Folders of other processes
 
-    /// The system lets go of a lock when a program ends, however it ends; process numbers would say less, and in containers
-    /// nothing.
+    /// Locks a folder; returns `nil` if another process has locked it.
+    ///
+    /// The system releases the lock when the process ends for any reason. Process IDs would be less reliable, and
+    /// useless in containers.
     private static func lock(_ folder: URL, creating: Bool = false) -> Int32? {
         let path = folder.appendingPathComponent(lockName).path
         let descriptor = open(path, O_RDWR | O_CLOEXEC | (creating ? O_CREAT : 0), 0o600)
@@ -113,7 +115,9 @@ package final class DownloadFolder: Sendable {
         return nil
     }
 
-    /// Makes a folder that gets its name when it is locked: before that somebody else would take it for abandoned.
+    /// Creates a locked folder.
+    ///
+    /// It gets its name after it is locked; otherwise another process could delete it as abandoned.
     private static func makeLocked(_ folder: URL) throws -> Int32? {
         let draft = folder.deletingLastPathComponent().appendingPathComponent("." + folder.lastPathComponent)
         try FileManager.default.createDirectory(at: draft, withIntermediateDirectories: true)

@@ -1,11 +1,13 @@
 import Synchronization
 
-/// The downloads that are under way: one of each content, however many wait for it.
+/// The running downloads: at most one for each content, shared by all callers.
 final class SharedDownloads: Sendable {
     private struct Download {
         var number: Int
         var task: Task<DownloadFolder.File, any Error>
-        /// How many wait for it; nobody any more: it is given up, and ends.
+        /// The number of waiting callers.
+        ///
+        /// At 0 the download is cancelled and ends.
         var waiting = 1
     }
 
@@ -16,7 +18,9 @@ final class SharedDownloads: Sendable {
 
     private let state = Mutex(State())
 
-    /// Waits for the file of a content, which `fetch` gets where nobody does so yet; a cancelled task waits no longer.
+    /// Returns the file of a content, and starts `fetch` if no download of it is running.
+    ///
+    /// A cancelled caller stops waiting.
     func file(
         _ content: String,
         _ fetch: @escaping @Sendable () async throws -> DownloadFolder.File
@@ -26,11 +30,11 @@ final class SharedDownloads: Sendable {
                 state.downloads[content]?.waiting += 1
                 return (running.number, running.task)
             }
-            // One that was given up has to end first: both would write to the same file.
+            // A cancelled download has to end first, because both write to the same file.
             let before = state.downloads[content]?.task
             state.lastNumber += 1
             let number = state.lastNumber
-            // Not on the common pool's threads: all of them may be waiting for this very file.
+            // Not on the cooperative pool: all of its threads may be blocked waiting for this file.
             let task = Task(executorPreference: OwnThreads.lane) {
                 defer { self.ended(number, content) }
                 _ = await before?.result
@@ -44,7 +48,7 @@ final class SharedDownloads: Sendable {
         throw CKError(.operationCancelled)
     }
 
-    /// The value of a task, as a sequence that a cancelled task leaves.
+    /// Returns a sequence with the value of a task, so that a cancelled caller can stop waiting for it.
     private static func end<Value>(of task: Task<Value, any Error>) -> AsyncThrowingStream<Value, any Error> {
         AsyncThrowingStream { end in
             Task(executorPreference: OwnThreads.lane) {
@@ -70,7 +74,7 @@ final class SharedDownloads: Sendable {
 
     private func ended(_ number: Int, _ content: String) {
         state.withLock { state in
-            // By now another download of the same content may be under way.
+            // Another download of the same content may have started in the meantime.
             if state.downloads[content]?.number == number { state.downloads[content] = nil }
         }
     }

@@ -1,9 +1,11 @@
 import Foundation
 import Records
 
-/// A program's file that is to be uploaded, by its content.
+/// An app's file to upload, with its checksum.
 struct UploadFile {
-    /// CloudKit's limit, and the relay's unless it was told otherwise; beyond it not even reading is worth while.
+    /// CloudKit's maximum file size and the relay's default.
+    ///
+    /// Larger files are not even read.
     private static let largest = 4 << 30
 
     private struct Stamp: Equatable {
@@ -13,12 +15,12 @@ struct UploadFile {
 
     private let file: URL
     private let stamp: Stamp
-    /// What the relay will call it.
+    /// The checksum and size of the file.
     let asset: Asset
 
-    /// Reads the file once, piece by piece.
+    /// Reads the file once, in chunks.
     ///
-    /// Throws `assetFileNotFound` where it cannot be read, and `assetFileModified` where it changes meanwhile.
+    /// Throws `assetFileNotFound` if it cannot be read, and `assetFileModified` if it changes during the read.
     init(_ file: URL) throws(CKError) {
         self.file = file
         guard let stamp = Self.stamp(file), stamp.size <= Self.largest,

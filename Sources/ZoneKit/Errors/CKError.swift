@@ -1,34 +1,37 @@
 public import Foundation
 
-/// The domain of every error that this module throws.
+/// The domain of all errors that this module throws.
 public let CKErrorDomain = "CKErrorDomain"
-/// In `userInfo` of a `partialFailure`: the errors by item ID, as a dictionary.
+/// The key in `userInfo` of a `partialFailure` for the errors by item ID, a dictionary.
 public let CKPartialErrorsByItemIDKey = "CKPartialErrors"
-/// In `userInfo`: how many seconds to wait before trying again, as a number.
+/// The key in `userInfo` for the number of seconds to wait before a retry.
 public let CKErrorRetryAfterKey = "CKRetryAfter"
-/// In `userInfo` of a `serverRecordChanged`: the record that the saved one was made from.
+/// The key in `userInfo` of a `serverRecordChanged` for the record on which the failed save was based.
 public let CKRecordChangedErrorAncestorRecordKey = "AncestorRecord"
-/// In `userInfo` of a `serverRecordChanged`: the record that the relay has.
+/// The key in `userInfo` of a `serverRecordChanged` for the relay's version of the record.
 public let CKRecordChangedErrorServerRecordKey = "ServerRecord"
-/// In `userInfo` of a `serverRecordChanged`: the record that could not be saved.
+/// The key in `userInfo` of a `serverRecordChanged` for the record that could not be saved.
 public let CKRecordChangedErrorClientRecordKey = "ClientRecord"
-/// In `userInfo` of a `zoneNotFound`: whether the user has reset the key of their encrypted data.
+/// The key in `userInfo` of a `zoneNotFound` that tells whether the user has reset the encrypted data.
 public let CKErrorUserDidResetEncryptedDataKey = "CKErrorUserDidResetEncryptedData"
 
-/// Why a call failed: CloudKit's own codes, with what each needs to be handled.
+/// An error of a call, with CloudKit's error codes and the details for handling it.
 ///
 ///     do { try await database.save(record) } catch let error as CKError where error.code == .serverRecordChanged {
 ///         let merged = merge(error.clientRecord, into: error.serverRecord)
 ///     }
 ///
-/// `localizedDescription` says in one sentence what a person can do; it holds no field values.
+/// `localizedDescription` says in one sentence what a person can do about the error. It contains no field values.
 public struct CKError: CustomNSError, LocalizedError, Hashable, @unchecked Sendable {
-    // Unchecked for the dictionary inside: it is never changed, and holds only strings, numbers and this module's types.
+    // Unchecked for the dictionary inside: it never changes, and contains only strings, numbers and this module's
+    // types.
 
-    /// The same error in Foundation's form.
+    /// The error as an `NSError`.
     public let _nsError: NSError
 
-    /// Takes an error in Foundation's form; one of another domain becomes an `internalError` that has it as its cause.
+    /// Creates an error from an `NSError`.
+    ///
+    /// An error of another domain becomes the underlying error of an `internalError`.
     public init(_nsError error: NSError) {
         if error.domain == CKErrorDomain {
             _nsError = error
@@ -41,65 +44,67 @@ public struct CKError: CustomNSError, LocalizedError, Hashable, @unchecked Senda
         }
     }
 
-    /// Makes an error of a code; without a description of its own it explains the code.
+    /// Creates an error with a code.
+    ///
+    /// If `userInfo` contains no description, the error explains the code.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
         var userInfo = userInfo
-        // A program may give a whole number, and read seconds.
+        // The app may pass an integer and read a `Double`.
         if let wait = userInfo[CKErrorRetryAfterKey] as? NSNumber { userInfo[CKErrorRetryAfterKey] = wait }
         if userInfo[NSLocalizedDescriptionKey] == nil { userInfo[NSLocalizedDescriptionKey] = code.explanation }
         _nsError = NSError(domain: CKErrorDomain, code: code.rawValue, userInfo: userInfo)
     }
 
-    /// `CKErrorDomain`.
+    /// The same as `CKErrorDomain`.
     public static var errorDomain: String { CKErrorDomain }
 
-    /// What went wrong; the part to switch over.
+    /// The error code.
     public var code: Code { Code(rawValue: _nsError.code) ?? .internalError }
-    /// The code's number.
+    /// The number of the error code.
     public var errorCode: Int { _nsError.code }
-    /// Facts about the error, under the keys of this module and of Foundation.
+    /// Details about the error, under the keys of this module and of Foundation.
     public var userInfo: [String: Any] { _nsError.userInfo }
     /// The same as `userInfo`.
     public var errorUserInfo: [String: Any] { _nsError.userInfo }
 
-    /// What happened and what can be done about it.
+    /// What happened, and what a person can do about it.
     public var errorDescription: String? {
         (_nsError.userInfo[NSLocalizedDescriptionKey] as? String) ?? code.explanation
     }
 
-    /// With `partialFailure`: each failed item's own error, by its ID.
+    /// With `partialFailure`, the error of each failed item, by its ID.
     public var partialErrorsByItemID: [AnyHashable: any Error]? {
         _nsError.userInfo[CKPartialErrorsByItemIDKey] as? [AnyHashable: any Error]
     }
 
-    /// With `serverRecordChanged`: the record as it was before the changes that could not be saved.
+    /// With `serverRecordChanged`, the record before the changes that could not be saved.
     public var ancestorRecord: CKRecord? { _nsError.userInfo[CKRecordChangedErrorAncestorRecordKey] as? CKRecord }
-    /// With `serverRecordChanged`: the record that the relay has.
+    /// With `serverRecordChanged`, the relay's version of the record.
     public var serverRecord: CKRecord? { _nsError.userInfo[CKRecordChangedErrorServerRecordKey] as? CKRecord }
-    /// With `serverRecordChanged`: the record that could not be saved.
+    /// With `serverRecordChanged`, the record that could not be saved.
     public var clientRecord: CKRecord? { _nsError.userInfo[CKRecordChangedErrorClientRecordKey] as? CKRecord }
 
-    /// How many seconds to wait before trying again; `nil` where the relay named no time.
+    /// The number of seconds to wait before a retry; `nil` if the relay has not specified it.
     public var retryAfterSeconds: Double? {
         (_nsError.userInfo[CKErrorRetryAfterKey] as? NSNumber)?.doubleValue
     }
 
-    /// Equal when code and facts are.
+    /// Returns whether code and details of two errors are equal.
     public static func == (a: CKError, b: CKError) -> Bool { a._nsError.isEqual(b._nsError) }
 
-    /// Agrees with `==`.
+    /// A hash that is consistent with `==`.
     public func hash(into hasher: inout Hasher) { hasher.combine(_nsError.code) }
 }
 
 extension CKError {
-    /// An error of one sentence; `explanation` must say what a person can do.
+    /// Creates an error with a description, one sentence that says what a person can do.
     package init(_ code: Code, _ explanation: String, underlying: (any Error)? = nil) {
         var info: [String: Any] = [NSLocalizedDescriptionKey: explanation]
         if let underlying { info[NSUnderlyingErrorKey] = underlying as NSError }
         self.init(code, userInfo: info)
     }
 
-    /// The error of a call in which some items failed.
+    /// Creates the error of a call in which some items failed.
     package static func partialFailure(_ errors: [AnyHashable: any Error]) -> CKError {
         CKError(
             .partialFailure,
@@ -111,7 +116,7 @@ extension CKError {
         )
     }
 
-    /// The same error with one more fact.
+    /// Returns the error with an additional detail.
     package func adding(_ key: String, _ value: Any?) -> CKError {
         guard let value else { return self }
         var info = userInfo

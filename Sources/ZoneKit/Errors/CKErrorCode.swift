@@ -1,82 +1,90 @@
 extension CKError {
-    /// What went wrong, numbered as in CloudKit.
+    /// The error codes, with CloudKit's numbers.
     public enum Code: Int, Sendable, CaseIterable {
-        /// The relay, or this module, failed in a way it should not.
+        /// The relay or this library failed unexpectedly.
         case internalError = 1
-        /// Some items of the call failed, others did not; see `partialErrorsByItemID`.
+        /// Some items of the call failed; see `partialErrorsByItemID`.
         case partialFailure = 2
-        /// There is no network.
+        /// The network is not available.
         case networkUnavailable = 3
-        /// The network, or the relay at its other end, did not answer.
+        /// The network or the relay did not respond.
         case networkFailure = 4
-        /// The container is unknown, or no relay is configured for it.
+        /// The container does not exist, or no relay is configured for it.
         case badContainer = 5
         /// The relay is busy or restarting; see `retryAfterSeconds`.
         case serviceUnavailable = 6
-        /// This client sends too many requests; see `retryAfterSeconds`.
+        /// This client has sent too many requests; see `retryAfterSeconds`.
         case requestRateLimited = 7
-        /// The program lacks what the container asks of it.
+        /// The app lacks something that the container requires.
         case missingEntitlement = 8
-        /// Nobody is signed in, or no longer.
+        /// No user is signed in, or the sign-in has expired.
         case notAuthenticated = 9
-        /// The user may not do this.
+        /// The user has no permission for this operation.
         case permissionFailure = 10
-        /// There is no such record or subscription.
+        /// The record or subscription does not exist.
         case unknownItem = 11
-        /// The request makes no sense to the relay.
+        /// The request contains invalid values.
         case invalidArguments = 12
-        /// Never sent; kept for its number.
+        /// Never used by the relay; exists for source compatibility.
         case resultsTruncated = 13
-        /// Somebody else changed the record first; the error holds all three versions.
+        /// The record was changed by another device; the error contains all three versions.
         case serverRecordChanged = 14
-        /// The relay refused without saying more.
+        /// The relay rejected the request without a specific reason.
         case serverRejectedRequest = 15
-        /// An asset's file is not there.
+        /// The file of an asset does not exist.
         case assetFileNotFound = 16
-        /// An asset's file changed while it was being sent.
+        /// The file of an asset changed during the upload.
         case assetFileModified = 17
-        /// The program is too old for the container.
+        /// The app's version is too old for the container.
         case incompatibleVersion = 18
-        /// A field that must be unique is not.
+        /// A field that must be unique is not unique.
         case constraintViolation = 19
-        /// The call's task was cancelled.
+        /// The task of the call was cancelled.
         case operationCancelled = 20
-        /// The change token is of no use any more: fetch from the start.
+        /// The change token has expired.
+        ///
+        /// Fetch again without a token.
         case changeTokenExpired = 21
-        /// Another item of the atomic batch failed; this one was fine.
+        /// Another item of the atomic batch failed.
         case batchRequestFailed = 22
-        /// The zone is busy; try again.
+        /// The zone is busy.
+        ///
+        /// Retry later.
         case zoneBusy = 23
-        /// The database cannot do this, whatever the user may.
+        /// The database does not support this operation.
         case badDatabase = 24
-        /// There is no space left.
+        /// The storage is full.
         case quotaExceeded = 25
-        /// There is no such zone.
+        /// The zone does not exist.
         case zoneNotFound = 26
-        /// The request is too large: send it in parts.
+        /// The request is too large.
+        ///
+        /// Split it.
         case limitExceeded = 27
-        /// The user deleted the zone; do not create it again without asking.
+        /// The user deleted the zone.
+        ///
+        /// Don't create it again without asking the user.
         case userDeletedZone = 28
-        /// The share has as many participants as it can.
+        /// The share has the maximum number of participants.
         case tooManyParticipants = 29
-        /// A record of the hierarchy is in another share already.
+        /// A record of the hierarchy belongs to another share.
         case alreadyShared = 30
-        /// A reference's target does not exist, or cannot be deleted.
+        /// The target of a reference does not exist, or cannot be deleted.
         case referenceViolation = 31
-        /// The user's organisation forbids it.
+        /// The user's organization forbids the operation.
         case managedAccountRestricted = 32
-        /// The participant must first prove who they are.
+        /// The participant must verify their identity first.
         case participantMayNeedVerification = 33
-        /// The connection was lost before the answer came: the request may or may not have been carried out.
+        /// The connection was lost before the response, and the relay may have executed the request.
         case serverResponseLost = 34
-        /// An asset is not there to be read.
+        /// The asset's file cannot be read.
         case assetNotAvailable = 35
-        /// The account is there but cannot be used just now.
+        /// The account exists, but cannot be used at the moment.
         case accountTemporarilyUnavailable = 36
-        /// The participant has been invited already.
+        /// The participant has already been invited.
         case participantAlreadyInvited = 37
 
-        /// So that `catch CKError.unknownItem` works.
+        /// Makes `catch CKError.unknownItem` work.
         public static func ~= (code: Code, error: any Error) -> Bool {
             (error as? CKError)?.code == code
         }
@@ -84,7 +92,7 @@ extension CKError {
 }
 
 extension CKError.Code {
-    /// What a person can do, where the relay has not said more.
+    /// An explanation for people, used if the relay has sent none.
     package var explanation: String {
         switch self {
         case .networkUnavailable: "There is no network. Try again when there is one."
@@ -106,7 +114,7 @@ extension CKError.Code {
     }
 }
 
-// `CKError.unknownItem` and the like, as patterns and values.
+// `CKError.unknownItem` and similar names, as patterns and values.
 extension CKError {
     /// `Code.internalError`.
     public static var internalError: Code { .internalError }

@@ -1,16 +1,17 @@
 public import Foundation
 
-/// What can be made of a push or of a relay's notice.
+/// Types that can be created from the payload of a push or of a relay's notice.
 ///
-/// An initializer of a class cannot give an object of a subclass, but one that comes from a protocol can: so
-/// `CKNotification(fromRemoteNotificationDictionary:)` gives a `CKDatabaseNotification` where it is one, as in CloudKit.
+/// An initializer of a class cannot return a subclass, but a protocol's initializer can.
+/// `CKNotification(fromRemoteNotificationDictionary:)` therefore returns a `CKDatabaseNotification` for such a payload,
+/// as in CloudKit.
 public protocol RemoteNotificationReading {}
 
 extension RemoteNotificationReading {
-    /// Reads a payload as a push or a relay's notice carries it.
+    /// Creates a notification from the payload of a push or of a relay's notice.
     ///
-    /// - Parameter notificationDictionary: The payload, with its `ck` part; `nil` comes back when it has none, and for a
-    ///   subclass when it is of another kind.
+    /// - Parameter notificationDictionary: The payload. The result is `nil` if it has no `ck` part or belongs to
+    ///   another subclass.
     public init?(fromRemoteNotificationDictionary notificationDictionary: [AnyHashable: Any]) {
         let made = CKNotification.notification(fromRemoteNotificationDictionary: notificationDictionary)
         guard let made = made as? Self else { return nil }
@@ -18,66 +19,67 @@ extension RemoteNotificationReading {
     }
 }
 
-/// A notice that something has changed, read from its payload.
+/// A notification that something has changed.
 ///
-/// It holds no data: fetch changes with the stored token. Notices may be lost, doubled, reordered and merged.
+/// It contains no data: fetch the changes with the stored token. Notifications may be lost, duplicated, reordered and
+/// merged.
 open class CKNotification: NSObject, RemoteNotificationReading, @unchecked Sendable {
-    // Unchecked only because the class is inherited from: nothing in it changes.
+    // Unchecked only because the class can be subclassed: the object is immutable.
 
-    /// Names one notice.
+    /// The type of a notification's ID.
     public typealias ID = CKNotificationID
 
-    /// What kind of subscription it comes from.
+    /// The kinds of notifications.
     public enum NotificationType: Int, Sendable {
-        /// A query's.
+        /// A notification of a query subscription.
         case query = 1
-        /// A zone's.
+        /// A notification of a zone subscription.
         case recordZone = 2
-        /// Never sent; kept for its number.
+        /// Never used by the relay; exists for source compatibility.
         case readNotification = 3
-        /// A database's.
+        /// A notification of a database subscription.
         case database = 4
     }
 
-    /// What kind of subscription it comes from.
+    /// The kind of notification.
     public let notificationType: NotificationType
-    /// Names this notice.
+    /// The ID of the notification.
     public let notificationID: CKNotification.ID?
-    /// The container in which something changed.
+    /// The container of the change.
     public let containerIdentifier: String?
-    /// The user the notice is for.
+    /// The user who gets the notification.
     public let subscriptionOwnerUserRecordID: CKRecord.ID?
-    /// The subscription that asked for it.
+    /// The subscription that triggered the notification.
     public let subscriptionID: CKSubscription.ID?
-    /// Whether the notice had to leave out something for its size.
+    /// Whether some values were omitted because of the size limit.
     public let isPruned: Bool
-    /// The text of the alert, if it has one.
+    /// The text of the alert.
     public let alertBody: String?
-    /// The title of the alert, if it has one.
+    /// The title of the alert.
     public let title: String?
-    /// The second line of the alert, if it has one.
+    /// The subtitle of the alert.
     public let subtitle: String?
-    /// The key of the alert's text in the program's own tables.
+    /// The key of the alert's text in the app's localized strings.
     public let alertLocalizationKey: String?
-    /// What goes into that text.
+    /// The arguments of the localized text.
     public let alertLocalizationArgs: [String]?
-    /// The key of the title in the program's own tables.
+    /// The key of the title in the app's localized strings.
     public let titleLocalizationKey: String?
-    /// What goes into the title.
+    /// The arguments of the localized title.
     public let titleLocalizationArgs: [String]?
-    /// The key of the second line in the program's own tables.
+    /// The key of the subtitle in the app's localized strings.
     public let subtitleLocalizationKey: String?
-    /// What goes into the second line.
+    /// The arguments of the localized subtitle.
     public let subtitleLocalizationArgs: [String]?
-    /// The key of the button's text in the program's own tables.
+    /// The key of the action button's title in the app's localized strings.
     public let alertActionLocalizationKey: String?
-    /// The picture that is shown while the program starts.
+    /// The launch image to show when the user opens the app from the alert.
     public let alertLaunchImage: String?
     /// The sound to play.
     public let soundName: String?
-    /// The number to show on the program's badge.
+    /// The number for the app's badge.
     public let badge: NSNumber?
-    /// The kind of alert.
+    /// The category of the alert.
     public let category: String?
 
     init(_ payload: NoticePayload, _ type: NotificationType) {
@@ -105,10 +107,11 @@ open class CKNotification: NSObject, RemoteNotificationReading, @unchecked Senda
         category = payload.presentation["category"] as? String
     }
 
-    /// The notice as an object of its kind.
+    /// Returns the notification as an object of the right subclass.
     ///
-    /// - Parameter dictionary: The payload, with its `ck` part.
-    /// - Returns: A `CKDatabaseNotification`, `CKRecordZoneNotification` or `CKQueryNotification`; `nil` for other pushes.
+    /// - Parameter dictionary: The payload.
+    /// - Returns: A `CKDatabaseNotification`, `CKRecordZoneNotification` or `CKQueryNotification`; `nil` for other
+    ///   pushes.
     public static func notification(fromRemoteNotificationDictionary dictionary: [AnyHashable: Any]) -> CKNotification?
     {
         guard let payload = NoticePayload(dictionary) else { return nil }
@@ -120,9 +123,9 @@ open class CKNotification: NSObject, RemoteNotificationReading, @unchecked Senda
     }
 }
 
-/// Something changed in a database.
+/// A notification about a change in a database.
 public final class CKDatabaseNotification: CKNotification, @unchecked Sendable {
-    /// Whose.
+    /// The database.
     public let databaseScope: CKDatabase.Scope
 
     init(_ payload: NoticePayload) {
@@ -131,11 +134,11 @@ public final class CKDatabaseNotification: CKNotification, @unchecked Sendable {
     }
 }
 
-/// Something changed in a zone.
+/// A notification about a change in a zone.
 public final class CKRecordZoneNotification: CKNotification, @unchecked Sendable {
     /// The zone.
     public let recordZoneID: CKRecordZone.ID?
-    /// Whose database it is in.
+    /// The database of the zone.
     public let databaseScope: CKDatabase.Scope
 
     init(_ payload: NoticePayload) {
@@ -145,31 +148,31 @@ public final class CKRecordZoneNotification: CKNotification, @unchecked Sendable
     }
 }
 
-/// A record that a query matches was made, changed or deleted.
+/// A notification about a record that matches a query.
 public final class CKQueryNotification: CKNotification, @unchecked Sendable {
-    /// What happened to the record.
+    /// The event that happened to the record.
     public enum Reason: Int, Sendable {
-        /// It is new.
+        /// The record was created.
         case recordCreated = 1
-        /// It was changed.
+        /// The record was changed.
         case recordUpdated = 2
-        /// It is gone.
+        /// The record was deleted.
         case recordDeleted = 3
     }
 
-    /// What happened to the record.
+    /// The event that happened to the record.
     public let queryNotificationReason: Reason
-    /// The record.
+    /// The ID of the record.
     public let recordID: CKRecord.ID?
-    /// Whose database it is in.
+    /// The database of the record.
     public let databaseScope: CKDatabase.Scope
-    /// Whether that is the public one.
+    /// Whether the record is in the public database.
     @available(*, deprecated, message: "Use databaseScope instead")
     public var isPublicDatabase: Bool { databaseScope == .public }
-    /// Those of the fields asked for by `desiredKeys` that are text, numbers, references or locations; `nil` if none were
-    /// asked for.
+    /// The values of the fields in `desiredKeys` that are strings, numbers, references or locations; `nil` if none were
+    /// requested.
     ///
-    /// A date comes as a number: milliseconds since 1970.
+    /// A date is a number: the milliseconds since 1970.
     public let recordFields: [String: any CKRecordValueProtocol]?
 
     init(_ payload: NoticePayload) {

@@ -1,34 +1,34 @@
 public import Foundation
 
-/// Names one notice; known to programs as `CKNotification.ID`.
+/// The ID of a notification; also available as `CKNotification.ID`.
 ///
-/// Immutable, equal by value.
+/// IDs are immutable and compared by value.
 public final class CKNotificationID: NSObject, NSSecureCoding, NSCopying, Sendable {
     package let text: String
 
     package init(_ text: String) { self.text = text }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates an ID from the output of `encode(with:)`.
     public init?(coder: NSCoder) {
         guard let text = coder.text("NotificationID") else { return nil }
         self.text = text
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes the name.
+    /// Encodes the ID.
     public func encode(with coder: NSCoder) { coder.encode(text as NSString, forKey: "NotificationID") }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal by value.
+    /// Returns whether two IDs are equal.
     public override func isEqual(_ object: Any?) -> Bool { text == (object as? CKNotificationID)?.text }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { text.hashValue }
 
-    /// The name, for logs.
+    /// The text of the ID.
     public override var description: String { text }
 }

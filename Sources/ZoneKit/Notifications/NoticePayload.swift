@@ -1,18 +1,20 @@
 import Foundation
 
-/// The `ck` part of a push, taken apart.
+/// The parsed payload of a push.
 ///
 /// See Wire.md, "Notification payload".
 struct NoticePayload {
     let type: CKNotification.NotificationType
     let alertBody: String?
-    /// The `aps` part: how the push is to look.
+    /// The `aps` part: the presentation of the push.
     let presentation: [AnyHashable: Any]
     private let content: [AnyHashable: Any]
-    /// What stands under the key of the kind.
+    /// The object that belongs to the kind of notification.
     private let detail: [AnyHashable: Any]
 
-    /// Reads a push; `nil` for one that is not CloudKit's.
+    /// Parses a payload.
+    ///
+    /// Returns `nil` if it is not CloudKit's.
     init?(_ dictionary: [AnyHashable: Any]) {
         guard let content = dictionary["ck"] as? [AnyHashable: Any] else { return nil }
         self.content = content
@@ -42,7 +44,9 @@ struct NoticePayload {
     func detailText(_ key: String) -> String? { detail[key] as? String }
     func detailNumber(_ key: String) -> Int? { (detail[key] as? NSNumber)?.intValue ?? detail[key] as? Int }
 
-    /// The record's fields that a query's notice carries: text, numbers, links and places; a date is its milliseconds.
+    /// The fields in the notification of a query: strings, numbers, references and locations.
+    ///
+    /// A date is its milliseconds.
     var fields: [String: any CKRecordValueProtocol]? {
         guard let values = detail["af"] as? [AnyHashable: Any] else { return nil }
         var fields: [String: any CKRecordValueProtocol] = [:]
@@ -81,7 +85,7 @@ struct NoticePayload {
         detailNumber("dbs").flatMap(CKDatabase.Scope.init(rawValue:)) ?? .private
     }
 
-    /// The zone as programs know it: in the private database every zone is the user's own.
+    /// The zone's ID as the app knows it: in the private database every zone is the current user's.
     var zoneID: CKRecordZone.ID? {
         guard let name = detailText("zid") else { return nil }
         let owner = detailText("zoid") ?? CKCurrentUserDefaultName

@@ -2,20 +2,22 @@ public import Foundation
 import Records
 import Wire
 
-/// How this device is woken when something changes while the app does not run.
+/// A push service through which the relay wakes this device when data change while the app is not running.
 ///
-/// A relay whose operator has set up push services then sends the payload of `CKNotification` there. While a notice
-/// connection is open nothing is sent.
+/// The relay's operator has to configure the push service. The relay then sends the payload of a `CKNotification`, but
+/// not while a notice connection is open.
 public enum RelayPushTarget: Hashable, Sendable {
-    /// Apple's push service: the token of `didRegisterForRemoteNotificationsWithDeviceToken`, the app's bundle
-    /// identifier, and whether it is a development build.
+    /// Apple's push service.
+    ///
+    /// The values are the token from `didRegisterForRemoteNotificationsWithDeviceToken`, the app's bundle identifier,
+    /// and whether it is a development build.
     case apns(deviceToken: Data, bundleIdentifier: String, isDevelopment: Bool)
-    /// UnifiedPush, or Web Push: the address, and the subscription's public key (65 bytes) and secret (16 bytes).
+    /// UnifiedPush or Web Push: the endpoint, and the subscription's public key (65 bytes) and secret (16 bytes).
     case webPush(endpoint: URL, publicKey: Data, secret: Data)
-    /// A topic of an ntfy server.
+    /// A topic on an ntfy server.
     case ntfy(topic: URL)
 
-    /// As the relay reads it.
+    /// The body of the registration request.
     package var body: [UInt8] {
         var writer = JSONWriter()
         writer.object { body in
@@ -47,20 +49,21 @@ public enum RelayPushTarget: Hashable, Sendable {
 }
 
 extension CKContainer {
-    /// Asks the relay to wake this device; takes the place of what it was told before for the same device.
+    /// Registers this device for pushes, replacing an earlier registration of the same device.
     ///
-    /// Ends with the sign-in, with `unregisterFromPushes()`, and when the push service says that the device is gone. To
-    /// be called at each launch, as with Apple's push service.
+    /// The registration ends with the sign-in, with `unregisterFromPushes()`, and when the push service reports that
+    /// the device no longer exists. Call this method at each launch, as with Apple's push service.
     ///
-    /// - Parameter target: Where to push.
-    /// - Throws: `invalidArguments` when the relay sends no pushes of that kind or to that place, and what any call throws.
+    /// - Parameter target: The push service.
+    /// - Throws: `invalidArguments` if the relay does not support the push service or the endpoint, and the errors of
+    ///   any request.
     public func registerForPushes(_ target: RelayPushTarget) async throws {
         try await call("push/register", target.body)
     }
 
-    /// Wakes this device no longer.
+    /// Ends the registration for pushes.
     ///
-    /// - Throws: What any call throws; nothing when it was not registered.
+    /// - Throws: The errors of any request. Succeeds if the device was not registered.
     public func unregisterFromPushes() async throws {
         try await call("push/unregister", Array("{}".utf8))
     }

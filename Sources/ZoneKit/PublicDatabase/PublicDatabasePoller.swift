@@ -2,27 +2,31 @@ import Foundation
 import Records
 package import SyncCore
 
-/// Follows the public database, which has neither a change feed nor notices: asks at the start and every 30 minutes for
-/// what was modified since, and hands over what is new.
+/// Polls the public database, which has neither a change feed nor notices.
 ///
-/// Deletions do not travel this way: mark a record as deleted by a date of your own, and hide it. The records' types need
-/// an index on their modification date, which every type has in development.
+/// At the start and every 30 minutes, the poller queries the records that were modified since the last poll, and
+/// delivers the new ones. It cannot detect deletions: mark a record as deleted with a date field, and hide it. The
+/// record types need an index on their modification date, which they have by default in the development environment.
 public actor PublicDatabasePoller {
-    /// Something that the application has to know.
+    /// An event of the poller.
     ///
-    /// Events come one at a time.
+    /// Events are delivered one at a time.
     public enum Event: Sendable {
-        /// Records that are new or changed, oldest change first.
+        /// Records that were created or changed, in the order of their modification dates.
         case fetchedRecords([CKRecord])
-        /// Keep the state, in the same place as the data.
+        /// The poller's state has changed.
+        ///
+        /// Save it together with the data.
         case stateUpdate(State)
-        /// One record type could not be asked about; the others were, and this one is asked again later.
+        /// The query for one record type failed.
+        ///
+        /// The other types were polled, and this one is retried later.
         case failed(recordType: CKRecord.RecordType, error: CKError)
-        /// All record types have been asked about.
+        /// All record types have been polled.
         case ended
     }
 
-    /// How far everything has been seen.
+    /// The position up to which changes have been delivered.
     public struct State: Codable, Sendable {
         struct Seen: Codable, Sendable {
             var name: String
@@ -44,8 +48,9 @@ public actor PublicDatabasePoller {
     private let turnstile = Turnstile()
     private var chance: Chance
     private var poll: PublicPoll
-    /// How far the application has been told, which may be less far than what is known: several types are asked about side by
-    /// side, and told of one after the other.
+    /// The positions delivered to the app so far.
+    ///
+    /// May be behind the known ones: types are queried concurrently and delivered one after another.
     private var told: [String: PublicPoll.Mark]
     private var alarm = 0
     private var sleeper: Task<Void, Never>?
@@ -53,19 +58,20 @@ public actor PublicDatabasePoller {
     private var lastTask = 0
     private var isStopped = false
     private var isStarted = false
-    /// How much news there was in a test's world when the last poll began, and when one ended well.
+    /// For simulated test environments: the news counters at the start of the last poll and at its success.
     private var newsAsked: UInt64 = 0
     private var newsSeen: UInt64 = 0
     private var hasFailed = false
 
-    /// A poller that has not begun yet.
+    /// Creates a poller that has not started.
     ///
     /// - Parameters:
     ///   - database: The public database.
-    ///   - recordTypes: The types to follow.
-    ///   - interval: From the start of one poll to the start of the next; held between a minute and a day.
-    ///   - state: What the last `stateUpdate` of the run before gave; `nil` at the first start.
-    ///   - handle: Told of everything, one event at a time.
+    ///   - recordTypes: The record types to poll.
+    ///   - interval: The time from the start of one poll to the start of the next, clamped to the range from a minute
+    ///     to a day.
+    ///   - state: The state from the last `stateUpdate` event of the previous run; `nil` at the first start.
+    ///   - handle: The event handler, called for one event at a time.
     public init(
         database: CKDatabase,
         recordTypes: [CKRecord.RecordType],
@@ -87,7 +93,7 @@ public actor PublicDatabasePoller {
         )
     }
 
-    /// A poller of any interval, with its time and chance from outside.
+    /// Creates a poller with any interval and given sources of time and randomness.
     package init(
         _ database: CKDatabase,
         _ types: [String],
@@ -106,16 +112,18 @@ public actor PublicDatabasePoller {
         time.surroundings?.join(self)
     }
 
-    /// Polls now, and from now on.
+    /// Polls now, and then regularly.
     public func start() {
         isStarted = true
         tell(.started)
     }
 
-    /// Polls now, whatever the time; the next poll comes an interval later.
+    /// Polls now.
+    ///
+    /// The next regular poll follows after the interval.
     public func pollNow() { tell(.pollNow) }
 
-    /// Ends everything.
+    /// Stops the poller permanently.
     public func stop() {
         isStopped = true
         alarm += 1
@@ -123,7 +131,7 @@ public actor PublicDatabasePoller {
         work.values.forEach { $0.cancel() }
     }
 
-    /// How long until the next poll; `nil` while one is under way.
+    /// The time until the next poll; `nil` during a poll.
     public var untilNextPoll: Duration? { poll.nextPoll.map { max(.zero, $0 - time.now()) } }
 
     private func tell(_ event: PublicPoll.Event) {
@@ -138,7 +146,7 @@ public actor PublicDatabasePoller {
         switch effect {
         case .query(let type, let since): inBackground { await $0.walk(type, since) }
         case .wake(let moment): wake(at: moment)
-        // The walk over the pages looks after the rest.
+        // `walk` handles the other effects.
         case .nextPage, .apply, .ended, .pollEnded: break
         }
     }
@@ -159,7 +167,7 @@ public actor PublicDatabasePoller {
 
     private func forget(_ id: Int) { work[id] = nil }
 
-    /// Asks about one type, page by page.
+    /// Queries one record type, page by page.
     private func walk(_ type: String, _ since: Timestamp?) async {
         var cursor: CKQueryOperation.Cursor?
         do {
@@ -176,7 +184,9 @@ public actor PublicDatabasePoller {
         }
     }
 
-    /// Throws where the relay could not give one of the records: a mark would be past it.
+    /// Fetches one page.
+    ///
+    /// Throws if a record could not be read, because the position would skip it.
     private func page(
         _ type: String,
         _ since: Timestamp?,
@@ -205,7 +215,9 @@ public actor PublicDatabasePoller {
         await perform(effects, records, poll.marks[type])
     }
 
-    /// `mark`: how far the records' type has come with them.
+    /// Performs effects.
+    ///
+    /// `mark` is the position of the type after these records.
     private func perform(_ effects: [PublicPoll.Effect], _ records: [CKRecord], _ mark: PublicPoll.Mark? = nil) async {
         for effect in effects {
             switch effect {

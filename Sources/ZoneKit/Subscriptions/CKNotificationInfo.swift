@@ -1,12 +1,12 @@
 public import Foundation
 import Synchronization
 
-/// How a subscription's notices are to look; known to programs as `CKSubscription.NotificationInfo`.
+/// The presentation of a subscription's notifications; also available as `CKSubscription.NotificationInfo`.
 ///
-/// The relay keeps all of it and puts what a notice can carry into its `aps` part. A notice that only says "something
-/// changed" needs `shouldSendContentAvailable` and nothing else.
+/// The relay stores all properties, and puts those that a push can contain into its `aps` part. For a silent
+/// notification, set only `shouldSendContentAvailable`.
 public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Sendable {
-    /// All values, guarded by `state`; names as on the wire.
+    /// All values, protected by `state`; the names are those of the relay's JSON.
     struct Content: Codable, Hashable, Sendable {
         var alertBody: String?
         var alertLocalizationKey: String?
@@ -30,12 +30,14 @@ public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Send
 
     private let state: Mutex<Content>
 
-    /// Makes one that asks for nothing.
+    /// Creates notification info without any settings.
     public override init() {
         state = Mutex(Content())
     }
 
-    /// Makes one with settings; each is described at its property.
+    /// Creates notification info.
+    ///
+    /// Each parameter is described at the property with its name.
     public convenience init(
         alertBody: String? = nil,
         alertLocalizationKey: String? = nil,
@@ -79,41 +81,41 @@ public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Send
         state = Mutex(content)
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates notification info from the output of `encode(with:)`.
     public convenience init?(coder: NSCoder) {
         guard let data = coder.bytes("Content") else { return nil }
         self.init(json: data)
     }
 
-    /// Reads the wire's object; `nil` if it is not one.
+    /// Creates notification info from the relay's JSON object; `nil` if the object is not valid.
     convenience init?(json: [UInt8]) {
         guard let content = try? JSONDecoder().decode(Content.self, from: Data(json)) else { return nil }
         self.init(content)
     }
 
-    /// The wire's object.
+    /// The relay's JSON object.
     var json: [UInt8] {
         let encoder = JSONEncoder()
         encoder.outputFormatting = .sortedKeys
         return (try? encoder.encode(state.withLock { $0 })).map { [UInt8]($0) } ?? Array("{}".utf8)
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes all settings.
+    /// Encodes all settings.
     public func encode(with coder: NSCoder) { coder.encode(Data(json) as NSData, forKey: "Content") }
 
-    /// An independent copy.
+    /// Returns an independent copy.
     public func copy(with zone: NSZone? = nil) -> Any { CKNotificationInfo(state.withLock { $0 }) }
 
-    /// Equal when all settings are.
+    /// Returns whether all settings are equal.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKNotificationInfo else { return false }
         return state.withLock { $0 } == other.state.withLock { $0 }
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { state.withLock { $0 }.hashValue }
 
     private subscript<Value: Sendable>(_ path: any WritableKeyPath<Content, Value> & Sendable) -> Value {
@@ -121,57 +123,57 @@ public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Send
         set { state.withLock { $0[keyPath: path] = newValue } }
     }
 
-    /// The text of an alert.
+    /// The text of the alert.
     public var alertBody: String? {
         get { self[\.alertBody] }
         set { self[\.alertBody] = newValue }
     }
-    /// The key of an alert's text in the program's own tables.
+    /// The key of the alert's text in the app's localized strings.
     public var alertLocalizationKey: String? {
         get { self[\.alertLocalizationKey] }
         set { self[\.alertLocalizationKey] = newValue }
     }
-    /// The fields whose values go into that text.
+    /// The fields whose values are the arguments of the localized text.
     public var alertLocalizationArgs: [CKRecord.FieldKey]? {
         get { self[\.alertLocalizationArgs] }
         set { self[\.alertLocalizationArgs] = newValue }
     }
-    /// The title of an alert.
+    /// The title of the alert.
     public var title: String? {
         get { self[\.title] }
         set { self[\.title] = newValue }
     }
-    /// The key of the title in the program's own tables.
+    /// The key of the title in the app's localized strings.
     public var titleLocalizationKey: String? {
         get { self[\.titleLocalizationKey] }
         set { self[\.titleLocalizationKey] = newValue }
     }
-    /// The fields whose values go into that title.
+    /// The fields whose values are the arguments of the localized title.
     public var titleLocalizationArgs: [CKRecord.FieldKey]? {
         get { self[\.titleLocalizationArgs] }
         set { self[\.titleLocalizationArgs] = newValue }
     }
-    /// The key of the second line in the program's own tables.
+    /// The key of the subtitle in the app's localized strings.
     public var subtitleLocalizationKey: String? {
         get { self[\.subtitleLocalizationKey] }
         set { self[\.subtitleLocalizationKey] = newValue }
     }
-    /// The fields whose values go into that line.
+    /// The fields whose values are the arguments of the localized subtitle.
     public var subtitleLocalizationArgs: [CKRecord.FieldKey]? {
         get { self[\.subtitleLocalizationArgs] }
         set { self[\.subtitleLocalizationArgs] = newValue }
     }
-    /// The second line of an alert.
+    /// The subtitle of the alert.
     public var subtitle: String? {
         get { self[\.subtitle] }
         set { self[\.subtitle] = newValue }
     }
-    /// The key of the text of an alert's button.
+    /// The key of the action button's title in the app's localized strings.
     public var alertActionLocalizationKey: String? {
         get { self[\.alertActionLocalizationKey] }
         set { self[\.alertActionLocalizationKey] = newValue }
     }
-    /// The picture to show while the program starts.
+    /// The launch image to show when the user opens the app from the alert.
     public var alertLaunchImage: String? {
         get { self[\.alertLaunchImage] }
         set { self[\.alertLaunchImage] = newValue }
@@ -181,32 +183,32 @@ public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Send
         get { self[\.soundName] }
         set { self[\.soundName] = newValue }
     }
-    /// The kind of alert, which decides about its buttons.
+    /// The category of the alert, which determines its buttons.
     public var category: String? {
         get { self[\.category] }
         set { self[\.category] = newValue }
     }
-    /// The field whose value tells which alerts replace each other.
+    /// The field whose value identifies alerts that replace each other.
     public var collapseIDKey: String? {
         get { self[\.collapseIDKey] }
         set { self[\.collapseIDKey] = newValue }
     }
-    /// The fields whose values the notice is to carry; query subscriptions only.
+    /// The fields whose values the notification contains; only for query subscriptions.
     public var desiredKeys: [CKRecord.FieldKey]? {
         get { self[\.desiredKeys] }
         set { self[\.desiredKeys] = newValue }
     }
-    /// Whether the program's badge counts up.
+    /// Whether the notification increments the app's badge.
     public var shouldBadge: Bool {
         get { self[\.shouldBadge] ?? false }
         set { self[\.shouldBadge] = newValue }
     }
-    /// Whether the notice wakes the program without showing anything.
+    /// Whether the notification wakes the app in the background.
     public var shouldSendContentAvailable: Bool {
         get { self[\.shouldSendContentAvailable] ?? false }
         set { self[\.shouldSendContentAvailable] = newValue }
     }
-    /// Whether the program may change the alert before it is shown.
+    /// Whether the app may modify the alert before it is shown.
     public var shouldSendMutableContent: Bool {
         get { self[\.shouldSendMutableContent] ?? false }
         set { self[\.shouldSendMutableContent] = newValue }

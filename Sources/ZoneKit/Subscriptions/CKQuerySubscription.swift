@@ -2,53 +2,57 @@ public import Foundation
 package import Records
 import Wire
 
-/// Notices for records that match a query, in any database.
+/// A subscription to records that match a query, in any database.
 ///
-/// The predicate may ask what a `CKQuery`'s may. One that the relay or an archive gave back has a predicate that asks the
-/// same, and `NSPredicate(value: true)` where another client's query cannot be written as a predicate; saved anew it still
-/// asks what it asked before.
+/// The predicate can be any that `CKQuery` supports. The predicate object of a fetched or decoded subscription may
+/// differ from the original, but matches the same records. It is `NSPredicate(value: true)` if another client's query
+/// cannot be expressed as a predicate; saving the subscription does not change the query.
 public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
-    // Unchecked for `predicate`, which nobody changes, and for `zoneID`, which like the info of its base is for one thread.
+    // Unchecked because of `predicate`, which never changes, and `zoneID`, which must be used by one thread at a time.
 
-    /// What is to be told of.
+    /// The events that trigger a notification.
     public struct Options: OptionSet, Sendable {
         /// CloudKit's bits.
         public let rawValue: UInt
 
-        /// Makes a set from CloudKit's bits.
+        /// Creates a set from CloudKit's bits.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
-        /// A record is new.
+        /// A record was created.
         public static let firesOnRecordCreation = Options(rawValue: 1)
         /// A record was changed.
         public static let firesOnRecordUpdate = Options(rawValue: 2)
-        /// A record is gone.
+        /// A record was deleted.
         public static let firesOnRecordDeletion = Options(rawValue: 4)
-        /// The first notice is the last.
+        /// The subscription ends after the first notification.
         public static let firesOnce = Options(rawValue: 8)
     }
 
-    /// The kind of records to watch; never `nil`, though CloudKit declares it so.
+    /// The record type of the query.
+    ///
+    /// Never `nil`; CloudKit declares the same type.
     public var recordType: CKRecord.RecordType? { watchedType }
     private let watchedType: CKRecord.RecordType
-    /// Which of them.
+    /// The condition for the records.
     public let predicate: NSPredicate
-    /// What is to be told of.
+    /// The events that trigger a notification.
     public let querySubscriptionOptions: Options
-    /// The zone to watch; `nil`: every zone of the database.
+    /// The zone to watch; `nil` for all zones of the database.
     public var zoneID: CKRecordZone.ID?
-    /// The query as the wire has it; `nil` where the predicate cannot be sent.
+    /// The query in the relay's JSON format; `nil` if the relay does not support the predicate.
     private let query: [UInt8]?
-    /// Why it cannot be, in a sentence.
+    /// The reason why the relay does not support it, as a sentence.
     private let whyNot: String?
 
-    /// Watches records of a type.
+    /// Creates a subscription to records of a type.
     ///
     /// - Parameters:
-    ///   - recordType: The kind of records.
-    ///   - predicate: Which of them; whether it can be sent is said when the subscription is saved.
-    ///   - subscriptionID: Names the subscription among the user's of one database.
-    ///   - querySubscriptionOptions: What is to be told of: one or more of creation, update and deletion; left out, all.
+    ///   - recordType: The record type.
+    ///   - predicate: The condition for the records. Unsupported predicates are reported when the subscription is
+    ///     saved.
+    ///   - subscriptionID: The ID, unique among the user's subscriptions in one database.
+    ///   - querySubscriptionOptions: The events that trigger a notification. The default is creation, update and
+    ///     deletion.
     public init(
         recordType: CKRecord.RecordType,
         predicate: NSPredicate,
@@ -70,7 +74,9 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         super.init(subscriptionID: subscriptionID, type: .query)
     }
 
-    /// `caller` is the current user's record name, where that is known.
+    /// Creates a fetched subscription.
+    ///
+    /// `caller` is the current user's record name, if it is known.
     package init(
         _ query: SubscribedQuery,
         subscriptionID: CKSubscription.ID,
@@ -102,7 +108,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         )
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a subscription from the output of `encode(with:)`.
     public required init?(coder: NSCoder) {
         guard let type = coder.text("RecordType"), let query = coder.bytes("Query") else { return nil }
         let zoneID = coder.object(CKRecordZone.ID.self, "ZoneID")
@@ -115,7 +121,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         super.init(coder: coder)
     }
 
-    /// What the wire's query asks, as a predicate.
+    /// Returns a predicate for a query in the relay's JSON format.
     private static func predicate(of query: [UInt8], in zoneID: CKRecordZone.ID?, caller: String?) -> NSPredicate {
         guard let json = try? JSONDocument(parsing: query, limits: .response),
             let read = try? QueryCodec.read(json.root, schema: Schema())
@@ -124,7 +130,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         return .asking(filters, in: zoneID ?? .default) ?? NSPredicate(value: true)
     }
 
-    /// Writes name, query, zone and the look of notices.
+    /// Encodes the ID, the query, the zone and the notification info.
     public override func encode(with coder: NSCoder) {
         super.encode(with: coder)
         coder.encode(watchedType as NSString, forKey: "RecordType")
@@ -134,7 +140,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         if let whyNot { coder.encode(whyNot as NSString, forKey: "Refusal") }
     }
 
-    /// An independent copy.
+    /// Returns an independent copy.
     public override func copy(with zone: NSZone? = nil) -> Any { CKQuerySubscription(copying: self) }
 
     package override var refusal: CKError? { whyNot.map { CKError(.invalidArguments, $0) } }
@@ -143,7 +149,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         .query(
             SubscribedQuery(
                 recordType: watchedType,
-                // Without a query the relay says what is wrong, as it does for one that fires on nothing.
+                // Without a query the relay returns an error, as it does for a subscription without events.
                 json: query ?? Array("{}".utf8),
                 zone: zoneID?.zone,
                 firesOn: RecordEvents(rawValue: Int(querySubscriptionOptions.rawValue) & 7),

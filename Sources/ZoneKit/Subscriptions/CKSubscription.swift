@@ -2,30 +2,31 @@ public import Foundation
 package import Records
 import Synchronization
 
-/// A standing request for notices; made as a `CKDatabaseSubscription` or a `CKRecordZoneSubscription`.
+/// The base class of subscriptions, which request notifications about changes.
 ///
-/// The identifier names it among the user's subscriptions of one database: saving one of the same name replaces it.
+/// Create a `CKDatabaseSubscription`, `CKRecordZoneSubscription` or `CKQuerySubscription`. The ID is unique among the
+/// user's subscriptions in one database; saving a subscription replaces one with the same ID.
 open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
-    // Unchecked only because the class is inherited from: what can change is behind `info`, a Mutex.
+    // Unchecked only because the class can be subclassed: the mutable state is in `info`, a mutex.
 
-    /// A subscription's name.
+    /// The type of a subscription's ID.
     public typealias ID = String
-    /// How its notices are to look.
+    /// The presentation of a subscription's notifications.
     public typealias NotificationInfo = CKNotificationInfo
 
-    /// What a subscription watches.
+    /// The kinds of subscriptions.
     public enum SubscriptionType: Int, Sendable {
-        /// Records that match a query.
+        /// A subscription to records that match a query.
         case query = 1
-        /// One zone.
+        /// A subscription to one zone.
         case recordZone = 2
-        /// All zones of a database.
+        /// A subscription to all zones of a database.
         case database = 3
     }
 
-    /// The subscription's name.
+    /// The ID of the subscription.
     public let subscriptionID: CKSubscription.ID
-    /// What it watches.
+    /// The kind of subscription.
     public let subscriptionType: SubscriptionType
     private let info: Mutex<CKNotificationInfo?>
 
@@ -35,7 +36,7 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
         self.info = Mutex(info)
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a subscription from the output of `encode(with:)`.
     public required init?(coder: NSCoder) {
         guard let id = coder.text("SubscriptionID"),
             let type = SubscriptionType(rawValue: coder.number("SubscriptionType"))
@@ -45,9 +46,11 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
         info = Mutex(coder.object(CKNotificationInfo.self, "NotificationInfo"))
     }
 
-    /// How its notices are to look; needed for alerts, and for silent notices at Apple.
+    /// The presentation of the notifications.
     ///
-    /// A copy goes in and comes out.
+    /// Required for alerts, and for silent pushes through Apple's push service.
+    ///
+    /// The getter and the setter copy the object.
     public var notificationInfo: NotificationInfo? {
         get { info.withLock { $0 } }
         set {
@@ -56,17 +59,17 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
         }
     }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     open class var supportsSecureCoding: Bool { true }
 
-    /// Writes name, type and the look of notices.
+    /// Encodes the ID, the kind and the notification info.
     open func encode(with coder: NSCoder) {
         coder.encode(subscriptionID as NSString, forKey: "SubscriptionID")
         coder.encode(subscriptionType.rawValue, forKey: "SubscriptionType")
         if let info = notificationInfo { coder.encode(info, forKey: "NotificationInfo") }
     }
 
-    /// An independent copy.
+    /// Returns an independent copy.
     open func copy(with zone: NSZone? = nil) -> Any {
         CKSubscription(
             subscriptionID: subscriptionID,
@@ -75,26 +78,26 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
         )
     }
 
-    /// Equal when they are of one name, watch the same and ask for the same notices.
+    /// Returns whether two subscriptions have the same ID and all their settings are equal.
     open override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKSubscription else { return false }
         return subscriptionID == other.subscriptionID && subscriptionType == other.subscriptionType
             && kind == other.kind && heededType == other.heededType && notificationInfo == other.notificationInfo
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     open override var hash: Int { subscriptionID.hashValue }
 
-    /// What the relay is told to watch.
+    /// The kind of subscription in the relay's terms.
     package var kind: Subscription.Kind { .database }
 
-    /// Why the relay cannot be asked to watch it, where that is known without asking.
+    /// The error if the relay cannot support the subscription, as far as this is known without a request.
     package var refusal: CKError? { nil }
 
-    /// Of one that watches zones: the kind of records that the program cares for.
+    /// The record type that a database or zone subscription is interested in.
     package var heededType: CKRecord.RecordType? { nil }
 
-    /// The subscription as the modules below know it.
+    /// The subscription as a value of the lower modules.
     package final var subscription: Subscription {
         Subscription(
             id: subscriptionID,
@@ -104,7 +107,9 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
         )
     }
 
-    /// The subscription that the relay describes; `zoneID` is the watched zone as programs know it.
+    /// Creates a subscription from the relay's description.
+    ///
+    /// `zoneID` is the ID of the watched zone as the app knows it.
     package static func make(_ subscription: Subscription, zoneID: CKRecordZone.ID?) -> CKSubscription {
         let made: CKSubscription
         if let zoneID {
@@ -121,33 +126,33 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
     }
 }
 
-/// Notices for every zone of a private or shared database.
+/// A subscription to all zones of a private or shared database.
 public final class CKDatabaseSubscription: CKSubscription, @unchecked Sendable {
-    // Unchecked for `recordType`, which is for one thread.
+    // Unchecked because of `recordType`, which must be used by one thread at a time.
 
-    /// The one kind of records to watch; `nil`: every kind.
+    /// The record type to watch; `nil` for all types.
     ///
-    /// Kept by the relay for programs that set it; its notices hold no data and tell of every kind all the same.
+    /// The relay stores the value, but notifies about all record types, because its notifications contain no data.
     public var recordType: CKRecord.RecordType?
 
-    /// Names a subscription to the database that it is saved in.
+    /// Creates a subscription to the database in which it is saved.
     public init(subscriptionID: CKSubscription.ID = UUID().uuidString) {
         super.init(subscriptionID: subscriptionID, type: .database)
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a subscription from the output of `encode(with:)`.
     public required init?(coder: NSCoder) {
         super.init(coder: coder)
         recordType = coder.text("RecordType")
     }
 
-    /// Writes name, kind of records and the look of notices.
+    /// Encodes the ID, the record type and the notification info.
     public override func encode(with coder: NSCoder) {
         super.encode(with: coder)
         if let recordType { coder.encode(recordType as NSString, forKey: "RecordType") }
     }
 
-    /// An independent copy.
+    /// Returns an independent copy.
     public override func copy(with zone: NSZone? = nil) -> Any {
         let copy = CKDatabaseSubscription(subscriptionID: subscriptionID)
         copy.recordType = recordType
@@ -158,24 +163,24 @@ public final class CKDatabaseSubscription: CKSubscription, @unchecked Sendable {
     package override var heededType: CKRecord.RecordType? { recordType }
 }
 
-/// Notices for one zone of a private or shared database.
+/// A subscription to one zone of a private or shared database.
 public final class CKRecordZoneSubscription: CKSubscription, @unchecked Sendable {
-    // Unchecked for `recordType`, which is for one thread.
+    // Unchecked because of `recordType`, which must be used by one thread at a time.
 
-    /// The zone that is watched.
+    /// The zone to watch.
     public let zoneID: CKRecordZone.ID
-    /// The one kind of records to watch; `nil`: every kind.
+    /// The record type to watch; `nil` for all types.
     ///
-    /// Kept by the relay for programs that set it; its notices hold no data and tell of every kind all the same.
+    /// The relay stores the value, but notifies about all record types, because its notifications contain no data.
     public var recordType: CKRecord.RecordType?
 
-    /// Names a subscription to a zone.
+    /// Creates a subscription to a zone.
     public init(zoneID: CKRecordZone.ID, subscriptionID: CKSubscription.ID = UUID().uuidString) {
         self.zoneID = zoneID
         super.init(subscriptionID: subscriptionID, type: .recordZone)
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a subscription from the output of `encode(with:)`.
     public required init?(coder: NSCoder) {
         guard let zoneID = coder.object(CKRecordZone.ID.self, "ZoneID") else { return nil }
         self.zoneID = zoneID
@@ -183,14 +188,14 @@ public final class CKRecordZoneSubscription: CKSubscription, @unchecked Sendable
         recordType = coder.text("RecordType")
     }
 
-    /// Writes name, zone, kind of records and the look of notices.
+    /// Encodes the ID, the zone, the record type and the notification info.
     public override func encode(with coder: NSCoder) {
         super.encode(with: coder)
         coder.encode(zoneID, forKey: "ZoneID")
         if let recordType { coder.encode(recordType as NSString, forKey: "RecordType") }
     }
 
-    /// An independent copy.
+    /// Returns an independent copy.
     public override func copy(with zone: NSZone? = nil) -> Any {
         let copy = CKRecordZoneSubscription(zoneID: zoneID, subscriptionID: subscriptionID)
         copy.recordType = recordType

@@ -1,21 +1,22 @@
 public import Foundation
 
-/// What the oldest programs make as a plain `CKSubscription`.
+/// Adds the oldest initializers to `CKSubscription`.
 ///
-/// An initializer of a class cannot give an object of a subclass, but one that comes from a protocol can: so
-/// `CKSubscription(recordType:predicate:options:)` gives a `CKQuerySubscription`.
+/// An initializer of a class cannot return a subclass, but a protocol's initializer can.
+/// `CKSubscription(recordType:predicate:options:)` therefore returns a `CKQuerySubscription`.
 public protocol OlderSubscriptionMaking {}
 
 extension CKSubscription: OlderSubscriptionMaking {}
 
 extension OlderSubscriptionMaking where Self == CKSubscription {
-    /// Watches records of a type; what is made is a `CKQuerySubscription`.
+    /// Creates a subscription to records of a type, as a `CKQuerySubscription`.
     ///
     /// - Parameters:
-    ///   - recordType: The kind of records.
-    ///   - predicate: Which of them; whether it can be sent is said when the subscription is saved.
-    ///   - subscriptionID: Names the subscription among the user's of one database; left out, a new UUID.
-    ///   - subscriptionOptions: What is to be told of; one that is told of nothing cannot be saved.
+    ///   - recordType: The record type.
+    ///   - predicate: The condition for the records. Unsupported predicates are reported when the subscription is
+    ///     saved.
+    ///   - subscriptionID: The ID, unique among the user's subscriptions in one database. The default is a new UUID.
+    ///   - subscriptionOptions: The events that trigger a notification. A subscription without events cannot be saved.
     @available(*, deprecated, message: "Use CKQuerySubscription instead")
     public init(
         recordType: CKRecord.RecordType,
@@ -31,12 +32,12 @@ extension OlderSubscriptionMaking where Self == CKSubscription {
         )
     }
 
-    /// Watches a zone; what is made is a `CKRecordZoneSubscription`.
+    /// Creates a subscription to a zone, as a `CKRecordZoneSubscription`.
     ///
     /// - Parameters:
-    ///   - zoneID: The zone.
-    ///   - subscriptionID: Names the subscription among the user's of one database; left out, a new UUID.
-    ///   - subscriptionOptions: Without a meaning for zones, as ever.
+    ///   - zoneID: The zone to watch.
+    ///   - subscriptionID: The ID, unique among the user's subscriptions in one database. The default is a new UUID.
+    ///   - subscriptionOptions: Has no effect for zones, as in CloudKit.
     @available(*, deprecated, message: "Use CKRecordZoneSubscription instead")
     public init(
         zoneID: CKRecordZone.ID,
@@ -47,6 +48,6 @@ extension OlderSubscriptionMaking where Self == CKSubscription {
     }
 }
 
-/// The name that these options had when a `CKSubscription` took them.
+/// The older name of `CKQuerySubscription.Options`.
 @available(*, deprecated, renamed: "CKQuerySubscription.Options")
 public typealias CKSubscriptionOptions = CKQuerySubscription.Options

@@ -1,61 +1,65 @@
 public import Foundation
 import Synchronization
 
-/// A part of a database whose records change together, with a change feed of its own.
+/// A part of a database, whose records can be saved together and which has its own change feed.
 ///
-/// The default zone exists from the start, has no change feed and no atomic saves; custom zones live in the private
+/// The default zone always exists; it has no change feed and no atomic saves. Custom zones exist in the private
 /// database and have both.
 public final class CKRecordZone: NSObject, NSSecureCoding, NSCopying, Sendable {
-    /// A zone's address.
+    /// The ID of a zone.
     public typealias ID = CKRecordZoneID
 
-    /// What a zone can do; known once the zone has been saved or fetched.
+    /// The capabilities of a zone, which are known after the zone has been saved or fetched.
     public struct Capabilities: OptionSet, Sendable {
-        /// The bits, as CloudKit numbers them.
+        /// The bits, with CloudKit's numbers.
         public let rawValue: UInt
 
-        /// Makes a set of capabilities of their bits.
+        /// Creates a set from its bits.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
-        /// `recordZoneChanges` works.
+        /// The zone has a change feed; see `CKDatabase.recordZoneChanges`.
         public static let fetchChanges = Capabilities(rawValue: 1)
-        /// A batch of changes succeeds or fails as a whole.
+        /// A batch of changes can succeed or fail as a whole.
         public static let atomic = Capabilities(rawValue: 2)
-        /// Record hierarchies in it can be shared.
+        /// Record hierarchies in the zone can be shared.
         public static let sharing = Capabilities(rawValue: 4)
         /// The whole zone can be shared.
         public static let zoneWideSharing = Capabilities(rawValue: 8)
     }
 
-    /// How far one key of encrypted values reaches.
+    /// The scope of the keys for encrypted values.
     public enum EncryptionScope: Int, Sendable {
-        /// Each record has one of its own.
+        /// Each record has its own key.
         case perRecord = 0
-        /// The zone has one.
+        /// The zone has one key.
         case perZone = 1
     }
 
     private let scope = Mutex(EncryptionScope.perRecord)
 
-    /// Kept for programs that set it: here a zone has one key in any case, given to those it is shared with.
+    /// Has no effect, because a zone always has one key for all participants; it exists for source compatibility.
     public var encryptionScope: EncryptionScope {
         get { scope.withLock { $0 } }
         set { scope.withLock { $0 = newValue } }
     }
 
-    /// The zone's address.
+    /// The ID of the zone.
     public let zoneID: CKRecordZone.ID
-    /// What the zone can do; empty for a custom zone that was made here and not yet saved.
+    /// The capabilities of the zone; empty for a new custom zone that was not saved yet.
     public let capabilities: Capabilities
     /// The share of the whole zone, if there is one.
     public let share: CKRecord.Reference?
 
-    /// Makes a custom zone of the current user, to be saved.
+    /// Creates a custom zone of the current user.
+    ///
+    /// Save it to create it on the relay.
     public convenience init(zoneName: String) {
         self.init(zoneID: CKRecordZone.ID(zoneName: zoneName))
     }
 
-    /// Makes a custom zone, to be saved.
+    /// Creates a custom zone.
+    ///
+    /// Save it to create it on the relay.
     public convenience init(zoneID: CKRecordZone.ID) {
         self.init(zoneID: zoneID, capabilities: [])
     }
@@ -66,7 +70,7 @@ public final class CKRecordZone: NSObject, NSSecureCoding, NSCopying, Sendable {
         self.share = share
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates a zone from the output of `encode(with:)`.
     public convenience init?(coder: NSCoder) {
         guard let zoneID = coder.object(CKRecordZone.ID.self, "ZoneID") else { return nil }
         let bits = UInt(bitPattern: coder.number("Capabilities"))
@@ -74,31 +78,31 @@ public final class CKRecordZone: NSObject, NSSecureCoding, NSCopying, Sendable {
         self.init(zoneID: zoneID, capabilities: Capabilities(rawValue: bits), share: share)
     }
 
-    /// The current user's default zone.
+    /// Returns the current user's default zone.
     public static func `default`() -> CKRecordZone { CKRecordZone(zoneID: .default, capabilities: []) }
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes address, capabilities and share.
+    /// Encodes the ID, the capabilities and the share.
     public func encode(with coder: NSCoder) {
         coder.encode(zoneID, forKey: "ZoneID")
         coder.encode(Int(bitPattern: capabilities.rawValue), forKey: "Capabilities")
         if let share { coder.encode(share, forKey: "Share") }
     }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal when address and capabilities are.
+    /// Returns whether two zones have the same ID, capabilities and share.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKRecordZone else { return false }
         return zoneID == other.zoneID && capabilities == other.capabilities && share == other.share
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int { zoneID.hash }
 
-    /// The zone's address and capabilities, for logs.
+    /// The ID and the capabilities of the zone.
     public override var description: String { "<CKRecordZone: \(zoneID), capabilities \(capabilities.rawValue)>" }
 }

@@ -1,60 +1,63 @@
 public import Foundation
 package import Records
 
-/// A zone's address, known to programs as `CKRecordZone.ID`: its name and whose it is.
+/// The ID of a zone: its name and its owner; also available as `CKRecordZone.ID`.
 ///
-/// Immutable. Zones of the signed-in user have the owner `CKCurrentUserDefaultName`, whatever their record name is.
+/// IDs are immutable. The owner of the signed-in user's zones is `CKCurrentUserDefaultName`, whatever the user's record
+/// name is.
 public final class CKRecordZoneID: NSObject, NSSecureCoding, NSCopying, Sendable {
-    /// Unique among the owner's zones; 1 to 255 ASCII characters, no leading underscore but in the default zone's own.
+    /// The zone's name, unique among the owner's zones.
+    ///
+    /// 1 to 255 ASCII characters. Only the default zone's name may begin with an underscore.
     public let zoneName: String
     /// The owner's user record name, or `CKCurrentUserDefaultName`.
     public let ownerName: String
 
-    /// Makes a zone's address.
+    /// Creates an ID.
     ///
     /// - Parameters:
-    ///   - zoneName: Left out, the default zone's.
-    ///   - ownerName: Left out, the current user's.
+    ///   - zoneName: The name of the zone. The default is the default zone.
+    ///   - ownerName: The name of the owner. The default is the current user.
     public init(zoneName: String = CKRecordZone.ID.defaultZoneName, ownerName: String = CKCurrentUserDefaultName) {
         self.zoneName = zoneName
         self.ownerName = ownerName
     }
 
-    /// Reads what `encode(with:)` wrote.
+    /// Creates an ID from the output of `encode(with:)`.
     public init?(coder: NSCoder) {
         guard let name = coder.text("ZoneName"),
-            // Apple's framework writes it small.
+            // Apple's framework uses a lower-case initial.
             let owner = coder.text("OwnerName") ?? coder.text("ownerName")
         else { return nil }
         zoneName = name
         ownerName = owner
     }
 
-    /// The name of the zone that every private and public database has.
+    /// The name of the default zone, which every private and public database has.
     public static let defaultZoneName = "_defaultZone"
 
-    /// The current user's default zone.
+    /// The ID of the current user's default zone.
     public static let `default` = CKRecordZoneID(zoneName: defaultZoneName, ownerName: CKCurrentUserDefaultName)
 
-    /// Secure coding is supported.
+    /// Returns `true`.
     public static var supportsSecureCoding: Bool { true }
 
-    /// Writes both names.
+    /// Encodes both names.
     public func encode(with coder: NSCoder) {
         coder.encode(zoneName as NSString, forKey: "ZoneName")
         coder.encode(ownerName as NSString, forKey: "OwnerName")
     }
 
-    /// The same object: it cannot change.
+    /// Returns the same object, because it is immutable.
     public func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Equal by value.
+    /// Returns whether two IDs are equal.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CKRecordZoneID else { return false }
         return self === other || (zoneName == other.zoneName && ownerName == other.ownerName)
     }
 
-    /// Agrees with `isEqual(_:)`.
+    /// A hash that is consistent with `isEqual(_:)`.
     public override var hash: Int {
         var hasher = Hasher()
         hasher.combine(zoneName)
@@ -62,12 +65,12 @@ public final class CKRecordZoneID: NSObject, NSSecureCoding, NSCopying, Sendable
         return hasher.finalize()
     }
 
-    /// Name and owner, for logs.
+    /// The name and the owner.
     public override var description: String { "\(zoneName):\(ownerName)" }
 }
 
 extension CKRecordZoneID {
-    /// The zone as the modules below know it.
+    /// The zone ID as a value of the lower modules.
     package var zone: ZoneID { ZoneID(zoneName, owner: UserID(ownerName)) }
 
     package convenience init(_ zone: ZoneID) {
@@ -76,7 +79,7 @@ extension CKRecordZoneID {
 }
 
 extension CKRecordID {
-    /// The address as the modules below know it.
+    /// The record ID as a value of the lower modules.
     package var record: RecordID { RecordID(recordName, in: zoneID.zone) }
 
     package convenience init(_ record: RecordID) {
