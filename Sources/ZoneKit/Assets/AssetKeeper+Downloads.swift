@@ -19,7 +19,7 @@ extension AssetKeeper {
             guard try await load(asset, origin, into: part) else {
                 throw CKError(
                     .assetNotAvailable,
-                    "The asset is not to be had: the record may have changed or gone. Fetch the record again."
+                    "The asset is not available: the record may have been changed or deleted. Fetch the record again."
                 )
             }
             if part.holds(asset) {
@@ -30,7 +30,7 @@ extension AssetKeeper {
         }
         throw CKError(
             .assetNotAvailable,
-            "What the relay sends is not what the record names: its disk may be damaged. Run `zonecast doctor` there."
+            "The relay's file does not match its checksum; the disk may be damaged. Run `zonecast doctor` there."
         )
     }
 

@@ -89,7 +89,7 @@ package final class AssetKeeper: Sendable {
             state.withLock { $0.addresses[key] = nil }
             throw CKError(
                 .serverResponseLost,
-                "The relay got other bytes than the file \(upload.file.lastPathComponent) holds. Save the record again."
+                "The upload does not match the file \(upload.file.lastPathComponent). Save the record again."
             )
         }
         state.withLock { state in
@@ -137,7 +137,10 @@ package final class AssetKeeper: Sendable {
     /// After a connection failure, continues where the relay's part ends, as long as there is progress.
     private func send(_ upload: Upload, from start: Int64, to address: String) async throws(CKError) -> Asset {
         guard var request = Self.request(.post, address) else {
-            throw CKError(.internalError, "The relay's upload address is none. Look at its public address setting.")
+            throw CKError(
+                .internalError,
+                "The relay's upload URL is not valid. Check the relay's public address setting."
+            )
         }
         request.file = upload.file
         request.fileOffset = start
@@ -217,7 +220,7 @@ package final class AssetKeeper: Sendable {
             if token["receipt"] != nil { return .isThere(try ClientResponse.uploadedAsset(token)) }
             return .address(try token.required("url").string())
         }
-        guard let place else { throw CKError(.internalError, "The relay gave no address for the upload.") }
+        guard let place else { throw CKError(.internalError, "The relay returned no upload URL.") }
         return place
     }
 

@@ -14,11 +14,11 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
     private struct State {
         /// The app's file, or the downloaded file.
         var file: URL?
-        /// Keeps the latter where it is.
+        /// Keeps the downloaded file in the cache.
         var downloaded: DownloadFolder.File?
-        /// What the relay has of it.
+        /// The asset on the relay.
         var stored: Asset?
-        /// From which field of which record it was read.
+        /// The record and field from which the asset was read.
         var origin: AssetOrigin?
         var keeper: AssetKeeper?
     }
@@ -55,7 +55,7 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
         if let known = fileAtHand { return known }
         let (stored, origin, keeper) = state.withLock { ($0.stored, $0.origin, $0.keeper) }
         guard let stored, let origin, let keeper else {
-            throw CKError(.assetFileNotFound, "The asset's file is not there. Give the record a new asset of the file.")
+            throw CKError(.assetFileNotFound, "The asset's file does not exist. Set a new asset in the record.")
         }
         let file = try await keeper.download(stored, origin)
         state.withLock { ($0.file, $0.downloaded) = (file.url, file) }

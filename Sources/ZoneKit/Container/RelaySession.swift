@@ -229,7 +229,7 @@ package final class RelaySession: Sendable {
         if let connection = fixed ?? ConfiguredRelays.connection(for: container) { return connection }
         throw CKError(
             .badContainer,
-            "No relay is known for \(container). Set ZONECAST_URL, or call CKContainer.configure(_:) before the first request."
+            "No relay is configured for \(container). Set ZONECAST_URL, or call CKContainer.configure(_:) before the first request."
         )
     }
 

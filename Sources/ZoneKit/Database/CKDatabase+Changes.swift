@@ -117,7 +117,7 @@ extension CKDatabase {
         let document = try await call("changes/zone", body)
         let outcome: Result<ZoneChangesPage, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
-                return .failure(CKError(.internalError, "The relay's answer leaves the zone out."))
+                return .failure(CKError(.internalError, "The relay's response does not contain the zone."))
             }
             if let failure = try ClientResponse.failure(entry, zone: zoneID.zone) {
                 return .failure(CKError(failure, at: .item))

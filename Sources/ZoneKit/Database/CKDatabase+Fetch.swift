@@ -72,7 +72,7 @@ extension CKDatabase {
         connection.saw(names.lazy.map { CKRecord.ID(recordName: $0, zoneID: zone) }, .byName, of: scope, at: asked)
         var results: [CKRecord.ID: Result<CKRecord, any Error>] = [:]
         // A record that the response omits is not necessarily deleted.
-        var missing = CKError(.internalError, "The relay's answer leaves this record out.")
+        var missing = CKError(.internalError, "The relay's response does not contain this record.")
         try reading { () throws(JSONError) in
             try ClientResponse.records(document.root, zone: nil) { entry in
                 switch entry {

@@ -118,12 +118,12 @@ extension CKDatabase {
     func refuseRepeated(_ saved: [CKRecord], _ deleted: [CKRecord.ID]) throws(CKError) {
         var met: Set<CKRecord.ID> = []
         if let twice = saved.first(where: { !met.insert($0.recordID).inserted })?.recordID {
-            throw CKError(.invalidArguments, "Record '\(twice.recordName)' is to be saved twice. Save it once.")
+            throw CKError(.invalidArguments, "Record '\(twice.recordName)' is saved twice in this call. Save it once.")
         }
         guard let both = deleted.first(where: met.contains) else { return }
         throw CKError(
             .invalidArguments,
-            "Record '\(both.recordName)' is to be saved and deleted. Leave one of them out."
+            "Record '\(both.recordName)' is saved and deleted in this call. Leave one of them out."
         )
     }
 
@@ -168,7 +168,9 @@ extension CKDatabase {
                 guard let item = rest.popFirst() else { return }
                 outcome.settle(item, entry, &reader)
             }
-            for item in rest { outcome.fail(item, CKError(.internalError, "The relay's answer leaves this item out.")) }
+            for item in rest {
+                outcome.fail(item, CKError(.internalError, "The relay's response does not contain this item."))
+            }
         }
     }
 }
@@ -267,7 +269,7 @@ struct ModifyOutcome {
             if error.code == .invalidArguments { item.sentFiles.forEach { reader.caller.assets?.forget($0) } }
             fail(item, error)
         default:
-            fail(item, CKError(.internalError, "The relay's answer for this item is of the wrong kind."))
+            fail(item, CKError(.internalError, "The relay's response has the wrong kind of result for this item."))
         }
     }
 

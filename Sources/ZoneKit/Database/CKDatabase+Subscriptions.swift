@@ -106,7 +106,7 @@ extension CKDatabase {
         }
         var saves: [CKSubscription.ID: Result<CKSubscription, any Error>] = [:]
         var deletes: [CKSubscription.ID: Result<Void, any Error>] = [:]
-        let missing = CKError(.internalError, "The relay's answer leaves this subscription out.")
+        let missing = CKError(.internalError, "The relay's response does not contain this subscription.")
         for saved in subscriptionsToSave {
             if let refusal = saved.refusal {
                 saves[saved.subscriptionID] = .failure(refusal)

@@ -117,7 +117,9 @@ extension CKDatabase {
         }
         var saves: [CKRecordZone.ID: Result<CKRecordZone, any Error>] = [:]
         var deletes: [CKRecordZone.ID: Result<Void, any Error>] = [:]
-        let missing = ClientResponse.Failure(error: .init(.internalError, "The relay's answer leaves this zone out."))
+        let missing = ClientResponse.Failure(
+            error: .init(.internalError, "The relay's response does not contain this zone.")
+        )
         for zone in recordZonesToSave {
             saves[zone.zoneID] = zoneResult(entries.popFirst() ?? .failed(nil, missing), asked: zone.zoneID)
         }

@@ -13,7 +13,7 @@ extension ModifyItem {
             )
         }
         guard let (field, type) = state?.unsendable.min(by: { $0.key < $1.key }) else { return nil }
-        return CKError(.invalidArguments, "Field '\(field)' holds a \(type), which no record field can hold.")
+        return CKError(.invalidArguments, "Field '\(field)' holds a \(type), which record fields do not support.")
     }
 }
 

@@ -66,7 +66,7 @@ extension CKDatabase {
         } catch  where error.code == .serverRecordChanged {
             // Another device was first. If its key no longer exists, the values must not be sent unencrypted.
             guard let key = try await zoneKey(of: zoneID, creating: false) else {
-                throw CKError(.zoneBusy, "The key of the zone's encrypted values is being made. Try again later.")
+                throw CKError(.zoneBusy, "The key of the zone's encrypted values is being created. Try again later.")
             }
             return key
         }
@@ -136,14 +136,18 @@ extension CKDatabase {
         guard let provider = connection.encryptionKey else {
             throw CKError(
                 .missingEntitlement,
-                "Encrypted values need a key. Give RelayEndpoint.encryptionKey, or set ZONECAST_ENCRYPTION_PASSPHRASE."
+                "Encrypted values need a key. Set RelayEndpoint.encryptionKey or ZONECAST_ENCRYPTION_PASSPHRASE."
             )
         }
         let userKey: Curve25519.KeyAgreement.PrivateKey
         do {
             userKey = try await connection.zoneKeys.userKey(provider, by: connection.conditions?.time ?? .system)
         } catch {
-            throw CKError(.missingEntitlement, "The key of encrypted values cannot be had: \(error)", underlying: error)
+            throw CKError(
+                .missingEntitlement,
+                "The key of encrypted values is not available: \(error)",
+                underlying: error
+            )
         }
         if let name = connection.caller.recordName { return (userKey, name) }
         return (userKey, try await connection.fetchCallerName())

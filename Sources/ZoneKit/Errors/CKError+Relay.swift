@@ -92,9 +92,9 @@ extension CKError {
         case .answerLost(let why) where isWrite:
             self.init(
                 .serverResponseLost,
-                "The connection was lost before the answer, so the request may have been carried out: \(why)"
+                "The connection was lost before the response; the relay may have executed the request: \(why)"
             )
-        case .answerLost(let why): self.init(.networkFailure, "The connection was lost before the answer: \(why)")
+        case .answerLost(let why): self.init(.networkFailure, "The connection was lost before the response: \(why)")
         case .cancelled: self.init(.operationCancelled)
         }
     }
@@ -103,7 +103,7 @@ extension CKError {
     ///
     /// It says nothing about the signed-in user.
     init(ofSignIn error: any Error) {
-        let reason = "There was no token to sign in with: \(error)"
+        let reason = "The app provided no token for the sign-in: \(error)"
         if let error = error as? CKError {
             self = error.code == .notAuthenticated ? error.adding(Self.nobodyKey, NSNumber(value: true)) : error
         } else if error is CancellationError {
@@ -132,7 +132,7 @@ extension CKError {
             default: .serverRejectedRequest
             }
         let reason =
-            "The answer (HTTP \(response.status)) does not come from a relay. Check the address, and any proxy before it."
+            "The response (HTTP \(response.status)) does not come from a relay. Check its address and any proxy before it."
         let isOpen = isWrite && code == .serviceUnavailable
         self = CKError(code, reason)
             .adding(CKErrorRetryAfterKey, response.wait.map { NSNumber(value: $0.inSeconds) })
@@ -141,6 +141,6 @@ extension CKError {
 
     /// Creates an error for a malformed response, from an incompatible relay or because of a bug.
     package init(_ error: JSONError) {
-        self.init(.internalError, "The relay's answer cannot be read: \(error.description)", underlying: error)
+        self.init(.internalError, "The relay's response cannot be parsed: \(error.description)", underlying: error)
     }
 }

@@ -111,7 +111,7 @@ extension CKError {
             userInfo: [
                 CKPartialErrorsByItemIDKey: errors,
                 NSLocalizedDescriptionKey:
-                    "\(errors.count) items failed; each one's error is in partialErrorsByItemID.",
+                    "\(errors.count) items failed. Their errors are in partialErrorsByItemID.",
             ]
         )
     }

@@ -73,7 +73,7 @@ extension PredicateForm {
         case .and: return parts.reduce(.all) { $0.and($1) }
         case .not where parts.count == 1:
             return parts[0].negated
-                ?? .refused("NOT can stand before one comparison by =, IN, BEGINSWITH or CONTAINS only.")
+                ?? .refused("NOT supports only a single comparison with =, IN, BEGINSWITH or CONTAINS.")
         default: return .refused("The predicate cannot be sent: comparisons can only be joined by AND.")
         }
     }
@@ -164,7 +164,7 @@ extension Query.Comparator {
         /// Returns the conditions of a predicate that was created from a format.
         private static func written(_ predicate: NSPredicate) -> PredicateForm {
             (predicate as? FormatPredicate)?.form
-                ?? .refused("A predicate made of a block cannot be sent. Use a format or a value.")
+                ?? .refused("A predicate with a block cannot be sent. Use a format or a value.")
         }
     }
 #endif

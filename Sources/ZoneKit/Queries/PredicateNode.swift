@@ -24,7 +24,7 @@ indirect enum PredicateNode: Hashable, Sendable {
         case .or: .refused("comparisons can only be joined by AND")
         case .not(let part):
             part.form.negated
-                ?? .refused("NOT can stand before one comparison by =, IN, BEGINSWITH or CONTAINS only")
+                ?? .refused("NOT supports only a single comparison with =, IN, BEGINSWITH or CONTAINS")
         }
     }
 

@@ -31,7 +31,7 @@ extension PredicateParser {
         case .word("CAST"): return try cast()
         case .word("now"):
             guard tokens.popFirst() == .sign("("), tokens.popFirst() == .sign(")") else {
-                throw Refusal(why: "now() is a date, and takes nothing")
+                throw Refusal(why: "now() takes no arguments")
             }
             return Date()
         case .sign("{"): return try literal()
@@ -51,11 +51,11 @@ extension PredicateParser {
     private mutating func literal() throws(Refusal) -> [Any] {
         var elements: [Any] = []
         while tokens.first != .sign("}") {
-            if tokens.first == .sign("{") { throw Refusal(why: "an array has no arrays in it") }
+            if tokens.first == .sign("{") { throw Refusal(why: "arrays cannot be nested") }
             elements.append(try value())
             if tokens.first == .sign(",") { tokens.removeFirst() } else { break }
         }
-        guard tokens.popFirst() == .sign("}") else { throw Refusal(why: "an array has no end") }
+        guard tokens.popFirst() == .sign("}") else { throw Refusal(why: "an array is not closed") }
         return elements
     }
 
@@ -88,17 +88,17 @@ extension PredicateParser {
             ?? (value as? CKRecord)?.recordID.recordName
         switch field {
         case .system(.created), .system(.modified):
-            guard let date = value as? Date else { throw Refusal(why: "dates are compared with dates") }
+            guard let date = value as? Date else { throw Refusal(why: "dates can only be compared with dates") }
             return .timestamp(Timestamp(date))
         case .system:
             guard let name = named ?? value as? String else {
-                throw Refusal(why: "records and users are compared with a CKRecord.ID or a reference")
+                throw Refusal(why: "records and users can only be compared with a CKRecord.ID or a reference")
             }
             return .string(name)
         case .own, .anySearchable:
             if let named { return .reference(Reference(recordName: named)) }
             guard let operand = FieldValue(value, in: .default), case .scalar(let type) = operand.type, type != .asset
-            else { throw Refusal(why: "'\(field.name)' is compared with a value that no field can be compared with") }
+            else { throw Refusal(why: "'\(field.name)' is compared with a value of an unsupported type") }
             return operand
         }
     }

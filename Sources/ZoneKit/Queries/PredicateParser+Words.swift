@@ -6,11 +6,11 @@ extension PredicateParser {
     mutating func words(in field: Query.Field) throws(Refusal) -> Query.Filter {
         let sign = tokens.popFirst()
         guard sign == .word("TOKENMATCHES") || (sign == .word("CONTAINS") && field == .anySearchable) else {
-            throw Refusal(why: "words are looked for by CONTAINS or TOKENMATCHES")
+            throw Refusal(why: "a full-text search needs CONTAINS or TOKENMATCHES")
         }
         // Full-text searches always ignore case and diacritics.
         _ = takeOptions()
-        guard let text = try value() as? String else { throw Refusal(why: "words are looked for by a text") }
+        guard let text = try value() as? String else { throw Refusal(why: "a full-text search needs a string") }
         return Query.Filter(field, .containsAllTokens, [.string(text)])
     }
 
@@ -22,7 +22,7 @@ extension PredicateParser {
     /// Parses `tokenize(words, 'cdl') IN allTokens`, the form in which CloudKit prints `self CONTAINS`.
     mutating func words(by comparator: Query.Comparator) throws(Refusal) -> Query.Filter {
         tokens.removeFirst()
-        let mistake = Refusal(why: "words are looked for by tokenize(words, 'cdl') IN allTokens")
+        let mistake = Refusal(why: "a full-text search has the form tokenize(words, 'cdl') IN allTokens")
         guard tokens.popFirst() == .sign("("), let text = try value() as? String, tokens.popFirst() == .sign(","),
             try value() is String, tokens.popFirst() == .sign(")"), tokens.popFirst() == .word("IN")
         else { throw mistake }

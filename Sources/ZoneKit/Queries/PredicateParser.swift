@@ -33,7 +33,7 @@ struct PredicateParser {
     /// A failure contains the reason.
     static func parse(_ format: String, _ arguments: [Any]) -> Result<PredicateNode, Refusal> {
         do throws(Refusal) {
-            guard let tokens = PredicateToken.tokens(of: format) else { throw Refusal(why: "it cannot be read") }
+            guard let tokens = PredicateToken.tokens(of: format) else { throw Refusal(why: "it cannot be parsed") }
             var parser = PredicateParser(tokens: tokens[...], arguments: arguments[...])
             let node = try parser.disjunction()
             guard parser.tokens.isEmpty else { throw Refusal(why: "comparisons can only be joined by AND") }
@@ -74,7 +74,7 @@ struct PredicateParser {
         case .sign("("):
             tokens.removeFirst()
             let node = try disjunction()
-            guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "a parenthesis has no end") }
+            guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "a parenthesis is not closed") }
             return node
         case .word("TRUEPREDICATE"):
             tokens.removeFirst()
@@ -130,7 +130,7 @@ struct PredicateParser {
         case .word("BETWEEN"):
             tokens.removeFirst()
             let bounds = try elements("BETWEEN")
-            guard bounds.count == 2 else { throw Refusal(why: "BETWEEN needs an array of two") }
+            guard bounds.count == 2 else { throw Refusal(why: "BETWEEN needs an array of two values") }
             return .and([
                 .filter(try filter(field, .greaterThanOrEquals, [bounds[0]])),
                 .filter(try filter(field, .lessThanOrEquals, [bounds[1]])),
@@ -163,7 +163,7 @@ struct PredicateParser {
                 comparison,
                 try operand(value, of: field),
                 options,
-                why: comparator == nil ? "'\(word)' is not a comparison it can be asked for" : nil
+                why: comparator == nil ? "'\(word)' is not a comparison that queries support" : nil
             )
         )
     }
@@ -203,7 +203,7 @@ struct PredicateParser {
             operand: operand,
             ignoresCase: options?.contains("c") ?? false,
             ignoresDiacritics: options?.contains("d") ?? false,
-            why: why ?? "comparisons are exact, and '\(options ?? "")' is for words only"
+            why: why ?? "'\(options ?? "")' is supported only in full-text searches"
         )
     }
 
@@ -222,32 +222,34 @@ struct PredicateParser {
     private mutating func membership(of field: Query.Field) throws(Refusal) -> PredicateNode {
         let sign = tokens.popFirst()
         if let options = takeOptions() {
-            throw Refusal(why: "comparisons are exact, and '\(options)' is for words only")
+            throw Refusal(why: "'\(options)' is supported only in full-text searches")
         }
         switch sign {
         case .sign("="), .sign("=="), .word("CONTAINS"): return .filter(try filter(field, .listContains, [value()]))
         case .word("IN"): return try inclusion(of: field, .listContainsAny)
         case .word("BEGINSWITH"): return .filter(try filter(field, .listMemberBeginsWith, [value()]))
-        default: throw Refusal(why: "ANY goes with =, CONTAINS, IN and BEGINSWITH only")
+        default: throw Refusal(why: "ANY supports only =, CONTAINS, IN and BEGINSWITH")
         }
     }
 
     /// Parses `(field, place) < metres`, with the field and the place in either order.
     private mutating func nearness() throws(Refusal) -> Query.Filter {
-        guard tokens.popFirst() == .sign("(") else { throw Refusal(why: "a distance is between two places") }
+        guard tokens.popFirst() == .sign("(") else { throw Refusal(why: "a distance needs a field and a location") }
         let (field, place) = try fieldAndPlace()
-        guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "a distance is between two places") }
+        guard tokens.popFirst() == .sign(")") else { throw Refusal(why: "a distance needs a field and a location") }
         switch try comparator() {
         case .lessThan, .lessThanOrEquals: break
-        default: throw Refusal(why: "a distance can only be less than some metres")
+        default: throw Refusal(why: "a distance supports only < and <=")
         }
-        guard let metres = try value() as? NSNumber else { throw Refusal(why: "a distance is a number of metres") }
+        guard let metres = try value() as? NSNumber else {
+            throw Refusal(why: "a distance is compared with a number of metres")
+        }
         return Query.Filter(field, .near, [.location(place.value)], distance: metres.doubleValue)
     }
 
     /// Parses the field and the place of a distance.
     private mutating func fieldAndPlace() throws(Refusal) -> (Query.Field, CLLocation) {
-        let mixed = Refusal(why: "a distance is between a field and a CLLocation")
+        let mixed = Refusal(why: "a distance needs a field and a CLLocation")
         if tokens.first == .argument("@") {
             guard let place = try value() as? CLLocation, tokens.popFirst() == .sign(",") else { throw mixed }
             return (try field(), place)
@@ -266,7 +268,7 @@ struct PredicateParser {
         case .sign(">"): return .greaterThan
         case .sign(">="), .sign("=>"): return .greaterThanOrEquals
         case .word(let other), .sign(let other):
-            throw Refusal(why: "'\(other)' is not a comparison it can be asked for")
+            throw Refusal(why: "'\(other)' is not a comparison that queries support")
         default: throw Refusal(why: "a comparison is missing")
         }
     }

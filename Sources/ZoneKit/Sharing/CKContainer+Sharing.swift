@@ -111,7 +111,7 @@ extension CKContainer {
         let isWrite = operation == "records/accept"
         let document = try await publicCloudDatabase.call(operation, body, isWrite: isWrite)
         let entries = try reading { () throws(JSONError) in try ClientResponse.sharedThings(document.root) }
-        let missing = CKError(.internalError, "The relay's answer leaves this share out.")
+        let missing = CKError(.internalError, "The relay's response does not contain this share.")
         return (0..<count).map { place in
             guard place < entries.count else { return .failure(missing) }
             switch entries[place] {
@@ -129,7 +129,7 @@ extension CKContainer {
         reader.scope = thing.scope
         let zoneID = reader.zoneID(thing.zone)
         guard let found = thing.share, let share = reader.record(found.record, found.details) as? CKShare else {
-            return .failure(CKError(.internalError, "The relay's answer leaves the share record out."))
+            return .failure(CKError(.internalError, "The relay's response does not contain the share record."))
         }
         let root = thing.rootRecord.map { reader.record($0) }
         return .success(

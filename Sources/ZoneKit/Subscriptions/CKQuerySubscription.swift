@@ -66,7 +66,7 @@ public final class CKQuerySubscription: CKSubscription, @unchecked Sendable {
         self.querySubscriptionOptions = querySubscriptionOptions
         do {
             query = try CKQuery(recordType: recordType, predicate: predicate).query().map { ClientRequest.encode($0) }
-            whyNot = query == nil ? "The predicate matches no record, so nothing would ever be told of." : nil
+            whyNot = query == nil ? "The predicate matches no record, so no notification would ever be sent." : nil
         } catch {
             query = nil
             whyNot = error.localizedDescription

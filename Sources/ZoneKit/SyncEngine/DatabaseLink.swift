@@ -160,7 +160,11 @@ extension CKError {
     init(_ trouble: Trouble) {
         switch trouble.kind {
         case .tokenExpired: self.init(.changeTokenExpired)
-        default: self.init(.internalError, "The relay's feed does not move on. Try again later; its log says more.")
+        default:
+            self.init(
+                .internalError,
+                "The relay's change feed makes no progress. Try again later, and see the relay's log."
+            )
         }
     }
 }

@@ -14,7 +14,7 @@ extension SyncDriver {
             // This is known without a request, so the app is informed even without a network.
             refusedAccount = generation
             if previous != nil { await accountChanged(from: previous, to: nil) }
-            throw CKError(.notAuthenticated, "Nobody is signed in.")
+            throw CKError(.notAuthenticated, "No user is signed in.")
         }
         do {
             // Ask as the current sign-in, even if a round of the previous user has led to this call.
@@ -46,7 +46,7 @@ extension SyncDriver {
     /// Throws if the user has changed since a round began, so that an abandoned round does not report success.
     func requireNobodyElse(since epoch: Int) throws(CKError) {
         guard epoch == accountEpoch else {
-            throw CKError(.accountTemporarilyUnavailable, "Somebody else has signed in meanwhile.")
+            throw CKError(.accountTemporarilyUnavailable, "Another user has signed in since this operation began.")
         }
     }
 

@@ -308,7 +308,7 @@ extension SyncDriver: Settling {
         if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
         let generation = try? database.session.connection().credentials.current.generation
         if generation != checkedAccount, generation != refusedAccount {
-            return ["\(name) has not found out who has signed in."]
+            return ["\(name) has not checked which user is signed in."]
         }
         guard !schedule.isChannelOpen, let world = conditions.time.surroundings,
             newsSeen < world.newsCount(ofPublic: false)

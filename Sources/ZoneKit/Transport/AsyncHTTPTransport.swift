@@ -27,7 +27,7 @@
 
         func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
             guard let url = NetworkTransport.address(of: request, below: base) else {
-                throw .unreachable("The relay's address makes no valid URL.")
+                throw .unreachable("The relay's address is not a valid URL.")
             }
             guard NetworkTransport.isPortUsable(in: url) else {
                 throw .unreachable("The port in the relay's address is not between 1 and 65535.")

@@ -31,7 +31,7 @@ extension RelayTransport {
     /// chunk of it.
     func send(_ request: RelayRequest, until deadline: Deadline?) async throws(TransportError) -> RelayResponse {
         guard let deadline else { return try await send(request) }
-        let reason = "the time for the whole operation, timeoutIntervalForResource, is over."
+        let reason = "the operation's timeout, timeoutIntervalForResource, has expired."
         guard !deadline.isOver else { throw .unreachable(reason) }
         let first = await withTaskGroup(of: Result<RelayResponse, TransportError>.self) { group in
             group.addTask {

@@ -14,7 +14,7 @@
                 let there = URL(string: place, relativeTo: here)?.absoluteURL, ["http", "https"].contains(there.scheme)
             else { return nil }
             guard NetworkTransport.isPortUsable(in: there) else {
-                throw .unreachable("The relay sends on to an address whose port is not between 1 and 65535.")
+                throw .unreachable("The relay redirects to a URL whose port is not between 1 and 65535.")
             }
             var next = self
             next.url = there.absoluteString

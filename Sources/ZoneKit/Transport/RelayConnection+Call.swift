@@ -73,7 +73,7 @@ package struct AccountBinding: Sendable {
             current.generation != generation, isHeeded
         else { return }
         throw CallFailure(
-            error: CKError(.accountTemporarilyUnavailable, "Somebody else has signed in since this was begun.")
+            error: CKError(.accountTemporarilyUnavailable, "Another user has signed in since this operation began.")
         )
     }
 }
@@ -85,7 +85,7 @@ extension RelayConnection {
     package func send(_ call: RelayCall) async throws(CallFailure) -> JSONDocument {
         if credentials.hasUnusableKey {
             throw CallFailure(
-                error: CKError(.notAuthenticated, "The server key's private key is no P-256 key in PEM.")
+                error: CKError(.notAuthenticated, "The server key's private key is not a P-256 key in PEM format.")
             )
         }
         var (token, generation) = credentials.current
@@ -241,7 +241,7 @@ extension CKDatabase {
     /// Throws unless zones can be created and deleted in this database; the public database has only the default zone.
     func requireZones() throws(CKError) {
         guard databaseScope != .public else {
-            throw CKError(.badDatabase, "The public database has its default zone only. Use the private database.")
+            throw CKError(.badDatabase, "The public database has only the default zone. Use the private database.")
         }
     }
 

@@ -29,7 +29,7 @@
 
         func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
             guard let url = NetworkTransport.address(of: request, below: base) else {
-                throw .unreachable("The relay's address makes no valid URL.")
+                throw .unreachable("The relay's address is not a valid URL.")
             }
             var urlRequest = URLRequest(url: url)
             urlRequest.httpMethod = request.method.rawValue
@@ -56,7 +56,7 @@
             } catch {
                 throw Self.translate(error)
             }
-            guard let http = response as? HTTPURLResponse else { throw .answerLost("The answer is not HTTP.") }
+            guard let http = response as? HTTPURLResponse else { throw .answerLost("The response is not HTTP.") }
             return RelayResponse(status: http.statusCode, headers: Self.headers(of: http), body: [UInt8](data))
         }
 
