@@ -171,7 +171,7 @@ package final class CallerMemory: Sendable {
 
     var isAwaited: Bool { awaited.withLock { $0 } }
 
-    /// Records that a caller waits for `CKAccountChanged`, because the account could not be determined.
+    /// Called when a caller waits for `CKAccountChanged`, because the account could not be determined.
     ///
     /// Returns `false` if another caller already waits.
     func beginAwaiting() -> Bool {
@@ -181,7 +181,9 @@ package final class CallerMemory: Sendable {
         }
     }
 
-    /// Records that the relay has responded, and posts `CKAccountChanged` if a caller waits.
+    /// Called when the relay has responded.
+    ///
+    /// Posts `CKAccountChanged` if a caller waits.
     func endAwaiting() {
         let wasAwaited = awaited.withLock { awaited in
             defer { awaited = false }

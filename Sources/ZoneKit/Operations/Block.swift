@@ -71,7 +71,7 @@ final class OperationFamily: Sendable {
         }
     }
 
-    /// Records that one operation has finished or will never start.
+    /// Called when an operation has finished or will never start.
     func leave() {
         let over = members.withLock { members -> [Member] in
             members.unfinished -= 1

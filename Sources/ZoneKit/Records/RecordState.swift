@@ -181,7 +181,7 @@ package struct RecordState: Sendable {
         parent = name
     }
 
-    /// Records that a share of this record was created, which has to be saved together with the record.
+    /// Sets a new share of this record, which has to be saved together with the record.
     package mutating func beginSharing(_ share: String) {
         self.share = share
         asksForLink = true

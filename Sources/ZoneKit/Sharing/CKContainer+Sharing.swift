@@ -9,8 +9,8 @@ extension CKContainer {
     ///
     /// - Parameter url: The URL of the share; see `CKShare.url`.
     /// - Returns: The metadata that the current user may see.
-    /// - Throws: `unknownItem` if the share does not exist, `permissionFailure` if it is not for the current user, and the
-    ///   errors of any request.
+    /// - Throws: `unknownItem` if the share does not exist, `permissionFailure` if it is not for the current user, and
+    ///   the errors of any request.
     public func shareMetadata(for url: URL) async throws -> CKShare.Metadata {
         let results = try await shareMetadatas(for: [url])
         guard let result = results[url] else { throw CKError(.unknownItem) }

@@ -5,8 +5,8 @@ package import SyncCore
 ///
 /// The app reports its changes (`state.add`), provides records on request, and applies the events that it receives. The
 /// engine decides when to send and fetch, and in what order; it retries after errors and keeps the change tokens.
-/// Unless `Configuration.automaticallySync` is `false`, the engine sends soon after a change, fetches when the relay
-/// sends a notice and after every reconnection, and polls while there is no notice connection.
+/// Unless `Configuration.automaticallySync` is `false`, the engine sends as soon as a change is added, fetches when the
+/// relay sends a notice and after every reconnection, and polls while there is no notice connection.
 ///
 /// Events arrive one at a time: the engine delivers the next event after the delegate has returned from the previous
 /// one. Don't await `fetchChanges` or `sendChanges` inside the delegate; start a task instead.

@@ -44,7 +44,7 @@ extension CKSyncEngine {
 
     /// The state of a sync engine: the changes that are waiting to be sent.
     ///
-    /// Add a change to have it sent; an engine that synchronizes automatically sends soon after. The last change of
+    /// Add a change to have it sent; an engine that synchronizes automatically sends it at once. The last change of
     /// each record and each zone replaces earlier ones. May be used from any thread, and inside the delegate.
     public final class State: Sendable {
         struct Contents: Sendable {

@@ -138,7 +138,7 @@ extension SyncDriver {
         await saveState()
     }
 
-    /// Records that the app has received the event about the last request.
+    /// Called when the app has received the event about the last request.
     private func wasTold(_ epoch: Int) {
         // The state of another user contains nothing about that request.
         if epoch == accountEpoch { state.update { $0.untold = UntoldChanges() } }

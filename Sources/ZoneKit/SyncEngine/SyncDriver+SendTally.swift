@@ -23,7 +23,7 @@ extension SyncDriver {
         /// The revision of the state at which the app was asked for all changes and had none left.
         var emptyAt: UInt64?
 
-        /// Records an error after which the engine retries.
+        /// Adds an error after which the engine retries.
         ///
         /// A busy zone blocks only itself; any other error ends the round.
         mutating func retryLater(_ error: CKError, in zone: ZoneID? = nil) {

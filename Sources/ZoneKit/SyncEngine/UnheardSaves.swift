@@ -50,7 +50,7 @@ struct UnheardSaves: Sendable {
 }
 
 extension CKSyncEngine.State.Contents {
-    /// Records the results of a send, for running and future listings.
+    /// Adds the results of a send, for running and future listings.
     ///
     /// Skips the default zone: no feed contains it, so it would appear to be deleted.
     mutating func noteSent(_ sent: CKSyncEngine.Event.SentRecordZoneChanges) {
@@ -70,7 +70,7 @@ extension CKSyncEngine.State.Contents {
         }
     }
 
-    /// Records the contents of a page.
+    /// Adds the contents of a page.
     mutating func noteTold(_ page: ZonePage<CKRecord>, of zone: ZoneID) {
         if listings[zone] != nil {
             listings[zone]?.formUnion(page.changed.map(\.recordID.recordName))
@@ -83,7 +83,7 @@ extension CKSyncEngine.State.Contents {
         for (id, _) in page.deleted { unheard.deleted(RecordID(id.recordName, in: zone)) }
     }
 
-    /// Records that a zone has been fetched completely or does not exist.
+    /// Called when a zone has been fetched completely or does not exist.
     ///
     /// `listed` contains its records if it was listed.
     mutating func noteListed(_ zone: ZoneID, _ listed: Set<String>?) {
@@ -94,7 +94,7 @@ extension CKSyncEngine.State.Contents {
         unheard.keep(in: zone) { listed.contains($0) || pending[RecordID($0, in: zone)] != nil }
     }
 
-    /// Records zones that the relay has created or that already existed.
+    /// Adds zones that the relay has created or that already existed.
     mutating func noteMade(_ zones: [CKRecordZone]) {
         for zone in zones.map(\.zoneID.zone) where !zone.isDefault {
             feed.wrote(zone)

@@ -151,7 +151,7 @@ package final class LostWrites: Sendable {
 extension RelayConnection {
     var now: Moment { (conditions?.time ?? .system).now() }
 
-    /// Records that the program has seen these records through a request that it made at `moment`.
+    /// Called when the program has seen records through a request that it made at `moment`.
     ///
     /// A later write that is identical to a lost one then counts as a new write.
     func saw(
@@ -163,12 +163,12 @@ extension RelayConnection {
         lostWrites.saw(records, glance, of: scope, at: moment)
     }
 
-    /// Records that the program has seen that these zones exist.
+    /// Called when the program has seen that zones exist.
     func saw(_ zones: some Sequence<CKRecordZone.ID>, of scope: DatabaseScope, at moment: Moment) {
         lostWrites.saw(zones.lazy.map(\.zone), of: scope, at: moment)
     }
 
-    /// Records that the program has accepted a share in a zone.
+    /// Called when the program has accepted a share in a zone.
     ///
     /// If the response to an earlier request to leave the zone was lost, the program can now leave it again.
     func cameInto(_ zone: ZoneID) { lostWrites.cameInto(zone) }

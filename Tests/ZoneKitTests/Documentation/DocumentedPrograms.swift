@@ -49,7 +49,7 @@ func firstSync(_ container: CKContainer) async throws -> [String] {
         for case .success(let change) in changes.modificationResultsByID.values {
             texts.append(change.record["text"] ?? "")
         }
-        token = changes.changeToken  // keep it with the data: it says how far you have come
+        token = changes.changeToken  // store it with the data: the next fetch starts there
         moreComing = changes.moreComing
     }
     // [end]
@@ -131,7 +131,7 @@ final class NotesSync: CKSyncEngineDelegate {
         return await CKSyncEngine.RecordZoneChangeBatch(pendingChanges: changes) { id in
             self.storage.withLock { storage in
                 guard let text = storage.texts[id] else { return nil }
-                // On top of what the relay has: a record made anew would be a conflict.
+                // Based on the relay's version: saving a new record would be a conflict.
                 let record = storage.serverRecords[id] ?? CKRecord(recordType: "Note", recordID: id)
                 record["text"] = text
                 return record
@@ -176,7 +176,7 @@ final class NotesSync: CKSyncEngineDelegate {
         let id = failure.record.recordID
         switch failure.error.code {
         case .serverRecordChanged:
-            // Ours wins here; a program may merge instead.
+            // The local version wins here; an app may merge instead.
             storage.withLock { $0.serverRecords[id] = failure.error.serverRecord }
             engine.state.add(pendingRecordZoneChanges: [.saveRecord(id)])
         case .zoneNotFound:
@@ -187,7 +187,7 @@ final class NotesSync: CKSyncEngineDelegate {
             storage.withLock { $0.serverRecords[id] = nil }
             engine.state.add(pendingRecordZoneChanges: [.saveRecord(id)])
         default:
-            break  // what the engine tries again by itself is still pending
+            break  // changes that the engine retries are still pending
         }
     }
     // [end]
