@@ -88,7 +88,7 @@ public final class CKAsset: NSObject, NSSecureCoding, @unchecked Sendable {
         state = Mutex(State(file: file))
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the path of the file.

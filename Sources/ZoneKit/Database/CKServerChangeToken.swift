@@ -16,7 +16,7 @@ public final class CKServerChangeToken: NSObject, NSSecureCoding, NSCopying, Sen
         encoded = text
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the token.

@@ -14,7 +14,7 @@ public final class CKNotificationID: NSObject, NSSecureCoding, NSCopying, Sendab
         self.text = text
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the ID.

@@ -39,7 +39,7 @@ open class CKFetchRecordZoneChangesConfiguration: NSObject, NSSecureCoding, NSCo
         desiredKeys = coder.text("Keys").map { $0.split(separator: "\n").map(String.init) }
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     open class var supportsSecureCoding: Bool { true }
 
     /// Encodes the token, the limit and the fields.

@@ -54,7 +54,7 @@ public final class CKOperationGroup: NSObject, NSSecureCoding, @unchecked Sendab
         expectedReceiveSize = TransferSize(rawValue: coder.number("ReceiveSize")) ?? .unknown
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the ID, the name and the expected sizes.

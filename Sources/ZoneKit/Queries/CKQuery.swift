@@ -63,7 +63,7 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
         }
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the query in the form in which it is sent, or the reason why it cannot be sent.

@@ -28,7 +28,7 @@ public final class CKQueryCursor: NSObject, NSSecureCoding, NSCopying, Sendable 
         zoneID = coder.object(CKRecordZone.ID.self, "ZoneID")
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the marker, the query and the zone.

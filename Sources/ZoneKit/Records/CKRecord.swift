@@ -72,7 +72,7 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
         state = Mutex(decoded)
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     open class var supportsSecureCoding: Bool { true }
 
     /// Encodes the whole record: the system fields, the values, and which of them have changed since the last save.

@@ -28,7 +28,7 @@ public final class CKRecordID: NSObject, NSSecureCoding, NSCopying, Sendable {
         zoneID = zone
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the name and the zone.

@@ -35,7 +35,7 @@ public final class CKReference: NSObject, NSSecureCoding, NSCopying, Sendable {
         self.action = action
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the record ID and the action.

@@ -133,7 +133,7 @@
             )
         }
 
-        /// Returns `true`.
+        /// Whether the class supports secure coding: always `true`.
         public static var supportsSecureCoding: Bool { true }
 
         /// Encodes all values.

@@ -74,7 +74,7 @@ public final class CKAllowedSharingOptions: NSObject, NSCopying, NSSecureCoding,
         CKAllowedSharingOptions(allowedParticipantPermissionOptions: .any, allowedParticipantAccessOptions: .any)
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes all options.

@@ -3,7 +3,7 @@ import Records
 import Wire
 
 extension CKContainer {
-    // MARK: Shares by their links
+    // MARK: Shares by their URLs
 
     /// Fetches the metadata of a share by its URL, before or after accepting it.
     ///

@@ -28,7 +28,7 @@ public final class CKShareAccessRequester: NSObject, NSSecureCoding, NSCopying, 
         self.init(identity.identity, callerName: coder.text("Caller"))
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the identity.
@@ -68,7 +68,7 @@ public final class CKShareBlockedIdentity: NSObject, NSSecureCoding, NSCopying, 
         self.init(identity.identity, callerName: coder.text("Caller"))
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the identity.

@@ -69,7 +69,7 @@ public final class CKShareMetadata: NSObject, NSSecureCoding, NSCopying, @unchec
         participantPermission = CKShare.ParticipantPermission(rawValue: coder.number("Permission")) ?? .unknown
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes all properties.

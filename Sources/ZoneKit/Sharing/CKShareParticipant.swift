@@ -109,7 +109,7 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
         self.init(participant, callerName: coder.text("Caller"), provisionalID: coder.text("ProvisionalID"))
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes all properties.

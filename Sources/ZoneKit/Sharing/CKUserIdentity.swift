@@ -60,7 +60,7 @@ public final class CKUserIdentity: NSObject, NSSecureCoding, NSCopying, @uncheck
         self.init(identity, callerName: coder.text("Caller"))
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes all properties.
@@ -129,7 +129,7 @@ public final class CKUserIdentityLookupInfo: NSObject, NSSecureCoding, NSCopying
         )
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the criteria.

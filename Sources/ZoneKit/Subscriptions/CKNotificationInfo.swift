@@ -100,7 +100,7 @@ public final class CKNotificationInfo: NSObject, NSSecureCoding, NSCopying, Send
         return (try? encoder.encode(state.withLock { $0 })).map { [UInt8]($0) } ?? Array("{}".utf8)
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes all settings.

@@ -59,7 +59,7 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
         }
     }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     open class var supportsSecureCoding: Bool { true }
 
     /// Encodes the ID, the kind and the notification info.

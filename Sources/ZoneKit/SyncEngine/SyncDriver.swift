@@ -84,7 +84,7 @@ actor SyncDriver {
         )
     }
 
-    // MARK: Life
+    // MARK: Lifecycle
 
     func start(for engine: CKSyncEngine) async {
         self.engine = engine

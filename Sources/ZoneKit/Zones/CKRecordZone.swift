@@ -81,7 +81,7 @@ public final class CKRecordZone: NSObject, NSSecureCoding, NSCopying, Sendable {
     /// Returns the current user's default zone.
     public static func `default`() -> CKRecordZone { CKRecordZone(zoneID: .default, capabilities: []) }
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes the ID, the capabilities and the share.

@@ -39,7 +39,7 @@ public final class CKRecordZoneID: NSObject, NSSecureCoding, NSCopying, Sendable
     /// The ID of the current user's default zone.
     public static let `default` = CKRecordZoneID(zoneName: defaultZoneName, ownerName: CKCurrentUserDefaultName)
 
-    /// Returns `true`.
+    /// Whether the class supports secure coding: always `true`.
     public static var supportsSecureCoding: Bool { true }
 
     /// Encodes both names.
