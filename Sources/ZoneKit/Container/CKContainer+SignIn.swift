@@ -3,9 +3,7 @@ public import Foundation
 extension Notification.Name {
     /// The container's user, or what is known about the user, may have changed.
     ///
-    /// Call `accountStatus()` again.
-    ///
-    /// Posted to the default notification center, on the thread that caused the change.
+    /// Call `accountStatus()` again. Posted to the default notification center, on the thread that caused the change.
     public static let CKAccountChanged = Notification.Name("CKAccountChangedNotification")
 }
 

@@ -9,9 +9,8 @@ public enum RelayCredential: Sendable {
     case account(emailAddress: String, password: String)
     /// A closure that returns an identity token (JWT) of an issuer that the container trusts.
     ///
-    /// Called for each sign-in.
-    ///
-    /// If the closure throws, it is called again later. Throw `CKError.notAuthenticated` only if no user is signed in.
+    /// Called for each sign-in. If the closure throws, it is called again later. Throw `CKError.notAuthenticated` only
+    /// if no user is signed in.
     case identityToken(@Sendable () async throws -> String)
     /// Any user name, at a relay that was started with `--dev`.
     case dev(user: String)

@@ -30,9 +30,7 @@ public struct RelayEndpoint: Sendable {
     public var apiToken: String?
     /// Identifies the user.
     ///
-    /// Without it, only the public database can be read.
-    ///
-    /// The relay renews it with every response.
+    /// Without it, only the public database can be read. The relay renews it with every response.
     public var webAuthToken: String?
     /// The credential to use instead of `webAuthToken`, for example an account or an identity token.
     public var credential: RelayCredential?

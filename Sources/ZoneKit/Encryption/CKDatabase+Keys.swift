@@ -37,10 +37,9 @@ extension CKDatabase {
 
     /// Returns the key of a zone.
     ///
-    /// Creates one if the zone has none and `creating` is `true`.
-    ///
-    /// Throws `zoneNotFound` with `CKErrorUserDidResetEncryptedDataKey` if the zone has a key that the user's private
-    /// key cannot decrypt. The zone's encrypted values are then lost, and the zone must be deleted and created again.
+    /// Creates one if the zone has none and `creating` is `true`. Throws `zoneNotFound` with
+    /// `CKErrorUserDidResetEncryptedDataKey` if the zone has a key that the user's private key cannot decrypt. The
+    /// zone's encrypted values are then lost, and the zone must be deleted and created again.
     func zoneKey(of zoneID: CKRecordZone.ID, creating: Bool) async throws(CKError) -> ZoneKey? {
         let connection = try session.connection()
         let epoch = connection.zoneKeys.epoch

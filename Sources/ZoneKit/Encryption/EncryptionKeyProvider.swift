@@ -70,9 +70,8 @@ public struct PassphraseEncryptionKey: EncryptionKeyProvider {
 
 /// A secret in a file that only its owner may read.
 ///
-/// The file is created when the secret is first needed.
-///
-/// For servers, and for users with a single device; further devices need a copy of the file.
+/// The file is created when the secret is first needed. For servers, and for users with a single device; further
+/// devices need a copy of the file.
 public struct FileEncryptionKey: EncryptionKeyProvider {
     private let file: URL
 

@@ -57,10 +57,8 @@ open class CKOperation: Operation, @unchecked Sendable {
     // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
     /// The configuration of the operation.
     ///
-    /// It is never `nil`; CloudKit declares the same type.
-    ///
-    /// The setter stores a copy. If the copy has no container and the operation has a database, the setter sets the
-    /// database's container.
+    /// It is never `nil`; CloudKit declares the same type. The setter stores a copy. If the copy has no container and
+    /// the operation has a database, the setter sets the database's container.
     open var configuration: CKOperation.Configuration! {
         get { settings }
         set {

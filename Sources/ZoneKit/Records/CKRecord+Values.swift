@@ -5,10 +5,8 @@ import Synchronization
 extension CKRecord {
     /// The value of a field.
     ///
-    /// Set it to `nil` to clear the field.
-    ///
-    /// The system fields can be read by their names, such as `modificationDate`, unless the record has a field with
-    /// that name.
+    /// Set it to `nil` to clear the field. The system fields can be read by their names, such as `modificationDate`,
+    /// unless the record has a field with that name.
     public subscript(key: CKRecord.FieldKey) -> (any CKRecordValueProtocol)? {
         get { state.withLock { $0.object(for: key) } ?? systemField(key) }
         set { state.withLock { $0.set(newValue, for: key) } }

@@ -120,9 +120,8 @@ open class CKRecord: NSObject, NSSecureCoding, NSCopying, @unchecked Sendable {
 
     /// The parent of this record in a hierarchy that is shared as a whole.
     ///
-    /// Must be in the same zone.
-    ///
-    /// A parent in another zone is not stored, and makes the next save fail with `invalidArguments`.
+    /// Must be in the same zone. A parent in another zone is not stored, and makes the next save fail with
+    /// `invalidArguments`.
     open var parent: CKRecord.Reference? {
         get { state.withLock { $0.parentReference } }
         set { state.withLock { $0.setParent(to: newValue?.recordID) } }

@@ -138,18 +138,14 @@ open class CKShare: CKRecord, @unchecked Sendable {
 
     /// Adds a participant, replacing one who is already in the share.
     ///
-    /// The SDK sends no invitation; give the person the URL.
-    ///
-    /// Takes effect when the share is saved.
+    /// The SDK sends no invitation; give the person the URL. Takes effect when the share is saved.
     open func addParticipant(_ participant: Participant) {
         sharing.withLock { $0.add(participant) }
     }
 
     /// Removes a participant.
     ///
-    /// The owner cannot be removed.
-    ///
-    /// Takes effect when the share is saved.
+    /// The owner cannot be removed. Takes effect when the share is saved.
     open func removeParticipant(_ participant: Participant) {
         sharing.withLock { $0.remove(participant) }
     }

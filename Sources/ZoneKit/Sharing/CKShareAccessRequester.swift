@@ -130,9 +130,7 @@ extension CKShare {
 
     /// Denies requests for access.
     ///
-    /// The people may ask again.
-    ///
-    /// Takes effect when the share is saved.
+    /// The people may ask again. Takes effect when the share is saved.
     public func denyRequesters(_ requesters: [AccessRequester]) {
         let names = requesters.compactMap(\.identity.userRecordName)
         sharing.withLock { $0.requests.denied += names }

@@ -164,9 +164,7 @@
 
     /// The library's callback for all socket events.
     ///
-    /// Called on the service thread.
-    ///
-    /// A result other than 0 closes the socket.
+    /// Called on the service thread. A result other than 0 closes the socket.
     func socketCallback(
         _ handle: OpaquePointer?,
         _ reason: lws_callback_reasons,

@@ -48,9 +48,8 @@ open class CKSubscription: NSObject, NSSecureCoding, NSCopying, @unchecked Senda
 
     /// The presentation of the notifications.
     ///
-    /// Required for alerts, and for silent pushes through Apple's push service.
-    ///
-    /// The getter and the setter copy the object.
+    /// Required for alerts, and for silent pushes through Apple's push service. The getter and the setter copy the
+    /// object.
     public var notificationInfo: NotificationInfo? {
         get { info.withLock { $0 } }
         set {

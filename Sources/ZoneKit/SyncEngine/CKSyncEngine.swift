@@ -125,10 +125,8 @@ public final class CKSyncEngine: Sendable {
 
     /// Cancels running and waiting fetches and sends.
     ///
-    /// They throw `operationCancelled`.
-    ///
-    /// Work that they have completed is not undone. Inside the delegate, they end before their next request. An engine
-    /// that synchronizes automatically tries again later.
+    /// They throw `operationCancelled`. Work that they have completed is not undone. Inside the delegate, they end
+    /// before their next request. An engine that synchronizes automatically tries again later.
     public func cancelOperations() async { await driver.cancelOperations() }
 }
 

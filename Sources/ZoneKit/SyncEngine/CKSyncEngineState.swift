@@ -196,10 +196,8 @@ extension CKSyncEngine {
 
         /// Changes the pending changes.
         ///
-        /// `body` returns whether it changed anything.
-        ///
-        /// If nothing changed, the listener is not called; otherwise an app that adds the same change in every batch
-        /// would be asked for batches forever.
+        /// `body` returns whether it changed anything. If nothing changed, the listener is not called; otherwise an app
+        /// that adds the same change in every batch would be asked for batches forever.
         private func change(_ body: (inout Contents) -> Bool) {
             let isNews = contents.withLock { contents in
                 guard body(&contents) else { return false }
@@ -235,9 +233,8 @@ extension CKSyncEngine.State.Contents {
 
     /// Removes pending deletions in zones that no longer exist.
     ///
-    /// The app decides about pending saves.
-    ///
-    /// A new zone with the same name may have records with the same names, which this device has not deleted.
+    /// The app decides about pending saves. A new zone with the same name may have records with the same names, which
+    /// this device has not deleted.
     mutating func noteGone(_ gone: [ZoneID]) {
         for entry in outbox.pending where entry.operation == .delete && gone.contains(entry.id.zone) {
             outbox.remove(.delete, entry.id)

@@ -129,7 +129,7 @@ package final class LostWrites: Sendable {
         }
     }
 
-    /// Forgets lost writes in a zone of another user's, because the program has accepted a share in the zone.
+    /// Forgets lost writes in another user's zone, because the program has accepted a share in the zone.
     fileprivate func cameInto(_ zone: ZoneID) {
         lost.withLock { lost in
             lost = lost.filter { place, known in
