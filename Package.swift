@@ -177,11 +177,15 @@ var package = Package(
         .tests("Records"),
         .tests("Wire", ["Records"]),
         .tests("RelayCore", ["Records", "Wire"]),
-        .tests("RelayStore", ["Records", "Wire", "RelayCore", grdb]),
-        .tests("RelayAPI", ["Records", "Wire", "RelayCore", "RelayStore", httpTypes, crypto, cryptoExtras]),
+        .tests("RelayStore", ["TestSupport", "Records", "Wire", "RelayCore", grdb]),
+        .tests(
+            "RelayAPI",
+            ["TestSupport", "Records", "Wire", "RelayCore", "RelayStore", httpTypes, crypto, cryptoExtras]
+        ),
         .tests(
             "RelayServer",
             [
+                "TestSupport",
                 "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
                 nioWebSocket,
                 nioEmbedded, httpTypes, logging, crypto, cryptoExtras,
@@ -196,14 +200,18 @@ var package = Package(
             ]
         ),
         .tests("SyncCore", ["Records"]),
-        .tests("ZoneKit", ["Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]),
+        .tests(
+            "ZoneKit",
+            ["TestSupport", "Records", "Wire", "SyncCore", "ZoneTesting", nioCore, nioPosix, nioHTTP1, nioWebSocket]
+        ),
         .tests(
             "ZoneMirror",
-            ["Records", "Wire", "RelayAPI", "RelayCore", "SyncCore", "ZoneKit", "ZoneTesting", grdb]
+            ["TestSupport", "Records", "Wire", "RelayAPI", "RelayCore", "SyncCore", "ZoneKit", "ZoneTesting", grdb]
         ),
         .tests(
             "ZoneTesting",
             [
+                "TestSupport",
                 "Records", "Wire", "RelayAPI", "RelayServer", "ZoneKit", "ZoneMirror", "ChildProcesses", httpTypes,
                 logging,
             ]
@@ -212,11 +220,14 @@ var package = Package(
         .tests(
             "zonecast",
             [
+                "TestSupport",
                 "Records", "RelayStore", "RelayServer", "Wire", "ZoneKit", "ZoneMirror", "ChildProcesses",
                 argumentParser,
                 crypto, grdb, logging,
             ]
         ),
+        // What several test targets share: waits, gates, ports, folders.
+        .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         // Programs that tests run.
         .target(name: "ChildProcesses", path: "Tests/ChildProcesses", swiftSettings: strict),
         // Readers of what strangers send, and inputs that are changed by chance.

@@ -1,5 +1,6 @@
 import HTTPTypes
 import RelayAPI
+import TestSupport
 import Testing
 
 @testable import RelayServer

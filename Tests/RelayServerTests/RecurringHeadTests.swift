@@ -1,6 +1,7 @@
 import HTTPTypes
 import NIOCore
 import RelayAPI
+import TestSupport
 import Testing
 
 @testable import RelayServer

@@ -3,6 +3,7 @@ import NIOCore
 import RelayAPI
 import ServiceLifecycle
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import RelayServer

@@ -1,5 +1,6 @@
 import Foundation
 import Synchronization
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -142,7 +143,7 @@ import ZoneTesting
         }
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"), conditions: conditions)
         let arrival = Task { try await laptop.container.fetchChanges() }
-        await inside.pass()
+        await inside.wait()
         let found = try await MainActor.run {
             try (0..<20).map { _ in try laptop.container.viewContext.fetch(Note.self).count }
         }

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -49,11 +50,11 @@ import ZoneTesting
             of: "records/modify",
             by: .meanwhile {
                 asked.open()
-                await answer.pass()
+                await answer.wait()
             }
         )
         let sending = Task { try await phone.container.sendChanges() }
-        await asked.pass()
+        await asked.wait()
         check(try await phone.container.explain(note), .sending, "on the way")
         #expect(try await phone.container.pendingExports(phone.store, in: [.sending]) == [note])
         answer.open()

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import Synchronization
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -248,7 +249,7 @@ private final class Spoiler: Sendable {
             request: 1,
             of: "records/query",
             by: .beforeAnswer {
-                await isSet.pass()
+                await isSet.wait()
                 polling.withLock { $0 }?.cancel()
             }
         )
@@ -270,13 +271,13 @@ private final class Spoiler: Sendable {
             of: "records/query",
             by: .beforeAnswer {
                 asked.open()
-                await answer.pass()
+                await answer.wait()
             }
         )
         let conditions = MirrorConditions(device.connection.conditions ?? SyncConditions())
         let model = MirrorModel(Post.self)
         let mirror = try await Mirrored(device, model: model, scope: .public, isAutomatic: true, conditions: conditions)
-        await asked.pass()
+        await asked.wait()
         let post = CKRecord(recordType: "CD_Post", recordID: .init(recordName: "p"))
         post["CD_text"] = "news"
         try await writer.save(post)
@@ -317,7 +318,7 @@ private final class Spoiler: Sendable {
         let found = context.objects(Note.self)
         let first = Gate()
         let follower = Task { for await _ in found { first.open() } }
-        await first.pass()
+        await first.wait()
         await container.close()
         #expect(await ends { await follower.value })
     }

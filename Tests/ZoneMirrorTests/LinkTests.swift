@@ -1,5 +1,6 @@
 import Foundation
 import Synchronization
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -146,7 +147,7 @@ struct Page: SyncedRecord, Equatable {
             of: "changes/zone",
             by: .beforeAnswer {
                 sending.withLock { $0 = Task { try await laptop.container.sendChanges() } }
-                await isRead.pass()
+                await isRead.wait()
             }
         )
         try await laptop.container.fetchChanges()

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -216,10 +217,10 @@ import ZoneTesting
                     to: share
                 )
                 moved.open()
-                await seen.pass()
+                await seen.wait()
             }
         )
-        laptop.device.network.fail(request: 2, of: "changes/zone", by: .meanwhile { await moved.pass() })
+        laptop.device.network.fail(request: 2, of: "changes/zone", by: .meanwhile { await moved.wait() })
         let look = Task {
             let end = ContinuousClock.now + .seconds(120)
             let zone = share.recordID.zoneID.zoneName
@@ -257,11 +258,11 @@ import ZoneTesting
             of: "changes/zone",
             by: .beforeAnswer {
                 asked.open()
-                await begun.pass()
+                await begun.wait()
             }
         )
         let fetch = Task { try await phone.container.fetchChanges() }
-        await asked.pass()
+        await asked.wait()
         let id = ObjectID(store: phone.store, entity: "Note", name: "a")
         let sharing = Task { try await phone.container.share([id]).objects.count }
         // Until the store has it in the new zone, and the page of the old one is still on its way.
@@ -449,11 +450,11 @@ import ZoneTesting
             of: "changes/zone",
             by: .beforeAnswer {
                 asked.open()
-                await left.pass()
+                await left.wait()
             }
         )
         let fetch = Task { try? await bob.container.fetchChanges() }
-        await asked.pass()
+        await asked.wait()
         let leaving = Task {
             try await bob.container.leaveShare(share, in: bob.others)
             let metadata = try await bob.device.container.shareMetadata(for: link)

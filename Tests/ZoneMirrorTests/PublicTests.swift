@@ -1,5 +1,6 @@
 import Foundation
 import Records
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -172,11 +173,11 @@ struct Post: SyncedRecord, Equatable {
             of: "records/query",
             by: .beforeAnswer {
                 asked.open()
-                await sent.pass()
+                await sent.wait()
             }
         )
         let poll = Task { try await again.container.pollNow() }
-        await asked.pass()
+        await asked.wait()
         let context = again.context()
         try context.edit(Post.self, "edited") { $0.text = "3" }
         try context.delete(Post.self, id: "deleted")

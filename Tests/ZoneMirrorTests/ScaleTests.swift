@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayCore
 import Synchronization
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -47,7 +48,7 @@ import ZoneTesting
         let isDone = Mutex(false)
         // Some of it is committed long before that request; the rest waits until somebody has seen as much.
         let seen = Gate()
-        laptop.device.network.fail(request: 200, of: "changes/zone", by: .meanwhile { await seen.pass() })
+        laptop.device.network.fail(request: 200, of: "changes/zone", by: .meanwhile { await seen.wait() })
         async let arrival: Void = {
             try await laptop.container.fetchChanges()
             isDone.withLock { $0 = true }

@@ -1,5 +1,6 @@
 import Foundation
 import Synchronization
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneTesting
@@ -63,7 +64,7 @@ import ZoneTesting
         try await container.loadStores()
         try await container.waitUntilUpToDate(timeout: .seconds(120))
         let answer = Gate()
-        device.network.fail(request: 2, of: "users/caller", by: .beforeAnswer { await answer.pass() })
+        device.network.fail(request: 2, of: "users/caller", by: .beforeAnswer { await answer.wait() })
         device.connection.credentials.replace(webAuthToken: "dev-bob")
         for sync in container.syncs { await sync.noticed() }
         // Until one of the two has been taken away to be stopped.

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneMirror
@@ -55,7 +56,7 @@ import ZoneTesting
             of: "changes/database",
             by: .meanwhile {
                 asked.open()
-                await answer.pass()
+                await answer.wait()
             }
         )
         let error = await #expect(throws: MirrorError.self) {
@@ -63,7 +64,7 @@ import ZoneTesting
         }
         #expect(error?.code == .timedOut)
         // The request is under way still, or about to be.
-        await asked.pass()
+        await asked.wait()
         answer.open()
         try await phone.container.waitUntilUpToDate(timeout: .seconds(120))
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
@@ -77,11 +78,11 @@ import ZoneTesting
             of: "changes/database",
             by: .meanwhile {
                 asked.open()
-                await answer.pass()
+                await answer.wait()
             }
         )
         let wait = Task { try await phone.container.waitUntilUpToDate(timeout: .seconds(86_400)) }
-        await asked.pass()
+        await asked.wait()
         wait.cancel()
         let error = await #expect(throws: MirrorError.self) { try await wait.value }
         #expect(error?.code == .timedOut)

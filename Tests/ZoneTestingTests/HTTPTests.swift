@@ -4,6 +4,7 @@ import Logging
 import RelayAPI
 import RelayServer
 import Synchronization
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneTesting

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// Alerts on their way out: by the command, and from a relay that runs.

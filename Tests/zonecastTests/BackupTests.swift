@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import TestSupport
 import Testing
 
 /// `zonecast backup` beside a relay that runs and writes, and what devices meet after a restore.

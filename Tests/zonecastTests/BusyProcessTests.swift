@@ -2,6 +2,7 @@ import ChildProcesses
 import Foundation
 import GRDB
 import Synchronization
+import TestSupport
 import Testing
 
 /// The real program while 64 clients do everything at once: killed, stopped, started and stopped again, out of room.

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// `zonecast schema codegen`: what it writes is Swift that compiles, against the very modules it is for.

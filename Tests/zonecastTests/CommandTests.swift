@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import TestSupport
 import Testing
 
 /// The commands as a script calls them, on a folder that no relay runs on.

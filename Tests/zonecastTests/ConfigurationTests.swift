@@ -1,5 +1,6 @@
 import Foundation
 import RelayServer
+import TestSupport
 import Testing
 
 @testable import zonecast

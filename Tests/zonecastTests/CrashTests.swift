@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import Synchronization
+import TestSupport
 import Testing
 
 /// Kill -9 while several clients write: whatever was acknowledged is there afterwards, and no feed has a gap.

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// A peer may go away at any byte of what it sends and of what it is sent.

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// A data folder on a disk that takes no writes any more: what is there can be read, and brought to another one.

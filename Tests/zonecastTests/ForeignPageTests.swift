@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// Pages of other sites, at a relay as it really runs: what a browser that was led astray would send, byte for byte.

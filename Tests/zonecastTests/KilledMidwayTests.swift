@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// Kill -9 in the middle of one thing that must be whole: a move of many records, an asset on its way in.

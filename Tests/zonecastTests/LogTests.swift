@@ -4,6 +4,7 @@ import Logging
 import Records
 import RelayServer
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import zonecast

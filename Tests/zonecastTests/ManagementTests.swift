@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// Schemas from elsewhere, by a management token, at a relay that runs.

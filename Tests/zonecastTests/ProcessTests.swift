@@ -1,5 +1,6 @@
 import ChildProcesses
 import Foundation
+import TestSupport
 import Testing
 
 /// The real program in trouble that only processes can have: told to stop, doubled, copied and out of room while clients

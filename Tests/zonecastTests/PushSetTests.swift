@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import TestSupport
 import Testing
 
 /// `zonecast push SERVICE set`: what it writes a relay starts with, and what a person wrote stays.

@@ -1,5 +1,6 @@
 import ChildProcesses
 import Foundation
+import TestSupport
 import Testing
 
 /// `zonecast records` and `zonecast zones` against a running relay.

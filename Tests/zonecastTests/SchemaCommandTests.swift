@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The schema commands as a script calls them, with and without a relay that runs.

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// `/zonecast.js` as others use it: what its comments say of types holds, by the judge that editors ask.

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// `zonecast shares` against a running relay.

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import RelayStore
+import TestSupport
 import Testing
 
 /// `zonecast storage compact|copy|migrate` and `assets gc`, on folders with and without a relay.

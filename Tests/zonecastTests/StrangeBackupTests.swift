@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// Backups that are not what one expects of them.

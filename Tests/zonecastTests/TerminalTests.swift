@@ -1,6 +1,7 @@
 import ChildProcesses
 import Foundation
 import RelayStore
+import TestSupport
 import Testing
 
 @testable import zonecast

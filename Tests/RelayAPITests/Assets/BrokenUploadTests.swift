@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import TestSupport
 import Testing
 import Wire
 

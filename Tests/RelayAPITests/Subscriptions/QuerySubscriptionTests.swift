@@ -3,6 +3,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import TestSupport
 import Testing
 import Wire
 

@@ -3,6 +3,7 @@ import GRDB
 import Records
 import RelayCore
 import RelayStore
+import TestSupport
 import Testing
 
 @Suite struct AccountStoreTests {
@@ -150,11 +151,4 @@ import Testing
         try queue.write { db in try db.execute(sql: "PRAGMA user_version = 99") }
         #expect(throws: DirectoryError.self) { try open() }
     }
-}
-
-/// A folder of a test's own, gone when the test is.
-final class ScratchFolder {
-    let path = NSTemporaryDirectory() + "zonecast-\(UUID().uuidString)"
-
-    deinit { try? FileManager.default.removeItem(atPath: path) }
 }

@@ -3,6 +3,7 @@ import GRDB
 import Records
 import RelayCore
 import RelayStore
+import TestSupport
 import Testing
 
 @Suite struct ProfileTests {

@@ -3,6 +3,7 @@ import GRDB
 import Records
 import RelayCore
 import RelayStore
+import TestSupport
 import Testing
 
 /// A write-ahead log that was damaged after it was flushed is told from one that a power cut ended.

@@ -3,6 +3,7 @@ import GRDB
 import Records
 import RelayCore
 import RelayStore
+import TestSupport
 import Testing
 
 /// What lies in a store's place and is none, or one of a later version, is left as it is.

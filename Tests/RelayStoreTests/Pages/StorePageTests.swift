@@ -4,6 +4,7 @@ import Records
 import RelayCore
 import RelayStore
 import Synchronization
+import TestSupport
 import Testing
 
 /// A store's file beneath the store: its pages' sums, and what other programs may do to it.

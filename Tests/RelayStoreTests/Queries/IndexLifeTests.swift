@@ -3,6 +3,7 @@ import GRDB
 import Records
 import RelayCore
 import RelayStore
+import TestSupport
 import Testing
 
 /// How indexes come, grow and go.

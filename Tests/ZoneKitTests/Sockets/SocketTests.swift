@@ -3,6 +3,7 @@ import NIOHTTP1
 import Records
 import SyncCore
 import Synchronization
+import TestSupport
 import Testing
 import Wire
 import ZoneTesting

@@ -1,5 +1,5 @@
 import Foundation
-import Synchronization
+import TestSupport
 import Testing
 import ZoneKit
 import ZoneTesting
@@ -95,20 +95,20 @@ import ZoneTesting
             of: "records/modify",
             by: .beforeAnswer {
                 asked.open()
-                await answer.pass()
+                await answer.wait()
             }
         )
         let engine = phone.engine
         let send = Task { try await engine.sendChanges() }
-        await asked.pass()
+        await asked.wait()
         // An event takes its time; another change asks for the state to be saved; then the answer comes.
         let (isHeld, goesOn) = (Gate(), Gate())
         phone.hold(at: "willFetchChanges") {
             isHeld.open()
-            await goesOn.pass()
+            await goesOn.wait()
         }
         let fetch = Task { try await engine.fetchChanges() }
-        await isHeld.pass()
+        await isHeld.wait()
         phone.write("bread")
         for _ in 0..<1_000 { await Task.yield() }
         answer.open()
@@ -196,34 +196,5 @@ import ZoneTesting
         try await tablet.save(CKRecord(recordType: "Note", recordID: phone.id("news")))
         try await relay.settle()
         #expect(phone.records == ["news"])
-    }
-}
-
-/// Opens once; who comes before waits, who comes after goes on.
-private final class Gate: Sendable {
-    private struct State {
-        var isOpen = false
-        var waiting: [CheckedContinuation<Void, Never>] = []
-    }
-
-    private let state = Mutex(State())
-
-    func open() {
-        let waiting = state.withLock { state in
-            state.isOpen = true
-            defer { state.waiting = [] }
-            return state.waiting
-        }
-        waiting.forEach { $0.resume() }
-    }
-
-    func pass() async {
-        await withCheckedContinuation { continuation in
-            let isOpen = state.withLock { state in
-                if !state.isOpen { state.waiting.append(continuation) }
-                return state.isOpen
-            }
-            if isOpen { continuation.resume() }
-        }
     }
 }

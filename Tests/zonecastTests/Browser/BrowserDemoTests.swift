@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The browser demo in a real browser.

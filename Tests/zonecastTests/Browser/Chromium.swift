@@ -1,5 +1,6 @@
 import ChildProcesses
 import Foundation
+import TestSupport
 
 /// Debian's chromium without a window, driven by the DevTools protocol over a pipe, so that no package is needed for it.
 final class Chromium {

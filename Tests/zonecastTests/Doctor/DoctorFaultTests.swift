@@ -1,6 +1,7 @@
 import Foundation
 import RelayServer
 import RelayStore
+import TestSupport
 import Testing
 
 @testable import zonecast

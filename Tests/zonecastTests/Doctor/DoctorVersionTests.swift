@@ -1,5 +1,6 @@
 import Foundation
 import RelayStore
+import TestSupport
 import Testing
 
 /// Folders that another version of the program has written: looked at, and left as they are.

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import RelayCore
+import TestSupport
 import Testing
 
 @testable import zonecast

@@ -1,5 +1,6 @@
 import Foundation
 import Synchronization
+import TestSupport
 
 /// A collector of traces on this machine: takes what is posted by HTTP/1.1 and keeps the bodies.
 final class Collector: Sendable {

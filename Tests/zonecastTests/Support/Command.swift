@@ -50,10 +50,3 @@ struct Command {
         try JSONDecoder().decode(type, from: Data(output.utf8))
     }
 }
-
-/// A folder of a test's own, gone when the test is.
-final class ScratchFolder {
-    let path = NSTemporaryDirectory() + "zonecast-process-\(UUID().uuidString)"
-
-    deinit { try? FileManager.default.removeItem(atPath: path) }
-}

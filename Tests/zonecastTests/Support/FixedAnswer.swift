@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// A server that gives the same answer to whatever it is asked: what a wrong proxy or a wrong address does.
 final class FixedAnswer: Sendable {

@@ -1,8 +1,7 @@
-import Logging
 import Synchronization
 
-/// A door that requests wait at until the test opens it.
-final class Gate: Sendable {
+/// A gate that tasks wait at until the test opens it; it stays open.
+package final class Gate: Sendable {
     private struct State {
         var isOpen = false
         var waiting: [CheckedContinuation<Void, Never>] = []
@@ -12,7 +11,10 @@ final class Gate: Sendable {
 
     private let state = Mutex(State())
 
-    func wait() async {
+    package init() {}
+
+    /// Returns once the gate is open.
+    package func wait() async {
         await withCheckedContinuation { continuation in
             let (woken, isOpen) = state.withLock { state in
                 state.hasArrival = true
@@ -25,18 +27,18 @@ final class Gate: Sendable {
         }
     }
 
-    /// Returns once somebody waits, or has waited.
-    func arrival() async {
+    /// Returns once a task waits at the gate, or has waited.
+    package func arrival() async {
         await withCheckedContinuation { continuation in
-            let isThere = state.withLock { state in
+            let hasArrival = state.withLock { state in
                 if !state.hasArrival { state.arrivals.append(continuation) }
                 return state.hasArrival
             }
-            if isThere { continuation.resume() }
+            if hasArrival { continuation.resume() }
         }
     }
 
-    func open() {
+    package func open() {
         let waiting = state.withLock { state in
             state.isOpen = true
             defer { state.waiting = [] }
@@ -45,5 +47,3 @@ final class Gate: Sendable {
         waiting.forEach { $0.resume() }
     }
 }
-
-let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })

@@ -1,0 +1,3 @@
+import Logging
+
+let quiet = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
