@@ -118,6 +118,12 @@ var package = Package(
                 serviceLifecycle, unixSignals, httpTypes, logging, configuration, crypto, cryptoExtras,
             ]
         ),
+        // Pages: the operators' console, the demo, zonecast.js; and the management API.
+        .ours(
+            "RelayConsole",
+            ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", httpTypes, crypto, cryptoExtras],
+            exclude: ["Web"]
+        ),
         // Requests that the relay makes: pushes to devices that sleep, traces to a collector.
         .ours(
             "RelayGateways",
@@ -161,7 +167,9 @@ var package = Package(
         .executableTarget(
             name: "zonecast",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayGateways", "SyncCore",
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayConsole",
+                "RelayGateways",
+                "SyncCore",
                 "ZoneKit", "ZoneMirror", argumentParser, asyncHTTPClient,
                 grdb,
                 logging, crypto, configuration, serviceLifecycle, unixSignals, nioCore, nioPosix, nioSSL, httpTypes,
@@ -189,6 +197,13 @@ var package = Package(
                 "CZlib", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", nioCore, nioPosix, nioHTTP1,
                 nioWebSocket,
                 nioEmbedded, httpTypes, logging, crypto, cryptoExtras,
+            ]
+        ),
+        .tests(
+            "RelayConsole",
+            [
+                "TestSupport", "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", httpTypes,
+                logging, crypto, cryptoExtras,
             ]
         ),
         .tests(
@@ -234,7 +249,9 @@ var package = Package(
         .target(
             name: "Fuzz",
             dependencies: [
-                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayGateways", "ZoneKit",
+                "Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", "RelayConsole",
+                "RelayGateways",
+                "ZoneKit",
                 nioCore, httpTypes, crypto,
             ],
             path: "Tests/Fuzz",

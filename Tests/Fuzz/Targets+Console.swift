@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import RelayAPI
+import RelayConsole
 import RelayCore
 import RelayServer
 import RelayStore

@@ -43,7 +43,7 @@ package struct AlertRule: Sendable {
             action: "The console's Telemetry page shows the operation; for queries check the indexes.",
             unit: "milliseconds",
             limit: 2_000,
-            value: { TelemetryAnswer.sum($0).slowest }
+            value: { TelemetrySummary.sum($0).slowest }
         ),
         AlertRule(
             id: "slow-commits",

@@ -47,6 +47,15 @@ struct Serve: AsyncParsableCommand {
     @Flag(help: "Serve GET /__echo, a WebSocket echo for conformance suites. Loopback only.")
     var testDoor = false
 
+    @Option(
+        help: ArgumentHelp(
+            "Serve console, demo and zonecast.js from a copy of Sources/RelayConsole/Web, to see edits without a build. With --dev only.",
+            valueName: "dir"
+        ),
+        completion: .directory
+    )
+    var webFiles: String?
+
     @Flag(help: "Stop when standard input closes, as it does when the parent process ends.")
     var stopWithInput = false
 
@@ -72,6 +81,7 @@ struct Serve: AsyncParsableCommand {
         try Self.checkLoopback(settings)
         try Self.checkDev(settings)
         try Self.checkTestDoor(settings)
+        try Self.checkWebFiles(settings)
         if let obstacle = FolderShape(folder: settings.data).obstacle {
             throw CommandFailure(.failed, "\(obstacle). Move it to another place, or name another folder with --data.")
         }
@@ -108,6 +118,7 @@ struct Serve: AsyncParsableCommand {
         flags["tls-key"] = tlsKey
         if dev { flags["dev"] = "true" }
         if testDoor { flags["test-door"] = "true" }
+        flags["web-files"] = webFiles.map { URL(fileURLWithPath: $0).path }
         return flags
     }
 
@@ -144,5 +155,22 @@ struct Serve: AsyncParsableCommand {
             .usage,
             "test-door is for tests on this machine, but \(others.joined(separator: " and ")) for a relay that others reach. Remove test-door or the other setting."
         )
+    }
+
+    /// Throws if pages are to be served from a folder on a relay without `dev`, or from one that has none.
+    static func checkWebFiles(_ settings: ServeSettings) throws {
+        guard let folder = settings.webFiles else { return }
+        guard settings.isDev else {
+            throw CommandFailure(
+                .usage,
+                "web-files is for writing pages and works with --dev only. Remove it or add --dev."
+            )
+        }
+        guard FileManager.default.fileExists(atPath: folder + "/console/index.html") else {
+            throw CommandFailure(
+                .usage,
+                "web-files: \(folder) has no console/index.html. Name a copy of Sources/RelayConsole/Web."
+            )
+        }
     }
 }

@@ -63,6 +63,14 @@ enum ConfigurationKeys {
             \.servesConsole,
             "Serve the operator's console at /console/; by default with --dev. Sign in with a link: zonecast console link."
         ),
+        .text(
+            "web-files",
+            \.webFiles,
+            "the path of a folder, from / on",
+            "Serves the pages of console and demo and zonecast.js from this copy of Sources/RelayConsole/Web, so that an edit shows without a build. With dev only.",
+            read: { $0 ?? "" },
+            parse: { $0.hasPrefix("/") ? .some($0) : nil }
+        ),
         .flag(
             "test-door",
             \.server.testDoor,

@@ -33,6 +33,8 @@ struct ServeSettings: Sendable {
     var push = PushChoices()
     /// The export of traces.
     var traces = TraceChoices()
+    /// A folder to serve web pages from instead of the program; only with `isDev`.
+    var webFiles: String?
     /// The alert webhook.
     var alerts = AlertSettings()
     /// PEM files; both are set or neither.

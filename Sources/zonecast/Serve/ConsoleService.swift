@@ -2,6 +2,7 @@ import Foundation
 import Logging
 import Records
 import RelayAPI
+import RelayConsole
 import RelayCore
 import RelayServer
 import RelayStore

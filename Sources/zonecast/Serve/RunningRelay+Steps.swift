@@ -2,6 +2,7 @@ import Foundation
 import Logging
 import Records
 import RelayAPI
+import RelayConsole
 import RelayCore
 import RelayServer
 import RelayStore
@@ -157,12 +158,14 @@ extension RunningRelay {
             requests: outlook.requests,
             facts: settings.consoleFacts(rows),
             time: .system,
+            files: WebFiles(folder: settings.webFiles),
             push: push?.service.gateway,
             look: DoctorLook(settings).findings
         )
         let pages = DemoPages(
             isOpen: settings.servesDemo,
             run: UUID().uuidString,
+            files: WebFiles(folder: settings.webFiles),
             restart: settings.isDev ? restart.action : nil
         )
         let wire = pages.before(outlook.watch.respond)

@@ -3,6 +3,7 @@ import Logging
 import NIOCore
 import Records
 import RelayAPI
+import RelayConsole
 import RelayCore
 import RelayServer
 import RelayStore

@@ -1,0 +1,79 @@
+// Backups: what there is, when the next comes, whether they are good.
+
+import { get, post } from "./api.js";
+import { button, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
+import { ago, bytes, moment, number, span } from "./format.js";
+
+/** Asks for the password and lets the browser fetch the file: it holds what the console shows to nobody. */
+function fetchFile(one) {
+  return dialog(`Download ${one.name}`, (done) => {
+    const password = h("input", { type: "password", required: true, autocomplete: "current-password" });
+    return h("form", { id: "download-backup", onsubmit: guarded(async (event) => {
+      event.preventDefault();
+      const { ticket, file } = await post("backups/ticket", { name: one.name, password: password.value });
+      const link = h("a", { href: `api/backups/download?ticket=${encodeURIComponent(ticket)}`, download: file });
+      document.body.append(link);
+      link.click();
+      link.remove();
+      say(`${file} is on its way.`);
+      done(true);
+    }) },
+    h("p.note", null, "It holds everybody's private contents, accounts and keys. Keep it as you keep the relay's own disk. That you fetched it is written to the audit log."),
+    field("Your password", password, "Once more, for this file."),
+    h("p.quiet", null, "One tar file. To use it: tar xf, then zonecast backup verify or restore with the folder's path."),
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Download")));
+  });
+}
+
+const verified = (one) => !one.verified ? h("span.badge", null, "not yet")
+  : one.faults ? h("span.badge.bad", { title: moment(one.verified) }, `${one.faults} faults, ${ago(one.verified)}`)
+    : h("span.badge.good", { title: moment(one.verified) }, `good, ${ago(one.verified)}`);
+
+/** @type {import("./sections.js").Page} */
+export const backups = {
+  id: "backups", title: "Backups", key: "b",
+  about: "Of the whole relay, made while it runs. To restore one the relay is stopped: zonecast backup restore.",
+  command: ({ data }) => `backup list --data ${data}`,
+
+  async show(body, { shell }) {
+    const now = await get("backups");
+    const verdict = h("div", { "aria-live": "polite" });
+    const interval = select([["off", "off"], ["hourly", "hourly"], ["daily", "daily"], ["weekly", "weekly"]], now.interval ?? "off");
+    const keep = h("input", { type: "number", min: 1, max: 1000, value: now.keep ?? 7 });
+    const latest = now.backups[0];
+    const due = now.interval && (now.next && now.next > Date.now() ? `The next one comes in ${span((now.next - Date.now()) / 1000)}. ` : "The next one comes within a minute. ");
+    const list = h("div");
+    const draw = (rows) => fill(list, latest && table([
+      ["Made", (one) => moment(one.made)], ["Age", (one) => span((Date.now() - one.made) / 1000), "number"],
+      ["Verified", verified], ["Size", (one) => bytes(one.bytes), "number"], ["Zones", (one) => number(one.zones), "number"],
+      ["Records", (one) => number(one.records), "number"], ["Assets", (one) => [number(one.assets), one.missingAssets ? [" ", h("span.badge.bad", null, `${number(one.missingAssets)} missing`)] : ""], "number"],
+      ["Name", (one) => h("span", { title: one.name }, one.name.replace(/\.zonecastbak$/, "")), "mono"],
+      ["", (one) => [button("Verify", async () => {
+        fill(verdict, h("p.quiet", null, `Reading all of ${one.name}…`));
+        const { faults } = await post("backups/verify", { name: one.name });
+        fill(verdict, faults.length ? h("div.trouble", null, `${one.name} cannot be trusted:`, faults.map((fault) => h("p", null, fault)))
+          : h("p", null, h("b.added", null, "✓ "), `${one.name} is good: every file, every zone's log, every asset.`));
+        draw((await get("backups")).backups);
+      }, { class: "small" }), " ", button("Download…", () => fetchFile(one), { class: "small", "aria-label": `Download ${one.name}` })]],
+    ], rows, "", { caption: "Backups, the newest first" }));
+    fill(body,
+      !latest ? h("p.note", null, "There is no backup yet.") : Date.now() - latest.made > 8 * 86_400_000
+        && h("p.note", null, `The latest is from ${ago(latest.made)}.`),
+      h("div.bar", null, button("Make one now", async () => {
+        const made = await post("backups/create");
+        say(`${made.name} is made, ${bytes(made.bytes)}.`);
+        await shell.show();
+      }, { class: "strong", id: "make-backup" })),
+      verdict,
+      list,
+      h("section.panel", null, h("h2", null, "Schedule"),
+        h("form.row", { onsubmit: guarded(async (event) => {
+          event.preventDefault();
+          await post("backups/schedule", { interval: interval.value, keep: Number(keep.value) });
+          say("The relay goes by it within a minute.");
+          await shell.show();
+        }) }, field("Make one", interval), field("Keep", keep), h("button", { type: "submit" }, "Set")),
+        h("p.quiet", null, due, "Into ", h("code", null, now.folder), ". Copy them to another machine as well.")));
+    draw(now.backups);
+  },
+};

@@ -1,0 +1,91 @@
+// The feed of one zone, live, and what a device with some token would be told.
+
+import { get, post } from "./api.js";
+import { button, copyable, field, fill, h, table } from "./dom.js";
+import { bytes, counted, moment, number, short } from "./format.js";
+
+const columns = [
+  ["Change", (row) => number(row.change), "number"], ["Tag", (row) => row.changeTag, "mono"],
+  ["Record", (row) => h("code", { title: "A mark that tells records apart. Names of private records are not shown." }, row.mark)],
+  ["Type", (row) => row.recordType],
+  ["What", (row) => row.isDeleted ? h("span.badge.bad", null, "deleted") : h("span.badge.good", null, "saved")],
+  ["When", (row) => moment(row.modified)], ["By", (row) => h("code", { title: row.modifiedBy }, short(row.modifiedBy))],
+  ["Device", (row) => h("code", null, row.device)], ["Bytes", (row) => bytes(row.bytes), "number"],
+];
+
+/** @type {import("./sections.js").Page} */
+export const changes = {
+  id: "changes", title: "Changes", key: "c",
+  about: "The change log of a zone as it grows, tombstones included. Who, when and how much; never what.",
+  command: ({ container, environment, url }) => `records changes --zone NAME --container ${container} --environment ${environment} --url ${url}`,
+
+  async show(body, { shell, parameters, signal }) {
+    const [zone, owner] = [parameters.get("zone"), parameters.get("owner")];
+    if (!zone || !owner) return choose(body, shell);
+    const list = h("div");
+    const head = h("p", null);
+    const token = h("div");
+    let isLive = true;
+    const live = button("Live", () => {
+      isLive = !isLive;
+      live.setAttribute("aria-pressed", String(isLive));
+    }, { "aria-pressed": "true", title: "Looks for news every two seconds" });
+    fill(body, h("div.bar", null, h("strong", null, zone), h("code", { title: owner }, short(owner, 18)), live,
+      h("a", { href: shell.link("changes") }, "another zone")), head, list, question(zone, owner), h("h3", null, "The zone's token now"), token);
+
+    let known = new Set();
+    let last;
+    const draw = async () => {
+      if (!isLive && last !== undefined) return;
+      const feed = await get("changes", { zone, owner, limit: 50 });
+      if (feed.lastChange === last) return;
+      const isFirst = last === undefined;
+      last = feed.lastChange;
+      const fresh = feed.records.filter((row) => !known.has(row.change)).map((row) => row.change);
+      known = new Set(feed.records.map((row) => row.change));
+      fill(head, `The log has come to change ${number(feed.lastChange)}.`);
+      fill(token, copyable(feed.token));
+      fill(list, table(columns, feed.records, "Nothing was written to this zone yet.", {
+        caption: "Changes, the newest first",
+        mark: (row) => (!isFirst && fresh.includes(row.change) ? "new" : row.isDeleted ? "off" : undefined),
+      }));
+    };
+    await draw();
+    shell.every(2_000, signal, draw);
+  },
+};
+
+/** "What would a device with this token get?" @param {string} zone @param {string} owner */
+function question(zone, owner) {
+  const token = h("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "empty: a device that has nothing" });
+  const answer = h("div", { "aria-live": "polite" });
+  const ask = async (syncToken) => {
+    try {
+      const page = await post("changes/since", { zone: { zoneName: zone, owner }, syncToken });
+      fill(answer,
+        h("p", null, counted(page.records.length, "record"), page.moreComing ? ", and more are coming." : ", and then it is up to date."),
+        table(columns, page.records, "Nothing: this device is up to date.", { caption: "What the device would get" }),
+        h("h3", null, "The token it would have then"), copyable(page.token),
+        page.moreComing && button("The next page", () => ask(page.token)));
+    } catch (error) {
+      fill(answer, h("p.trouble", null, error.message === "client knowledge differs from server knowledge"
+        ? "CHANGE_TOKEN_EXPIRED: the token is of another zone or of before a restore, so the device would start over from nothing."
+        : error.message));
+    }
+  };
+  return h("section.panel", null, h("h2", null, "What would a device with this token get?"),
+    h("form.row", { onsubmit: (event) => { event.preventDefault(); ask(token.value.trim()); } },
+      h("div.grow", null, field("Sync token", token)), h("button", { type: "submit" }, "Ask")), answer);
+}
+
+/** No zone yet: those that have a feed. */
+async function choose(body, shell) {
+  const { zones } = await get("zones", { limit: 100 });
+  fill(body, h("p", null, "Choose a zone. The public database keeps no change feed: its apps ask for records by ",
+    h("code", null, "___modTime"), ", as the Records page can."),
+  table([
+    ["Zone", (zone) => h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }), title: zone.zoneName }, zone.zoneName), "name"],
+    ["Owner", (zone) => h("code", { title: zone.owner }, short(zone.owner))],
+    ["Last written", (zone) => moment(zone.modified)],
+  ], zones.filter((zone) => zone.tracksChanges), "No zone with a change feed yet: apps make them in private databases.", { caption: "Zones" }));
+}

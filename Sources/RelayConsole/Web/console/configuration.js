@@ -1,0 +1,34 @@
+// Every setting: value, origin, meaning.
+
+import { get } from "./api.js";
+import { button, download, fill, h, table } from "./dom.js";
+
+/** @type {import("./sections.js").Page} */
+export const configuration = {
+  id: "configuration", title: "Configuration", key: "n",
+  about: "What this relay runs with. It is changed in its file, environment or flags, and read at the start.",
+  command: () => "config show --origin",
+
+  async show(body, { shell, parameters }) {
+    const { settings } = await get("configuration");
+    const search = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "part of a key or its meaning", "aria-label": "Search settings" });
+    const own = h("input", { type: "checkbox" });
+    const list = h("div");
+    shell.search = search;
+    const draw = () => {
+      const words = search.value.toLowerCase();
+      fill(list, table([
+        ["Key", (one) => one.key, "mono"], ["Value", (one) => one.value === null || one.value === undefined ? "hidden" : one.value || "–", "wrap"],
+        ["Unit", (one) => one.unit], ["From", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
+        ["Default", (one) => one.standard || "–", "wrap"], ["Meaning", (one) => one.meaning, "wrap wide"],
+      ], settings.filter((one) => `${one.key} ${one.meaning}`.toLowerCase().includes(words) && !(own.checked && one.origin === "default")),
+      "No setting has this.", { caption: "Settings" }));
+    };
+    search.addEventListener("input", draw);
+    own.addEventListener("change", draw);
+    fill(body, h("div.bar", null, search, h("label.check", null, own, "only what was set"),
+      button("Save as file", () => download("zonecast.yaml", "text/yaml",
+        settings.map((one) => `${one.origin === "default" ? "# " : ""}${one.key}: ${one.value ?? ""}\n`).join("")))), list);
+    draw();
+  },
+};

@@ -1,0 +1,162 @@
+// Elements as expressions. Text goes in as text and nothing else does, so nothing that a record or a person says can
+// become markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+const DRAWN = new Set(["svg", "path", "line", "rect", "circle", "g", "text", "title", "polyline"]);
+
+/**
+ * An element. Properties that begin with `on` are listeners; `data` goes to the dataset; `true` makes an empty attribute,
+ * and `false`, `null` and `undefined` none.
+ * @param {string} tag Its name, with classes behind dots: `p.quiet`.
+ * @param {Record<string, any> | null} [properties]
+ * @param {...any} children Elements, texts, numbers, lists of them; `false`, `null` and `undefined` are left out.
+ * @returns {any}
+ */
+export function h(tag, properties, ...children) {
+  const [name, ...classes] = tag.split(".");
+  const element = DRAWN.has(name) ? document.createElementNS(SVG, name) : document.createElement(name);
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  for (const [key, value] of Object.entries(properties ?? {})) {
+    if (value === false || value === null || value === undefined) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "data") Object.assign(element.dataset, value);
+    else if (key === "value" || key === "checked" || key === "selected" || key === "indeterminate") element[key] = value;
+    else element.setAttribute(key, value === true ? "" : String(value));
+  }
+  append(element, children);
+  return element;
+}
+
+function append(element, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === false || child === null || child === undefined) continue;
+    element.append(child instanceof Node ? child : String(child));
+  }
+}
+
+/** Puts these in place of what an element holds. @param {Element} element @param {...any} children */
+export function fill(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+  return element;
+}
+
+/** A button. @param {string} text @param {(event: Event) => any} act @param {Record<string, any>} [properties] */
+export function button(text, act, properties = {}) {
+  return h("button", { type: "button", ...properties, onclick: guarded(act) }, text);
+}
+
+/** Runs a listener; while it works its button is off, and what it throws is said. */
+export function guarded(act) {
+  return async (event) => {
+    const element = event?.currentTarget;
+    if (element?.tagName === "BUTTON") element.disabled = true;
+    try { await act(event); } catch (error) { complain(error); } finally {
+      if (element?.tagName === "BUTTON") element.disabled = false;
+    }
+  };
+}
+
+/**
+ * A table. @param {[string, (row: any) => any, string?][]} columns Heading, cell, and class of the cells.
+ * @param {any[]} rows @param {string} empty What to say where there are none.
+ * @param {{ caption?: string, mark?: (row: any) => string | undefined }} [options]
+ */
+export function table(columns, rows, empty, options = {}) {
+  if (!rows.length) return h("p.empty", null, empty);
+  return h("div.scroll", { tabindex: 0, role: "region", "aria-label": options.caption ?? "Table" },
+    h("table", null,
+      options.caption && h("caption.hidden", null, options.caption),
+      h("thead", null, h("tr", null, columns.map(([name, , kind]) => h(kind ? `th.${kind.replaceAll(" ", ".")}` : "th", { scope: "col" }, name)))),
+      h("tbody", null, rows.map((row) => {
+        const line = h("tr", null, columns.map(([, cell, kind]) => h(kind ? `td.${kind.replaceAll(" ", ".")}` : "td", null, cell(row))));
+        const mark = options.mark?.(row);
+        if (mark) line.classList.add(mark);
+        return line;
+      }))));
+}
+
+/** A labelled input or select. @param {string} label @param {HTMLElement} input @param {string} [hint] */
+export function field(label, input, hint) {
+  return h("label.field", null, h("span", null, label), input, hint && h("small", null, hint));
+}
+
+/** A choice. @param {(string | [string, string])[]} values @param {string} [chosen] @param {Record<string, any>} [properties] */
+export function select(values, chosen, properties = {}) {
+  return h("select", properties, values.map((value) => {
+    const [key, text] = Array.isArray(value) ? value : [value, value];
+    return h("option", { value: key, selected: key === chosen }, text);
+  }));
+}
+
+/** Says something for some seconds. @param {string} text @param {boolean} [isBad] */
+export function say(text, isBad = false) {
+  const toast = h(isBad ? "p.toast.bad" : "p.toast", null, text,
+    button("×", () => toast.remove(), { "aria-label": "Close this message" }));
+  document.getElementById("toasts").append(toast);
+  setTimeout(() => toast.remove(), isBad ? 12_000 : 5_000);
+}
+
+/** Says what went wrong. @param {any} error */
+export function complain(error) {
+  if (error?.code === "signIn" || error?.name === "AbortError") return;
+  say(error?.message ?? String(error), true);
+}
+
+/**
+ * Shows a dialog until it is closed; resolves to what `done` was given, or to `undefined`.
+ * @param {string} title @param {(done: (value?: any) => void) => any} content
+ * @returns {Promise<any>}
+ */
+export function dialog(title, content, kind = "") {
+  return new Promise((resolve) => {
+    let outcome;
+    const box = h(`dialog${kind}`, { "aria-labelledby": "dialog-title" });
+    const done = (value) => { outcome = value; box.close(); };
+    fill(box, h("header", null, h("h2", { id: "dialog-title" }, title),
+      h("button.plain", { type: "button", "aria-label": "Close", onclick: () => done() }, "×")), content(done));
+    box.addEventListener("close", () => { box.remove(); resolve(outcome); });
+    document.body.append(box);
+    box.showModal();
+    // To write at once, rather than to close.
+    box.querySelector("form input:not([type=file]):not([readonly]):not([disabled]), form textarea:not([readonly])")?.focus();
+  });
+}
+
+/** Asks before something is destroyed. @returns {Promise<boolean>} */
+export async function confirmed(title, text, verb) {
+  return Boolean(await dialog(title, (done) => [
+    h("p", null, text),
+    h("div.actions", null, button("Cancel", () => done(false)), button(verb, () => done(true), { class: "danger" })),
+  ]));
+}
+
+/** Asks for the container's name, which production wants typed. @param {string} container @returns {Promise<boolean>} */
+export async function typedName(container) {
+  return Boolean(await dialog("This changes production", (done) => {
+    const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", "aria-label": "The container's name" });
+    const go = button("Change production", () => done(true), { class: "danger", disabled: true });
+    input.addEventListener("input", () => { go.disabled = input.value !== container; });
+    return h("form", { onsubmit: (event) => { event.preventDefault(); if (!go.disabled) done(true); } },
+      h("p", null, "Real people's devices use this environment. Type ", h("code", null, container), " to go on."), input,
+      h("div.actions", null, button("Cancel", () => done(false)), go));
+  }, ".production"));
+}
+
+/** A text to be copied. @param {string} text @param {string} [label] */
+export function copyable(text, label = "Copy") {
+  return h("div.copyable", null, h("pre", { tabindex: 0 }, text), button(label, async () => {
+    await navigator.clipboard.writeText(text);
+    say("Copied.");
+  }));
+}
+
+/** Gives the browser a file to keep. @param {string} name @param {string} type @param {string} text */
+export function download(name, type, text) {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  const link = h("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 1_000);
+}

@@ -1,0 +1,52 @@
+// Which indexes the schema declares, which ones real queries ask for, and what follows from that.
+
+import { get, isProduction, post } from "./api.js";
+import { button, fill, h, say, table } from "./dom.js";
+import { moment, number, span, upTo } from "./format.js";
+
+/** @type {import("./sections.js").Page} */
+export const indexes = {
+  id: "indexes", title: "Indexes", key: "i",
+  about: "Advice from the queries that apps have really asked since the relay's start.",
+  command: ({ container, environment, data }) => `schema export --container ${container} --environment ${environment} --data ${data}`,
+
+  async show(body, { shell }) {
+    const now = await get("schema/indexes");
+    const { types } = await get("schema");
+    const declare = async (row, isWanted) => {
+      const field = types.find(({ name }) => name === row.recordType)?.fields.find(({ name }) => name === row.field);
+      if (!field) throw new Error(`${row.recordType} has no field ${row.field} any more.`);
+      const marks = isWanted ? [...field.indexes, row.index] : field.indexes.filter((mark) => mark !== row.index);
+      const name = field.isSystem ? `"${field.name}"` : field.name;
+      await post("schema/edit", { recordType: row.recordType, declaration: [name, field.type, ...marks].join(" ") });
+      say(`${row.field} is ${isWanted ? "" : "no longer "}${row.index.toLowerCase()} in development.`);
+      await shell.show();
+    };
+    const missing = now.rows.filter((row) => row.advice === "missing");
+    const used = now.rows.filter((row) => row.advice === "used");
+    const unused = now.rows.filter((row) => row.advice === "unused");
+    const columns = (act) => [
+      ["Type", (row) => h("a", { href: shell.link("schema", { type: row.recordType }) }, row.recordType)],
+      ["Field", (row) => row.field, "mono"], ["Index", (row) => row.index],
+      ["Queries", (row) => number(row.queries), "number"], ["Refused", (row) => number(row.refused), "number"],
+      ["Last asked", (row) => moment(row.last)],
+      ["", (row) => !isProduction() && act && button(act[0], () => declare(row, act[1]), { class: "small" })],
+    ];
+    fill(body,
+      h("h2", null, "Missing: queries were refused for want of these"),
+      isProduction() && missing.length > 0 && h("p", null, "Add them in development, then promote."),
+      table(columns(["Add", true]), missing, "None: no query was refused.", { caption: "Missing indexes", mark: () => "bad" }),
+      h("h2", null, "Used"), table(columns(), used, "No query came yet.", { caption: "Used indexes" }),
+      h("h2", null, "Unused"),
+      h("p.quiet", null, `Nobody has asked by these for ${span((Date.now() - now.since) / 1000)}, since the relay's start. `,
+        "A mark that nobody uses costs writers nothing: the index is made when a query first needs it."),
+      h("details", null, h("summary", null, `${unused.length} marks`),
+        table(columns(["Drop", false]), unused, "None.", { caption: "Unused indexes" })),
+      h("h2", null, "Indexes on the disk"),
+      table([
+        ["Type", (row) => row.recordType], ["Finds by", (row) => row.target, "mono"],
+        ["State", (row) => row.isComplete ? h("span.badge.good", null, "complete") : h("span.badge.warn", null, "being built")],
+        ["Entries", (row) => upTo(row.entries, row.isMore), "number"],
+      ], now.made, "None was needed yet.", { caption: "Indexes on the disk" }));
+  },
+};

@@ -1,0 +1,36 @@
+// Starts the console: who is here, which page is asked for, and the frame around it.
+
+import { get, place, session } from "./api.js";
+import { fill, h } from "./dom.js";
+import { Shell } from "./shell.js";
+import { setUp, signIn } from "./signin.js";
+
+const app = document.getElementById("app");
+
+async function begin() {
+  const code = /^#setup=([\w-]+)$/.exec(location.hash)?.[1];
+  if (code) {
+    // Out of the address and its history at once.
+    history.replaceState(null, "", location.pathname);
+    return setUp(app, code, open);
+  }
+  try { open(await get("session")); } catch (error) {
+    if (error.code === "signIn") return;
+    fill(app, h("main.door", null, h("h1", null, "Zonecast Console"), h("p.trouble", null, error.message),
+      h("p", null, h("a", { href: "./" }, "Try again"))));
+  }
+}
+
+/** @param {{ name: string, version: string, isDev: boolean, data: string, token: string, containers: { name: string }[] }} welcome */
+function open(welcome) {
+  session.token = welcome.token;
+  const shell = new Shell(app, welcome);
+  shell.start();
+}
+
+session.ended = () => {
+  place.container = "";
+  signIn(app, open);
+};
+
+begin();

@@ -1,0 +1,88 @@
+// Passkeys: coming in by one, and keeping one's own.
+
+import { call, get } from "./api.js";
+import { button, complain, field, fill, guarded, h, say, table } from "./dom.js";
+import { moment } from "./format.js";
+
+/** Whether this browser has any: only on https, or at localhost. */
+export const hasPasskeys = () => isSecureContext && "PublicKeyCredential" in window && !/^[\d.]+$|^\[/.test(location.hostname);
+
+/** @param {ArrayBuffer} buffer */
+const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+/** @param {string} value */
+const bytes = (value) => Uint8Array.from(atob(value.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
+
+/** What the browser says in its own words, for people. */
+function plain(error) {
+  if (error?.name === "NotAllowedError") return new Error("Nothing was chosen, or it took too long.");
+  if (error?.name === "InvalidStateError") return new Error("This device has a passkey for you already.");
+  return error;
+}
+
+/** Signs in; resolves to the welcome. */
+export async function usePasskey() {
+  const { challenge } = await get("passkey");
+  let chosen;
+  try {
+    chosen = /** @type {any} */ (await navigator.credentials.get({
+      publicKey: { challenge: bytes(challenge), userVerification: "required", timeout: 240_000 },
+    }));
+  } catch (error) { throw plain(error); }
+  return call("POST", "passkey", {}, {
+    id: text(chosen.rawId), clientData: text(chosen.response.clientDataJSON),
+    authenticatorData: text(chosen.response.authenticatorData), signature: text(chosen.response.signature),
+  });
+}
+
+async function addPasskey(name, password) {
+  const wanted = await call("POST", "passkeys/begin", {}, {});
+  let made;
+  try {
+    made = /** @type {any} */ (await navigator.credentials.create({
+      publicKey: {
+        challenge: bytes(wanted.challenge), rp: { name: "Zonecast Console" },
+        user: { id: bytes(wanted.user), name: wanted.name, displayName: wanted.name },
+        pubKeyCredParams: wanted.algorithms.map((alg) => ({ type: "public-key", alg })),
+        excludeCredentials: wanted.known.map((id) => ({ type: "public-key", id: bytes(id) })),
+        authenticatorSelection: { residentKey: "required", userVerification: "required" },
+        attestation: "none", timeout: 240_000,
+      },
+    }));
+  } catch (error) { throw plain(error); }
+  const { response } = made;
+  await call("POST", "passkeys", {}, {
+    name, password, algorithm: response.getPublicKeyAlgorithm(), publicKey: text(response.getPublicKey()),
+    clientData: text(response.clientDataJSON), authenticatorData: text(response.getAuthenticatorData()),
+  });
+}
+
+/** One's own passkeys, in a dialog. */
+export function passkeyList() {
+  const body = h("div", { id: "passkeys" });
+  const draw = async () => {
+    const { passkeys } = await get("passkeys");
+    const name = h("input", { type: "text", required: true, maxlength: 100, placeholder: "my laptop", "aria-label": "Name of the new passkey" });
+    const password = h("input", { type: "password", required: true, autocomplete: "current-password" });
+    fill(body,
+      table([
+        ["Name", (one) => one.name], ["Made", (one) => moment(one.created)], ["Used", (one) => one.used ? moment(one.used) : "never"],
+        ["", (one) => button("Remove", async () => {
+          await call("DELETE", "passkeys", { id: one.id });
+          say(`${one.name} opens nothing any more.`);
+          await draw();
+        }, { class: "small", "aria-label": `Remove ${one.name}` })],
+      ], passkeys, "None yet: a passkey signs you in by your device's PIN, finger or face.", { caption: "Passkeys" }),
+      hasPasskeys() ? h("form", {
+        onsubmit: guarded(async (event) => {
+          event.preventDefault();
+          await addPasskey(name.value.trim(), password.value);
+          say("The passkey is kept. Sign in with it from now on, or by password.");
+          await draw();
+        }),
+      }, field("Name", name), field("Your password", password, "Once more, since a passkey opens the console for good."),
+      h("div.actions", null, h("button", { type: "submit" }, "Add a passkey")))
+        : h("p.quiet", null, "Browsers make passkeys on https pages only, and at http://localhost."));
+  };
+  draw().catch(complain);
+  return body;
+}

@@ -1,0 +1,98 @@
+// Security roles: what each may do with each type, who has them, and "try as".
+
+import { get, isProduction, post } from "./api.js";
+import { button, confirmed, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
+import { short } from "./format.js";
+
+const RIGHTS = ["CREATE", "READ", "WRITE"];
+const NAMES = { _world: "World", _icloud: "Authenticated", _creator: "Creator" };
+
+/** @type {import("./sections.js").Page} */
+export const roles = {
+  id: "roles", title: "Security roles",
+  about: "Who may create, read and write records of the public database, by type. Private databases are their users' own.",
+  command: ({ container, environment, data }) => `role list --container ${container} --environment ${environment} --data ${data}`,
+
+  async show(body, { shell }) {
+    const now = await get("schema");
+    const all = ["_world", "_icloud", "_creator", ...now.roles];
+    const mayChange = !isProduction();
+    const box = (type, role, right) => {
+      const own = type.grants.find((grant) => grant.role === role)?.rights ?? [];
+      return h("label.check", { title: `${type.name}: ${NAMES[role] ?? role} ${right.toLowerCase()}` }, h("input", {
+        type: "checkbox", checked: own.includes(right), disabled: !mayChange, "aria-label": `${NAMES[role] ?? role} may ${right.toLowerCase()} ${type.name}`,
+        onchange: guarded(async (event) => {
+          const rights = event.target.checked ? [...own, right] : own.filter((one) => one !== right);
+          await post("schema/edit", { recordType: type.name, grants: { [role]: rights } });
+          await shell.show();
+        }),
+      }), right[0]);
+    };
+    fill(body,
+      h("p.quiet", null, "C create, R read, W write. ", mayChange ? "" : "Production takes what is promoted from development."),
+      table([["Type", (type) => type.name], ...all.map((role) => [NAMES[role] ?? role, (type) => RIGHTS.map((right) => box(type, role, right))])],
+        now.types, "No record types yet.", { caption: "Rights by type and role" }),
+      mayChange && h("div.bar", null, button("New role…", async () => { if (await newRole()) await shell.show(); }),
+        now.roles.map((role) => button(`Remove ${role}…`, async () => {
+          if (!await confirmed(`Remove the role ${role}?`, "It goes only while nobody has it.", "Remove the role")) return;
+          await post("schema/edit", { removeRole: role });
+          await shell.show();
+        }, { class: "small danger" }))),
+      h("div.two", null, trial(now, all), members(now, shell)));
+  },
+};
+
+function newRole() {
+  return dialog("New role", (done) => {
+    const name = h("input", { type: "text", required: true, pattern: "[A-Za-z][A-Za-z0-9_]*" });
+    return h("form", { onsubmit: guarded(async (event) => {
+      event.preventDefault();
+      await post("schema/edit", { addRole: name.value });
+      done(true);
+    }) }, field("Name", name, "Such as moderator."), h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+  });
+}
+
+/** "Try as": what somebody could do. */
+function trial(now, all) {
+  const outcome = h("div", { "aria-live": "polite" });
+  const chosen = new Set();
+  let isCreator = false;
+  const ask = guarded(async () => {
+    const rows = await post("schema/try", { roles: [...chosen], isCreator });
+    fill(outcome, table([
+      ["Type", (row) => row.recordType],
+      ...RIGHTS.map((right) => [right.toLowerCase(), (row) => row.rights.includes(right) ? h("b.added", null, "✓") : h("span.quiet", null, "–")]),
+    ], rows, "No record types yet.", { caption: "What they could do" }));
+  });
+  const people = h("div", null, all.filter((role) => role !== "_world" && role !== "_creator").map((role) => h("label.check", null,
+    h("input", { type: "checkbox", onchange: (event) => {
+      if (event.target.checked) chosen.add(role); else chosen.delete(role);
+      ask();
+    } }), NAMES[role] ?? role)),
+  h("label.check", null, h("input", { type: "checkbox", onchange: (event) => { isCreator = event.target.checked; ask(); } }), "who made the record"));
+  ask();
+  return h("section.panel", { id: "try-as" }, h("h2", null, "Try as"),
+    h("p.quiet", null, "Somebody who is nobody has the role World; choose what else they are."), people, outcome);
+}
+
+/** Who has which role. */
+function members(now, shell) {
+  const user = h("input", { type: "text", required: true, placeholder: "_user record name", spellcheck: "false" });
+  const role = select(now.roles);
+  const send = async (name, which, isGiven) => {
+    await post("schema/member", { user: name, role: which, isGiven });
+    say(isGiven ? `${short(name)} has the role ${which}.` : `${which} is taken from ${short(name)}.`);
+    await shell.show();
+  };
+  return h("section.panel", null, h("h2", null, "Who has roles"),
+    table([
+      ["User", (member) => h("code", { title: member.user }, short(member.user, 20))],
+      ["Roles", (member) => member.roles.map((one) => h("span.badge", null, one, " ",
+        button("×", () => send(member.user, one, false), { class: "plain small", "aria-label": `Take ${one} from ${member.user}` })))],
+    ], now.members, "Nobody has a role besides the three that everybody has.", { caption: "Members" }),
+    now.roles.length > 0 && h("form.row", { onsubmit: guarded(async (event) => {
+      event.preventDefault();
+      await send(user.value.trim(), role.value, true);
+    }) }, h("div.grow", null, field("User record name", user)), field("Role", role), h("button", { type: "submit" }, "Give")));
+}

@@ -1,0 +1,62 @@
+// Who shares with whom, and the end of it. Titles and addresses are the owners' own and not shown.
+
+import { get, post } from "./api.js";
+import { button, confirmed, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
+import { short } from "./format.js";
+
+const words = { NONE: "nothing", READ_ONLY: "read", READ_WRITE: "read and write" };
+const RIGHTS = [["READ_ONLY", "read"], ["READ_WRITE", "read and write"]];
+
+/** Asks what somebody may do; resolves to whether it was changed. */
+function change(title, now, choices, send) {
+  return dialog(title, (done) => {
+    const right = select(choices, now);
+    return h("form", { onsubmit: guarded(async (event) => {
+      event.preventDefault();
+      if (right.value !== now) await send(right.value);
+      done(right.value !== now);
+    }) }, field("May", right, "Devices are told at once."), h("div.actions", null, h("button.strong", { type: "submit" }, "Set")));
+  });
+}
+
+/** @type {import("./sections.js").Page} */
+export const shares = {
+  id: "shares", title: "Shares", key: "h",
+  about: "Zones and hierarchies that people share: participants, roles, states. Operators take rights away or change them; only owners let people in.",
+  command: ({ container, environment, url }) => `shares list --container ${container} --environment ${environment} --url ${url}`,
+
+  async show(body, { shell }) {
+    const { shares: rows } = await get("shares");
+    const again = async (text) => { say(text); await shell.show(); };
+    const participant = (share, one) => h("li", null,
+      h("code", { title: one.user ?? "" }, one.user ? short(one.user, 16) : "invited"), " ",
+      h(one.hasAccepted ? "span.badge.good" : "span.badge", null, one.hasAccepted ? "accepted" : "pending"), " ",
+      words[one.permission], one.role === "ADMINISTRATOR" ? ", administrator" : one.role === "PUBLIC_USER" ? ", by the link" : "", " ",
+      one.role !== "PUBLIC_USER" && button("Change…", async () => {
+        if (await change(`${one.user ?? "Somebody invited"} in ${share.zone}`, one.permission, RIGHTS,
+          (permission) => post("shares/permission", { id: share.id, participant: one.id, permission }))) await again("The participant's right is another now.");
+      }, { class: "small", "aria-label": `Change what ${one.user ?? "somebody invited"} may do` }), " ",
+      (one.role !== "PUBLIC_USER" || share.publicPermission === "NONE") && button("Remove…", async () => {
+        if (!await confirmed("Remove this participant?", `They lose ${share.zone} on all their devices. The owner can invite them again.`, "Remove")) return;
+        await post("shares/remove", { id: share.id, participant: one.id });
+        await again("The participant is removed.");
+      }, { class: "small danger", "aria-label": `Remove ${one.user ?? "somebody invited"}` }));
+    fill(body, table([
+      ["Zone", (share) => h("a", { href: shell.link("zones", { words: share.owner }) }, share.zone)],
+      ["Owner", (share) => h("a", { href: shell.link("users", { words: share.owner }), title: share.owner }, h("code", null, short(share.owner)))],
+      ["What", (share) => (share.isZoneWide ? "the whole zone" : "a hierarchy")],
+      ["Link", (share) => share.publicPermission === "NONE" ? h("span.badge", null, "invited only")
+        : [h("span.badge.warn", null, `anybody: ${words[share.publicPermission]}`), " ", button("Change…", async () => {
+          const choices = [["NONE", "nothing: the link ends, who came by it loses access"], ...RIGHTS];
+          if (await change(`Anybody with the link of ${share.zone}`, share.publicPermission, choices,
+            (permission) => post("shares/permission", { id: share.id, permission }))) await again("The link is another now.");
+        }, { class: "small", "aria-label": `Change the link of ${share.zone}` })]],
+      ["Participants", (share) => h("ul.steps", null, share.participants.map((one) => participant(share, one)))],
+      ["", (share) => button("Stop…", async () => {
+        if (!await confirmed(`Stop sharing ${share.zone}?`, "All participants lose it on all their devices; the owner keeps everything. The link ends.", "Stop sharing")) return;
+        await post("shares/stop", { id: share.id });
+        await again(`${share.zone} is no longer shared.`);
+      }, { class: "small danger", "aria-label": `Stop sharing ${share.zone}` })],
+    ], rows, "Nobody shares anything here.", { caption: "Shares" }), rows.length === 200 && h("p.quiet", null, "The newest 200 are shown."));
+  },
+};

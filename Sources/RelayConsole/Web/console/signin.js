@@ -1,0 +1,86 @@
+// Coming in: by a one-time link the first time, then by name and password, or by a passkey.
+
+import { call } from "./api.js";
+import { button, complain, field, fill, h } from "./dom.js";
+import { hasPasskeys, usePasskey } from "./passkeys.js";
+
+/** @param {Element} app @param {string} title @param {any[]} inside */
+function door(app, title, ...inside) {
+  document.title = `${title} · Zonecast Console`;
+  document.body.className = "";
+  fill(app, h("main.door", null, h("p.brand", null, h("span.mark", { "aria-hidden": "true" }), "Zonecast Console"),
+    h("h1", null, title), inside));
+  app.querySelector("input:not([value]), input")?.focus();
+}
+
+/** A form that says by itself what went wrong. */
+function form(verb, fields, send) {
+  const trouble = h("p.trouble", { role: "alert", hidden: true });
+  const go = h("button.strong", { type: "submit" }, verb);
+  return h("form", {
+    onsubmit: async (event) => {
+      event.preventDefault();
+      trouble.hidden = true;
+      go.disabled = true;
+      try { await send(); } catch (error) {
+        trouble.textContent = error.message;
+        trouble.hidden = false;
+      } finally { go.disabled = false; }
+    },
+  }, fields, trouble, h("div.actions", null, go));
+}
+
+/** @param {Element} app @param {(welcome: any) => void} open */
+export function signIn(app, open) {
+  const name = h("input", { type: "text", name: "name", autocomplete: "username", required: true, autocapitalize: "none" });
+  const password = h("input", { type: "password", name: "password", autocomplete: "current-password", required: true });
+  door(app, "Sign in",
+    form("Sign in", [field("Name", name), field("Password", password)], async () => {
+      open(await call("POST", "session", {}, { name: name.value, password: password.value }));
+    }),
+    hasPasskeys() && h("p", null, button("Use a passkey", async () => open(await usePasskey()), { id: "use-passkey" })),
+    h("p.quiet", null, "No name yet, or the password forgotten? On the relay's machine type ",
+      h("code", null, "zonecast console link"), " and open what it prints."));
+}
+
+/** @param {Element} app @param {string} code @param {(welcome: any) => void} open */
+export async function setUp(app, code, open) {
+  let link;
+  try { link = await call("GET", "setup", { code }); } catch (error) {
+    door(app, "This link does not work", h("p.trouble", null, error.message),
+      h("div.actions", null, button("Sign in instead", () => signIn(app, open))));
+    return;
+  }
+  const name = h("input", {
+    type: "text", name: "name", autocomplete: "username", required: true, autocapitalize: "none",
+    value: link.name ?? "", readonly: Boolean(link.name),
+  });
+  const password = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
+  const again = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
+  door(app, link.name ? "Choose a new password" : "Welcome",
+    h("p", null, link.name ? "This link sets your password anew, once."
+      : "This link makes you an operator of this relay, once. Choose what you will sign in with."),
+    form("Go on", [
+      field("Name", name, "Such as your e-mail address. The audit log shows it."),
+      field("Password", password, "8 characters or more."), field("Again", again),
+    ], async () => {
+      if (password.value !== again.value) throw new Error("The two passwords differ.");
+      open(await call("POST", "setup", {}, { code, name: name.value, password: password.value }));
+    }));
+}
+
+/** Changes the operator's own password, in a dialog. @param {(value?: any) => void} done */
+export function passwordForm(done) {
+  const old = h("input", { type: "password", autocomplete: "current-password", required: true });
+  const fresh = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
+  return form("Change", [field("Password now", old), field("New password", fresh, "8 characters or more.")], async () => {
+    await call("POST", "password", {}, { password: old.value, newPassword: fresh.value });
+    done(true);
+  });
+}
+
+/** @param {() => void} then */
+export async function signOut(then) {
+  try { await call("DELETE", "session"); } catch (error) { complain(error); }
+  then();
+}

@@ -1,0 +1,76 @@
+// Zones of all databases: whose, how much, how far.
+
+import { get, isProduction, place, post } from "./api.js";
+import { button, confirmed, dialog, field, fill, guarded, h, say, table } from "./dom.js";
+import { ago, bytes, moment, number, short, upTo } from "./format.js";
+
+/** A zone in somebody's private database; resolves to whether it was made. */
+function make() {
+  return dialog("New zone", (done) => {
+    const name = h("input", { type: "text", required: true, maxlength: 255, spellcheck: "false", placeholder: "Notes" });
+    const owner = h("input", { type: "text", required: true, spellcheck: "false", autocomplete: "off", placeholder: "_0f88b66c…", pattern: "_[0-9a-f]{32}" });
+    return h("form", { id: "zone-form", onsubmit: guarded(async (event) => {
+      event.preventDefault();
+      await post("zones/create", { zoneName: name.value, owner: owner.value.trim() });
+      say(`${name.value} is there.`);
+      done(true);
+    }) }, field("Name", name), field("User record name", owner, "Whose private database it is in; the Users page has it. The public database has its one zone."),
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+  });
+}
+
+/** @type {import("./sections.js").Page} */
+export const zones = {
+  id: "zones", title: "Zones", key: "z",
+  about: "Names, sizes and places in the change log. What is in a private zone only its owner and participants see.",
+  command: ({ container, environment, url }) => `zones list --container ${container} --environment ${environment} --url ${url}`,
+
+  async show(body, { shell, parameters }) {
+    const words = h("input", { type: "search", placeholder: "zone or user", value: parameters.get("words") ?? "", "aria-label": "Search zones" });
+    const list = h("div");
+    shell.search = words;
+    fill(body, h("div.bar", null, h("form.bar", { role: "search", onsubmit: (event) => {
+      event.preventDefault();
+      shell.go("zones", { words: words.value });
+    } }, words, h("button", { type: "submit" }, "Search")),
+    button("New zone…", async () => { if (await make()) await load(); }, { id: "new-zone" })), list);
+
+    let rows = [];
+    const load = async (before) => {
+      const page = await get("zones", { words: parameters.get("words"), before, limit: 50 });
+      rows = before ? [...rows, ...page.zones] : page.zones;
+      fill(list, table([
+        ["Zone", (zone) => zone.tracksChanges ? h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }), title: zone.zoneName }, zone.zoneName)
+          : zone.database === "public" ? h("a", { href: shell.link("records") }, zone.zoneName) : zone.zoneName, "name"],
+        ["Database", (zone) => h(zone.database === "public" ? "span.badge.accent" : "span.badge", null, zone.database)],
+        ["Owner", (zone) => zone.database === "public" ? "" : h("a", { href: shell.link("users", { words: zone.owner }), title: zone.owner }, h("code", null, short(zone.owner, 10)))],
+        ["Records", (zone) => upTo(zone.records, zone.isMore), "number"],
+        ["Size", (zone) => bytes(zone.recordBytes + zone.assetBytes), "number"],
+        ["Change", (zone) => number(zone.lastChange), "number"],
+        ["Last written", (zone) => h("span", { title: moment(zone.modified) }, zone.modified ? ago(zone.modified) : "–")],
+        ["Can", (zone) => [zone.tracksChanges ? h("span", { title: "Has a change feed, takes writes as a whole, can be shared" }, "feed, atomic, share") : "be queried",
+          zone.sharing !== "none" && [" ", h("span.badge.accent", null, zone.sharing === "zone" ? "shared" : "shared in parts")]]],
+        ["", (zone) => zone.tracksChanges && [!isProduction() && button("Reset…", () => reset(zone), { class: "small", "aria-label": `Reset zone ${zone.zoneName}` }), " ", button("Delete…", () => remove(zone), { class: "small danger", "aria-label": `Delete zone ${zone.zoneName}` })]],
+      ], rows, parameters.get("words") ? "No zone or user has this in its name." : "No zones yet.", { caption: "Zones" }),
+      page.zones.length === 50 && button("More", () => load(rows.at(-1).lastChange)));
+    };
+    const reset = async (zone) => {
+      const isSure = await confirmed(`Reset ${zone.zoneName}?`,
+        "All its records go, and who it is shared with loses it; the zone stays, as if it were just made. Devices start over with it.", "Reset the zone");
+      if (!isSure) return;
+      await post("zones/reset", { zoneName: zone.zoneName, owner: zone.owner });
+      say(`${zone.zoneName} is empty.`);
+      await load();
+    };
+    const remove = async (zone) => {
+      const isSure = await confirmed(`Delete ${zone.zoneName}?`,
+        `All records of this zone are deleted on every device of ${zone.owner}, and those it is shared with lose it. This cannot be undone.`,
+        "Delete the zone");
+      if (!isSure) return;
+      await post("zones/delete", { zoneName: zone.zoneName, owner: zone.owner });
+      say(`${zone.zoneName} is deleted from ${place.container}.`);
+      await load();
+    };
+    await load();
+  },
+};

@@ -1,0 +1,291 @@
+// One device of one user: its own store, its own sign-in, its own socket. What it shows, what is edited, and when it
+// syncs; how is in sync.js.
+
+import { Container, Notices, randomName } from "../zonecast.js";
+import { Board } from "./board.js";
+import { OWN, newName, same, tokenNumber } from "./notes.js";
+import { Store } from "./store.js";
+import { Sync } from "./sync.js";
+
+/** @typedef {import("./store.js").Row} Row @typedef {import("./store.js").Note} Note */
+
+/** Calls that a viewer of the timeline has no use for. */
+const QUIET = /users\/caller|zones\/modify|subscriptions\//;
+
+/** Events: `change` whenever something that is shown has changed. */
+export class Client extends EventTarget {
+  /**
+   * @param {{ container: string, environment: string, apiToken?: string, isDev: boolean, boardType: string }} place
+   * @param {string} user @param {string} device
+   * @param {(entry: object) => void} journal Hears of every step.
+   */
+  constructor(place, user, device, journal) {
+    super();
+    Object.assign(this, { place, user, device });
+    this.name = `${user}/${device}`;
+    this.sync = new Sync(this);
+    this.database = `zonecast-demo/${place.container}/${this.name}`;
+    this.isOnline = true;
+    this.journal = (kind, detail = {}) => journal({ kind, who: this.name, at: performance.now(), ...detail });
+    this.#forget();
+  }
+
+  #forget() {
+    /** @type {Map<string, Row>} */ this.rows = new Map();
+    /** @type {Map<string, any>} By key: zone ID, scope, token, and the share record if there is one. */
+    this.zones = new Map();
+    this.board = new Board(this);
+    this.tokens = {};
+    this.edits = 0;
+    this.isSetUp = false;
+    this.lastNotice = undefined;
+    this.trouble = undefined;
+    this.needsSignIn = false;
+    this.wantedScopes = new Set();
+    this.wantedZones = new Set();
+  }
+
+  // Life
+
+  async open() {
+    this.store = await Store.open(this.database);
+    const { rows, values } = await this.store.load();
+    for (const row of rows) this.rows.set(row.key, row);
+    for (const zone of values.zones ?? []) this.zones.set(zone.key, zone);
+    for (const post of values.board ?? []) this.board.posts.set(post.name, post);
+    Object.assign(this, { tokens: values.tokens ?? {}, isSetUp: values.isSetUp ?? false, userID: values.userID });
+    this.edits = Math.max(0, ...rows.map((row) => row.edit));
+    const deviceID = values.deviceID ?? `demo-${this.user}-${this.device}-${randomName().slice(0, 8)}`;
+    await this.store.write({ values: { deviceID } });
+    this.container = new Container({
+      container: this.place.container, environment: this.place.environment, apiToken: this.place.apiToken, deviceID,
+      webAuthToken: this.place.isDev ? `dev-${this.user}` : values.webAuthToken, retries: 0,
+      url: new URL("..", import.meta.url).href,
+      fetch: (address, options) => this.#fetch(address, options),
+      onToken: (webAuthToken) => this.store.write({ values: { webAuthToken } }).catch(() => {}),
+      onExchange: (exchange) => this.#seen(exchange),
+    });
+    this.notices = new Notices(this.container, () => this.tokens);
+    this.notices.addEventListener("ready", () => this.#isReady());
+    this.notices.addEventListener("notice", (event) => this.#hear(event.detail));
+    this.notices.addEventListener("down", (event) => this.#down(event.detail));
+    this.isOpen = true;
+    if (this.isOnline) this.#connect();
+    this.changed();
+  }
+
+  async close() {
+    this.isOpen = false;
+    this.#disconnect();
+    clearTimeout(this.retry);
+    clearTimeout(this.lookAgain);
+    await this.running?.catch(() => {});
+    this.store.close();
+  }
+
+  /** Ends the client as closing an app does, and starts it anew from its store. */
+  async restart() {
+    this.journal("restart", { text: `restarted from its own store, ${this.pending} pending` });
+    await this.close();
+    this.#forget();
+    await this.open();
+  }
+
+  /** As after installing anew: everything it kept is gone. */
+  async reset() {
+    await this.close();
+    await Store.delete(this.database);
+    this.#forget();
+    await this.open();
+  }
+
+  goOffline() {
+    this.isOnline = false;
+    this.#disconnect();
+    this.journal("offline");
+    this.changed();
+  }
+
+  goOnline() {
+    this.isOnline = true;
+    this.journal("online");
+    this.#connect();
+    this.changed();
+  }
+
+  #connect() {
+    this.abort = new AbortController();
+    this.notices.start();
+    this.#wake();
+  }
+
+  #disconnect() {
+    this.abort?.abort(new TypeError("offline"));
+    this.notices.stop();
+  }
+
+  #fetch(address, options) {
+    if (!this.isOnline) return Promise.reject(new TypeError("offline"));
+    return fetch(address, { ...options, signal: this.abort.signal });
+  }
+
+  async signIn() {
+    await this.container.signIn();
+    this.needsSignIn = false;
+    this.trouble = undefined;
+    this.notices.stop();
+    this.#connect();
+  }
+
+  /** Where the same device is open elsewhere too, this one takes over. */
+  takeOver() {
+    this.isReplaced = false;
+    this.trouble = undefined;
+    this.#connect();
+  }
+
+  // What it shows
+
+  get isLive() { return this.isOnline && this.notices?.isLive; }
+  get pending() { return [...this.rows.values()].filter((row) => row.edit).length; }
+  /** @param {string} [zone] A zone's key. @returns {{ name: string, title: string, done: boolean, isPending: boolean }[]} */
+  notes(zone = OWN) {
+    return [...this.rows.values()]
+      .filter((row) => row.zone === zone && row.note)
+      .map((row) => ({ name: row.name, ...row.note, isPending: row.edit > 0 }))
+      .sort((one, other) => (one.name < other.name ? -1 : 1));
+  }
+  get sharedZones() { return [...this.zones.values()].filter((zone) => zone.scope === "shared"); }
+  token(zone = OWN) { return tokenNumber(this.zones.get(zone)?.token); }
+  isReadOnly(zone) { return this.zones.get(zone)?.share?.currentUserParticipant?.permission === "READ_ONLY"; }
+
+  // Edits
+
+  add(title, { zone = OWN, name = newName() } = {}) { return this.#edit(zone, name, { title, done: false }); }
+  /** @param {string} name @param {Partial<Note>} change */
+  change(name, change, zone = OWN) {
+    const row = this.rows.get(`${zone}/${name}`);
+    return row?.note ? this.#edit(zone, name, { ...row.note, ...change }) : undefined;
+  }
+  remove(name, zone = OWN) { return this.#edit(zone, name, null); }
+
+  #edit(zone, name, note) {
+    const key = `${zone}/${name}`;
+    const known = this.rows.get(key);
+    if (known && same(known.note, note) && known.note) return known;
+    const row = { key, zone, name, note, server: known?.server ?? null, edit: ++this.edits };
+    this.rows.set(key, row);
+    this.store.write({ rows: [row] }).catch((error) => this.#stumble(error));
+    this.journal(note ? "save" : "delete", { note: note && { ...note }, name, zone: this.owner(zone) });
+    this.changed();
+    // With no connection to be had, everything goes when there is one again.
+    if (!this.isWaiting) this.#wake();
+    return row;
+  }
+
+  /** Who a zone belongs to, the same for all devices. */
+  owner(zone) { return zone === OWN ? this.userID ?? this.user : zone.split("/")[0]; }
+
+  // Notices
+
+  #isReady() {
+    this.trouble = undefined;
+    this.isReplaced = false;
+    this.journal("ready");
+    this.#wake();
+    this.changed();
+  }
+
+  #hear(notice) {
+    this.lastNotice = performance.now();
+    const { dbs, zid, zoid } = notice.ck.met ?? notice.ck.fet ?? notice.ck.qry ?? {};
+    const scope = dbs === 3 ? "shared" : "private";
+    this.journal("notice", { frame: notice, text: zid ? `${zid} changed` : "something changed" });
+    const key = scope === "private" ? zid : `${zoid}/${zid}`;
+    const zone = this.zones.get(key);
+    if (!zid || !zone || !notice.syncToken) {
+      this.wantedScopes.add(scope);
+    } else if (zone.token !== notice.syncToken) {
+      this.wantedZones.add(key);
+    }
+    this.#wake();
+    this.changed();
+  }
+
+  #down({ code, delay, isFinal }) {
+    if (code === 4409) {
+      this.isReplaced = true;
+      this.trouble = "This device is open in another window too, which has taken over.";
+    } else if (isFinal) {
+      this.needsSignIn = !this.place.isDev;
+      this.trouble = `The relay closed the connection (${code}).`;
+    } else if (this.isOnline) {
+      this.trouble = "No connection to the relay. Edits are kept and sent later.";
+    }
+    this.journal("down", { text: isFinal ? `closed: ${code}` : `closed: ${code}, next try in ${Math.round(delay)} ms` });
+    this.changed();
+  }
+
+  // When it syncs
+
+  #wake() {
+    if (this.running || !this.isOpen || !this.isOnline || this.needsSignIn) return;
+    clearTimeout(this.retry);
+    this.isWaiting = false;
+    const steps = this.sync.run().catch((error) => this.#stumble(error));
+    this.running = steps.finally(() => {
+      this.running = undefined;
+      this.changed();
+      // Something may have come up after the last look and before the end.
+      if (this.#hasWork && !this.isWaiting) this.#wake();
+    });
+  }
+
+  get #hasWork() {
+    return !this.isSetUp || this.pending > 0 || this.wantedZones.size > 0 || this.wantedScopes.size > 0;
+  }
+
+  #stumble(error) {
+    if (!this.isOpen || !this.isOnline) return;
+    if (["AUTHENTICATION_REQUIRED", "AUTHENTICATION_FAILED"].includes(error.serverErrorCode) && !this.place.isDev) {
+      this.needsSignIn = true;
+      this.trouble = undefined;
+    } else {
+      this.trouble = error.isPassing ? "No connection to the relay. Edits are kept and sent later." : String(error.message);
+      this.isWaiting = true;
+      this.retry = setTimeout(() => this.#wake(), Math.max(1000, (error.retryAfter ?? 2) * 1000));
+    }
+    this.changed();
+  }
+
+  // For sharing and board
+
+  /** @param {any} share The share of the own zone, as it is now. */
+  keepShare(share) {
+    const zone = this.zones.get(OWN);
+    if (zone) zone.share = share;
+    this.changed();
+    return share;
+  }
+
+  /** Asks what is new in a database. @param {"private" | "shared"} scope */
+  look(scope) {
+    this.wantedScopes.add(scope);
+    this.#wake();
+  }
+
+  /** @param {Object<string, any>} values */
+  async keep(values) {
+    await this.store.write({ values });
+    this.changed();
+  }
+
+  // For the page
+
+  #seen(exchange) {
+    if (QUIET.test(exchange.path) || exchange.error === "TypeError: offline") return;
+    this.journal("exchange", { at: exchange.started, exchange });
+  }
+
+  changed() { this.dispatchEvent(new Event("change")); }
+}

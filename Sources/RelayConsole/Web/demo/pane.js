@@ -1,0 +1,198 @@
+// A client as people see it: its notes, what it was given by others, the board, and how it stands with the relay.
+
+/** An element with properties and children; text stays text. */
+export function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key in made && key !== "list" && key !== "role") made[key] = value;
+    else made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+/** How long ago, for people. */
+function ago(moment) {
+  if (moment === undefined) return "none yet";
+  const seconds = Math.floor((performance.now() - moment) / 1000);
+  return seconds < 60 ? `${seconds} s ago` : `${Math.floor(seconds / 60)} min ago`;
+}
+
+export class Pane {
+  /** @param {import("./client.js").Client} client @param {(error: unknown) => void} complain */
+  constructor(client, complain) {
+    this.client = client;
+    this.complain = complain;
+    this.sections = new Map();
+    this.fresh = new Map();
+    this.#build();
+    client.addEventListener("change", () => this.#soon());
+    setInterval(() => this.#showFacts(), 1000);
+    this.#soon();
+  }
+
+  #build() {
+    const { client } = this;
+    const title = `${client.user}-${client.device}`;
+    this.online = element("button", { className: "switch", role: "switch", type: "button" }, "Online");
+    this.online.addEventListener("click", () => this.toggle());
+    this.facts = {};
+    const fact = (name, label) => {
+      this.facts[name] = element("dd");
+      return element("div", { className: name }, element("dt", {}, label), this.facts[name]);
+    };
+    this.trouble = element("p", { className: "trouble", role: "status" });
+    this.zones = element("div");
+    this.posts = element("ul", { className: "notes" });
+    this.signIn = element("button", { className: "strong", hidden: true, type: "button" });
+    this.signIn.addEventListener("click", () => this.#help());
+    const board = element("section", { className: "board", "aria-label": "Public board" },
+      element("h3", {}, "Board ", element("span", { className: "badge" }, "public, polled")), this.posts,
+      this.#form("Post to everybody", "Post", (text) => client.board.post(text).catch(this.complain)));
+    this.root = element("section", { className: "pane", id: title, "aria-labelledby": `${title}-title`, tabIndex: -1 },
+      element("header", {},
+        element("h2", { id: `${title}-title` }, `${client.user} `, element("span", {}, `/ ${client.device}`)), this.online),
+      element("dl", { className: "facts" }, fact("token", "token"), fact("pending", "pending"), fact("notice", "last notice")),
+      this.trouble, this.signIn, this.zones, board);
+  }
+
+  #form(label, button, act) {
+    const input = element("input", { type: "text", placeholder: label, "aria-label": `${label}, ${this.client.name}`, maxLength: 200 });
+    const form = element("form", { className: "add" }, input, element("button", {}, button));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const text = input.value.trim();
+      if (text) act(text);
+      input.value = "";
+    });
+    return form;
+  }
+
+  toggle() {
+    if (this.client.isOnline) this.client.goOffline();
+    else this.client.goOnline();
+  }
+
+  focusAdd() { this.root.querySelector(".zone .add input")?.focus(); }
+
+  #help() {
+    if (this.client.isReplaced) this.client.takeOver();
+    else this.client.signIn().catch(this.complain);
+  }
+
+  /** A note that came from elsewhere stands out for a moment. */
+  mark(name) {
+    this.fresh.set(name, performance.now());
+    setTimeout(() => { this.fresh.delete(name); this.#soon(); }, 1500);
+  }
+
+  #soon() {
+    if (this.isDue) return;
+    this.isDue = true;
+    // Not an animation frame: a page in the background has none.
+    setTimeout(() => { this.isDue = false; this.#show(); }, 0);
+  }
+
+  #show() {
+    const { client } = this;
+    this.root.classList.toggle("live", Boolean(client.isLive));
+    this.root.classList.toggle("offline", !client.isOnline);
+    this.online.setAttribute("aria-checked", String(client.isOnline));
+    this.online.textContent = client.isOnline ? "Online" : "Offline";
+    this.online.setAttribute("aria-label", `${client.name} online`);
+    const trouble = client.needsSignIn ? `Nobody is signed in here; sign in as ${client.user}.` : client.trouble ?? "";
+    if (this.trouble.textContent !== trouble) this.trouble.textContent = trouble;
+    this.signIn.hidden = !client.needsSignIn && !client.isReplaced;
+    this.signIn.textContent = client.isReplaced ? "Go on here" : "Sign in";
+    this.#showFacts();
+    const zones = [["Notes", "Notes", "private"]];
+    for (const zone of client.sharedZones) {
+      const owner = zone.share?.owner?.userIdentity?.nameComponents?.givenName ?? this.ownerName?.(zone) ?? "somebody";
+      zones.push([zone.key, `Notes of ${owner}`, client.isReadOnly(zone.key) ? "shared, read-only" : "shared, read-write"]);
+    }
+    for (const [key, section] of this.sections) {
+      if (zones.some(([known]) => known === key)) continue;
+      section.root.remove();
+      this.sections.delete(key);
+    }
+    for (const [key, title, badge] of zones) this.#showZone(key, title, badge);
+    this.#list(this.posts, client.board.shown, (post) => post.name, (post) => {
+      const item = element("li", {}, element("span", { className: "text" }), element("button", { type: "button" }, "✕"));
+      item.lastChild.addEventListener("click", () =>
+        client.board.post(item.dataset.text, { name: post.name, isGone: true }).catch(this.complain));
+      return item;
+    }, (item, post) => {
+      item.dataset.text = post.text;
+      item.firstChild.textContent = `${post.text} (${post.author})`;
+      item.lastChild.hidden = post.author !== client.user;
+      item.lastChild.setAttribute("aria-label", `Take down “${post.text}”`);
+    });
+  }
+
+  #showFacts() {
+    const { client } = this;
+    this.facts.token.textContent = [client.token(), ...client.sharedZones.map((zone) => client.token(zone.key))].join(", ");
+    this.facts.pending.textContent = String(client.pending);
+    this.facts.pending.parentElement.classList.toggle("some", client.pending > 0);
+    this.facts.notice.textContent = ago(client.lastNotice);
+  }
+
+  #showZone(key, title, badge) {
+    let section = this.sections.get(key);
+    if (!section) {
+      const list = element("ul", { className: "notes" });
+      const name = element("span");
+      const mark = element("span", { className: "badge" });
+      const form = this.#form("New note", "Add", (text) => this.client.add(text, { zone: key }));
+      section = { list, name, mark, root: element("section", { className: "zone" }, element("h3", {}, name, mark), list, form) };
+      this.sections.set(key, section);
+      this.zones.append(section.root);
+    }
+    section.name.textContent = title;
+    section.mark.textContent = badge;
+    section.mark.classList.toggle("locked", badge.endsWith("read-only"));
+    section.list.setAttribute("aria-label", `${title} on ${this.client.name}`);
+    this.#list(section.list, this.client.notes(key), (note) => note.name, (note) => this.#note(key, note.name),
+      (item, note) => this.#showNote(item, note));
+  }
+
+  #note(zone, name) {
+    const { client } = this;
+    const done = element("input", { type: "checkbox" });
+    const title = element("input", { type: "text", maxLength: 200 });
+    const remove = element("button", { type: "button" }, "✕");
+    done.addEventListener("change", () => client.change(name, { done: done.checked }, zone));
+    title.addEventListener("change", () => client.change(name, { title: title.value }, zone));
+    title.addEventListener("keydown", (event) => { if (event.key === "Enter") title.blur(); });
+    remove.addEventListener("click", () => client.remove(name, zone));
+    return element("li", {}, done, title, remove);
+  }
+
+  #showNote(item, note) {
+    const [done, title, remove] = item.children;
+    done.checked = note.done;
+    done.setAttribute("aria-label", `Done: ${note.title}`);
+    // What somebody is typing is theirs.
+    if (document.activeElement !== title || title.value === item.dataset.title) title.value = note.title;
+    item.dataset.title = note.title;
+    title.setAttribute("aria-label", `Note ${note.title}`);
+    remove.setAttribute("aria-label", `Delete ${note.title}`);
+    item.classList.toggle("done", note.done);
+    item.classList.toggle("pending", note.isPending);
+    item.classList.toggle("fresh", this.fresh.has(note.name));
+  }
+
+  /** Makes a list's items those of `values`, keeping what is there, and with it the focus. */
+  #list(list, values, keyOf, make, show) {
+    const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
+    values.forEach((value, index) => {
+      const key = keyOf(value);
+      const item = known.get(key) ?? make(value);
+      known.delete(key);
+      item.dataset.key = key;
+      show(item, value);
+      if (list.children[index] !== item) list.insertBefore(item, list.children[index] ?? null);
+    });
+    for (const item of known.values()) item.remove();
+  }
+}

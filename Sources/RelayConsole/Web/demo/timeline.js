@@ -1,0 +1,258 @@
+// Who said what to whom, as arrows: one column for each step, the newest on the right. The real messages are in `detail`.
+
+import { writeJSON } from "../zonecast.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const COLUMN = 62;
+const LANE = 46;
+const TOP = 30;
+const LEFT = 104;
+/** Older steps are forgotten. */
+const KEPT = 150;
+
+const svg = (name, attributes = {}, ...children) => {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  element.append(...children);
+  return element;
+};
+
+/** What an entry is called under its column, and how it is drawn. */
+const FORMS = {
+  save: { word: "save", shape: "dot" },
+  delete: { word: "delete", shape: "dot" },
+  push: { word: "commit", shape: "up" },
+  fetch: { word: "fetch", shape: "both" },
+  accept: { word: "accept", shape: "both" },
+  share: { word: "share", shape: "up" },
+  query: { word: "poll", shape: "both" },
+  notice: { word: "notice", shape: "down" },
+  shows: { word: "shows", shape: "ring" },
+  polled: { word: "shows", shape: "ring" },
+  merge: { word: "merge", shape: "ring" },
+  refused: { word: "refused", shape: "cross" },
+  offline: { word: "offline", shape: "cross" },
+  online: { word: "online", shape: "dot" },
+  restart: { word: "restart", shape: "dot" },
+  lost: { word: "purge", shape: "cross" },
+};
+
+/** The kind of a call, by its path; `undefined`: not drawn. */
+function kindOf(exchange) {
+  if (exchange.path.endsWith("records/modify")) {
+    const isShare = exchange.body.operations.some(({ record }) => record.recordType === "cloudkit.share"
+      || record.recordName === "cloudkit.zoneshare");
+    return isShare ? "share" : "push";
+  }
+  if (exchange.path.endsWith("changes/zone") || exchange.path.endsWith("changes/database")) return "fetch";
+  if (exchange.path.endsWith("records/accept")) return "accept";
+  if (exchange.path.endsWith("records/query")) return "query";
+  return undefined;
+}
+
+/** A fetch that found nothing new tells a viewer nothing. */
+function isIdle(kind, { answer, error }) {
+  if (error || !answer || kind !== "fetch") return false;
+  return !(answer.zones ?? []).some((zone) => zone.deleted || zone.serverErrorCode || zone.records?.length);
+}
+
+/** What a call was refused with, also where only one of its records was; `undefined`: nothing. */
+function faultOf(exchange) {
+  if (!exchange) return undefined;
+  if (exchange.error) return "no answer";
+  const answer = exchange.answer ?? {};
+  return answer.serverErrorCode ?? (answer.records ?? answer.zones ?? []).find((item) => item.serverErrorCode)?.serverErrorCode;
+}
+
+function wordOf(entry) {
+  const fault = faultOf(entry.exchange);
+  const known = { "no answer": "no answer", CONFLICT: "conflict", ACCESS_DENIED: "refused" };
+  if (fault) return known[fault] ?? "failed";
+  return FORMS[entry.kind].word + (entry.others ? ` ${entry.others.length + 1}` : "");
+}
+
+export class Timeline {
+  /**
+   * @param {HTMLElement} frame Scrolls. @param {HTMLElement} detail Shows the messages of the step that is looked at.
+   * @param {string[]} lanes Names of the clients, and "relay".
+   */
+  constructor(frame, detail, lanes) {
+    this.frame = frame;
+    this.detail = detail;
+    this.lanes = lanes;
+    this.entries = [];
+    this.numbers = 0;
+    /** What polls have found. @type {Set<string>} */
+    this.polled = new Set();
+    this.height = TOP + LANE * lanes.length + 22;
+    this.drawing = svg("svg", { role: "group", "aria-label": "Timeline: the newest step is the last", height: this.height });
+    this.labels = svg("svg", { class: "lanes", width: LEFT, height: this.height, "aria-hidden": "true" });
+    lanes.forEach((lane, index) => {
+      this.labels.append(svg("text", { x: 8, y: this.#y(lane) + 4, class: lane === "relay" ? "relay" : "" }, lane));
+    });
+    frame.append(this.labels, this.drawing);
+    this.#draw();
+    this.drawing.addEventListener("keydown", (event) => this.#key(event));
+    for (const type of ["pointerover", "focusin", "click"]) {
+      this.drawing.addEventListener(type, (event) => this.#look(event.target.closest("[data-number]"), type));
+    }
+  }
+
+  #y(lane) { return TOP + LANE / 2 + LANE * this.lanes.indexOf(lane); }
+
+  clear() {
+    this.entries = [];
+    this.#draw();
+  }
+
+  /** @param {any} entry As a client's journal tells it, with `delay` in milliseconds where something was shown. */
+  add(entry) {
+    const kind = entry.kind === "exchange" ? kindOf(entry.exchange) : entry.kind;
+    if (!FORMS[kind] || !this.lanes.includes(entry.who) || (entry.exchange && isIdle(kind, entry.exchange))) return;
+    if (kind === "query" && !this.#hasNews(entry)) return;
+    const last = this.entries.at(-1);
+    if (kind === "shows" && last?.kind === kind && last.who === entry.who && entry.at - last.latest < 30) {
+      // One fetch may bring many notes.
+      last.others = [...(last.others ?? []), { [entry.name]: entry.note ?? entry.text }];
+      last.latest = entry.at;
+      return this.#drawSoon();
+    }
+    const made = { ...entry, kind, number: this.numbers += 1, latest: entry.at };
+    // Answers come late, so a call stands where it began.
+    let place = this.entries.length;
+    while (place > 0 && this.entries[place - 1].at > made.at) place -= 1;
+    this.entries.splice(place, 0, made);
+    this.entries.splice(0, this.entries.length - KEPT);
+    this.#drawSoon();
+  }
+
+  /** A poll begins at the newest that is known, and so finds it again each time. */
+  #hasNews({ who, exchange }) {
+    const found = (exchange.answer?.records ?? []).map((record) => `${who}/${record.recordName}/${record.recordChangeTag}`);
+    const isNews = found.some((version) => !this.polled.has(version));
+    for (const version of found) this.polled.add(version);
+    return isNews;
+  }
+
+  #drawSoon() {
+    if (this.isDue) return;
+    this.isDue = true;
+    setTimeout(() => this.#draw(), 40);
+  }
+
+  #draw() {
+    this.isDue = false;
+    const isAtEnd = this.frame.scrollLeft + this.frame.clientWidth >= this.frame.scrollWidth - 2 * COLUMN;
+    const focused = this.drawing.contains(document.activeElement) ? document.activeElement.dataset.number : undefined;
+    const width = Math.max(this.entries.length * COLUMN + 24, this.frame.clientWidth - LEFT - 4);
+    this.drawing.setAttribute("width", String(width));
+    const lines = this.lanes.map((lane) => svg("line", {
+      x1: 0, x2: width, y1: this.#y(lane), y2: this.#y(lane), class: lane === "relay" ? "lane relay" : "lane",
+    }));
+    this.drawing.replaceChildren(...lines, ...this.entries.map((entry, index) => this.#step(entry, index)));
+    if (focused) this.drawing.querySelector(`[data-number="${focused}"]`)?.focus({ preventScroll: true });
+    const isLooking = this.drawing.matches(":hover, :focus-within");
+    if (isAtEnd && !isLooking) this.frame.scrollLeft = this.frame.scrollWidth;
+  }
+
+  #step(entry, index) {
+    const x = 34 + index * COLUMN;
+    const [own, relay] = [this.#y(entry.who), this.#y("relay")];
+    const form = FORMS[entry.kind];
+    const fault = faultOf(entry.exchange);
+    const isBad = Boolean(fault);
+    const isLast = index === this.entries.length - 1;
+    const group = svg("g", {
+      class: `step ${entry.kind}${isBad ? " bad" : ""}`, "data-number": entry.number, role: "img",
+      tabindex: isLast ? 0 : -1, "aria-label": this.#sentence(entry),
+    });
+    group.append(svg("rect", { class: "hit", x: x - COLUMN / 2, y: 2, width: COLUMN, height: this.height - 4, rx: 6 }));
+    const arrow = (x1, y1, x2, y2) => {
+      const tip = Math.sign(y2 - y1) * 7;
+      const points = `${x2 - 4},${y2 - tip} ${x2},${y2} ${x2 + 4},${y2 - tip}`;
+      group.append(svg("line", { class: "arrow", x1, y1, x2, y2 }), svg("polyline", { class: "arrow", points }));
+    };
+    const edge = Math.sign(relay - own) * 6;
+    if (form.shape === "up") arrow(x - 12, own, x, relay - edge);
+    if (form.shape === "down") arrow(x - 12, relay, x, own - edge);
+    if (form.shape === "both") {
+      arrow(x - 14, own, x - 3, relay - edge);
+      arrow(x + 3, relay, x + 14, own - edge);
+    }
+    const cross = (y) => group.append(svg("path", { class: "arrow", d: `M${x - 5} ${y - 5}l10 10m0 -10l-10 10` }));
+    if (form.shape === "up" && !isBad) group.append(svg("circle", { class: "dot", cx: x, cy: relay, r: 6 }));
+    if (form.shape === "up" && isBad) cross(relay);
+    if (form.shape === "dot") group.append(svg("circle", { class: "dot", cx: x, cy: own, r: 6 }));
+    if (form.shape === "ring") group.append(svg("circle", { class: "ring", cx: x, cy: own, r: 6 }));
+    if (form.shape === "cross") cross(own);
+    group.append(svg("text", { x, y: this.height - 8, class: "word" }, wordOf(entry)));
+    const time = { x, y: 16, class: entry.delay === undefined ? "time" : "time delay" };
+    group.append(svg("text", time, this.#time(entry, this.entries[index - 1])));
+    return group;
+  }
+
+  /** What was shown says how long it took; the first step after a pause says when it was. */
+  #time(entry, before) {
+    if (entry.delay !== undefined) return `${Math.round(entry.delay)} ms`;
+    if (before && entry.at - before.at < 1000) return `+${Math.round(entry.at - before.at)}`;
+    return `${(entry.at / 1000).toFixed(1)} s`;
+  }
+
+  #sentence(entry) {
+    const { who, text, note, delay, exchange, others } = entry;
+    const about = text ?? note?.title ?? (exchange ? `${exchange.status || "no answer"}` : "");
+    const more = others ? ` and ${others.length} more` : "";
+    const took = delay === undefined ? "" : `, ${Math.round(delay)} milliseconds after the save`;
+    return `${who}: ${wordOf(entry)}${about ? `, ${about}` : ""}${more}${took}`;
+  }
+
+  /** One stop of the tab key for all; arrows go from step to step. */
+  #key(event) {
+    const steps = [...this.drawing.querySelectorAll(".step")];
+    const now = steps.indexOf(document.activeElement);
+    const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: steps.length - 1 }[event.key];
+    if (next === undefined || !steps[next]) return;
+    event.preventDefault();
+    for (const step of steps) step.setAttribute("tabindex", step === steps[next] ? "0" : "-1");
+    steps[next].focus();
+    steps[next].scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  #look(step, type) {
+    if (!step) return;
+    const entry = this.entries.find(({ number }) => String(number) === step.dataset.number);
+    if (!entry || (type === "pointerover" && entry === this.shown)) return;
+    this.shown = entry;
+    for (const other of this.drawing.querySelectorAll(".looked-at")) other.classList.remove("looked-at");
+    step.classList.add("looked-at");
+    this.detail.replaceChildren(...this.#messages(entry));
+  }
+
+  #messages(entry) {
+    const head = document.createElement("h3");
+    head.textContent = this.#sentence(entry);
+    const parts = [head];
+    const show = (title, value) => {
+      if (value === undefined) return;
+      const caption = document.createElement("h4");
+      caption.textContent = title;
+      const text = document.createElement("pre");
+      text.textContent = typeof value === "string" ? value : writeJSON(value, 2);
+      text.tabIndex = 0;
+      const part = document.createElement("div");
+      part.append(caption, text);
+      parts.push(part);
+    };
+    const { exchange } = entry;
+    if (exchange) {
+      show(`${exchange.method} ${exchange.path}`, exchange.body);
+      const took = (exchange.ended - exchange.started).toFixed(1);
+      show(`${exchange.status || "no answer"} after ${took} ms`, exchange.error ?? exchange.answer);
+    }
+    if (entry.frame) show(entry.kind === "notice" ? "frame on the socket" : "what the relay said", { [entry.kind]: entry.frame });
+    if (exchange || entry.frame) return parts;
+    show(entry.name ? `Note/${entry.name}` : "", entry.note ?? entry.text ?? entry.kind);
+    show("and, by the same fetch", entry.others);
+    return parts;
+  }
+}

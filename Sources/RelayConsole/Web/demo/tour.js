@@ -1,0 +1,276 @@
+// The scenes of the terminal's tour, each ending in a check; the same claims, tried with clients in this page.
+
+import { acceptShare, removeParticipant, setPermission, shareZone, stopSharing } from "./sharing.js";
+import { middle, pause, until } from "./world.js";
+
+/** The scenes; each returns what its check has found, for people. */
+export class Tour {
+  /**
+   * @param {import("./world.js").World} world
+   * @param {{ restart?: () => Promise<void>, boardSeconds: number }} means `restart`: the relay is ours to restart.
+   */
+  constructor(world, means) {
+    this.world = world;
+    this.means = means;
+    [this.phone, this.laptop, this.tablet] = world.clients;
+    this.scenes = [
+      ["two devices", () => this.twoDevices()],
+      ["offline edits survive a client restart", () => this.offlineEdits()],
+      ["conflict", () => this.conflict()],
+      ["a delete reaches a device that was away", () => this.deletion()],
+      ["a share, read-only", () => this.readOnlyShare()],
+      ["made read-write", () => this.madeReadWrite()],
+      ["a participant removed", () => this.participantRemoved()],
+      ["shared again, then stopped", () => this.sharingStopped()],
+      ["the public board, by polling", () => this.publicBoard()],
+    ];
+    if (means.restart) this.scenes.push(["the relay dies in mid-traffic", () => this.killedRelay()]);
+  }
+
+  /**
+   * Plays all scenes; returns whether every check held.
+   * @param {(line: { number?: number, title: string, state: "runs" | "held" | "failed", text: string }) => void} tell
+   */
+  async play(tell) {
+    let held = 0;
+    await this.begin();
+    for (const [index, [title, scene]] of this.scenes.entries()) {
+      const number = index + 1;
+      tell({ number, title, state: "runs", text: "" });
+      try {
+        const text = await scene();
+        held += 1;
+        tell({ number, title, state: "held", text });
+      } catch (error) {
+        tell({ number, title, state: "failed", text: error.message });
+        await this.recover();
+      }
+    }
+    return this.conclude(held, tell);
+  }
+
+  /** From an empty zone of each user, so that a second tour does not count the notes of the first. */
+  async begin() {
+    await this.recover();
+    await this.world.clear();
+    this.world.delays = [];
+  }
+
+  /** What one scene left undone must not spoil the next. */
+  async recover() {
+    for (const client of this.world.clients) if (!client.isOnline) client.goOnline();
+    await stopSharing(this.phone).catch(() => {});
+  }
+
+  async conclude(held, tell) {
+    const count = this.scenes.length;
+    const title = "all together";
+    try {
+      const verdict = await this.world.settle();
+      const facts = [
+        `${this.world.clients.length} mirrors equal the relay`, `${verdict.lost} lost`, `${verdict.duplicated} duplicated`,
+        `median ${Math.round(middle(this.world.delays))} ms from save to shown`, `${held} of ${count} scenes held`,
+      ];
+      tell({ title, state: held === count ? "held" : "failed", text: facts.join(" · ") });
+      return held === count;
+    } catch (error) {
+      tell({ title, state: "failed", text: `${error.message} ${held} of ${count} scenes held.` });
+      return false;
+    }
+  }
+
+  #shows(client, name, title, done = false, zone = undefined) {
+    return client.notes(zone).some((note) => note.name === name && note.title === title && note.done === done);
+  }
+
+  async twoDevices() {
+    const { world, phone, laptop } = this;
+    world.isCounting = true;
+    const titles = [
+      "Buy milk", "Call Bob", "Water the plants", "Book a train", "Pay the rent", "Return the books", "Sow tomatoes",
+    ];
+    for (const [index, title] of titles.entries()) {
+      const [from, to] = index % 2 ? [laptop, phone] : [phone, laptop];
+      const name = world.add(title, from);
+      await until(`${to.name} to show “${title}”`, () => this.#shows(to, name, title));
+      await pause(120);
+    }
+    world.isCounting = false;
+    world.add("Feed the cat", this.tablet);
+    await world.settle();
+    return `mirrors equal, median ${Math.round(middle(world.delays))} ms from save on one to shown on the other`;
+  }
+
+  async offlineEdits() {
+    const { world, phone, laptop } = this;
+    const known = laptop.notes()[0];
+    laptop.goOffline();
+    const added = world.add("Written on the train", laptop);
+    laptop.change(known.name, { title: `${known.title}, 2 litres` });
+    await laptop.restart();
+    if (laptop.pending !== 2 || !this.#shows(laptop, added, "Written on the train")) {
+      throw new Error(`After the restart ${laptop.pending} changes were pending instead of 2.`);
+    }
+    await pause(600);
+    laptop.goOnline();
+    await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
+    await until(`${phone.name} to show the note`, () => this.#shows(phone, added, "Written on the train"));
+    await world.settle();
+    return "2 pending before the restart and after it, 0 pending once back online, mirrors equal";
+  }
+
+  async conflict() {
+    const { world, phone, laptop } = this;
+    const name = world.add("Pack for the trip", phone);
+    await until(`${laptop.name} to show the note`, () => this.#shows(laptop, name, "Pack for the trip"));
+    // Different fields.
+    phone.goOffline();
+    phone.change(name, { title: "Pack for the trip, warm clothes" });
+    laptop.change(name, { done: true });
+    await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
+    await pause(400);
+    phone.goOnline();
+    await until("both edits on both devices", () =>
+      [phone, laptop].every((client) => this.#shows(client, name, "Pack for the trip, warm clothes", true)));
+    // The same field.
+    phone.goOffline();
+    phone.change(name, { title: "Pack: said the phone" });
+    laptop.change(name, { title: "Pack: said the laptop" });
+    await until(`${laptop.name} to have nothing pending`, () => laptop.pending === 0);
+    await pause(400);
+    phone.goOnline();
+    await until("one title on both devices", () =>
+      [phone, laptop].every((client) => this.#shows(client, name, "Pack: said the phone", true)));
+    await world.settle();
+    return "different fields: both kept; same field: the edit that arrives last wins (policy: mine over theirs)";
+  }
+
+  async deletion() {
+    const { world, phone, laptop } = this;
+    const name = world.add("Not needed after all", phone);
+    await until(`${laptop.name} to show the note`, () => this.#shows(laptop, name, "Not needed after all"));
+    laptop.goOffline();
+    world.remove(name, phone);
+    await until(`${phone.name} to have nothing pending`, () => phone.pending === 0);
+    await pause(400);
+    if (!this.#shows(laptop, name, "Not needed after all")) {
+      throw new Error(`The offline ${laptop.name} lost the note before it could hear of it.`);
+    }
+    laptop.goOnline();
+    await until(`the note to go from ${laptop.name}`, () => !laptop.notes().some((note) => note.name === name));
+    await world.settle();
+    return `gone everywhere, the tombstone reached ${laptop.name} when it came back`;
+  }
+
+  /** Bob's view of alice's zone, once he has it. */
+  get #sharedZone() { return this.tablet.sharedZones.find((zone) => zone.zoneID.ownerRecordName === this.phone.userID); }
+
+  async readOnlyShare() {
+    const { world, phone, tablet } = this;
+    const share = await shareZone(phone, tablet.userID, "READ_ONLY");
+    await acceptShare(tablet, share.url ?? share.shortGUID);
+    await until(`${tablet.name} to show alice's notes`, () =>
+      this.#sharedZone && tablet.notes(this.#sharedZone.key).length === phone.notes().length);
+    await until(`${tablet.name} to know that it may only read`, () => tablet.isReadOnly(this.#sharedZone.key));
+    const [note] = tablet.notes(this.#sharedZone.key);
+    let refusals = 0;
+    const count = (entry) => { if (entry.kind === "refused" && entry.who === tablet.name) refusals += 1; };
+    this.means.listen?.(count);
+    tablet.change(note.name, { title: "Bob was here" }, this.#sharedZone.key);
+    await until("the refused edit to be rolled back", () =>
+      this.#shows(tablet, note.name, note.title, note.done, this.#sharedZone.key) && tablet.pending === 0);
+    this.means.unlisten?.(count);
+    if (refusals !== 1) throw new Error(`The relay refused ${refusals} edits instead of 1.`);
+    const after = world.add("Still in step", phone);
+    await until("the sync to go on", () => this.#shows(tablet, after, "Still in step", false, this.#sharedZone.key));
+    await world.settle();
+    return "1 refusal, rolled back; sync alive";
+  }
+
+  /** A new note of bob's in alice's zone reaches both of her devices. */
+  async #addAsBob(title) {
+    const { name } = this.tablet.add(title, { zone: this.#sharedZone.key });
+    this.world.expected.get("alice")?.add(name);
+    for (const client of [this.phone, this.laptop]) {
+      await until(`${client.name} to show bob's note`, () => this.#shows(client, name, title));
+    }
+  }
+
+  async #untilBobMayWrite() {
+    const { phone, tablet } = this;
+    await until(`${tablet.name} to hear that it may write`, () => {
+      const zone = this.#sharedZone;
+      return zone?.share && !tablet.isReadOnly(zone.key) && tablet.notes(zone.key).length === phone.notes().length;
+    });
+  }
+
+  /** Nothing of alice's is left on bob's tablet, and nothing but that has gone. */
+  async #untilBobHasNothing(zone, owned) {
+    const { phone, laptop, tablet, world } = this;
+    const count = phone.notes().length;
+    await until(`alice's notes to go from ${tablet.name}`, () =>
+      tablet.sharedZones.length === 0 && tablet.notes(zone).length === 0);
+    await world.settle();
+    if ([phone, laptop].some((client) => client.notes().length !== count) || tablet.notes().length !== owned) {
+      throw new Error("Notes went that were not bob's to lose.");
+    }
+    return count;
+  }
+
+  async madeReadWrite() {
+    await setPermission(this.phone, "READ_WRITE");
+    await this.#untilBobMayWrite();
+    await this.#addAsBob("Bob brings the cake");
+    await this.world.settle();
+    return "the permission came as a notice; bob's note reached both of alice's devices";
+  }
+
+  async participantRemoved() {
+    const { phone, tablet } = this;
+    const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
+    await removeParticipant(phone, tablet.userID);
+    const count = await this.#untilBobHasNothing(zone, owned);
+    return `alice's notes went from bob's tablet at once; she has her ${count}, bob his own ${owned}`;
+  }
+
+  async sharingStopped() {
+    const { phone, tablet } = this;
+    const share = await shareZone(phone, tablet.userID, "READ_WRITE");
+    await acceptShare(tablet, share.url ?? share.shortGUID);
+    await this.#untilBobMayWrite();
+    await this.#addAsBob("Bob carries the canoe");
+    const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
+    // The end finds bob away: he hears of it when he is back.
+    tablet.goOffline();
+    await stopSharing(phone);
+    await pause(600);
+    tablet.goOnline();
+    const count = await this.#untilBobHasNothing(zone, owned);
+    return `bob was away: nothing of alice's is left on his tablet, and she has all ${count}, his canoe too`;
+  }
+
+  async publicBoard() {
+    const { world, tablet } = this;
+    const name = await tablet.board.post("Lost: one umbrella");
+    const limit = this.means.boardSeconds + 120;
+    const has = (client) => client.board.shown.some((post) => post.name === name);
+    await until("every board to show the post", () => world.clients.every(has), limit);
+    await tablet.board.post("Found, thank you", { name, isGone: true });
+    await until("every board to hide the post", () => !world.clients.some(has), limit);
+    return "equal after one poll; hidden again by a soft delete, since deletions do not travel";
+  }
+
+  async killedRelay() {
+    const { world } = this;
+    let restarted;
+    for (let number = 0; number < 20; number += 1) {
+      for (const client of world.clients) world.add(`Write ${number} by ${client.device}`, client);
+      if (number === 8) restarted = this.means.restart();
+      await pause(25);
+    }
+    const pending = world.clients.reduce((sum, client) => sum + client.pending, 0);
+    await restarted;
+    await world.settle();
+    return `60 writes, ${pending} of them pending while the relay was away; 0 lost, 0 duplicated`;
+  }
+}

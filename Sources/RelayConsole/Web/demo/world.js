@@ -1,0 +1,140 @@
+// Clients and relay together, and the judgement over them.
+
+import { Container, RelayError } from "../zonecast.js";
+
+export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/** A wait has an end and says what it waited for. */
+export async function until(what, condition, seconds = 120, every = 25) {
+  const end = performance.now() + seconds * 1000;
+  while (!await condition()) {
+    if (performance.now() > end) throw new Error(`Waited ${seconds} s for ${what}.`);
+    await pause(every);
+  }
+}
+
+/** The median. */
+export const middle = (numbers) => numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)] ?? 0;
+
+/** Clients and relay, and the judgement over them: does every mirror equal the relay. */
+export class World {
+  /** @param {any} place @param {import("./client.js").Client[]} clients */
+  constructor(place, clients) {
+    this.place = place;
+    this.clients = clients;
+    /** Names of the notes that must be there, by user. */
+    this.expected = new Map();
+    /** Milliseconds from a save to when another device showed it. */
+    this.delays = [];
+    this.saves = new Map();
+  }
+
+  /** Follows saves to where they are shown; returns how long it took. */
+  heed(entry) {
+    if (!entry.name) return undefined;
+    const key = JSON.stringify([entry.zone, entry.name, entry.note]);
+    if (entry.kind === "save" || entry.kind === "delete") {
+      this.saves.set(key, entry.at);
+      if (this.saves.size > 500) this.saves.delete(this.saves.keys().next().value);
+    } else if (entry.kind === "shows" && this.saves.has(key)) {
+      const delay = entry.at - this.saves.get(key);
+      if (this.isCounting) this.delays.push(delay);
+      return delay;
+    }
+    return undefined;
+  }
+
+  add(title, client) {
+    const { name } = client.add(title);
+    if (!this.expected.has(client.user)) this.expected.set(client.user, new Set());
+    this.expected.get(client.user).add(name);
+    return name;
+  }
+
+  remove(name, client) {
+    this.expected.get(client.user)?.delete(name);
+    client.remove(name);
+  }
+
+  /** What is on the relay, seen by a device that keeps nothing. */
+  async #look(client) {
+    const { container: name, environment, apiToken } = this.place;
+    const { url, webAuthToken } = client.container;
+    const observer = new Container({ url, container: name, environment, apiToken, webAuthToken, deviceID: "observer" });
+    const notes = new Map();
+    let page;
+    do {
+      page = await observer.privateDatabase.zoneChanges("Notes", page?.syncToken);
+      for (const record of page.records) {
+        if (record.deleted) notes.delete(record.recordName);
+        else if (record.recordType === "Note") {
+          notes.set(record.recordName, { title: record.fields.title?.value, done: record.fields.done?.value === 1 });
+        }
+      }
+    } while (page.moreComing);
+    return notes;
+  }
+
+  async judge() {
+    const verdict = { unequal: [], lost: 0, duplicated: 0, pending: 0 };
+    const there = new Map();
+    for (const client of this.clients) {
+      if (!there.has(client.user)) there.set(client.user, { notes: await this.#look(client), id: client.userID });
+    }
+    for (const [user, { notes }] of there) {
+      const names = this.expected.get(user) ?? new Set();
+      verdict.lost += [...names].filter((name) => !notes.has(name)).length;
+      verdict.duplicated += notes.size - new Set([...notes.values()].map((note) => note.title)).size;
+    }
+    for (const client of this.clients) {
+      verdict.pending += client.pending;
+      if (!equals(client.notes(), there.get(client.user).notes)) verdict.unequal.push(client.name);
+      for (const zone of client.sharedZones) {
+        const owner = [...there.values()].find(({ id }) => id === zone.zoneID.ownerRecordName);
+        if (owner && !equals(client.notes(zone.key), owner.notes)) verdict.unequal.push(`${client.name}, shared`);
+      }
+    }
+    verdict.holds = !verdict.unequal.length && !verdict.lost && !verdict.duplicated && !verdict.pending;
+    return verdict;
+  }
+
+  /** Deletes all notes of everybody, wherever they came from. */
+  async clear() {
+    this.expected.clear();
+    await until("every client to be connected", () => this.clients.every((one) => one.isLive && one.isSetUp), 30);
+    // Only what a client has seen can it delete.
+    const isWhole = async () => !this.clients.some((one) => one.pending) && !(await this.judge()).unequal.length;
+    await until("every client to show what is on the relay", isWhole, 30, 100);
+    const owners = new Map(this.clients.map((client) => [client.user, client]));
+    for (const owner of owners.values()) for (const { name } of owner.notes()) owner.remove(name);
+    await this.settle();
+  }
+
+  /** Waits until nothing is pending and every mirror equals the relay. */
+  async settle(seconds = 180) {
+    let verdict;
+    const isSettled = async () => {
+      if (this.clients.some((client) => client.pending)) return false;
+      try {
+        verdict = await this.judge();
+      } catch (error) {
+        if (!(error instanceof RelayError)) throw error;
+        return false;
+      }
+      return verdict.holds;
+    };
+    try {
+      await until("every mirror to equal the relay", isSettled, seconds);
+    } catch (error) {
+      const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = verdict ?? {};
+      const facts = `${pending} pending, ${lost} lost, ${duplicated} duplicated, different: ${unequal.join("; ") || "none"}`;
+      throw new Error(`${error.message} ${facts}.`);
+    }
+    return verdict;
+  }
+}
+
+function equals(notes, relay) {
+  return notes.length === relay.size
+    && notes.every(({ name, title, done }) => relay.get(name)?.title === title && relay.get(name)?.done === done);
+}

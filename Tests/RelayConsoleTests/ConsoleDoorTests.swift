@@ -1,0 +1,291 @@
+import Foundation
+import HTTPTypes
+import RelayAPI
+import RelayConsole
+import RelayCore
+import RelayStore
+import Testing
+
+/// Who gets into the console, and who does not.
+@Suite struct ConsoleDoorTests {
+    /// What the pages ask for by GET.
+    static let readings = [
+        "overview", "zones", "schema", "schema/diff", "schema/indexes", "users", "tokens", "keys", "devices",
+        "subscriptions", "pushes", "shares", "telemetry", "logs", "quotas", "rates", "backups", "configuration",
+        "audit", "operators",
+    ]
+
+    private struct Refusal: Decodable { var code: String, error: String }
+
+    @Test func whereItIsNotConfiguredItSaysSo() async throws {
+        let world = try ConsoleWorld(isOpen: false)
+        for path in ["/console", "/console/", "/console/main.js", "/console/api/session"] {
+            let answer = try await world.ask(.get, path)
+            #expect(answer.status == .notFound)
+            #expect(String(decoding: answer.body, as: UTF8.self).contains("console: true"))
+        }
+    }
+
+    @Test func leavesTheWireAlone() async throws {
+        let world = try ConsoleWorld()
+        for path in ["/", "/database/1/iCloud.x/development/public/console/", "/consoles", "/healthz"] {
+            #expect(try await world.ask(.get, path).status == .teapot)
+        }
+    }
+
+    @Test(arguments: [(true, "console/"), (false, "account")])
+    func aBrowserAtTheRootIsLedToAPage(isOpen: Bool, place: String) async throws {
+        let world = try ConsoleWorld(isOpen: isOpen)
+        let browser = ["Accept": "text/html,application/xhtml+xml,*/*;q=0.8"]
+        let answer = try await world.ask(.get, "/", headers: browser)
+        #expect(answer.status == .seeOther && answer.headers[.location] == place)
+        #expect(try await world.ask(.get, "/", headers: ["Accept": "*/*"]).status == .teapot)
+        #expect(try await world.ask(.post, "/", headers: browser).status == .teapot)
+    }
+
+    /// The cookie goes with whatever the browser sends; the token is known only to a page of the same sign-in.
+    @Test func aChangeIsOfThePageThatSignedIn() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        #expect(try await world.ask(.post, "/console/api/password", body: "{}").status == .badRequest)
+        world.forgetToken()
+        for (method, path) in [
+            (.post, "containers/add"), (.post, "password"), (.post, "passkeys/begin"), (.post, "backups/ticket"),
+            (.delete, "passkeys"), (.delete, "session"),
+        ] as [(HTTPRequest.Method, String)] {
+            let answer = try await world.ask(method, "/console/api/\(path)", body: "{}")
+            #expect(answer.status == .forbidden && answer.text.contains("Reload the page"), "\(path) \(answer.text)")
+        }
+        // What reads goes on, and tells the page its token.
+        #expect(try await world.ask(.get, "/console/api/operators").status == .ok)
+        #expect(try await world.ask(.get, "/console/api/session").status == .ok)
+        #expect(try await world.ask(.delete, "/console/api/session").status == .ok)
+        // Nobody is signed in: that is what has to be said.
+        #expect(try await world.ask(.post, "/console/api/containers/add", body: "{}").status == .unauthorized)
+    }
+
+    @Test func pagesHoldNoInlineScriptAndNothingForeign() async throws {
+        let world = try ConsoleWorld()
+        let page = try await world.ask(.get, "/behind/a/proxy/console/")
+        let policy = try #require(page.headers[.contentSecurityPolicy])
+        #expect(policy.contains("default-src 'none'") && policy.contains("script-src 'self'"))
+        #expect(!policy.contains("unsafe"))
+        #expect(!page.text.contains("http://") && !page.text.contains("https://"))
+        #expect(try await world.ask(.get, "/console").status == .permanentRedirect)
+        #expect(try await world.ask(.get, "/console/none.js").status == .notFound)
+    }
+
+    /// Whatever a part of the console names is served.
+    @Test func whatItNamesIsThere() async throws {
+        let world = try ConsoleWorld()
+        var open = [""]
+        var seen: Set<String> = []
+        while let name = open.popLast() {
+            guard seen.insert(name).inserted else { continue }
+            let answer = try await world.ask(.get, "/console/\(name)")
+            #expect(answer.status == .ok, "\(name)")
+            #expect(answer.headers[.xContentTypeOptions] == "nosniff")
+            open += answer.text.matches(of: /(?:from |href=|src=)"(?:\.\/)?([a-z]+\.(?:js|css))"/).map { String($0.1) }
+        }
+        #expect(seen.count > 25)
+    }
+
+    /// A command typed beside the relay finds that one's data, and not whatever is in the folder where the person stands.
+    @Test func commandsNameTheDataFolderOrTheRelay() async throws {
+        let world = try ConsoleWorld()
+        let sections = try await world.ask(.get, "/console/sections.js").text
+        var count = 0
+        for name in sections.matches(of: /from "\.\/([a-z]+)\.js"/).map({ String($0.1) }) {
+            let text = try await world.ask(.get, "/console/\(name).js").text
+            for command in text.matches(of: /\bcommand: .*=> (.*),\n/).map({ String($0.1) }) {
+                count += 1
+                let isOfNoFolder = command.contains("config show") || command.contains("logs ")
+                let place = command.contains("--data ${data}") || command.contains("--url ${url}")
+                #expect(place || isOfNoFolder, "\(name).js: \(command)")
+            }
+        }
+        #expect(count > 20)
+        struct Welcome: Decodable { var data: String }
+        try await world.enter()
+        let welcome = try await world.ask(.get, "/console/api/session").json(Welcome.self)
+        #expect(welcome.data == URL(fileURLWithPath: world.folder).standardizedFileURL.path)
+    }
+
+    /// Text goes in as text: the one way to make markup out of data is not there.
+    @Test func noPartMakesMarkupOutOfText() async throws {
+        let world = try ConsoleWorld()
+        for name in ["dom", "shell", "records", "editor", "explorer", "schema", "users", "zones", "changes", "charts"] {
+            let text = try await world.ask(.get, "/console/\(name).js").text
+            for way in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"] {
+                #expect(!text.contains(way), "\(name).js: \(way)")
+            }
+        }
+    }
+
+    @Test func strangersGetNothing() async throws {
+        let world = try ConsoleWorld()
+        for name in Self.readings {
+            let answer = try await world.ask(.get, "/console/api/\(name)")
+            #expect(answer.status == .unauthorized, "\(name)")
+            #expect(try answer.json(Refusal.self).code == "signIn")
+        }
+        #expect(try await world.ask(.post, "/console/api/wire/records/query", body: "{}").status == .unauthorized)
+    }
+
+    @Test func otherPagesGetNothingEvenWithTheCookie() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        #expect(try await world.ask(.get, "/console/api/session").status == .ok)
+        #expect(try await world.ask(.get, "/console/api/session", isOwnPage: false).status == .forbidden)
+        #expect(try await world.ask(.post, "/console/api/zones/delete", isOwnPage: false).status == .forbidden)
+    }
+
+    /// What a browser says of where a request comes from; old ones say nothing, and there the header alone decides.
+    @Test(arguments: [
+        ("same-origin", true), ("none", true), ("cross-site", false), ("same-site", false), ("", false),
+        ("nonsense", false),
+    ])
+    func whereARequestComesFromCounts(site: String, isAdmitted: Bool) async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        world.host = "relay.example"
+        let headers = ["Sec-Fetch-Site": site, "Origin": "https://relay.example"]
+        let expected: HTTPResponse.Status = isAdmitted ? .ok : .forbidden
+        #expect(try await world.ask(.get, "/console/api/session", headers: headers).status == expected)
+        let body = #"{"id":"iCloud.org.example.csrf"}"#
+        let made = try await world.ask(.post, "/console/api/containers/add", body: body, headers: headers)
+        #expect(made.status == expected)
+        #expect(try world.accounts.containers().isEmpty == !isAdmitted)
+        for name in Self.readings where !isAdmitted {
+            #expect(try await world.ask(.get, "/console/api/\(name)", headers: headers).status == .forbidden, "\(name)")
+        }
+    }
+
+    /// An old browser says no more than the origin, and whatever has the header may still be somebody else's.
+    @Test(arguments: [
+        ("https://relay.example", true), ("http://relay.example", true), ("https://Relay.Example", true),
+        ("https://evil.example", false), ("null", false), ("https://relay.example:8443", false), ("", false),
+        ("https://relay.example.evil.example", false), ("relay.example", false), ("http://relay.example:443", false),
+    ])
+    func aChangeComesFromThePagesOwnOrigin(origin: String, isAdmitted: Bool) async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        for host in ["relay.example", origin.hasPrefix("https") ? "relay.example:443" : "relay.example:80"] {
+            world.host = host
+            let answer = try await world.ask(
+                .post,
+                "/console/api/containers/add",
+                body: #"{"id":"iCloud.org.example.n\#(host.count)"}"#,
+                headers: ["Origin": origin]
+            )
+            #expect(answer.status == (isAdmitted ? .ok : .forbidden), "\(host): \(answer.text)")
+        }
+        #expect(try world.accounts.containers().count == (isAdmitted ? 2 : 0))
+    }
+
+    @Test func aChangeMayComeFromThePublicAddress() async throws {
+        let world = try ConsoleWorld(publicURL: "https://sync.example/relay")
+        try await world.enter()
+        world.host = "127.0.0.1:8080"
+        let body = #"{"id":"iCloud.org.example.proxied"}"#
+        for (origin, expected) in [("https://evil.example", 403), ("https://sync.example", 200)] {
+            let headers = ["Origin": origin]
+            let answer = try await world.ask(.post, "/console/api/containers/add", body: body, headers: headers)
+            #expect(answer.status.code == expected, "\(origin)")
+        }
+    }
+
+    /// A form of another site sends the cookie of an old browser, and cannot send the header; nor may a script ask for it.
+    @Test func noOtherOriginIsEverAllowed() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter()
+        let form = ["Origin": "https://evil.example", "Content-Type": "application/x-www-form-urlencoded"]
+        let sent = try await world.ask(.post, "/console/api/zones/delete", body: "a=b", isOwnPage: false, headers: form)
+        #expect(sent.status == .forbidden)
+        let wish = [
+            "Origin": "https://evil.example", "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "x-zonecast-console",
+        ]
+        for path in ["/console/api/session", "/console/api/zones/delete", "/console/", "/console/main.js"] {
+            let answer = try await world.ask(.options, path, isOwnPage: false, headers: wish)
+            #expect(answer.status.code >= 400, "\(path): \(answer.status)")
+            #expect(
+                answer.headers[.accessControlAllowOrigin] == nil && answer.headers[.accessControlAllowHeaders] == nil
+            )
+        }
+        let plain = try await world.ask(.get, "/console/api/session", headers: ["Origin": "https://evil.example"])
+        #expect(plain.headers[.accessControlAllowOrigin] == nil)
+    }
+
+    @Test func aLinkWorksOnce() async throws {
+        let world = try ConsoleWorld()
+        let code = try world.accounts.makeOperatorLink()
+        let body = #"{"code":"\#(code)","name":"Ada","password":"correct horse"}"#
+        #expect(try await world.ask(.get, "/console/api/setup", query: "code=\(code.lowercased())").status == .ok)
+        let first = try await world.ask(.post, "/console/api/setup", body: body)
+        #expect(first.status == .ok)
+        let cookie = try #require(first.headers[.setCookie])
+        #expect(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains("Path"))
+        world.forgetCookie()
+        #expect(try await world.ask(.get, "/console/api/setup", query: "code=\(code)").status == .notFound)
+        #expect(try await world.ask(.post, "/console/api/setup", body: body).status == .notFound)
+        #expect(try await world.ask(.get, "/console/api/session").status == .unauthorized)
+        #expect(try world.accounts.operators().map(\.name) == ["ada"])
+    }
+
+    @Test func aLinkForSomebodySetsTheirPasswordAndEndsTheirSignIns() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter("ada")
+        let code = try world.accounts.makeOperatorLink(for: "ADA")
+        let wrong = #"{"code":"\#(code)","name":"bob","password":"correct horse"}"#
+        #expect(try await world.ask(.post, "/console/api/setup", body: wrong).status == .badRequest)
+        #expect(try await world.ask(.get, "/console/api/session").status == .ok)
+        _ = try world.accounts.useOperatorLink(code, name: "ada", password: "battery staple")
+        #expect(try await world.ask(.get, "/console/api/session").status == .unauthorized)
+    }
+
+    @Test func passwordsAreChecked() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter("ada")
+        world.forgetCookie()
+        let path = "/console/api/session"
+        #expect(try await world.ask(.post, path, body: #"{"name":"ada","password":"wrong"}"#).status == .forbidden)
+        #expect(
+            try await world.ask(.post, path, body: #"{"name":"eve","password":"correct horse"}"#).status == .forbidden
+        )
+        #expect(
+            try await world.ask(.post, path, body: #"{"name":" ADA ","password":"correct horse"}"#).status == .ok
+        )
+        #expect(try await world.ask(.get, path).status == .ok)
+        #expect(try await world.ask(.delete, path).status == .ok)
+        #expect(try await world.ask(.get, path).status == .unauthorized)
+    }
+
+    @Test func guessersHaveToWait() async throws {
+        let world = try ConsoleWorld()
+        var statuses: [Int] = []
+        for _ in 0..<12 {
+            let body = #"{"name":"ada","password":"guess"}"#
+            statuses.append(try await world.ask(.post, "/console/api/session", body: body).status.code)
+        }
+        #expect(statuses.prefix(10).allSatisfy { $0 == 403 })
+        #expect(statuses.suffix(2).allSatisfy { $0 == 429 })
+        // Codes too.
+        #expect(try await world.ask(.get, "/console/api/setup", query: "code=AAAA").status.code == 429)
+    }
+
+    @Test func whatIsDoneIsWrittenDown() async throws {
+        let world = try ConsoleWorld()
+        try await world.enter("ada")
+        let made = try await world.ask(
+            .post,
+            "/console/api/containers/add",
+            body: #"{"id":"iCloud.org.example.notes"}"#
+        )
+        #expect(made.status == .ok, "\(made.text)")
+        let entries = try world.accounts.auditEntries(limit: 10)
+        #expect(entries.map(\.action) == ["container.create", "operator.setup"])
+        #expect(entries.allSatisfy { $0.actor == "ada" })
+        #expect(!entries.contains { "\($0)".contains("correct horse") })
+    }
+}

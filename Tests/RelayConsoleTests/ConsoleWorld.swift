@@ -1,0 +1,169 @@
+import Foundation
+import HTTPTypes
+import Records
+import RelayAPI
+import RelayConsole
+import RelayCore
+import RelayServer
+import RelayStore
+import Synchronization
+import Testing
+
+/// A relay in a folder of its own with a console, asked by request values.
+final class ConsoleWorld: Sendable {
+    let folder = NSTemporaryDirectory() + "zonecast-console-\(UUID().uuidString)"
+    let container = "iCloud.org.example.notes"
+    let accounts: AccountStore
+    let relay: Relay
+    let recent: RecentRequests
+    private let door: RelayServer.Responder
+    private let cookie = Mutex<String?>(nil)
+    /// What the page was told to send with changes.
+    private let token = Mutex("1")
+    private let shownHost = Mutex<String?>(nil)
+    /// The `Host` that the browser sends; none unless it is set.
+    var host: String? {
+        get { shownHost.withLock { $0 } }
+        set { shownHost.withLock { $0 = newValue } }
+    }
+    private let stores: StoreFolder
+
+    /// `onCommit` is called with every commit.
+    init(
+        isOpen: Bool = true,
+        publicURL: String? = nil,
+        push: (any PushGateway)? = nil,
+        onCommit: @escaping @Sendable (AccountStore) -> Void = { _ in }
+    ) throws {
+        let time = TimeSource(now: TimeSource.system.now, uptime: { .zero })
+        accounts = try AccountStore(
+            folder: folder,
+            time: time,
+            cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1)
+        )
+        let stores = StoreFolder(
+            folder: folder,
+            draw: { UInt64.random(in: .min ... .max) },
+            onCommit: { [accounts] _, _ in onCommit(accounts) }
+        )
+        self.stores = stores
+        var settings = SignInSettings()
+        settings.acceptsDevTokens = true
+        let hub = NoticeHub(relayName: "test", noticeID: { "n" })
+        relay = Relay(
+            authenticator: try Authenticator(directory: accounts, settings: settings, time: time, random: .system),
+            stores: stores,
+            hub: hub,
+            time: time,
+            random: .system
+        )
+        recent = RecentRequests(Pseudonyms(relayKey: [1, 2, 3]), now: time.now)
+        let parts = ConsoleParts(
+            accounts: accounts,
+            stores: stores,
+            relay: relay,
+            hub: hub,
+            metrics: RelayMetrics(),
+            telemetry: Telemetry(),
+            requests: recent,
+            facts: ConsoleFacts(
+                version: "0",
+                isDev: true,
+                isSecure: false,
+                publicURL: publicURL,
+                data: folder,
+                started: 0,
+                limits: Limits(),
+                settings: []
+            ),
+            time: time,
+            push: push
+        )
+        door = ConsoleDoor(isOpen ? parts : nil).before { _ in APIResponse(status: .teapot) }
+    }
+
+    deinit {
+        stores.close()
+        try? FileManager.default.removeItem(atPath: folder)
+    }
+
+    /// Asks as a browser with the console's page would.
+    func ask(
+        _ method: HTTPRequest.Method,
+        _ path: String,
+        query: String = "",
+        body: String = "",
+        isOwnPage: Bool = true,
+        headers more: [String: String] = [:]
+    ) async throws -> APIResponse {
+        var headers: HTTPFields = [:]
+        for (name, value) in more { headers[try #require(HTTPField.Name(name))] = value }
+        if isOwnPage { headers[try #require(HTTPField.Name("X-Zonecast-Console"))] = token.withLock { $0 } }
+        if let cookie = cookie.withLock({ $0 }) { headers[.cookie] = cookie }
+        if let host { headers[try #require(HTTPField.Name("Host"))] = host }
+        let place = "container=\(container)&environment=development"
+        let response = await door(
+            APIRequest(
+                method: method,
+                path: path,
+                query: query.contains("environment=") ? query : "\(place)&\(query)",
+                headers: headers,
+                body: Array(body.utf8)
+            )
+        )
+        if let set = response.headers[.setCookie] {
+            cookie.withLock { $0 = set.split(separator: ";").first.map(String.init) }
+        }
+        struct Welcome: Decodable { var token: String }
+        let isWelcome = ["session", "setup", "passkey"].contains { path.hasSuffix("/\($0)") }
+        if isWelcome, let welcome = try? response.json(Welcome.self) { token.withLock { $0 = welcome.token } }
+        return response
+    }
+
+    /// A page that was loaded before the sign-in.
+    func forgetToken() { token.withLock { $0 = "1" } }
+
+    func forgetCookie() { cookie.withLock { $0 = nil } }
+
+    /// Comes in by a one-time link.
+    func enter(_ name: String = "ada@example.org") async throws {
+        let code = try accounts.makeOperatorLink()
+        let answer = try await ask(
+            .post,
+            "/console/api/setup",
+            body: #"{"code":"\#(code)","name":"\#(name)","password":"correct horse"}"#
+        )
+        #expect(answer.status == .ok, "\(answer.text)")
+    }
+
+    /// Calls an operation of the wire as a user.
+    func answer(_ operation: String, as user: String, _ body: String) async -> APIResponse {
+        await relay.respond(
+            to: APIRequest(
+                method: .post,
+                path: "/database/1/\(container)/development/\(operation)",
+                query: "ckWebAuthToken=dev-\(user)",
+                body: Array(body.utf8)
+            )
+        )
+    }
+
+    /// Likewise, and it has to go well.
+    func wire(_ operation: String, as user: String, _ body: String) async throws {
+        let response = await answer(operation, as: user, body)
+        #expect(response.status == .ok, "\(response.text)")
+    }
+}
+
+extension APIResponse {
+    var text: String { String(decoding: body, as: UTF8.self) }
+
+    func json<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
+        try JSONDecoder().decode(type, from: Data(body))
+    }
+}
+
+extension HTTPResponse.Status {
+    /// What the responder behind the console answers.
+    static let teapot = HTTPResponse.Status(code: 418)
+}

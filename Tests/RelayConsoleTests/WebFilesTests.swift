@@ -1,0 +1,53 @@
+import Foundation
+import HTTPTypes
+import RelayAPI
+import RelayConsole
+import TestSupport
+import Testing
+
+@Suite struct WebFilesTests {
+    private static let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+
+    @Test("Deploy/embed makes the sources that are checked in")
+    func embeddedFilesAreCurrent() throws {
+        let folder = ScratchFolder()
+        let embed = Process()
+        embed.executableURL = Self.repository.appending(path: "Deploy/embed")
+        embed.arguments = [folder.path]
+        try embed.run()
+        embed.waitUntilExit()
+        #expect(embed.terminationStatus == 0)
+        for source in [
+            "Sources/RelayConsole/WebFiles+Embedded.swift", "Sources/RelayAPI/OpenAPI/OpenAPIDocument+Text.swift",
+        ] {
+            let made = try Data(contentsOf: URL(fileURLWithPath: "\(folder.path)/\(source)"))
+            let kept = try Data(contentsOf: Self.repository.appending(path: source))
+            #expect(made == kept, "\(source) is not current: run Deploy/embed")
+        }
+    }
+
+    @Test("an edited page in a folder is served without a build, and only pages that exist in the program")
+    func servesAFolder() async throws {
+        let folder = ScratchFolder()
+        let web = URL(fileURLWithPath: folder.path)
+        let source = Self.repository.appending(path: "Sources/RelayConsole/Web")
+        try FileManager.default.copyItem(at: source, to: web)
+        let pages = DemoPages(isOpen: true, run: "1", files: WebFiles(folder: folder.path))
+        func page(_ path: String) -> String? {
+            pages.answer(APIRequest(method: .get, path: path)).map { String(decoding: $0.body, as: UTF8.self) }
+        }
+        let before = try #require(page("/demo/store.js"))
+        try Data((before + "// edited\n").utf8).write(to: web.appending(path: "demo/store.js"))
+        try Data("secret".utf8).write(to: web.appending(path: "demo/other.js"))
+        #expect(page("/demo/store.js")?.hasSuffix("// edited\n") == true)
+        #expect(page("/demo/other.js") == nil)
+        #expect(
+            page("/zonecast.js")
+                == DemoPages(isOpen: false, run: "1").answer(
+                    APIRequest(method: .get, path: "/zonecast.js")
+                ).map { String(decoding: $0.body, as: UTF8.self) }
+        )
+        #expect(page("/zonecast.js")?.contains("from \"./json.js\"") == false)
+    }
+}
