@@ -73,7 +73,7 @@ extension FieldValue {
     }
 
     /// Whether JSON has numbers for what is in it: infinity and what is no number would arrive as nothing at all.
-    var isFinite: Bool {
+    private var isFinite: Bool {
         switch self {
         case .double(let number): number.isFinite
         case .location(let place): place.latitude.isFinite && place.longitude.isFinite
@@ -82,8 +82,13 @@ extension FieldValue {
         }
     }
 
-    /// What a field holds where that is not so, as the middle of a sentence.
-    static let infinityWords = "number that is not finite"
+    /// What a field would hold that the relay could not take, as the middle of a sentence; `nil` for what it can.
+    ///
+    /// The relay itself cannot look into what is sealed.
+    var unsendableWords: String? {
+        if !isFinite { return "number that is not finite" }
+        return isOnEarth ? nil : "place without \(Location.bounds)"
+    }
 
     /// Whether a program's value is, or has in it, a date at which no clock ever stands.
     static func hasEndlessDate(_ value: Any) -> Bool {
