@@ -45,6 +45,8 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     /// Told at the end; the older form of `fetchRecordZoneChangesResultBlock`.
     @Block open var fetchRecordZoneChangesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    ///
+    /// Where every item failed because its zone does not exist, this is `partialFailure` too.
     @Block open var fetchRecordZoneChangesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -79,6 +81,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     package override func perform() async {
         var errors: [AnyHashable: any Error] = [:]
         var failure: CKError?
+        var fetchedAny = false
         let database = resolvedDatabase
         let user = (try? database.session.connection()).map(AccountBinding.ofNow)
         for zoneID in recordZoneIDs ?? [] {
@@ -88,6 +91,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
             }
             do throws(CKError) {
                 try await fetch(zoneID, from: database, for: user, &errors)
+                fetchedAny = true
             } catch {
                 tellEnd(of: zoneID, .failure(error))
                 errors[zoneID] = error
@@ -99,7 +103,8 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         }
         let error = failure ?? (errors.isEmpty ? nil : CKError.partialFailure(errors))
         fetchRecordZoneChangesCompletionBlock?(error)
-        fetchRecordZoneChangesResultBlock?(failure.map { .failure($0) } ?? .success(()))
+        let result = CKError.operationResult(of: errors, anySucceeded: fetchedAny)
+        fetchRecordZoneChangesResultBlock?(failure.map { .failure($0) } ?? result)
     }
 
     /// One zone, page by page.

@@ -17,6 +17,8 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     @Block open var fetchRecordsCompletionBlock:
         ((_ recordsByRecordID: [CKRecord.ID: CKRecord]?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    ///
+    /// Where every item failed because its zone does not exist, this is `partialFailure` too.
     @Block open var fetchRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -71,7 +73,7 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         fetchRecordsCompletionBlock?(found, failure)
-        fetchRecordsResultBlock?(.success(()))
+        fetchRecordsResultBlock?(CKError.operationResult(of: errors, anySucceeded: !found.isEmpty))
     }
 
     package override func letBlocksGo() {

@@ -37,6 +37,8 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
     @Block open var modifyRecordsCompletionBlock:
         ((_ savedRecords: [CKRecord]?, _ deletedRecordIDs: [CKRecord.ID]?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    ///
+    /// Where every item failed because its zone does not exist, this is `partialFailure` too.
     @Block open var modifyRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -87,7 +89,9 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         modifyRecordsCompletionBlock?(saved, deleted, failure)
-        modifyRecordsResultBlock?(.success(()))
+        modifyRecordsResultBlock?(
+            CKError.operationResult(of: errors, anySucceeded: !saved.isEmpty || !deleted.isEmpty)
+        )
     }
 
     private func tell(

@@ -20,6 +20,8 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
             ) -> Void
         )?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    ///
+    /// Where every item failed because its zone does not exist, this is `partialFailure` too.
     @Block open var modifySubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -63,7 +65,7 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
             return
         }
         modifySubscriptionsCompletionBlock?(tally.saved, tally.deleted, tally.failure)
-        modifySubscriptionsResultBlock?(.success(()))
+        modifySubscriptionsResultBlock?(tally.result)
     }
 
     package override func letBlocksGo() {

@@ -20,6 +20,8 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
             ) -> Void
         )?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    ///
+    /// Where every item failed because its zone does not exist, this is `partialFailure` too.
     @Block open var modifyRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation with nothing to do yet.
@@ -62,7 +64,7 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
             return
         }
         modifyRecordZonesCompletionBlock?(tally.saved, tally.deleted, tally.failure)
-        modifyRecordZonesResultBlock?(.success(()))
+        modifyRecordZonesResultBlock?(tally.result)
     }
 
     package override func letBlocksGo() {
@@ -86,6 +88,8 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
     @Block open var fetchRecordZonesCompletionBlock:
         ((_ recordZonesByZoneID: [CKRecordZone.ID: CKRecordZone]?, _ operationError: (any Error)?) -> Void)?
     /// Told at the end; failures of single items are told one by one, and fail only the older form.
+    ///
+    /// Where every item failed because its zone does not exist, this is `partialFailure` too.
     @Block open var fetchRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// An operation that fetches all zones until it is told which.
@@ -119,7 +123,7 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         fetchRecordZonesCompletionBlock?(found, failure)
-        fetchRecordZonesResultBlock?(.success(()))
+        fetchRecordZonesResultBlock?(CKError.operationResult(of: errors, anySucceeded: !found.isEmpty))
     }
 
     private func results() async throws -> [(CKRecordZone.ID, Result<CKRecordZone, any Error>)] {
