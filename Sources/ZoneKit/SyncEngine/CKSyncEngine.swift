@@ -83,8 +83,12 @@ public final class CKSyncEngine: Sendable {
 
     /// Fetches what has changed, now.
     ///
+    /// A zone that the scope names by `zoneIDs` and that does not exist is told to the delegate:
+    /// `didFetchRecordZoneChanges` has `zoneNotFound`.
+    ///
     /// - Parameter options: Which zones, and which of them first.
-    /// - Throws: What stopped the fetch; `partialFailure` when single zones failed. What was fetched before is applied.
+    /// - Throws: What stopped the fetch; `partialFailure` when single zones failed, other than by not existing. What was
+    ///   fetched before is applied.
     ///   `invalidArguments` inside the delegate, which the engine waits for.
     public func fetchChanges(_ options: FetchChangesOptions = FetchChangesOptions()) async throws {
         try await driver.fetchNow(options, for: self)
