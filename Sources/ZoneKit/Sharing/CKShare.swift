@@ -129,6 +129,17 @@ open class CKShare: CKRecord, @unchecked Sendable {
     /// - Parameter participantID: The participant's number.
     /// - Returns: The link; `nil` before the share has been saved, and once it has been used.
     public func oneTimeURL(for participantID: Participant.ID) -> URL? {
+        sharing.withLock { $0.invitation(for: participantID, isForAnybody: true) }
+    }
+
+    /// The link that proves its bearer to be an invited participant, whatever their own address is; ours.
+    ///
+    /// `url` lets in the people whose account has the address that was invited. Give this link to somebody whose account has
+    /// another one: whoever accepts by it first becomes the participant. Only the owner and administrators are given it.
+    ///
+    /// - Parameter participantID: The participant's number; also the one from before the share was saved.
+    /// - Returns: The link; `nil` before the share has been saved, and once the participant has accepted.
+    public func invitationURL(for participantID: Participant.ID) -> URL? {
         sharing.withLock { $0.invitation(for: participantID) }
     }
 
@@ -194,7 +205,11 @@ struct ShareState: Sendable {
         self.caller = caller
         root = nil
         publicPermission = details.publicPermission.map { CKShare.ParticipantPermission(word: $0) } ?? publicPermission
-        participants = details.participants.map { CKShare.Participant($0, callerName: name) }
+        participants = details.participants.map { told in
+            let made = CKShare.Participant(told, callerName: name)
+            // The program may know them by their number from before the save.
+            return participants.first { $0.isEqual(made) }.map { made.withNumber(of: $0) } ?? made
+        }
         let ownerWord = CKShare.ParticipantRole.owner.word
         if let told = details.owner ?? details.participants.first(where: { $0.type == ownerWord }) {
             owner = known(told, name)
@@ -230,8 +245,10 @@ struct ShareState: Sendable {
         }
     }
 
-    func invitation(for id: CKShare.Participant.ID) -> URL? {
-        let found = known?.participants.first { $0.id == id && $0.isForAnybody && $0.invitation != nil }
+    /// The link of a participant who has not accepted yet; with `isForAnybody` only that of one without an address.
+    func invitation(for id: CKShare.Participant.ID, isForAnybody: Bool = false) -> URL? {
+        let number = participants.first { $0.isNumbered(id) }?.participantID ?? id
+        let found = known?.participants.first { $0.id == number && ($0.isForAnybody || !isForAnybody) }
         // The folder of links that this program knows, whatever address the relay gives itself.
         guard let address = found?.invitation.flatMap({ URL(string: $0) }) else { return nil }
         return (caller ?? CallerMemory()).link(address.lastPathComponent, title: nil)
