@@ -27,6 +27,15 @@ package enum FieldValue: Hashable, Sendable {
         case .list(let element, _): .list(element)
         }
     }
+
+    /// Whether every location in it exists on Earth; `true` if it holds no location.
+    package var isOnEarth: Bool {
+        switch self {
+        case .location(let place): place.isOnEarth
+        case .list(.location, let places): places.allSatisfy(\.isOnEarth)
+        default: true
+        }
+    }
 }
 
 /// The type of a field, as declared in the schema and tagged on the wire.
@@ -119,6 +128,12 @@ package struct Location: Hashable, Sendable {
         self.latitude = latitude
         self.longitude = longitude
     }
+
+    /// Whether latitude and longitude are within their ranges, as `CLLocationCoordinate2DIsValid` checks it.
+    package var isOnEarth: Bool { (-90...90).contains(latitude) && (-180...180).contains(longitude) }
+
+    /// The ranges, worded for the end of a sentence.
+    package static let bounds = "a latitude of -90 to 90 and a longitude of -180 to 180 degrees"
 }
 
 /// A file stored beside the record.

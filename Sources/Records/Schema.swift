@@ -112,13 +112,17 @@ package struct RecordType: Hashable, Sendable {
         }
     }
 
-    /// Returns the union of the rights of the caller's roles.
+    /// Returns the rights of a caller with these roles: the union of the roles' grants, and what those include.
     ///
-    /// The author of a new record is its creator, so granting `create` to creators grants it to all signed-in users.
+    /// The author of a new record is its creator, so granting `create` to creators grants it to all signed-in users. `create`
+    /// includes reading and writing the caller's own records, which applies if `roles` contains `_creator`. `write` includes
+    /// `read`.
     package func rights(of roles: some Collection<Role>) -> Rights {
-        let given = roles.reduce(into: Rights()) { $0.formUnion(grants[$1] ?? []) }
-        guard grants[.creator]?.contains(.create) ?? false, roles.contains(.authenticated) else { return given }
-        return given.union(.create)
+        var given = roles.reduce(into: Rights()) { $0.formUnion(grants[$1] ?? []) }
+        if grants[.creator]?.contains(.create) ?? false, roles.contains(.authenticated) { given.insert(.create) }
+        if given.contains(.create), roles.contains(.creator) { given.insert(.write) }
+        if given.contains(.write) { given.insert(.read) }
+        return given
     }
 }
 
@@ -136,7 +140,9 @@ package struct Role: Hashable, Sendable {
     package static let implicit: Set<Role> = [.world, .authenticated, .creator]
 }
 
-/// The rights of a role; they are independent of each other, and write includes delete.
+/// The rights that a schema grants a role; write includes delete.
+///
+/// `RecordType.rights(of:)` adds what each grant includes.
 package struct Rights: OptionSet, Hashable, Sendable {
     package let rawValue: Int
 

@@ -3698,10 +3698,16 @@ export const roles = {
     const now = await get("schema");
     const all = ["_world", "_icloud", "_creator", ...now.roles];
     const mayChange = !isProduction();
+    const granted = (type, role) => type.grants.find((grant) => grant.role === role)?.rights ?? [];
+    // What another grant includes is shown as given, and cannot be taken away by itself.
+    const isIncluded = (type, role, right) => right === "READ" && granted(type, role).includes("WRITE")
+      || role === "_creator" && right !== "CREATE"
+        && ["_world", "_icloud", "_creator"].some((one) => granted(type, one).includes("CREATE"));
     const box = (type, role, right) => {
-      const own = type.grants.find((grant) => grant.role === role)?.rights ?? [];
-      return h("label.check", { title: `${type.name}: ${NAMES[role] ?? role} ${right.toLowerCase()}` }, h("input", {
-        type: "checkbox", checked: own.includes(right), disabled: !mayChange, "aria-label": `${NAMES[role] ?? role} may ${right.toLowerCase()} ${type.name}`,
+      const own = granted(type, role);
+      const included = isIncluded(type, role, right);
+      return h("label.check", { title: `${type.name}: ${NAMES[role] ?? role} ${right.toLowerCase()}${included ? ", included in another grant" : ""}` }, h("input", {
+        type: "checkbox", checked: own.includes(right) || included, disabled: !mayChange || included, "aria-label": `${NAMES[role] ?? role} may ${right.toLowerCase()} ${type.name}`,
         onchange: guarded(async (event) => {
           const rights = event.target.checked ? [...own, right] : own.filter((one) => one !== right);
           await post("schema/edit", { recordType: type.name, grants: { [role]: rights } });
@@ -3710,7 +3716,7 @@ export const roles = {
       }), right[0]);
     };
     fill(body,
-      h("p.quiet", null, "C create, R read, W write. ", mayChange ? "" : "Production takes what is promoted from development."),
+      h("p.quiet", null, "C create, R read, W write. Write includes read. Create includes reading and writing one's own records, and nobody else's. ", mayChange ? "" : "Production takes what is promoted from development."),
       table([["Type", (type) => type.name], ...all.map((role) => [NAMES[role] ?? role, (type) => RIGHTS.map((right) => box(type, role, right))])],
         now.types, "No record types yet.", { caption: "Rights by type and role" }),
       mayChange && h("div.bar", null, button("New role…", async () => { if (await newRole()) await shell.show(); }),

@@ -52,8 +52,12 @@ package struct FetchRound: Sendable {
         var isStale = false
         /// Why a record is missing: the zone is then not complete, and its stored token stays before that page.
         var failure: Trouble?
+        /// Whether the zone is asked for only because the scope names it.
+        let isNamedOnly: Bool
         /// The position after that page.
         var beyond: SyncToken?
+
+        init(isNamedOnly: Bool = false) { self.isNamedOnly = isNamedOnly }
 
         /// Starts again without a token because the token has expired.
         mutating func startsOver() {
@@ -198,6 +202,7 @@ package struct FetchRound: Sendable {
             return [.askZone(zone, since: nil)]
         case .tokenExpired:
             state.zoneTokens[zone] = nil
+        case .zoneGone where progress.isNamedOnly: break
         case .zoneGone:
             state.foundGone(zone)
             // Only the database's feed tells what happened to the zone, even if it was read before the zone was
@@ -240,13 +245,25 @@ package struct FetchRound: Sendable {
 
     private mutating func beginZones(_ state: FeedState) -> [Effect] {
         var effects: [Effect] = []
-        let waiting = prioritized.filter(state.unfetched.contains) + state.unfetched
+        let named = namedOnly(state)
+        let waiting = prioritized.filter(state.unfetched.contains) + state.unfetched + named
         for zone in waiting where inFlight.count < Self.parallel {
             guard inFlight[zone] == nil, outcome.zoneTroubles[zone] == nil, !held.contains(zone), scope.contains(zone)
             else { continue }
-            inFlight[zone] = Progress()
+            inFlight[zone] = Progress(isNamedOnly: named.contains(zone))
             effects += [.zoneBegins(zone), .askZone(zone, since: state.zoneTokens[zone])]
         }
         return effects
+    }
+
+    /// Returns the zones that the scope names and the database's complete feed does not name.
+    ///
+    /// Such a zone is asked for so that the caller learns that it does not exist. The default zone has no feed.
+    private func namedOnly(_ state: FeedState) -> [ZoneID] {
+        guard outcome.sawDatabase, case .only(let zones) = scope else { return [] }
+        return
+            zones
+            .filter { !$0.isDefault && state.zoneTokens[$0] == nil && !state.unfetched.contains($0) }
+            .sorted { ($0.owner.recordName, $0.zoneName) < ($1.owner.recordName, $1.zoneName) }
     }
 }

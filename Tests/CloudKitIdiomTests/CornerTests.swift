@@ -86,6 +86,25 @@ import ZoneTesting
         #expect(heard == ["a": 1, "b": 1] && saved.count == 2)
     }
 
+    @Test("the programs of an application group share a folder")
+    func groupContainers() throws {
+        let files = FileManager.default
+        let group = "group.org.example.\(UUID().uuidString)"
+        let folder = try #require(files.containerURL(forSecurityApplicationGroupIdentifier: group))
+        defer { try? files.removeItem(at: folder) }
+        #expect(folder.isFileURL && folder.lastPathComponent == group)
+        let file = folder.appendingPathComponent("notes.sqlite")
+        try Data("text".utf8).write(to: file)
+        let again = try #require(files.containerURL(forSecurityApplicationGroupIdentifier: group))
+        #expect(try Data(contentsOf: again.appendingPathComponent("notes.sqlite")) == Data("text".utf8))
+        #expect(try files.attributesOfItem(atPath: folder.path)[.posixPermissions] as? Int == 0o700)
+        for name in ["", ".", "..", ".hidden", "a/b", "../elsewhere", "a\0b"] {
+            #expect(files.containerURL(forSecurityApplicationGroupIdentifier: name) == nil, "\(name)")
+        }
+        let long = String(repeating: "g", count: 300)
+        #expect(files.containerURL(forSecurityApplicationGroupIdentifier: long) == nil, "the folder cannot be made")
+    }
+
     @Test func cascadesComeThroughTheFeed() async throws {
         let folder = CKRecord(recordType: "Folder", recordID: CKRecord.ID(recordName: "f", zoneID: zoneID))
         let child = note("c")

@@ -27,6 +27,31 @@ import ZoneTesting
         #expect(read["b"] as? Int == 3)
     }
 
+    /// The way of shipping programs: save, and make the zone once the operation as a whole says that it is not there.
+    @Test("a program that creates its zone only when it is missing gets its records saved")
+    func theZoneIsMadeWhenItIsMissing() async throws {
+        let database = try TestRelay().device(of: "alice").privateDatabase
+        let zone = CKRecordZone(zoneName: "Lists")
+        let record = CKRecord(recordType: "T", recordID: CKRecord.ID(recordName: "a", zoneID: zone.zoneID))
+        func save() async throws {
+            try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
+                let operation = CKModifyRecordsOperation(recordsToSave: [record], recordIDsToDelete: nil)
+                operation.modifyRecordsResultBlock = { done.resume(with: $0) }
+                database.add(operation)
+            }
+        }
+        do {
+            try await save()
+            Issue.record("the zone does not exist")
+        } catch let error as CKError where error.code == .partialFailure {
+            let codes = error.partialErrorsByItemID?.values.compactMap { ($0 as? CKError)?.code } ?? []
+            guard codes.contains(.zoneNotFound) || codes.contains(.userDeletedZone) else { throw error }
+            try await database.save(zone)
+            try await save()
+        }
+        #expect(try await database.record(for: record.recordID).recordChangeTag != nil)
+    }
+
     @Test func noticesComeAsTheirOwnKind() {
         let payload: [AnyHashable: Any] = [
             "aps": ["alert": ["title": "T", "body": "B", "loc-key": "K"], "badge": 2],

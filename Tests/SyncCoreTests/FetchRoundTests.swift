@@ -214,6 +214,45 @@ import Testing
         #expect(begun == [zones[6], zones[2], zones[3], zones[4]])
     }
 
+    private func askedInScope(_ scope: [ZoneID], state: inout FeedState) -> (FetchRound, [FetchRound.Effect]) {
+        var round = FetchRound(asksDatabase: true, scope: .only(Set(scope)))
+        _ = round.handle(.began, state: &state)
+        let effects = round.handle(
+            .databasePage(changed: [], deleted: [], token: t2, moreComing: false),
+            state: &state
+        )
+        return (round, effects)
+    }
+
+    @Test("a zone that the scope names and the feed does not is asked for, and its absence is told once")
+    func namedAndMissing() {
+        let missing = Trouble(.zoneGone)
+        var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1])
+        let (asked, effects) = askedInScope([notes, work, ZoneID(ZoneID.defaultName)], state: &state)
+        var round = asked
+        #expect(effects == [.zoneBegins(work), .askZone(work, since: nil)], "a known zone has not changed")
+        var outcome = FetchRound.Outcome()
+        outcome.sawDatabase = true
+        outcome.zoneTroubles = [work: missing]
+        #expect(
+            round.handle(.zoneFailed(work, missing), state: &state)
+                == [.zoneEnded(work, missing), .finished(outcome)]
+        )
+        #expect(state == FeedState(databaseToken: t2, zoneTokens: [notes: t1]), "nothing is kept of it")
+    }
+
+    @Test("a zone that the scope names is fetched where it exists after all")
+    func namedAndThere() {
+        var state = FeedState(databaseToken: t1)
+        var (round, _) = askedInScope([work], state: &state)
+        let end = round.handle(.zonePage(work, token: t3, moreComing: false), state: &state)
+        #expect(end.first == .zoneEnded(work, nil) && end.count == 2)
+        #expect(state.zoneTokens == [work: t3])
+        // Without the database's feed nobody knows which zones there are.
+        var direct = FetchRound(asksDatabase: false, scope: .only([notes]))
+        #expect(direct.handle(.began, state: &state) == [.finished(FetchRound.Outcome())])
+    }
+
     @Test func aNoticeDuringTheDatabaseQuestionDoesNotAskTwice() {
         var state = FeedState()
         var round = FetchRound(asksDatabase: true)

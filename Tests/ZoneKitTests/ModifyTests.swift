@@ -237,6 +237,35 @@ import ZoneTesting
         #expect(try await database.record(for: record.recordID)["best"] == 4.0)
     }
 
+    @Test("a place off Earth is refused, sealed or not, and the ends of the ranges are taken")
+    func placesOffEarth() async throws {
+        let record = note("n")
+        record["spot"] = CLLocation(latitude: 90, longitude: -180)
+        record.encryptedValues["secret"] = CLLocation(latitude: -90, longitude: 180)
+        try await database.save(record)
+        let places = [
+            (90.000001, 0), (-91, 0), (0, 180.5), (0, -181), (1000, 1000),
+            (kCLLocationCoordinate2DInvalid.latitude, kCLLocationCoordinate2DInvalid.longitude),
+        ].map { CLLocation(latitude: $0.0, longitude: $0.1) }
+        for place in places {
+            for value: any CKRecordValueProtocol in [place, [CLLocation(latitude: 1, longitude: 1), place]] {
+                let other = note("other")
+                other["place"] = value
+                await expect(.invalidArguments) { try await database.save(other) }
+                other["place"] = nil
+                other.encryptedValues["hidden"] = value
+                await expect(.invalidArguments) { try await database.save(other) }
+            }
+            let predicate = NSPredicate(format: "distanceToLocation:fromLocation:(spot, %@) < 100", place)
+            let query = CKQuery(recordType: record.recordType, predicate: predicate)
+            await expect(.invalidArguments) {
+                _ = try await database.records(matching: query, inZoneWith: record.recordID.zoneID)
+            }
+        }
+        let read = try await database.record(for: record.recordID)
+        #expect((read["spot"] as? CLLocation)?.coordinate.longitude == -180)
+    }
+
     @Test(arguments: [CKDatabase.Scope.private, .public])
     func whatCannotBeSentFailsTheOthersOfTheDefaultZone(scope: CKDatabase.Scope) async throws {
         let database = alice.container.database(with: scope)

@@ -50,9 +50,58 @@ import ZoneTesting
         try await database.save(texts)
     }
 
-    @Test func aFieldThatIsNewBecomesAListOfTexts() async throws {
-        try await database.save(note("a", NSArray()))
-        try await database.save(note("b", ["text"]))
-        #expect(try await database.record(for: CKRecord.ID(recordName: "b"))["numbers"] as? [String] == ["text"])
+    @Test(
+        "an untyped empty list cannot declare a new field, of a new type or of a known one",
+        arguments: [false, true]
+    )
+    func cannotDeclareAField(hasType: Bool) async throws {
+        if hasType { try await database.save(note("a", nil)) }
+        for empty in [NSArray(), NSMutableArray()] {
+            do {
+                try await database.save(note("b", empty))
+                Issue.record("the save should have failed")
+            } catch let error as CKError {
+                #expect(error.code == .invalidArguments)
+                let words = "cannot use an empty list to initialize a new field (field 'numbers' in record type 'Note'"
+                #expect("\(error)".contains(words), "\(error)")
+            }
+        }
+        // The field is still free for any type.
+        try await database.save(note("c", [1, 2]))
+        try await database.save(note("b", NSArray()))
+        #expect(try await database.record(for: CKRecord.ID(recordName: "b"))["numbers"] as? [Int] == [])
+    }
+
+    @Test("an empty Swift array says its type, so it can declare a new field")
+    func anEmptySwiftArrayDeclares() async throws {
+        try await database.save(note("a", [Date]()))
+        await expect(.invalidArguments) { try await database.save(note("b", ["text"])) }
+        try await database.save(note("b", [Date(timeIntervalSince1970: 1)]))
+    }
+
+    @Test("an untyped empty list in an encrypted field takes the field's type and cannot declare one")
+    func encryptedFields() async throws {
+        func secret(_ name: String, _ value: any CKRecordValueProtocol) -> CKRecord {
+            let record = note(name, nil)
+            record.encryptedValues["numbers"] = value
+            return record
+        }
+        await expect(.invalidArguments) { try await database.save(secret("a", NSArray())) }
+        try await database.save(secret("a", [1, 2]))
+        let empty = secret("b", NSArray())
+        let kept = try #require(
+            try NSKeyedUnarchiver.unarchivedObject(
+                ofClass: CKRecord.self,
+                from: NSKeyedArchiver.archivedData(withRootObject: empty, requiringSecureCoding: true)
+            )
+        )
+        try await database.save(kept)
+        let read = try await database.record(for: kept.recordID)
+        #expect(read.encryptedValues["numbers"] as? [Int] == [])
+        read.encryptedValues["numbers"] = [3] as NSArray
+        try await database.save(read)
+        read.encryptedValues["numbers"] = NSArray()
+        try await database.save(read)
+        #expect(try await database.record(for: kept.recordID).encryptedValues["numbers"] as? [Int] == [])
     }
 }

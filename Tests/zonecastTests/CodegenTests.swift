@@ -122,6 +122,75 @@ import Testing
         #expect(try complaints(about: core.output, and: "let note = Note().at") == "")
     }
 
+    /// Every word of Swift, names that only differ in what is mapped, and names that Swift has for something else.
+    private static let odd: String = {
+        let words = """
+            associatedtype class deinit enum extension fileprivate func import init inout internal let open operator private
+            precedencegroup protocol public rethrows static struct subscript typealias var break case catch continue default
+            defer do else fallthrough for guard if in repeat return throw switch where while Any as await false is nil self
+            Self super throws true try Type Protocol actor any async borrowing consuming convenience didSet dynamic each
+            final get indirect infix isolated lazy left macro mutating none nonisolated nonmutating optional override package
+            postfix prefix right set some unowned weak willSet newValue oldValue
+            record recordField recordFieldField recordType CKRecord UUID CodingKeys RecordName id ID idField Int String Date
+            Optional title Title hashValue describe encode entity entityName description
+            """.split(whereSeparator: \.isWhitespace).map(String.init)
+        let types = [
+            "String", "string", "Int64", "Double", "Date", "Data", "UUID", "Optional", "Array", "Error", "Task",
+            "Result",
+            "Never", "Void", "Sendable", "CKRecord", "CKAsset", "CLLocation", "SyncedRecord", "MirrorModel", "Entity",
+            "RecordName", "Swift", "Foundation", "ZoneKit", "ZoneMirror", "Self", "self", "Type", "TypeRecord", "type",
+            "Protocol", "Any", "note", "Note", "NoteRecord", "nOte", "init", "default", "Encoder", "Codable",
+        ]
+        let fields = words.enumerated().map { place, word in
+            "\"\(word)\" \(["STRING", "INT64", "TIMESTAMP", "BYTES", "ENCRYPTED DOUBLE"][place % 5])"
+        }
+        let all = types.map { "RECORD TYPE \"\($0)\" ( at TIMESTAMP, thumb BYTES, count INT64, title STRING );" }
+        return "DEFINE SCHEMA\nRECORD TYPE Words ( \(fields.joined(separator: ", ")) );\n" + all.joined(separator: "\n")
+    }()
+
+    @Test(
+        "what is written for an odd schema compiles",
+        .enabled(if: Tool.isThere("swiftc"), "there is no compiler"),
+        arguments: ["records", "mirror"],
+        ["internal", "public"]
+    )
+    func oddSchemasCompile(form: String, access: String) throws {
+        let made = try generate("--form", form, "--access", access, schema: Self.odd)
+        #expect(made.status == 0, "\(made.complaint)")
+        // What the module itself says by the standard names means the standard types.
+        let use = """
+            func use(_ error: any Error) async -> Result<[Int], Never> {
+                let number: Optional<Int64> = await Task { 1 }.value
+                return .success(Array(number.map { [Int($0), String($0).count] } ?? []))
+            }
+            """
+        #expect(try complaints(about: made.output, and: use) == "")
+        for name in ["struct Note ", "struct Note:", "struct NoteRecord ", "struct NoteRecord:"] {
+            #expect(made.output.components(separatedBy: name).count <= 2, "\(name)")
+        }
+        // The same text whatever the order in which the schema was declared.
+        let lines = Self.odd.split(separator: "\n")
+        let turned = ([lines[0]] + lines.dropFirst().reversed()).joined(separator: "\n")
+        #expect(try generate("--form", form, "--access", access, schema: turned).output == made.output)
+    }
+
+    @Test(
+        "what is written for few types, none, or names of one prefix compiles",
+        .enabled(if: Tool.isThere("swiftc"), "there is no compiler"),
+        arguments: [
+            "", "RECORD TYPE Note ( id TIMESTAMP, tags LIST<TIMESTAMP> );", "RECORD TYPE Empty ( );",
+            "RECORD TYPE CD_note ( CD_title STRING, title STRING ); RECORD TYPE CD_Note ( CD_title STRING );",
+            "RECORD TYPE CD_ ( CD_a STRING, CD_ BYTES ); RECORD TYPE CD_1st ( CD_1st BYTES );",
+        ]
+    )
+    func smallSchemasCompile(_ types: String) throws {
+        for form in ["records", "mirror"] {
+            let made = try generate("--form", form, "--access", "public", schema: "DEFINE SCHEMA\n\(types)\n")
+            #expect(made.status == 0, "\(form): \(made.complaint)")
+            #expect(try complaints(about: made.output, and: "") == "", "\(form)")
+        }
+    }
+
     @Test func itIsTheSameEachTimeAndRefusesWhatIsNoSchema() throws {
         #expect(try generate().output == generate().output)
         let wrong = try generate(schema: "DEFINE SCHEMA RECORD TYPE A ( a STRIN );")

@@ -13,6 +13,12 @@ import Testing
     private func run(_ words: String..., zone: String? = "Notes", input: String = "", as user: String? = "alice") throws
         -> Command
     {
+        try run(words, zone: zone, input: input, as: user)
+    }
+
+    private func run(_ words: [String], zone: String? = "Notes", input: String = "", as user: String? = "alice") throws
+        -> Command
+    {
         var arguments = words + ["--container", "iCloud.org.example.cli", "--url", "http://127.0.0.1:\(relay.port)"]
         if let zone { arguments += ["--zone", zone] }
         let environment = user.map { ["ZONECAST_WEB_TOKEN": "dev-\($0)"] } ?? [:]
@@ -90,6 +96,65 @@ import Testing
         let wrong = try tool(#"{"at":{"type":"dateType","value":1}}"#)
         #expect(wrong.status == 2 && wrong.complaint.contains("dateType is not a type. Use stringType, int64Type"))
         #expect(try run("records", "create", "Note", "at:DATE=1").status == 2)
+    }
+
+    @Test("a filter's value means what the field holds, whatever it looks like")
+    func filtersOnTexts() throws {
+        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
+        let texts = ["1984", "-1.50", "1e3", "007", "true", "null", "[1,2]", #"{"a":1}"#, "12345678901234567890"]
+        for (place, text) in texts.enumerated() {
+            let made = try run(
+                "records",
+                "create",
+                "Note",
+                "title=\(text)",
+                "count:=\(place)",
+                "done:=1",
+                "--name",
+                "n\(place)"
+            )
+            #expect(made.status == 0, "\(made.complaint)")
+        }
+        func names(_ filters: String...) throws -> [String] {
+            let found = try run(["records", "query", "Note", "--json"] + filters.flatMap { ["--filter", $0] })
+            #expect(found.status == 0, "\(filters): \(found.complaint)")
+            return texts.indices.map { "n\($0)" }.filter { found.output.contains("\"recordName\":\"\($0)\"") }
+        }
+        for (place, text) in texts.enumerated() {
+            #expect(try names("title = \(text)") == ["n\(place)"], "\(text)")
+        }
+        #expect(try names(#"title = "1984""#) == ["n0"])
+        #expect(try names("title BEGINS_WITH 19") == ["n0"])
+        #expect(try names("title IN [1984, true]") == ["n0", "n4"])
+        #expect(try names(#"title IN ["1984", 1e3]"#) == ["n0", "n2"])
+        // Numbers are numbers where the field holds some, and filters may be mixed.
+        #expect(try names("count = 3") == ["n3"] && names("count >= 7") == ["n7", "n8"])
+        #expect(try names("count IN [1, 2]") == ["n1", "n2"])
+        #expect(try names("done = true", "count < 2") == ["n0", "n1"])
+        #expect(try names("title = true", "done = true") == ["n4"])
+        #expect(try names("title = null", "title != true", "count > 1") == ["n5"])
+        // What the relay says first is said where nothing else helps.
+        let refused = try run("records", "query", "Note", "--filter", "count = true", "--filter", "nothing = true")
+        #expect(refused.status != 0 && refused.complaint.contains("nothing"), "\(refused.complaint)")
+        #expect(try run("records", "delete-many", "Note", "--filter", "title = 1984").output == "1 record deleted\n")
+    }
+
+    @Test("an empty list creates no field unless its type is said")
+    func emptyLists() throws {
+        #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
+        let refused = try run("records", "create", "Note", "tags:=[]", "--name", "a")
+        #expect(refused.status != 0)
+        #expect(
+            refused.complaint.contains("cannot use an empty list to initialize a new field (field 'tags'"),
+            "\(refused.complaint)"
+        )
+        #expect(try run("records", "create", "Note", "tags:INT64_LIST=[]", "--name", "a").status == 0)
+        #expect(try run("records", "create", "Note", "tags:=[]", "--name", "b").status == 0)
+        #expect(try run("records", "create", "Note", "tags:=[1]", "--name", "c").status == 0)
+        // An export says the types, so an import needs no schema.
+        let exported = try run("records", "export").output
+        #expect(try run("zones", "create", "Copy", zone: nil).status == 0)
+        #expect(try run("records", "import", "-", zone: "Copy", input: exported).status == 0)
     }
 
     @Test func changesAreFollowedUntilASignal() throws {

@@ -2934,7 +2934,7 @@ extension OpenAPIDocument {
           },
           "rights": {
             "type": "object",
-            "description": "In the public database: the rights of the caller's roles by record type, without those of a record's creator.",
+            "description": "In the public database: the rights of the caller's roles by record type, without those of a record's creator. WRITE comes with READ, which it includes; CREATE includes reading and writing one's own records.",
             "additionalProperties": {"type": "array", "items": {"type": "string", "enum": ["READ", "CREATE", "WRITE"]}}
           },
           "schemaVersion": {"type": "integer"}

@@ -67,14 +67,18 @@ package struct DatabaseAddress: Hashable, Sendable {
         isOperators ? [.read, .create, .write] : type.rights(of: roles(in: schema))
     }
 
+    /// Returns the caller's rights to records of this type that they created.
+    package func rights(toOwnOfType type: RecordType, in schema: Schema) -> Rights {
+        isOperators ? [.read, .create, .write] : type.rights(of: roles(in: schema) + [.creator])
+    }
+
     /// Returns the caller's rights to this record.
     package func rights(to record: StoredRecord, in schema: Schema) -> Rights {
         guard scope == .public, !isOperators else { return [.read, .create, .write] }
         // A type that was removed from the schema grants no rights.
         guard let type = schema.types[record.type] else { return [] }
         let isCreator = caller.user.map { $0 == record.created.by } ?? false
-        let roles = roles(in: schema)
-        return type.rights(of: isCreator ? roles + [.creator] : roles)
+        return isCreator ? rights(toOwnOfType: type, in: schema) : rights(toType: type, in: schema)
     }
 }
 

@@ -101,11 +101,7 @@ package struct QueryCheck {
     }
 
     private func check(_ center: Location, _ field: Query.Field) throws(RelayError) {
-        guard (-90...90).contains(center.latitude), (-180...180).contains(center.longitude) else {
-            throw .badRequest(
-                "A place has a latitude of -90 to 90 and a longitude of -180 to 180 degrees; field '\(field.name)'."
-            )
-        }
+        guard center.isOnEarth else { throw .notOnEarth(field.name) }
     }
 
     // MARK: Schema

@@ -71,7 +71,9 @@ package struct QueryRecords: Sendable {
         guard database.scope == .public, !database.rights(toType: type, in: schema).contains(.read) else {
             return query
         }
-        guard let user = database.caller.user, type.rights(of: [.creator]).contains(.read) else { return nil }
+        guard let user = database.caller.user, database.rights(toOwnOfType: type, in: schema).contains(.read) else {
+            return nil
+        }
         var own = query
         own.filters.append(.init(.createdBy, .equals, [.string(user.recordName)]))
         return own

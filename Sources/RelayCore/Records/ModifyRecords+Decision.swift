@@ -108,7 +108,7 @@ extension ModifyRecords {
         private func isHidden(_ record: StoredRecord) -> Bool {
             if sharing?.permission(record.name) == Share.Permission.none { return true }
             guard request.database.scope == .public else { return false }
-            return request.database.rights(to: record, in: schema).isDisjoint(with: [.read, .write])
+            return !request.database.rights(to: record, in: schema).contains(.read)
         }
 
         /// Checks everything that does not depend on the fields: name, zone, existence, change tag and rights.

@@ -154,7 +154,7 @@ package struct FieldPreparation: Sendable {
         if field.tag == declared.type, !field.isEncrypted, !declared.isEncrypted { return }
         let name = record.name(of: field)
         if declared.isEncrypted {
-            guard field.tag != nil, field.isEncrypted else {
+            guard field.tag != nil || field.isUntypedList, field.isEncrypted else {
                 throw .badRequest(
                     "invalid attempt to set value type ENCRYPTED_BYTES for field '\(name)' defined to be: ENCRYPTED_\(declared.type.tag)"
                 )
@@ -192,6 +192,7 @@ package struct FieldPreparation: Sendable {
                 try FieldCodec.read(json, as: declared.type),
                 by: record.exactSeconds(of: field)
             )
+            guard value.isOnEarth else { throw RelayError.notOnEarth(name) }
             try check(value.contentBytes, of: field, of: record, rules)
             return FieldsJSON.Entry(name: name, value: value, isEncrypted: declared.isEncrypted)
         } catch let error as RelayError {
@@ -206,6 +207,10 @@ extension RelayError {
     fileprivate static let encryptedInPublic = RelayError.badRequest(
         "encrypted fields are not supported in the public database"
     )
+
+    static func notOnEarth(_ field: String) -> RelayError {
+        .badRequest("A place has \(Location.bounds); field '\(field)'.")
+    }
 
     static func assetRefused(_ field: String) -> RelayError {
         .badRequest(

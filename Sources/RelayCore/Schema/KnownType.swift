@@ -95,6 +95,12 @@ struct GrowingType {
                 "'\(name.prefix(64))' is not a field name: use letters, digits and underscores, a letter first."
             )
         }
+        guard field.tag != nil || !record.isEmptyList(field) else {
+            throw .badRequest(
+                "cannot use an empty list to initialize a new field (field '\(name)' in record type '\(known.name)' should "
+                    + "be more precise). Save it with an element first, or give its type, such as STRING_LIST."
+            )
+        }
         guard let fieldType = field.tag ?? record.value(of: field).flatMap(FieldCodec.inferredType) else {
             throw .badRequest("The value of field '\(name)' has no type that a field can have.")
         }

@@ -179,8 +179,7 @@ extension ModifyRecords.Decision {
 
     /// Returns the outcomes with the names that the caller used.
     func viewed(_ outcomes: [ModifyRecords.Outcome], of given: ModifyRecords) -> [ModifyRecords.Outcome] {
-        // Aliases exist only in shared zones, where write permission includes read permission.
-        guard !aliases.isEmpty else { return readable(outcomes) }
+        guard !aliases.isEmpty else { return outcomes }
         return zip(given.operations, outcomes).map { operation, outcome in
             switch outcome {
             case .saved(let record): .saved(aliases.viewed(record))

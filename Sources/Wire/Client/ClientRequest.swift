@@ -12,7 +12,7 @@ package enum ClientRequest {
         package var changeTag: String?
         /// The fields to write; `nil` clears a field.
         package var fields: [String: FieldValue?]
-        /// The fields whose values are empty lists of the type that the relay knows.
+        /// The fields whose empty lists have the type that the relay knows; other values of these fields have their own type.
         package var untypedLists: Set<String> = []
         /// The fields whose values are encrypted.
         package var encrypted: Set<String> = []
@@ -85,10 +85,11 @@ package enum ClientRequest {
             record.object { fields in
                 for (name, value) in write.fields {
                     fields.key(name)
-                    if write.untypedLists.contains(name) {
-                        FieldCodec.writeUntypedList(to: &fields)
+                    let isEncrypted = write.encrypted.contains(name)
+                    if case .list(_, let elements)? = value, elements.isEmpty, write.untypedLists.contains(name) {
+                        FieldCodec.writeUntypedList(isEncrypted: isEncrypted, to: &fields)
                     } else if let value {
-                        FieldCodec.write(value, isEncrypted: write.encrypted.contains(name), to: &fields)
+                        FieldCodec.write(value, isEncrypted: isEncrypted, to: &fields)
                     } else {
                         fields.object { entry in
                             entry.key("value")

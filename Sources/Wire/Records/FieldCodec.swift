@@ -23,11 +23,12 @@ package enum FieldCodec {
     }
 
     /// Writes an empty list without an element type.
-    static func writeUntypedList(to writer: inout JSONWriter) {
+    static func writeUntypedList(isEncrypted: Bool = false, to writer: inout JSONWriter) {
         writer.object { field in
             field.key("value")
             field.array(EmptyCollection<FieldValue>()) { _, _ in }
             field.member("type", "UNKNOWN_LIST")
+            if isEncrypted { field.member("isEncrypted", true) }
         }
     }
 
@@ -175,6 +176,8 @@ package enum FieldCodec {
     }
 
     /// Returns the type of a value without a tag or a declaration, by its JSON form; `nil` if no field type matches.
+    ///
+    /// An empty list reads as a list of strings. It must not declare a field.
     package static func inferredType(of json: JSONValue) -> FieldType? {
         if let elements = try? json.elements() {
             guard let first = elements.first, case .scalar(let scalar)? = inferredType(of: first) else {

@@ -95,6 +95,12 @@ extension RecordInput {
     /// Returns `nil` if the field is cleared.
     package func value(of field: FieldInput) -> JSONValue? { field.value.map { document.value(at: $0) } }
 
+    /// Returns whether the field's value is an empty list, which does not tell the field's type.
+    package func isEmptyList(_ field: FieldInput) -> Bool {
+        guard let value = field.value else { return false }
+        return document.tape[value].kind == .array && document.end(of: value) == value + 1
+    }
+
     package func exactSeconds(of field: FieldInput) -> JSONValue? {
         field.exactSeconds.map { document.value(at: $0) }
     }
@@ -132,6 +138,8 @@ extension RecordInput {
 package struct FieldInput: Sendable {
     package let tag: FieldType?
     package let isEncrypted: Bool
+    /// Whether the tag says that the value is a list, but not of which type.
+    package let isUntypedList: Bool
     /// Whether the field has no value and is therefore cleared.
     package var clears: Bool { value == nil }
     package var hasExactSeconds: Bool { exactSeconds != nil }
@@ -174,6 +182,7 @@ package struct FieldInput: Sendable {
         }
         self.tag = tag
         self.isEncrypted = isEncrypted
+        isUntypedList = saysList
         self.name = name
         self.value = value
         self.exactSeconds = exactSeconds

@@ -40,18 +40,28 @@ extension RecordState {
         var secrets = self.secrets ?? SecretFields()
         markUnsendable(key, nil)
         guard let value else {
+            markUntyped(key, false)
             secrets.edits[key] = (nil, number)
             self.secrets = secrets
             return
         }
         guard !FieldValue.hasEndlessDate(value) else { return markUnsendable(key, FieldValue.endlessDateWords) }
-        guard let field = FieldValue(value, in: id.zoneID), field.canBeSecret else {
+        let listType = secretListType(of: key)
+        guard let field = FieldValue(value, in: id.zoneID, elementType: listType ?? .string), field.canBeSecret else {
             markUnsendable(key, "\(Swift.type(of: value)) to be encrypted")
             return
         }
-        guard field.isFinite else { return markUnsendable(key, FieldValue.infinityWords) }
+        if let words = field.unsendableWords { return markUnsendable(key, words) }
+        markUntyped(key, listType == nil && FieldValue.isUntypedList(value))
         secrets.edits[key] = (field, number)
         self.secrets = secrets
+    }
+
+    /// Returns the element type of the list in an encrypted field, now or on the relay.
+    private func secretListType(of key: String) -> FieldType.Scalar? {
+        let edited = untypedLists.contains(key) ? nil : secrets?.edits[key]?.value
+        for case .list(let type, _)? in [edited, openSecret(key)] { return type }
+        return nil
     }
 
     /// Whether any value was encrypted on a device.

@@ -52,7 +52,8 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     @Block open var fetchRecordZoneChangesCompletionBlock: ((_ operationError: (any Error)?) -> Void)?
     /// Called at the end.
     ///
-    /// Errors of single items don't fail the operation; other blocks report them.
+    /// Errors of single items don't fail the operation; other blocks report them. If every item failed because its zone
+    /// does not exist, the result is `partialFailure`.
     @Block open var fetchRecordZoneChangesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// Creates an operation without zones.
@@ -87,6 +88,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
     package override func perform() async {
         var errors: [AnyHashable: any Error] = [:]
         var failure: CKError?
+        var fetchedAny = false
         let database = resolvedDatabase
         let user = (try? database.session.connection()).map(AccountBinding.ofNow)
         for zoneID in recordZoneIDs ?? [] {
@@ -96,6 +98,7 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
             }
             do throws(CKError) {
                 try await fetch(zoneID, from: database, for: user, &errors)
+                fetchedAny = true
             } catch {
                 tellEnd(of: zoneID, .failure(error))
                 errors[zoneID] = error
@@ -107,7 +110,8 @@ open class CKFetchRecordZoneChangesOperation: CKDatabaseOperation, @unchecked Se
         }
         let error = failure ?? (errors.isEmpty ? nil : CKError.partialFailure(errors))
         fetchRecordZoneChangesCompletionBlock?(error)
-        fetchRecordZoneChangesResultBlock?(failure.map { .failure($0) } ?? .success(()))
+        let result = CKError.operationResult(of: errors, anySucceeded: fetchedAny)
+        fetchRecordZoneChangesResultBlock?(failure.map { .failure($0) } ?? result)
     }
 
     /// Fetches one zone, page by page.

@@ -18,7 +18,8 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         ((_ recordsByRecordID: [CKRecord.ID: CKRecord]?, _ operationError: (any Error)?) -> Void)?
     /// Called at the end.
     ///
-    /// Errors of single items don't fail the operation; other blocks report them.
+    /// Errors of single items don't fail the operation; other blocks report them. If every item failed because its zone
+    /// does not exist, the result is `partialFailure`.
     @Block open var fetchRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// Creates an empty operation.
@@ -73,7 +74,7 @@ open class CKFetchRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         fetchRecordsCompletionBlock?(found, failure)
-        fetchRecordsResultBlock?(.success(()))
+        fetchRecordsResultBlock?(CKError.operationResult(of: errors, anySucceeded: !found.isEmpty))
     }
 
     package override func letBlocksGo() {

@@ -43,7 +43,8 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         ((_ savedRecords: [CKRecord]?, _ deletedRecordIDs: [CKRecord.ID]?, _ operationError: (any Error)?) -> Void)?
     /// Called at the end.
     ///
-    /// Errors of single items don't fail the operation; other blocks report them.
+    /// Errors of single items don't fail the operation; other blocks report them. If every item failed because its zone
+    /// does not exist, the result is `partialFailure`.
     @Block open var modifyRecordsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// Creates an empty operation.
@@ -94,7 +95,9 @@ open class CKModifyRecordsOperation: CKDatabaseOperation, @unchecked Sendable {
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         modifyRecordsCompletionBlock?(saved, deleted, failure)
-        modifyRecordsResultBlock?(.success(()))
+        modifyRecordsResultBlock?(
+            CKError.operationResult(of: errors, anySucceeded: !saved.isEmpty || !deleted.isEmpty)
+        )
     }
 
     private func tell(

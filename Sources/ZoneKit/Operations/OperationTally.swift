@@ -18,6 +18,27 @@ struct OperationTally<Item, ID: Hashable> {
         }
     }
 
+    /// The result for the operation's result block.
+    var result: Result<Void, any Error> {
+        CKError.operationResult(of: errors, anySucceeded: !saved.isEmpty || !deleted.isEmpty)
+    }
+
     /// A `partialFailure` with the error of each failed item, or `nil` if nothing failed.
     var failure: CKError? { errors.isEmpty ? nil : CKError.partialFailure(errors) }
+}
+
+extension CKError {
+    /// Returns the result for an operation's result block if the request itself succeeded.
+    ///
+    /// Item errors are reported one by one, so the operation succeeds, unless every item failed because its zone does not
+    /// exist: programs that create a missing zone expect `partialFailure` here, as from CloudKit.
+    static func operationResult(of errors: [AnyHashable: any Error], anySucceeded: Bool) -> Result<Void, any Error> {
+        guard !errors.isEmpty, !anySucceeded, errors.values.allSatisfy(isOfMissingZone) else { return .success(()) }
+        return .failure(partialFailure(errors))
+    }
+
+    private static func isOfMissingZone(_ error: any Error) -> Bool {
+        let code = (error as? CKError)?.code
+        return code == .zoneNotFound || code == .userDeletedZone
+    }
 }

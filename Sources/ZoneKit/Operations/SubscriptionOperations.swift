@@ -21,7 +21,8 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
         )?
     /// Called at the end.
     ///
-    /// Errors of single items don't fail the operation; other blocks report them.
+    /// Errors of single items don't fail the operation; other blocks report them. If every item failed because its zone
+    /// does not exist, the result is `partialFailure`.
     @Block open var modifySubscriptionsResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// Creates an empty operation.
@@ -65,7 +66,7 @@ open class CKModifySubscriptionsOperation: CKDatabaseOperation, @unchecked Senda
             return
         }
         modifySubscriptionsCompletionBlock?(tally.saved, tally.deleted, tally.failure)
-        modifySubscriptionsResultBlock?(.success(()))
+        modifySubscriptionsResultBlock?(tally.result)
     }
 
     package override func letBlocksGo() {

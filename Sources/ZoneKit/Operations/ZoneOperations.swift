@@ -21,7 +21,8 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
         )?
     /// Called at the end.
     ///
-    /// Errors of single items don't fail the operation; other blocks report them.
+    /// Errors of single items don't fail the operation; other blocks report them. If every item failed because its zone
+    /// does not exist, the result is `partialFailure`.
     @Block open var modifyRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// Creates an empty operation.
@@ -64,7 +65,7 @@ open class CKModifyRecordZonesOperation: CKDatabaseOperation, @unchecked Sendabl
             return
         }
         modifyRecordZonesCompletionBlock?(tally.saved, tally.deleted, tally.failure)
-        modifyRecordZonesResultBlock?(.success(()))
+        modifyRecordZonesResultBlock?(tally.result)
     }
 
     package override func letBlocksGo() {
@@ -89,7 +90,8 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
         ((_ recordZonesByZoneID: [CKRecordZone.ID: CKRecordZone]?, _ operationError: (any Error)?) -> Void)?
     /// Called at the end.
     ///
-    /// Errors of single items don't fail the operation; other blocks report them.
+    /// Errors of single items don't fail the operation; other blocks report them. If every item failed because its zone
+    /// does not exist, the result is `partialFailure`.
     @Block open var fetchRecordZonesResultBlock: ((_ operationResult: Result<Void, any Error>) -> Void)?
 
     /// Creates an operation that fetches all zones unless `recordZoneIDs` is set.
@@ -123,7 +125,7 @@ open class CKFetchRecordZonesOperation: CKDatabaseOperation, @unchecked Sendable
         }
         let failure = errors.isEmpty ? nil : CKError.partialFailure(errors)
         fetchRecordZonesCompletionBlock?(found, failure)
-        fetchRecordZonesResultBlock?(.success(()))
+        fetchRecordZonesResultBlock?(CKError.operationResult(of: errors, anySucceeded: !found.isEmpty))
     }
 
     private func results() async throws -> [(CKRecordZone.ID, Result<CKRecordZone, any Error>)] {

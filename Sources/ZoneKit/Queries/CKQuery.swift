@@ -129,11 +129,13 @@ public final class CKQuery: NSObject, NSSecureCoding, NSCopying, @unchecked Send
 
     /// Throws if a filter compares a field with infinity or NaN, which JSON cannot represent.
     private static func refuseInfinity(in filters: [Query.Filter]) throws(CKError) {
-        guard let odd = filters.first(where: { !$0.values.allSatisfy(\.isFinite) }) else { return }
-        throw CKError(
-            .invalidArguments,
-            "The predicate cannot be sent: '\(odd.field.name)' is compared with a \(FieldValue.infinityWords)."
-        )
+        for filter in filters {
+            guard let words = filter.values.compactMap(\.unsendableWords).first else { continue }
+            throw CKError(
+                .invalidArguments,
+                "The predicate cannot be sent: '\(filter.field.name)' is compared with a \(words)."
+            )
+        }
     }
 }
 

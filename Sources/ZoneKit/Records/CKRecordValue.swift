@@ -74,7 +74,7 @@ extension FieldValue {
     }
 
     /// Whether JSON can represent all numbers in the value; it has no infinity and no NaN.
-    var isFinite: Bool {
+    private var isFinite: Bool {
         switch self {
         case .double(let number): number.isFinite
         case .location(let place): place.latitude.isFinite && place.longitude.isFinite
@@ -83,8 +83,13 @@ extension FieldValue {
         }
     }
 
-    /// Describes a value that is not finite; part of an error message.
-    static let infinityWords = "number that is not finite"
+    /// Describes why the relay would reject the value, as part of an error message; `nil` if it would not.
+    ///
+    /// Encrypted values must be checked here, because the relay cannot read them.
+    var unsendableWords: String? {
+        if !isFinite { return "number that is not finite" }
+        return isOnEarth ? nil : "place without \(Location.bounds)"
+    }
 
     /// Returns whether an app's value is, or contains, a date that is infinite or NaN.
     static func hasEndlessDate(_ value: Any) -> Bool {

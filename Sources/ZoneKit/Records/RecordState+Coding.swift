@@ -23,11 +23,12 @@ extension RecordState {
             coder.encode(cleared.joined(separator: "\n") as NSString, forKey: "ClearedSecrets")
             if let keyring = secrets.keyring { coder.encode(keyring.container as NSString, forKey: "SecretsContainer") }
         }
+        if !untypedLists.isEmpty {
+            coder.encode(untypedLists.sorted().joined(separator: "\n") as NSString, forKey: "UntypedLists")
+        }
         guard !edits.isEmpty else { return }
         coder.encode(edits.keys.sorted().joined(separator: "\n") as NSString, forKey: "ChangedKeys")
         coder.encode(Self.archive(edits.compactMapValues(\.original)), forKey: "OriginalFields")
-        guard !untypedLists.isEmpty else { return }
-        coder.encode(untypedLists.sorted().joined(separator: "\n") as NSString, forKey: "UntypedLists")
     }
 
     private static func archive(_ fields: [String: FieldValue]) -> NSData {
@@ -55,15 +56,12 @@ extension RecordState {
         assetSource = coder.text("AssetSource").flatMap(AssetSource.init(archived:))
         if coder.decodeBool(forKey: "ParentEdited") { setParent(parent) }
         if let sealed = coder.bytes("SealedFields").flatMap(Self.unarchive) { restoreSecrets(sealed, from: coder) }
+        restoreUntypedLists(Self.names(in: coder.text("UntypedLists") ?? ""))
         guard let keys = coder.text("ChangedKeys") else { return true }
         guard let data = coder.bytes("OriginalFields"),
             let originals = Self.unarchive(data)
         else { return false }
-        restoreEdits(
-            Self.names(in: keys),
-            originals: originals,
-            untypedLists: Set(Self.names(in: coder.text("UntypedLists") ?? ""))
-        )
+        restoreEdits(Self.names(in: keys), originals: originals)
         return true
     }
 

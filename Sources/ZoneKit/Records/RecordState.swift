@@ -111,7 +111,7 @@ package struct RecordState: Sendable {
         exactDates[key] = value as? Date
         assets[key] = (value as? CKAsset).map { [$0] } ?? value as? [CKAsset]
         guard let value else {
-            untypedLists.remove(key)
+            markUntyped(key, false)
             replace(key, with: nil)
             return
         }
@@ -120,16 +120,16 @@ package struct RecordState: Sendable {
             unsendable[key] = String(describing: Swift.type(of: value))
             return
         }
-        guard field.isFinite else {
-            unsendable[key] = FieldValue.infinityWords
+        if let words = field.unsendableWords {
+            unsendable[key] = words
             return
         }
-        if emptyType == nil, FieldValue.isUntypedList(value) {
-            untypedLists.insert(key)
-        } else {
-            untypedLists.remove(key)
-        }
+        markUntyped(key, emptyType == nil && FieldValue.isUntypedList(value))
         replace(key, with: field)
+    }
+
+    mutating func markUntyped(_ key: String, _ isUntyped: Bool) {
+        if isUntyped { untypedLists.insert(key) } else { untypedLists.remove(key) }
     }
 
     /// Returns the element type of the list in a field, now or on the relay.
@@ -187,16 +187,17 @@ package struct RecordState: Sendable {
         asksForLink = true
     }
 
+    /// Restores the names of the untyped lists from an archive.
+    mutating func restoreUntypedLists(_ names: [String]) { untypedLists = Set(names) }
+
     /// Restores the assets from an archive.
     mutating func restore(_ assets: [CKAsset], for key: String) { self.assets[key] = assets }
 
     /// Restores the changes from an archive.
     package mutating func restoreEdits(
         _ keys: [String],
-        originals: [String: FieldValue],
-        untypedLists untyped: Set<String> = []
+        originals: [String: FieldValue]
     ) {
-        untypedLists = untyped
         for key in keys {
             editCount += 1
             edits[key] = Edit(original: originals[key], number: editCount)
@@ -233,7 +234,6 @@ package struct RecordState: Sendable {
         asksForLink = false
         let ours = Set(edits.filter { $0.value.number <= sent }.keys)
         edits = edits.filter { $0.value.number > sent }
-        untypedLists.formIntersection(edits.keys)
         for (key, edit) in edits { edits[key] = Edit(original: record.fields[key], number: edit.number) }
         if secrets != nil || !record.encryptedFields.isEmpty {
             var kept = secrets ?? SecretFields()
@@ -241,6 +241,7 @@ package struct RecordState: Sendable {
             kept.sealed = record.fields.filter { record.encryptedFields.contains($0.key) }
             secrets = kept
         }
+        untypedLists = untypedLists.filter { edits[$0] != nil || secrets?.edits[$0] != nil }
         if let parentEdit, parentEdit <= sent { self.parentEdit = nil }
         takeOver(record, besides: ours)
         if isWhole { letGo(whatIsNotIn: record) }

@@ -133,6 +133,18 @@ open class CKShare: CKRecord, @unchecked Sendable {
     /// - Parameter participantID: The ID of the participant.
     /// - Returns: The URL; `nil` before the share has been saved, and after the URL has been used.
     public func oneTimeURL(for participantID: Participant.ID) -> URL? {
+        sharing.withLock { $0.invitation(for: participantID, isForAnybody: true) }
+    }
+
+    /// Returns a link that identifies an invited participant, whatever address the person signs in with.
+    ///
+    /// An addition to CloudKit's API. `url` admits people whose account has the invited address. Send this link to a person
+    /// whose account has another address: the first person to accept it becomes the participant. Only the owner and
+    /// administrators receive it.
+    ///
+    /// - Parameter participantID: The participant's identifier; also the one from before the share was saved.
+    /// - Returns: The link, or `nil` before the share has been saved and after the participant has accepted.
+    public func invitationURL(for participantID: Participant.ID) -> URL? {
         sharing.withLock { $0.invitation(for: participantID) }
     }
 
@@ -198,7 +210,11 @@ struct ShareState: Sendable {
         self.caller = caller
         root = nil
         publicPermission = details.publicPermission.map { CKShare.ParticipantPermission(word: $0) } ?? publicPermission
-        participants = details.participants.map { CKShare.Participant($0, callerName: name) }
+        participants = details.participants.map { told in
+            let made = CKShare.Participant(told, callerName: name)
+            // The program may know them by their number from before the save.
+            return participants.first { $0.isEqual(made) }.map { made.withNumber(of: $0) } ?? made
+        }
         let ownerWord = CKShare.ParticipantRole.owner.word
         if let told = details.owner ?? details.participants.first(where: { $0.type == ownerWord }) {
             owner = known(told, name)
@@ -234,8 +250,11 @@ struct ShareState: Sendable {
         }
     }
 
-    func invitation(for id: CKShare.Participant.ID) -> URL? {
-        let found = known?.participants.first { $0.id == id && $0.isForAnybody && $0.invitation != nil }
+    /// Returns the link of a participant who has not accepted yet; with `isForAnybody`, only for a participant without an
+    /// address.
+    func invitation(for id: CKShare.Participant.ID, isForAnybody: Bool = false) -> URL? {
+        let number = participants.first { $0.isNumbered(id) }?.participantID ?? id
+        let found = known?.participants.first { $0.id == number && ($0.isForAnybody || !isForAnybody) }
         // Use the base URL that this client knows, whatever base URL the relay uses.
         guard let address = found?.invitation.flatMap({ URL(string: $0) }) else { return nil }
         return (caller ?? CallerMemory()).link(address.lastPathComponent, title: nil)

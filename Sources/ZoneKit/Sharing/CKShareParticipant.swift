@@ -61,6 +61,14 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
         return participant
     }
 
+    /// The same with the number that another had before the relay gave it one.
+    func withNumber(of other: CKShareParticipant) -> CKShareParticipant {
+        CKShareParticipant(wire, callerName: callerName, provisionalID: other.provisionalID)
+    }
+
+    /// Whether this is or was the participant's number.
+    func isNumbered(_ id: ID) -> Bool { participantID == id || provisionalID == id }
+
     package var wire: ClientShare.Participant { state.withLock { $0 } }
 
     /// The date at which the participant was added; `nil` until the share has been saved.
@@ -147,7 +155,11 @@ extension ClientIdentity {
         if let a = userRecordName, let b = other.userRecordName { return a == b }
         guard let a = lookup, let b = other.lookup else { return false }
         if let mine = a.emailAddress, let theirs = b.emailAddress { return mine.lowercased() == theirs.lowercased() }
-        if let mine = a.phoneNumber, let theirs = b.phoneNumber { return mine == theirs }
+        // The relay stores a phone number without the blanks and marks that people type.
+        if let mine = a.phoneNumber, let theirs = b.phoneNumber {
+            func digits(_ number: String) -> String { number.filter { $0 == "+" || $0.isWholeNumber } }
+            return digits(mine) == digits(theirs)
+        }
         return a.userRecordName != nil && a.userRecordName == b.userRecordName
     }
 }

@@ -83,10 +83,13 @@ public final class CKSyncEngine: Sendable {
 
     /// Fetches the changes of the database now.
     ///
+    /// If the scope names a zone in `zoneIDs` that does not exist, the delegate receives `didFetchRecordZoneChanges` with
+    /// `zoneNotFound`.
+    ///
     /// - Parameter options: The zones to fetch, and which of them first.
-    /// - Throws: The error that stopped the fetch, or `partialFailure` if single zones failed. The changes that were
-    ///   fetched before an error are applied. Throws `invalidArguments` inside the delegate, because the engine waits
-    ///   for the delegate.
+    /// - Throws: The error that stopped the fetch, or `partialFailure` if single zones failed, other than by not existing.
+    ///   The changes that were fetched before an error are applied. Throws `invalidArguments` inside the delegate, because
+    ///   the engine waits for the delegate.
     public func fetchChanges(_ options: FetchChangesOptions = FetchChangesOptions()) async throws {
         try await driver.fetchNow(options, for: self)
     }

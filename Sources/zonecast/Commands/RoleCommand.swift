@@ -12,6 +12,7 @@ struct RoleCommand: ParsableCommand {
         abstract: "Assign the roles that a schema declares to users, and remove them.",
         discussion: """
             A role has the permissions that the schema grants it; a user has those of all their roles.
+            WRITE includes READ. CREATE includes reading and writing the user's own records of the type, and no others.
             A running relay applies a change at once. Each environment has its own roles.
             """,
         subcommands: [Give.self, Take.self, List.self]

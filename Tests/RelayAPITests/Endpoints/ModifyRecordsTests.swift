@@ -192,7 +192,57 @@ import Wire
             #"{"recordName":"cloudkit.zoneshare","recordType":"cloudkit.share","publicPermission":"ALL"}"#,
             "BAD_REQUEST", "publicPermission"
         ),
+        (
+            #"{"recordName":"x","recordType":"Note","fields":{"tags":{"value":[]}}}"#, "BAD_REQUEST",
+            "cannot use an empty list to initialize a new field (field 'tags' in record type 'Note' should be more precise)"
+        ),
+        (
+            #"{"recordName":"x","recordType":"New","fields":{"tags":{"value":[],"type":"UNKNOWN_LIST"}}}"#,
+            "BAD_REQUEST", "cannot use an empty list to initialize a new field (field 'tags' in record type 'New'"
+        ),
+        (
+            #"{"recordName":"x","recordType":"Note","fields":{"t":{"type":"LIST","value":[ ]}}}"#, "BAD_REQUEST",
+            "cannot use an empty list to initialize a new field"
+        ),
+        (
+            #"{"recordName":"x","recordType":"Note","fields":{"t":{"value":[],"isEncrypted":true}}}"#, "BAD_REQUEST",
+            "cannot use an empty list to initialize a new field"
+        ),
+        (
+            #"{"recordName":"x","recordType":"Note","fields":{"at":{"value":{"latitude":91,"longitude":0}}}}"#,
+            "BAD_REQUEST", "latitude of -90 to 90"
+        ),
+        (
+            #"{"recordName":"x","recordType":"Note","fields":{"at":{"value":{"latitude":-90.01,"longitude":0}}}}"#,
+            "BAD_REQUEST", "field 'at'"
+        ),
+        (
+            #"{"recordName":"x","recordType":"Note","fields":{"at":{"value":{"latitude":0,"longitude":-180.5}}}}"#,
+            "BAD_REQUEST", "longitude of -180 to 180"
+        ),
+        (
+            #"{"recordName":"x","recordType":"Note","fields":{"at":{"type":"LOCATION_LIST","value":"#
+                + #"[{"latitude":0,"longitude":0},{"latitude":0,"longitude":360}]}}}"#,
+            "BAD_REQUEST", "longitude of -180 to 180"
+        ),
     ]
+
+    @Test("an empty list takes the type of its field, also of one that the same request declares")
+    func emptyListsOfKnownFields() async throws {
+        let world = try await world()
+        func create(_ name: String, _ fields: String) -> RelayWorld.Operation {
+            RelayWorld.Operation(kind: "create", name: name, fields: fields)
+        }
+        let answer = try await world.modify([
+            create("a", #"{"tags":{"value":[7]},"days":{"value":[],"type":"TIMESTAMP_LIST"}}"#),
+            create("b", #"{"tags":{"value":[]},"days":{"value":[],"type":"UNKNOWN_LIST"}}"#),
+            create("c", #"{"tags":{"value":[],"type":"STRING_LIST"}}"#),
+        ])
+        let records = try answer.items("records")
+        #expect(records.map { $0.text("serverErrorCode") } == [nil, nil, "BAD_REQUEST"])
+        let fields = try #require(records[1]["fields"])
+        #expect(fields["tags"]?.text("type") == "INT64_LIST" && fields["days"]?.text("type") == "TIMESTAMP_LIST")
+    }
 
     @Test(arguments: bad.indices) func badRecordsAreRefusedAlone(_ row: Int) async throws {
         let (record, code, reason) = Self.bad[row]
@@ -240,7 +290,8 @@ import Wire
         (#""text \"quoted\" é""#, "STRING"), ("9223372036854775807", "INT64"), ("-9223372036854775808", "INT64"),
         ("96", "DOUBLE"), ("1.5", "DOUBLE"), ("1795216898607", "TIMESTAMP"), (#""AAEC""#, "BYTES"),
         (#"{"recordName":"r","action":"DELETE_SELF"}"#, "REFERENCE"),
-        (#"{"latitude":1.5,"longitude":-2.25,"timestamp":7}"#, "LOCATION"), ("[]", "STRING_LIST"),
+        (#"{"latitude":1.5,"longitude":-2.25,"timestamp":7}"#, "LOCATION"),
+        (#"{"latitude":-90,"longitude":180}"#, "LOCATION"), ("[]", "STRING_LIST"),
         (#"["a","b"]"#, "STRING_LIST"), ("[1,2]", "INT64_LIST"), ("[1795216898607]", "TIMESTAMP_LIST"),
     ]
 

@@ -39,6 +39,24 @@ import Wire
                 #""fields":{"list":{"value":[],"type":"UNKNOWN_LIST"}}}}]}"#
             )
         )
+        empty.encrypted = ["list"]
+        #expect(
+            text(ClientRequest.modify([empty], in: notes, atomically: true)).hasSuffix(
+                #""fields":{"list":{"value":[],"type":"UNKNOWN_LIST","isEncrypted":true}}}}]}"#
+            )
+        )
+        // What is sealed instead, or has elements, says its type.
+        for (value, form) in [
+            (FieldValue.bytes([1]), #"{"value":"AQ==","type":"BYTES","isEncrypted":true}"#),
+            (.list(.int64, [.int64(1)]), #"{"value":[1],"type":"INT64_LIST","isEncrypted":true}"#),
+        ] {
+            empty.fields["list"] = value
+            #expect(
+                text(ClientRequest.modify([empty], in: notes, atomically: true)).hasSuffix(
+                    #""fields":{"list":\#(form)}}}]}"#
+                )
+            )
+        }
         let delete = ClientRequest.Write(.forceDelete, "n2")
         #expect(
             text(ClientRequest.modify([update, delete], in: bobs, atomically: false, desiredKeys: [])) == """

@@ -220,6 +220,85 @@ import ZoneTesting
         #expect(deleted == ["n3 Note"])
     }
 
+    /// The error of each kind of operation's result block, by the operation's type.
+    private func results(
+        saving records: [CKRecord],
+        and ids: [CKRecord.ID],
+        in zones: [CKRecordZone.ID],
+        atomically isAtomic: Bool
+    ) async -> [String: CKError?] {
+        let seen = Mutex<[String: CKError?]>([:])
+        func hear(_ name: String) -> @Sendable (Result<Void, any Error>) -> Void {
+            { result in
+                var error: CKError?
+                if case .failure(let found) = result { error = found as? CKError }
+                seen.withLock { $0[name] = .some(error) }
+            }
+        }
+        let save = CKModifyRecordsOperation(recordsToSave: records, recordIDsToDelete: ids)
+        save.isAtomic = isAtomic
+        save.modifyRecordsResultBlock = hear("modify")
+        let fetch = CKFetchRecordsOperation(recordIDs: records.map(\.recordID) + ids)
+        fetch.fetchRecordsResultBlock = hear("fetch")
+        let changes = CKFetchRecordZoneChangesOperation(recordZoneIDs: zones)
+        changes.fetchRecordZoneChangesResultBlock = hear("changes")
+        let lookup = CKFetchRecordZonesOperation(recordZoneIDs: zones)
+        lookup.fetchRecordZonesResultBlock = hear("zones")
+        for operation in [save, fetch, changes, lookup] { await run(operation) }
+        return seen.withLock { $0 }
+    }
+
+    @Test(
+        "an operation fails as a whole where every item failed because its zone is missing or was deleted",
+        arguments: [(false, false), (true, false), (false, true), (true, true)]
+    )
+    func everyItemFailedForItsZone(isDeleted: Bool, isAtomic: Bool) async throws {
+        let missing = ["Missing", "Gone"].map { CKRecordZone.ID(zoneName: $0) }
+        if isDeleted {
+            for id in missing {
+                try await database.save(CKRecordZone(zoneID: id))
+                try await database.deleteRecordZone(withID: id)
+            }
+        }
+        let records = missing.map { CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "a", zoneID: $0)) }
+        let gone = CKRecord.ID(recordName: "b", zoneID: missing[0])
+        let results = await results(saving: records, and: [gone], in: missing, atomically: isAtomic)
+        #expect(results.count == 4)
+        for (name, error) in results {
+            #expect(error?.code == .partialFailure, "\(name)")
+            let items = error?.partialErrorsByItemID ?? [:]
+            #expect(items.count == (["modify", "fetch"].contains(name) ? 3 : 2), "\(name)")
+            #expect(items.values.allSatisfy { ($0 as? CKError)?.code == .zoneNotFound }, "\(name)")
+        }
+        let end = CKModifyRecordZonesOperation(recordZoneIDsToDelete: missing)
+        nonisolated(unsafe) var code: CKError.Code?
+        end.modifyRecordZonesResultBlock = { if case .failure(let error) = $0 { code = (error as? CKError)?.code } }
+        await run(end)
+        #expect(code == .partialFailure)
+    }
+
+    @Test("an operation succeeds as a whole where an item was served, or failed for another reason")
+    func someItemsFailed() async throws {
+        let missing = CKRecordZone.ID(zoneName: "Missing")
+        let stray = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "a", zoneID: missing))
+        try await database.save(note("here"))
+        for record in [note("new"), note("here", "stale")] {
+            let results = await results(
+                saving: [stray, record],
+                and: [],
+                in: [missing, zone.zoneID],
+                atomically: false
+            )
+            #expect(results.count == 4)
+            for (name, error) in results { #expect(error == .some(nil), "\(name)") }
+        }
+        let unknown = CKFetchRecordsOperation(recordIDs: [note("nowhere").recordID, stray.recordID])
+        nonisolated(unsafe) var succeeded = false
+        unknown.fetchRecordsResultBlock = { if case .success = $0 { succeeded = true } }
+        await run(unknown)
+        #expect(succeeded)
+    }
+
     /// A relay that repeats its token and promises more, again and again, is not asked for ever.
     @Test func aFeedThatDoesNotMoveEnds() async throws {
         let page = #""syncToken":"same","moreComing":true"#

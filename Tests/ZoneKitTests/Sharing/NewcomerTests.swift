@@ -65,6 +65,41 @@ import ZoneTesting
         await #expect { try await join(open, carol) } throws: { ($0 as? CKError)?.code == .permissionFailure }
     }
 
+    // MARK: Links of invitations
+
+    @Test("the link of an invitation lets in somebody whose account has another address", arguments: [true, false])
+    func anInvitationsLink(isAddress: Bool) async throws {
+        let share = CKShare(recordZoneID: zone.zoneID)
+        let guest =
+            if isAddress {
+                try await alice.container.shareParticipant(forEmailAddress: "Somebody.Else@example.net")
+            } else {
+                try await alice.container.shareParticipant(forPhoneNumber: "+49 30 1234567")
+            }
+        guest.permission = .readWrite
+        share.addParticipant(guest)
+        let before = guest.participantID
+        #expect(share.invitationURL(for: before) == nil, "before the save there is no link")
+        let saved = try await save(share)
+        let shown = try #require(saved.participants.first { $0.role == .privateUser })
+        let url = try #require(saved.invitationURL(for: shown.participantID))
+        #expect(saved.invitationURL(for: before) == url, "the program has the participant of before")
+        #expect(url != saved.url && saved.oneTimeURL(for: shown.participantID) == nil)
+        #expect(saved.invitationURL(for: saved.owner.participantID) == nil)
+        #expect(try await current().invitationURL(for: shown.participantID) == url)
+        #expect(try archived(saved).invitationURL(for: shown.participantID) == url)
+
+        let open = try #require(saved.url)
+        await #expect { try await join(open, carol) } throws: {
+            ($0 as? CKError)?.code == .participantMayNeedVerification
+        }
+        let joined = try await join(url, carol)
+        #expect(joined.currentUserParticipant?.permission == .readWrite)
+        #expect(joined.invitationURL(for: shown.participantID) == nil, "participants are given no links")
+        #expect(try await current().invitationURL(for: shown.participantID) == nil)
+        await #expect { try await join(url, bob) } throws: { ($0 as? CKError)?.code == .permissionFailure }
+    }
+
     private func archived<Object: NSObject & NSSecureCoding>(_ object: Object) throws -> Object {
         let data = try NSKeyedArchiver.archivedData(withRootObject: object, requiringSecureCoding: true)
         return try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: Object.self, from: data))

@@ -303,6 +303,57 @@ import ZoneTesting
         #expect(laptop.engine.state.zoneIDsWithUnfetchedServerChanges.isEmpty)
     }
 
+    /// Each zone whose fetch ended, with its error's code.
+    private func endedZones(_ notes: SyncedNotes) -> [String: CKError.Code?] {
+        let ends = notes.contents.withLock { $0.events }.compactMap { event -> (String, CKError.Code?)? in
+            if case .didFetchRecordZoneChanges(let end) = event { (end.zoneID.zoneName, end.error?.code) } else { nil }
+        }
+        return Dictionary(ends) { $1 }
+    }
+
+    @Test("a fetch whose scope names a zone that never was or was deleted tells of it with the error")
+    func aScopeMayNameAMissingZone() async throws {
+        let phone = notes()
+        let missing = CKRecordZone.ID(zoneName: "Missing")
+        try await phone.engine.fetchChanges(.init(scope: .zoneIDs([missing])))
+        #expect(endedZones(phone) == ["Missing": .zoneNotFound])
+        #expect(
+            phone.log.suffix(4) == [
+                "willFetchChanges", "willFetchRecordZoneChanges(Missing)", "didFetchRecordZoneChanges(Missing)",
+                "didFetchChanges",
+            ],
+            "\(phone.log)"
+        )
+
+        // Beside one that is there, and once it is gone.
+        phone.addZone()
+        phone.write("milk", "one")
+        try await phone.engine.sendChanges()
+        let laptop = notes("laptop")
+        try await laptop.engine.fetchChanges(.init(scope: .zoneIDs([missing, laptop.zone])))
+        #expect(endedZones(laptop) == ["Missing": .zoneNotFound, "Notes": nil])
+        #expect(laptop.texts == ["milk": "one"])
+        _ = try await phone.device.privateDatabase.deleteRecordZone(withID: phone.zone)
+        try await laptop.engine.fetchChanges(.init(scope: .zoneIDs([laptop.zone])))
+        #expect(endedZones(laptop)["Notes"] == .zoneNotFound)
+        #expect(laptop.texts.isEmpty)
+        let count = laptop.log.count
+        try await laptop.engine.fetchChanges()
+        #expect(laptop.log.count == count + 2, "no zone is named now: \(laptop.log)")
+
+        // A zone of that name that is made later is as any other: no loss of it is told.
+        try await phone.device.privateDatabase.save(CKRecordZone(zoneID: missing))
+        try await laptop.engine.fetchChanges()
+        let losses = laptop.contents.withLock { $0.events }.flatMap { event -> [String] in
+            if case .fetchedDatabaseChanges(let changes) = event {
+                changes.deletions.map(\.zoneID.zoneName)
+            } else {
+                []
+            }
+        }
+        #expect(endedZones(laptop)["Missing"] == .some(nil) && !losses.contains("Missing"))
+    }
+
     @Test func aBusyZoneHoldsBackNoOtherOfTheRound() async throws {
         let phone = notes()
         phone.addZone()

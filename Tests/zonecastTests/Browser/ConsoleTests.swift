@@ -171,6 +171,42 @@ struct ConsoleTests {
         #expect(try page.text("document.querySelector('#unmarked a').hash").hasSuffix("/schema?type=Post"))
     }
 
+    @Test("the role page shows what a grant includes, and that it cannot be taken away by itself")
+    func includedRights() throws {
+        let stage = try Stage()
+        let schema = stage.folder.path + "-schema.ckdb"
+        defer { unlink(schema) }
+        let text = """
+            DEFINE SCHEMA
+            RECORD TYPE Post (title STRING, GRANT READ TO "_world", GRANT CREATE TO "_icloud");
+            RECORD TYPE Page (title STRING, GRANT WRITE TO "_icloud");
+
+            """
+        try text.write(toFile: schema, atomically: true, encoding: .utf8)
+        let own = ["--container", Self.container, "--data", stage.folder.path]
+        #expect(try Command.run(["container", "create", Self.container, "--data", stage.folder.path]).status == 0)
+        #expect(try Command.run(["schema", "import", "--file", schema] + own).status == 0)
+        let page = try stage.enter(try Chromium())
+        try page.wait(for: isReady("overview"))
+        try go(page, "roles")
+        func box(_ label: String) throws -> String {
+            try page.text(
+                "(() => { const box = document.querySelector('[aria-label=\"\(label)\"]'); return [box.checked, box.disabled].join(); })()"
+            )
+        }
+        #expect(try box("Creator may read Post") == "true,true")
+        #expect(try box("Creator may write Post") == "true,true")
+        #expect(try box("Creator may create Post") == "false,false")
+        #expect(try box("Authenticated may read Post") == "false,false")
+        #expect(try box("Authenticated may write Post") == "false,false")
+        #expect(try box("World may read Post") == "true,false")
+        #expect(try box("Authenticated may read Page") == "true,true")
+        #expect(try box("Authenticated may write Page") == "true,false")
+        #expect(try box("Creator may write Page") == "false,false")
+        #expect(try page.text("document.querySelector('main').innerText").contains("Write includes read."))
+        #expect(page.faults.isEmpty, "\(page.faults)")
+    }
+
     @Test func darkAndNarrowItFits() throws {
         let stage = try Stage()
         try stage.fill()

@@ -48,13 +48,24 @@ struct FieldArgument: ExpressibleByArgument {
 
 /// A filter on the command line: `FIELD COMPARATOR VALUE`, such as `title BEGINS_WITH Mi` or `count >= 3`.
 ///
-/// The value is JSON if it parses as JSON, else text.
+/// The command does not know the field's type. It sends a number as text, which the relay reads by the field's type. It sends
+/// other JSON as it is, and as text if the relay refuses the JSON.
 struct FilterArgument {
+    /// A value as it goes out.
+    private struct Form {
+        var json: [UInt8]
+        /// Of a list: without it the relay takes none for `IN`.
+        var type: FieldType?
+    }
+
     private var field: String
     private var comparator: String
-    private var value: [UInt8]
-    /// The type of a list, which the relay requires for `IN`.
-    private var type: FieldType?
+    private var value: Form
+    /// The value as the text that was typed; `nil` if `value` is that text already.
+    private var text: Form?
+
+    /// Whether the value can be sent as text instead of JSON.
+    var mayBeText: Bool { text != nil }
 
     private static let signs = [
         "=": "EQUALS", "==": "EQUALS", "!=": "NOT_EQUALS", "<": "LESS_THAN", "<=": "LESS_THAN_OR_EQUALS",
@@ -73,25 +84,45 @@ struct FilterArgument {
             let all = Query.Comparator.allCases.map(\.rawValue).joined(separator: ", ")
             throw ValidationError("\(words[1]) is not a comparator. Use =, !=, <, <=, >, >=, \(all).")
         }
-        let json = try? JSONDocument(parsing: Array(words[2].utf8))
-        if known == .in || known == .notIn { type = json.flatMap { FieldCodec.inferredType(of: $0.root) } }
-        guard !known.takesList || (try? json?.root.elements()) != nil else {
-            throw ValidationError(
-                "\(comparator) takes a list in JSON, such as '\(field) \(comparator) [\"a\", \"b\"]'."
-            )
+        let json = try? JSONDocument(parsing: Array(words[2].utf8)).root
+        if known.takesList {
+            guard let json, let elements = try? json.elements() else {
+                throw ValidationError(
+                    "\(comparator) takes a list in JSON, such as '\(field) \(comparator) [\"a\", \"b\"]'."
+                )
+            }
+            let isListed = known == .in || known == .notIn
+            value = Form(json: Array(json.rawBytes), type: isListed ? FieldCodec.inferredType(of: json) : nil)
+            if !elements.allSatisfy(\.isString) {
+                text = Form(json: Self.texts(elements), type: isListed ? .list(.string) : nil)
+            }
+        } else if let json, !json.isNumber {
+            value = Form(json: Array(json.rawBytes))
+            if !json.isString { text = Form(json: FieldArgument.string(words[2])) }
+        } else {
+            value = Form(json: FieldArgument.string(words[2]))
         }
-        value = json == nil ? FieldArgument.string(words[2]) : Array(words[2].utf8)
     }
 
-    func write(to writer: inout JSONWriter) {
+    /// A list's elements as texts.
+    private static func texts(_ elements: [JSONValue]) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.array(elements) { list, element in
+            if element.isString { list.raw(element.rawBytes) } else { list.string(element.line) }
+        }
+        return writer.bytes
+    }
+
+    func write(asText: Bool = false, to writer: inout JSONWriter) {
+        let form = asText ? text ?? value : value
         writer.object { filter in
             filter.member("fieldName", field)
             filter.member("comparator", comparator)
             filter.key("fieldValue")
             filter.object {
                 $0.key("value")
-                $0.raw(value)
-                if let type { $0.member("type", type.tag) }
+                $0.raw(form.json)
+                if let type = form.type { $0.member("type", type.tag) }
             }
         }
     }

@@ -7,7 +7,10 @@ struct QueryOptions: ParsableArguments {
     @Argument(help: ArgumentHelp("The record type.", valueName: "type"))
     var type: String
     @Option(
-        help: "FIELD COMPARATOR VALUE, such as 'title BEGINS_WITH Mi' or 'count >= 3'; may be repeated.",
+        help: ArgumentHelp(
+            "FIELD COMPARATOR VALUE, such as 'title BEGINS_WITH Mi' or 'count >= 3'; may be repeated.",
+            discussion: "The value means what the field holds: 1984 is a text where that holds texts."
+        ),
         transform: { try FilterArgument(argument: $0) }
     )
     var filter: [FilterArgument] = []
@@ -23,8 +26,17 @@ struct QueryOptions: ParsableArguments {
     ) async throws {
         var left = limit ?? .max
         var marker: String?
+        var texts: Set<Int> = []
         repeat {
-            let answer = try await remote.call("records/query", body(sorts, fields, marker, limit: min(left, 200)))
+            let limit = min(left, 200)
+            let answer: JSONValue
+            if marker == nil {
+                let first = try await firstPage { texts in body(sorts, fields, nil, texts, limit: limit) }
+                answer = first.answer
+                texts = first.texts
+            } else {
+                answer = try await remote.call("records/query", body(sorts, fields, marker, texts, limit: limit))
+            }
             let records = answer.list("records")
             left -= records.count
             try await take(records)
@@ -32,7 +44,34 @@ struct QueryOptions: ParsableArguments {
         } while marker != nil && left > 0
     }
 
-    private func body(_ sorts: [String], _ fields: [String]?, _ marker: String?, limit: Int) -> JSONWriter {
+    /// Returns the first page's answer and the indices of the filters whose values were sent as text for it.
+    ///
+    /// Sends values that may be text as JSON first. If the relay refuses the query, sends each of them as text, then all of
+    /// them. Throws the first refusal if the relay refuses all attempts.
+    private func firstPage(
+        _ body: (Set<Int>) -> JSONWriter
+    ) async throws -> (answer: JSONValue, texts: Set<Int>) {
+        let unsure = filter.indices.filter { filter[$0].mayBeText }
+        var attempts = [[]] + unsure.map { [$0] }
+        if unsure.count > 1 { attempts.append(unsure) }
+        var refusal: CommandFailure?
+        for attempt in attempts.map({ Set($0) }) {
+            do {
+                return (try await remote.call("records/query", body(attempt)), attempt)
+            } catch let failure as CommandFailure where failure.code == ErrorCode.badRequest.rawValue {
+                refusal = refusal ?? failure
+            }
+        }
+        throw refusal ?? CommandFailure(.failed, "The relay refused the query.")
+    }
+
+    private func body(
+        _ sorts: [String],
+        _ fields: [String]?,
+        _ marker: String?,
+        _ texts: Set<Int>,
+        limit: Int
+    ) -> JSONWriter {
         var body = JSONWriter()
         body.object { body in
             zone.write(to: &body)
@@ -46,7 +85,7 @@ struct QueryOptions: ParsableArguments {
             body.object { query in
                 query.member("recordType", type)
                 query.key("filterBy")
-                query.array(filter) { $1.write(to: &$0) }
+                query.array(filter.enumerated()) { $1.element.write(asText: texts.contains($1.offset), to: &$0) }
                 query.key("sortBy")
                 query.array(sorts) { list, sort in
                     list.object {

@@ -53,12 +53,17 @@ struct SchemaCode {
 
     private func records(_ lines: inout [String]) {
         let open = access.keyword
+        let types = named(withUsers: true)
+        // Imports that nothing needs are warnings.
+        guard !types.isEmpty else { return lines.append("// The schema declares no record types.") }
         lines += ["\(open)import Foundation", "\(open)import \(module)"]
-        for (name, type) in named(withUsers: true) {
+        let typeNames = Self.typeNames(types.map(\.0))
+        for (name, type) in types {
+            let names = Self.unique(type.fields.keys, "Field", besides: Self.membersOfRecords)
             lines += [
                 "", "/// A record of type `\(name)`: the record itself stays within reach, for what is not a field.",
             ]
-            lines += ["\(access.keyword)struct \(Self.typeName(name)) {"]
+            lines += ["\(access.keyword)struct \(typeNames[name] ?? name) {"]
             lines += [
                 "    /// The type's name on the relay.", "    \(access.keyword)static let recordType = \"\(name)\"",
             ]
@@ -67,14 +72,15 @@ struct SchemaCode {
             lines += ["        self.record = record", "    }", "", "    /// A new record."]
             lines += ["    \(access.keyword)init(id: CKRecord.ID = CKRecord.ID(recordName: UUID().uuidString)) {"]
             lines += ["        record = CKRecord(recordType: Self.recordType, recordID: id)", "    }"]
-            for (field, form) in Self.sorted(type.fields) { lines += property(field, form) }
+            for (field, form) in Self.sorted(type.fields) {
+                lines += property(field, form, named: Self.escaped(names[field] ?? field))
+            }
             lines.append("}")
         }
     }
 
-    private func property(_ field: String, _ form: RecordType.Field) -> [String] {
+    private func property(_ field: String, _ form: RecordType.Field, named name: String) -> [String] {
         let place = form.isEncrypted ? "record.encryptedValues[\"\(field)\"]" : "record[\"\(field)\"]"
-        let name = Self.propertyName(field, taken: ["record", "recordType"])
         return [
             "", "    /// `\(field)`, \(Self.words(form)).",
             "    \(access.keyword)var \(name): \(Self.recordValue(form.type))? {",
@@ -114,45 +120,50 @@ struct SchemaCode {
             ]
         }
         let open = access.keyword
-        let needsFoundation = types.contains { $0.1.fields.values.contains { Self.isFoundation($0.type) } }
-        lines += (needsFoundation ? ["\(open)import Foundation"] : []) + ["\(open)import ZoneMirror"]
-        var names: [String] = []
-        for (name, type) in types {
-            let own = Self.typeName(isPrefixed ? String(name.dropFirst(3)) : name)
-            names.append(own)
-            lines += [
+        let entityNames = types.map { isPrefixed ? String($0.0.dropFirst(3)) : $0.0 }
+        let typeNames = Self.typeNames(entityNames)
+        let names = entityNames.map { typeNames[$0] ?? $0 }
+        var structs: [String] = []
+        var needsFoundation = false
+        for (((name, type), entityName), own) in zip(zip(types, entityNames), names) {
+            structs += [
                 "", "/// An object, on the relay a record of type `\(name)`.", "\(open)struct \(own): SyncedRecord {",
             ]
-            lines += ["    /// The record's name.", "    \(open)var id = RecordName()"]
-            let entityName = isPrefixed ? String(name.dropFirst(3)) : name
+            structs += ["    /// The record's name.", "    \(open)var id = RecordName()"]
             var encrypted: [String] = []
+            // SQLite's columns have no case.
+            var taken: Set<String> = ["id"]
             for (field, form) in Self.sorted(type.fields) {
                 guard let column = Self.column(field, isPrefixed) else { continue }
-                guard let value = Self.mirroredValue(form.type), Self.isPlain(column), column != "id" else {
-                    lines.append("    // \(field), \(Self.words(form)): not for mirrors, read it with ZoneKit.")
+                guard let value = Self.mirroredValue(form.type), Self.canBeColumn(column),
+                    !isPrefixed || field.hasPrefix("CD_"), taken.insert(column.lowercased()).inserted
+                else {
+                    structs.append("    // \(field), \(Self.words(form)): not for mirrors, read it with ZoneKit.")
                     continue
                 }
-                lines += [
+                needsFoundation = needsFoundation || Self.isFoundation(form.type)
+                structs += [
                     "    /// `\(field)`, \(Self.words(form)).", "    \(open)var \(Self.escaped(column)): \(value)?",
                 ]
                 if form.isEncrypted { encrypted.append(column) }
             }
-            lines += ["", "    /// An object that says nothing yet.", "    \(open)init() {}"]
+            structs += ["", "    /// An object that says nothing yet.", "    \(open)init() {}"]
             if own != entityName {
-                lines += [
+                structs += [
                     "", "    /// The record type's name.",
                     "    \(open)static var entityName: String { \"\(entityName)\" }",
                 ]
             }
             if !encrypted.isEmpty {
-                lines += [
+                structs += [
                     "", "    /// What is encrypted.", "    \(open)static func describe(_ entity: inout Entity) {",
                 ]
-                lines += encrypted.map { "        entity.attribute(\"\($0)\") { $0.isEncrypted = true }" }
-                lines.append("    }")
+                structs += encrypted.map { "        entity.attribute(\"\($0)\") { $0.isEncrypted = true }" }
+                structs.append("    }")
             }
-            lines.append("}")
+            structs.append("}")
         }
+        lines += (needsFoundation ? ["\(open)import Foundation"] : []) + ["\(open)import ZoneMirror"] + structs
         lines += ["", "extension MirrorModel {", "    /// Everything that the schema declares."]
         let list = names.map { "\($0).self" }.joined(separator: ", ")
         lines += ["    \(open)static var ofSchema: MirrorModel { MirrorModel(\(list)) }", "}"]
@@ -203,27 +214,52 @@ struct SchemaCode {
         return form.isEncrypted ? "encrypted \(kind)" : kind
     }
 
-    /// Returns a Swift type name: record types contain only letters, digits and underscores, so it only adjusts the
-    /// first letter and avoids collisions.
-    private static func typeName(_ name: String) -> String {
-        let own = name.prefix(1).uppercased() + name.dropFirst()
-        return ["Type", "Protocol", "Self", "Any"].contains(own) || foreign.contains(own) ? "\(own)Record" : own
+    /// Returns the Swift name of each record type: the first letter is a capital, and no standard type is shadowed.
+    private static func typeNames(_ types: [String]) -> [String: String] {
+        unique(types, "Record", besides: takenTypes) { name in
+            let own = name.prefix(1).uppercased() + name.dropFirst()
+            return isPlain(own) ? own : "Record" + own
+        }
     }
 
-    /// Names that the generated text uses itself.
-    private static let foreign: Set<String> = [
-        "String", "Int", "Int64", "Double", "Date", "Data", "UUID", "CKRecord", "CKAsset", "CLLocation", "RecordName",
-        "SyncedRecord", "Entity", "MirrorModel", "Attribute", "Relationship",
-    ]
+    /// Returns a unique Swift name for each name, none of them in `taken`; on a collision it appends `ending`, then a number.
+    ///
+    /// Names that need no change come first, so a name that maps to one of them gets the ending.
+    private static func unique(
+        _ names: some Sequence<String>,
+        _ ending: String,
+        besides taken: Set<String>,
+        _ wanted: (String) -> String = { $0 }
+    ) -> [String: String] {
+        var taken = taken
+        var result: [String: String] = [:]
+        let names = names.sorted()
+        for name in names where wanted(name) == name && taken.insert(name).inserted { result[name] = name }
+        for name in names where result[name] == nil {
+            let own = wanted(name)
+            var found = own
+            var count = 0
+            while !taken.insert(found).inserted {
+                count += 1
+                found = own + ending + (count > 1 ? String(count) : "")
+            }
+            result[name] = found
+        }
+        return result
+    }
+
+    /// Names that the generated structs around records declare or use themselves.
+    private static let membersOfRecords: Set<String> = ["record", "recordType", "Self", "CKRecord", "UUID"]
+
+    /// Returns whether a mirror's struct can have a property of this name; the name is the column's name too.
+    private static func canBeColumn(_ name: String) -> Bool {
+        // The default value of `id` uses `RecordName`, and the compiler declares `CodingKeys` in a codable struct.
+        isPlain(name) && name != "RecordName" && name != "CodingKeys"
+    }
 
     private static func isPlain(_ name: String) -> Bool {
         guard let first = name.utf8.first, first == 0x5F || (first | 0x20) >= 0x61 else { return false }
         return name.utf8.allSatisfy { $0 == 0x5F || (0x30...0x39).contains($0) || (0x61...0x7A).contains($0 | 0x20) }
-    }
-
-    private static func propertyName(_ field: String, taken: Set<String>) -> String {
-        let plain = isPlain(field) ? field : "field_" + String(field.map { $0.isLetter || $0.isNumber ? $0 : "_" })
-        return taken.contains(plain) ? plain + "Field" : escaped(plain)
     }
 
     private static func escaped(_ name: String) -> String { keywords.contains(name) ? "`\(name)`" : name }
@@ -236,4 +272,47 @@ struct SchemaCode {
         "fallthrough", "for", "guard", "if", "in", "repeat", "return", "throw", "switch", "where", "while", "Any", "as",
         "await", "false", "is", "nil", "self", "Self", "super", "throws", "true", "try", "Type", "Protocol",
     ]
+
+    /// Names that a struct would take from Swift's standard library, or from the text itself: its file and the rest of its
+    /// module could not use those any more.
+    private static let takenTypes = Set(
+        """
+        Type Protocol Self Any
+        Swift Foundation ZoneKit CloudKit ZoneMirror
+        Date Data UUID URL CKRecord CKAsset CLLocation RecordName SyncedRecord Entity MirrorModel Attribute Relationship
+        Actor AdditiveArithmetic AnyActor AnyBidirectionalCollection AnyClass AnyCollection AnyHashable AnyIndex
+        AnyIterator AnyKeyPath AnyObject AnyRandomAccessCollection AnySequence Array ArraySlice AsyncIteratorProtocol
+        AsyncSequence AsyncStream AsyncThrowingStream AutoreleasingUnsafeMutablePointer BidirectionalCollection
+        BinaryFloatingPoint BinaryInteger BitwiseCopyable Bool CancellationError CaseIterable Character
+        CheckedContinuation Clock ClosedRange Codable CodingKey CodingKeyRepresentable CodingUserInfoKey Collection
+        CollectionDifference CollectionOfOne CommandLine Comparable ContiguousArray ContinuousClock Copyable
+        CustomDebugStringConvertible CustomReflectable CustomStringConvertible Decodable Decoder DecodingError
+        DefaultIndices DefaultStringInterpolation Dictionary DiscardingTaskGroup DiscontiguousSlice Double
+        DropFirstSequence DropWhileSequence Duration DurationProtocol EmptyCollection Encodable Encoder EncodingError
+        EnumeratedSequence Equatable Error Escapable Executor ExecutorJob ExpressibleByArrayLiteral
+        ExpressibleByBooleanLiteral ExpressibleByDictionaryLiteral ExpressibleByExtendedGraphemeClusterLiteral
+        ExpressibleByFloatLiteral ExpressibleByIntegerLiteral ExpressibleByNilLiteral ExpressibleByStringInterpolation
+        ExpressibleByStringLiteral ExpressibleByUnicodeScalarLiteral FixedWidthInteger FlattenSequence Float Float16
+        Float32 Float64 Float80 FloatingPoint FloatingPointClassification FloatingPointRoundingRule FloatingPointSign
+        GlobalActor Hashable Hasher Identifiable IndexingIterator InlineArray InstantProtocol Int Int128 Int16 Int32 Int64
+        Int8 IteratorProtocol IteratorSequence JoinedSequence KeyPath KeyValuePairs KeyedDecodingContainer
+        KeyedDecodingContainerProtocol KeyedEncodingContainer KeyedEncodingContainerProtocol LazyCollection
+        LazyCollectionProtocol LazySequence LazySequenceProtocol LosslessStringConvertible MainActor ManagedBuffer
+        ManagedBufferPointer MemoryLayout Mirror MirrorPath MutableCollection MutableRawSpan MutableSpan Never Numeric
+        ObjectIdentifier OpaquePointer OptionSet Optional OutputRawSpan OutputSpan PartialKeyPath PartialRangeFrom
+        PartialRangeThrough PartialRangeUpTo PrefixSequence RandomAccessCollection RandomNumberGenerator Range
+        RangeExpression RangeReplaceableCollection RangeSet RawRepresentable RawSpan ReferenceWritableKeyPath Repeated
+        Result ReversedCollection SIMD SIMD16 SIMD2 SIMD3 SIMD32 SIMD4 SIMD64 SIMD8 SIMDMask SIMDScalar SIMDStorage
+        Sendable SendableMetatype Sequence SerialExecutor Set SetAlgebra SignedInteger SignedNumeric
+        SingleValueDecodingContainer SingleValueEncodingContainer Slice Span StaticBigInt StaticString StrideThrough
+        StrideTo Strideable String StringInterpolationProtocol StringProtocol Substring SuspendingClock
+        SystemRandomNumberGenerator Task TaskExecutor TaskGroup TaskLocal TaskPriority TextOutputStream
+        TextOutputStreamable ThrowingDiscardingTaskGroup ThrowingTaskGroup UInt UInt128 UInt16 UInt32 UInt64 UInt8 UTF16
+        UTF32 UTF8 UnboundedRange UnfoldSequence Unicode UnicodeCodec UnkeyedDecodingContainer UnkeyedEncodingContainer
+        Unmanaged UnownedJob UnownedSerialExecutor UnownedTaskExecutor UnsafeBufferPointer UnsafeContinuation
+        UnsafeCurrentTask UnsafeMutableBufferPointer UnsafeMutablePointer UnsafeMutableRawBufferPointer
+        UnsafeMutableRawPointer UnsafePointer UnsafeRawBufferPointer UnsafeRawPointer UnsignedInteger VaListBuilder Void
+        WritableKeyPath Zip2Sequence
+        """.split(whereSeparator: \.isWhitespace).map(String.init)
+    )
 }

@@ -10,6 +10,9 @@ extension SchemaCommand {
             discussion: """
                 Uses a container's schema, or with --file a text. records generates structs around CKRecord for ZoneKit, or with \
                 --module CloudKit for Apple's framework; mirror generates ZoneMirror's structs and their model.
+
+                A name that Swift or the generated text uses for something else, and one that two types or fields would share, \
+                gets "Record" or "Field" appended, and a number if that name is taken too.
                 """
         )
 
