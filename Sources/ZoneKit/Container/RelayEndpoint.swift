@@ -1,4 +1,5 @@
 public import Foundation
+import Wire
 
 /// Where a container's relay is, and as whom to speak to it.
 ///
@@ -104,7 +105,7 @@ public struct RelayEndpoint: Sendable {
         guard let id = text("ZONECAST_KEY_ID"), let path = text("ZONECAST_KEY_FILE"),
             let pem = try? String(contentsOfFile: path, encoding: .utf8)
         else { return nil }
-        return .serverKey(id: id, privateKey: pem)
+        return .serverKey(id: id, privateKey: ByteOrderMark.dropped(from: pem))
     }
 
     /// The endpoint that environment variables describe; `nil` when `ZONECAST_URL` is not set or is no address.
