@@ -270,7 +270,7 @@ package final class Relay: Sendable {
     ) throws -> RequestContext {
         try Self.checkAccess(route, authentication)
         let body = request.method == .get || request.body.isEmpty ? Self.emptyBody : request.body
-        let json = try JSONDocument(parsing: body, limits: limits.json).root
+        let json = try JSONDocument(parsing: ByteOrderMark.dropped(from: body), limits: limits.json).root
         guard json.isObject else { throw json.mismatch("a JSON object") }
         var store = try stores.store(of: route.home)
         if let signature = authentication.signature { store = SignedStore(store, signature) }

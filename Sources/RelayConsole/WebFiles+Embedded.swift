@@ -4654,7 +4654,7 @@ export const users = {
 
 function add() {
   return dialog("New user", (done) => {
-    const email = h("input", { type: "email", required: true, autocomplete: "off" });
+    const email = h("input", { type: "text", inputmode: "email", required: true, autocomplete: "off" });
     const password = h("input", { type: "password", required: true, minlength: 8, autocomplete: "new-password" });
     return h("form", { onsubmit: guarded(async (event) => {
       event.preventDefault();

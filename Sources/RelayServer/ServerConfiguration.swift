@@ -20,7 +20,7 @@ package struct ServerConfiguration: Sendable {
     ///
     /// Allowed only if the listener is on a loopback address.
     package var testDoor = false
-    /// Proxies whose `X-Forwarded-For` is trusted.
+    /// Proxies whose `X-Forwarded-For`, or in its absence `Forwarded`, is trusted.
     ///
     /// Their connections are exempt from the limit per address, since each proxy represents many clients.
     package var trustedProxies: [AddressRange] = []

@@ -212,11 +212,60 @@ import Testing
         }
     }
 
+    /// What proxies write into the two fields, and the client's address in it; all connections here come from 127.0.0.1.
+    ///
+    /// nginx, HAProxy and Caddy write an address alone, load balancers of clouds a port after it, others RFC 7239.
+    static let forwarded: [(fields: [String], client: String)] = [
+        (["X-Forwarded-For: 9.9.9.9"], "9.9.9.9"), (["X-Forwarded-For: 9.9.9.9:51234"], "9.9.9.9"),
+        (["X-Forwarded-For: 9.9.9.9:0 , 127.0.0.2:80"], "9.9.9.9"), (["X-Forwarded-For: 2001:DB8::0:7"], "2001:db8::7"),
+        (["X-Forwarded-For: [2001:db8::7]"], "2001:db8::7"), (["X-Forwarded-For: [2001:db8::7]:443"], "2001:db8::7"),
+        (["X-Forwarded-For: 2001:db8::7:51234"], "2001:db8::7"),
+        (["X-Forwarded-For: 2001:db8:0:0:0:0:0:7:443"], "2001:db8::7"), (["X-Forwarded-For: \"9.9.9.9\""], "9.9.9.9"),
+        (["X-Forwarded-For: \"[2001:db8::7]:443\""], "2001:db8::7"), (["X-Forwarded-For: fe80::7%eth0"], "fe80::7"),
+        (["X-Forwarded-For: [fe80::7%25eth0]:1"], "fe80::7"), (["X-Forwarded-For: ::ffff:9.9.9.9"], "9.9.9.9"),
+        (["X-Forwarded-For: [::FFFF:9.9.9.9]:80"], "9.9.9.9"), (["X-Forwarded-For: unknown, 9.9.9.9"], "9.9.9.9"),
+        (["X-Forwarded-For: 9.9.9.9, ,"], "9.9.9.9"),
+        (["X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 9.9.9.9"], "9.9.9.9"),
+        (["X-Forwarded-For: 6.6.6.6, 9.9.9.9:1, [::ffff:127.0.0.3]:2, 127.0.0.2"], "9.9.9.9"),
+        // Where the nearest proxy does not tell, nobody does.
+        (["X-Forwarded-For: unknown"], "127.0.0.1"), (["X-Forwarded-For: 9.9.9.9, unknown"], "127.0.0.1"),
+        (["X-Forwarded-For: unknown, 127.0.0.2"], "127.0.0.2"), (["X-Forwarded-For:"], "127.0.0.1"),
+        (["X-Forwarded-For: 9.9.9.9/0"], "127.0.0.1"), (["X-Forwarded-For: 9.9.9.9:x"], "127.0.0.1"),
+        (["X-Forwarded-For: [9.9.9.9"], "127.0.0.1"), (["X-Forwarded-For: [2001:db8::7]x"], "127.0.0.1"),
+        // A client's own text hides nothing that a proxy adds to it.
+        (["X-Forwarded-For: \"6.6.6.6, 9.9.9.9"], "9.9.9.9"), (["X-Forwarded-For: 6.6.6.6\u{600}, 9.9.9.9"], "9.9.9.9"),
+        (["X-Forwarded-For: \u{600}, 9.9.9.9"], "9.9.9.9"),
+        (["Forwarded: for=9.9.9.9"], "9.9.9.9"), (["Forwarded: For=\"9.9.9.9:51234\""], "9.9.9.9"),
+        (["Forwarded: for=9.9.9.9:51234;proto=http"], "9.9.9.9"),
+        (["Forwarded: proto=https;by=203.0.113.43;FOR=\"[2001:DB8::7]\""], "2001:db8::7"),
+        (["Forwarded: for = \"[2001:db8::7]:443\" ; host=\"a,b;for=6.6.6.6\""], "2001:db8::7"),
+        (["Forwarded: for=6.6.6.6, for=9.9.9.9;by=_a, for=127.0.0.2"], "9.9.9.9"),
+        (["Forwarded: for=6.6.6.6", "Forwarded: for=\"9.9.9.9:_port\""], "9.9.9.9"),
+        (["Forwarded: for=unknown"], "127.0.0.1"), (["Forwarded: for=_hidden, for=127.0.0.2"], "127.0.0.2"),
+        (["Forwarded: for=9.9.9.9, proto=https"], "127.0.0.1"), (["Forwarded: fors=9.9.9.9"], "127.0.0.1"),
+        (["Forwarded: for=\"6.6.6.6, for=9.9.9.9"], "9.9.9.9"),
+        (["Forwarded: for=\"6.6.6.6, for=\"[2001:db8::7]\""], "2001:db8::7"),
+        // Nearly all proxies write this one, and pass the other on as their client wrote it.
+        (["Forwarded: for=6.6.6.6", "X-Forwarded-For: 9.9.9.9"], "9.9.9.9"),
+    ]
+
+    @Test("each form of X-Forwarded-For and Forwarded yields the client's address alone", arguments: forwarded)
+    func forwardedAddresses(fields: [String], client: String) async throws {
+        try await withServer({ $0.trustedProxies = [AddressRange("127.0.0.0/8")].compactMap { $0 } }) { port in
+            let peer = try await RawPeer.connect(
+                port: port,
+                sending: "GET / HTTP/1.1\r\nHost: x\r\n\(fields.joined(separator: "\r\n"))\r\nConnection: close\r\n\r\n"
+            )
+            #expect(try await peer.untilClosed().contains("GET / - \(client)\n"))
+        }
+    }
+
     @Test func strangersCannotNameTheirAddress() async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(
                 port: port,
-                sending: "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n"
+                sending:
+                    "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 9.9.9.9\r\nForwarded: for=9.9.9.9\r\n\r\n"
             )
             _ = try await peer.text(containing: "GET / - 127.0.0.1")
             await peer.close()

@@ -64,6 +64,21 @@ import Testing
         #expect(try zonecast("token", "revoke", token.id, "--json").status == 0)
         #expect(try zonecast("token", "list", "--json").json(List.self).apiTokens.allSatisfy { $0.revoked != nil })
         #expect(try zonecast("token", "revoke", "0123456789abcdef").status == 1)
+        for (written, origin) in [
+            ("HTTPS://App.Example:443/", "https://app.example"),
+            ("https://b\u{FC}cher.example:8443", "https://xn--bcher-kva.example:8443"),
+            ("http://[::0:1]:5173", "http://[::1]:5173"),
+        ] {
+            let made = try Command.run(create.map { $0 == "https://a.example" ? written : $0 } + home)
+            #expect(made.status == 0, "\(made.complaint)")
+            #expect(try zonecast("token", "list", "--json").json(List.self).apiTokens.last?.allowedOrigins == [origin])
+        }
+        for wrong in [
+            "https://*.example", "file:///a", "https://a.example:0", "ws://a.example", "https://a b.example", "null",
+        ] {
+            let refused = try Command.run(create.map { $0 == "https://a.example" ? wrong : $0 } + home)
+            #expect(refused.status == 2 && refused.complaint.contains("is not an origin."), "\(wrong)")
+        }
         let pathInOrigin = ["token", "create", "--allowed-origin", "https://a.example/x", "--data", folder.path]
         #expect(try Command.run(pathInOrigin + home).status == 2)
         #expect(try zonecast("token", "create").status == 2)

@@ -57,6 +57,67 @@ import Testing
         #expect(reading.origins["tokens.grace"] == .standard)
     }
 
+    @Test(
+        "origins, hosts and contacts are kept as browsers and services present them",
+        arguments: [
+            ("sign-in.allowed-origins", "HTTPS://App.Example:443", "https://app.example"),
+            ("sign-in.allowed-origins", "https://b\u{FC}cher.example/", "https://xn--bcher-kva.example"),
+            ("sign-in.allowed-origins", "http://[2001:DB8:0::1]:080", "http://[2001:db8::1]"),
+            (
+                "sign-in.allowed-origins", "http://a.example:8080, https://a.example:",
+                "http://a.example:8080,https://a.example"
+            ),
+            ("sign-in.allowed-origins", "https://a.example, https://A.example", "https://a.example"),
+            ("sign-in.allowed-origins", "capacitor://localhost", "capacitor://localhost"),
+            ("public-url", "https://Sync.B\u{FC}cher.example:443/Notes/", "https://sync.xn--bcher-kva.example/Notes"),
+            ("public-url", "http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("push.hosts", "Push.B\u{FC}cher.example, *.PUSH.example.", "push.xn--bcher-kva.example,*.push.example"),
+            ("push.hosts", "[2001:DB8::0:1],192.0.2.1", "[2001:db8::1],192.0.2.1"),
+            ("push.contact", "MAILTO:Ops@B\u{FC}cher.Example", "mailto:Ops@xn--bcher-kva.example"),
+            ("push.contact", "HTTPS://Example.org:443/Contact?a=b", "https://example.org/Contact?a=b"),
+        ]
+    )
+    func normalizedSettings(key: String, written: String, kept: String) async throws {
+        let reading = try await read("\(key): \"\(written)\"\n")
+        #expect(try self.written(key, reading) == kept)
+    }
+
+    @Test(
+        "a setting that could never match is refused with the reason",
+        arguments: [
+            ("sign-in.allowed-origins", "https://*.example.org", "star"), ("sign-in.allowed-origins", "*", "scheme"),
+            ("sign-in.allowed-origins", "app.example", "scheme"),
+            ("sign-in.allowed-origins", "https://a.example/app", "path"),
+            ("sign-in.allowed-origins", "https://a.example, file:///x", "file"),
+            ("sign-in.allowed-origins", "null", "scheme"),
+            ("sign-in.allowed-origins", "https://a.example:99999", "port"),
+            ("sign-in.allowed-origins", "wss://a.example", "https"),
+            ("sign-in.allowed-origins", "https://ada@a.example", "user"),
+            ("sign-in.allowed-origins", "https://a..example", "host"),
+            ("sign-in.allowed-origins", "https://[::1", "host"), ("sign-in.allowed-origins", "https://10.0.1", "host"),
+            ("push.hosts", "https://push.example", "scheme"), ("push.hosts", "push.example:8443", "port"),
+            ("push.hosts", "*", "star"), ("push.hosts", "push.*.example", "star"),
+            ("push.hosts", ".push.example", "star"),
+            ("push.hosts", "*.192.0.2.1", "star"), ("push.hosts", "ntfy.sh, a b.example", "host"),
+            ("push.contact", "mailto:ops@localhost", "reach"), ("push.contact", "https://localhost:8080", "reach"),
+            ("push.contact", "mailto:<ops@example.org>", "brackets"),
+            ("push.contact", "mailto: ops@example.org", "blanks"),
+            ("push.contact", "mailto:ops@example.org ", "blanks"),
+            ("push.contact", "ops@example.org", "mailto:ops@example.org"),
+            ("push.contact", "http://example.org", "https"), ("push.contact", "mailto:ops", "address"),
+            ("push.contact", "https://", "host"), ("push.contact", "mailto:ops@box.localdomain", "reach"),
+            ("push.contact", "mailto:a@example.org,b@example.org", "one"),
+            ("push.contact", "https://127.0.0.1/", "reach"),
+            ("push.contact", "https://[::1]/", "brackets"), ("push.contact", "mailto:\u{FC}@example.org", "ASCII"),
+            ("push.contact", "mailto:ops@relay.local", "reach"), ("push.contact", "https://ops@example.org", "host"),
+        ]
+    )
+    func refusedSettings(key: String, written: String, reason: String) throws {
+        let checked = try Command.run(["config", "check", try file("\(key): \"\(written)\"\n")])
+        #expect(checked.status == 2 && checked.complaint.contains(key), "\(checked.complaint)")
+        #expect(checked.complaint.contains(reason), "\(checked.complaint)")
+    }
+
     /// A deletion is told for 90 days at the least, or for ever.
     @Test(arguments: [(0, true), (1, false), (89, false), (90, true), (36_500, true), (36_501, false)])
     func tombstonesStayForMonthsAtTheLeast(days: Int, isTaken: Bool) async throws {
@@ -73,6 +134,26 @@ import Testing
         #expect(reading.origins["log.level"] == .file(line: 4))
         let failure = await #expect(throws: CommandFailure.self) { try await read(text + "listn: x" + end) }
         #expect(failure?.description.contains("line 5: \"listn\" is not a key") == true)
+    }
+
+    @Test(
+        "every value is read back as it was written",
+        arguments: [
+            "*.lan", "&a", "!a", "%a", "@a", "`a`", "|", ">", "- a", "-", "? a", "?", ":", "a: b", "a:", "a #b", "#",
+            "~", "null",
+            "Null", "true", "no", "it's", "\"", "'", "\\", "\\n", "a\"b'c", "{a}", "[a]", "a,b", " a ", "\t", "a\tb",
+            "=", "<<", "...",
+            "---", "1e3", "0x1F", "007", "1_000", "2024-01-01", "b\u{FC}cher", "\u{2028}", "\u{85}", "a\u{FEFF}",
+            "\u{7F}a", "",
+        ]
+    )
+    func writtenValues(value: String) async throws {
+        let text = "tls-cert: \(ConfigurationText.written(value))\ntls-key: x\n"
+        guard !value.isEmpty else {
+            #expect(ConfigurationText.written(value) == "\"\"")
+            return
+        }
+        #expect(try await written("tls-cert", read(text)) == value, "\(text)")
     }
 
     @Test func anEditKeepsTheLinesEnds() {

@@ -58,6 +58,20 @@ import Testing
         #expect(try !text().contains("apns"))
     }
 
+    @Test("what services present in another spelling is written in theirs, and what YAML needs is quoted")
+    func normalizedValues() throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        try Data("push:\n  contact: mailto:old@example.org  # who\n  hosts: ntfy.sh\n".utf8).write(
+            to: URL(fileURLWithPath: file)
+        )
+        #expect(try push("webpush", "set", "--contact", "MAILTO:ops@B\u{FC}cher.example").status == 0)
+        let set = try push("unifiedpush", "set", "--hosts", "*.lan,*.Push.B\u{FC}cher.example")
+        #expect(set.status == 0, "\(set.complaint)")
+        let now = try text()
+        #expect(now.contains("contact: mailto:ops@xn--bcher-kva.example  # who\n"), "\(now)")
+        #expect(try Command.run(["config", "check", file]).status == 0)
+    }
+
     @Test func theFolderIsTheOneThatTheFileNames() throws {
         let data = folder.path + "/d 1"
         #expect(try Command.run(["container", "create", "iCloud.org.example.notes", "--data", data]).status == 0)
@@ -87,8 +101,161 @@ import Testing
         )
         #expect(refused.status == 2 && refused.complaint.contains("none.p8"), "\(refused.complaint)")
         #expect(try push("webpush", "set", "--contact", "me").status == 2)
+        for contact in [
+            "mailto:ops@localhost", "mailto:<ops@example.org>", "mailto: ops@example.org", "https://localhost",
+        ] {
+            #expect(try push("webpush", "set", "--contact", contact).status == 2, "\(contact)")
+        }
+        #expect(try push("unifiedpush", "set", "--hosts", "https://push.example").status == 2)
         #expect(try push("webpush", "set").status == 2)
         #expect(try text() == "listen: 127.0.0.1:8080\n")
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["zonecast.yaml"])
+    }
+
+    // MARK: Where the file really is
+
+    private func write(_ text: String, to path: String) throws {
+        try FileManager.default.createDirectory(
+            atPath: (path as NSString).deletingLastPathComponent,
+            withIntermediateDirectories: true
+        )
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+    }
+
+    @Test("a configuration behind symbolic links is changed where it is, and the links stay")
+    func symbolicLinks() throws {
+        let real = folder.path + "/real/relay.yaml"
+        try write("# mine\npush.contact: mailto:old@example.org\n", to: real)
+        try FileManager.default.createSymbolicLink(atPath: folder.path + "/middle.yaml", withDestinationPath: real)
+        // One relative to its own folder, as configuration managers make them.
+        try FileManager.default.createSymbolicLink(atPath: file, withDestinationPath: "middle.yaml")
+        #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
+        #expect(try String(contentsOfFile: real, encoding: .utf8) == "# mine\npush.contact: mailto:new@example.org\n")
+        #expect(try FileManager.default.destinationOfSymbolicLink(atPath: file) == "middle.yaml")
+        #expect(try FileManager.default.destinationOfSymbolicLink(atPath: folder.path + "/middle.yaml") == real)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path + "/real") == ["relay.yaml"])
+        // A refused change leaves it as it is.
+        #expect(try push("webpush", "set", "--contact", "me").status == 2)
+        #expect(try text() == "# mine\npush.contact: mailto:new@example.org\n")
+        // A link to a file that is not there yet.
+        try FileManager.default.removeItem(atPath: real)
+        #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
+        #expect(try String(contentsOfFile: real, encoding: .utf8) == "push.contact: mailto:new@example.org\n")
+        #expect(try FileManager.default.destinationOfSymbolicLink(atPath: file) == "middle.yaml")
+    }
+
+    @Test("init adds what is missing behind a symbolic link, and the link stays")
+    func symbolicLinksOfInit() throws {
+        let (real, etc) = (folder.path + "/real/relay.yaml", folder.path + "/etc")
+        try write("# mine\nlisten: 127.0.0.1:8080\n", to: real)
+        try FileManager.default.createDirectory(atPath: etc, withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(atPath: etc + "/zonecast.yaml", withDestinationPath: real)
+        let run = try Command.run([
+            "init", "--yes", "--domain", "a.example", "--files", etc, "--data", folder.path + "/data",
+        ])
+        #expect(run.status == 0, "\(run.complaint)")
+        let now = try String(contentsOfFile: real, encoding: .utf8)
+        #expect(now.hasPrefix("# mine\nlisten: 127.0.0.1:8080\n") && now.contains("public-url: https://a.example\n"))
+        #expect(try FileManager.default.destinationOfSymbolicLink(atPath: etc + "/zonecast.yaml") == real)
+    }
+
+    @Test(
+        "a configuration that is mounted as a single file is changed in place",
+        .enabled(if: Tool.canMount, "only root may mount")
+    )
+    func bindMounts() throws {
+        let real = folder.path + "/outside/relay.yaml"
+        try write("push.contact: mailto:old@example.org # who\n", to: real)
+        try write("", to: file)
+        let script = """
+            mount --bind '\(real)' '\(file)' && '\(Command.program.path)' push webpush set --contact mailto:new@example.org \
+            --config '\(file)' && cat '\(file)'
+            """
+        let run = try Tool.run("unshare", ["-m", "sh", "-c", script])
+        #expect(run.status == 0, "\(run.said)")
+        #expect(try String(contentsOfFile: real, encoding: .utf8) == "push.contact: mailto:new@example.org # who\n")
+        #expect(run.said.hasSuffix("push.contact: mailto:new@example.org # who\n"))
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["outside", "zonecast.yaml"]
+        )
+    }
+
+    @Test(
+        "a file that its folder's rights keep from being replaced is changed in place",
+        .enabled(if: Tool.canMount, "only root may mount")
+    )
+    func readOnlyFolders() throws {
+        let (outside, etc) = (folder.path + "/outside/relay.yaml", folder.path + "/etc")
+        try write("push.ntfy: true\n", to: outside)
+        try write("", to: etc + "/zonecast.yaml")
+        let script = """
+            mount --bind '\(etc)' '\(etc)' && mount --bind '\(outside)' '\(etc)/zonecast.yaml' && mount -o remount,bind,ro '\(etc)' \
+            && '\(Command.program.path)' push webpush set --contact mailto:new@example.org --config '\(etc)/zonecast.yaml'
+            """
+        let run = try Tool.run("unshare", ["-m", "sh", "-c", script])
+        #expect(run.status == 0, "\(run.said)")
+        let now = try String(contentsOfFile: outside, encoding: .utf8)
+        #expect(now == "push.ntfy: true\npush.contact: mailto:new@example.org\n")
+    }
+
+    // MARK: What a person wrote
+
+    @Test("comments stay, beside values, in lists and above what is taken out")
+    func comments() throws {
+        try write(
+            """
+            # top
+            push:   # all of it
+              # whom
+              contact: 'mailto:old@example.org'   # it's ours
+              hosts:
+                # theirs
+                - ntfy.sh   # public
+                - "*.old.lan"
+                # own
+
+                - *.x.invalid # never
+            log.level: debug # for now
+
+            """
+            .replacing("- *.x.invalid", with: "- '*.x.example'"),
+            to: file
+        )
+        #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
+        let set = try push("unifiedpush", "set", "--hosts", "ntfy.sh,*.lan,push.example")
+        #expect(set.status == 0, "\(set.complaint)")
+        let now = try text()
+        for kept in [
+            "# top\n", "push:   # all of it\n", "  # whom\n", "contact: mailto:new@example.org   # it's ours\n",
+            "# theirs\n",
+            "- ntfy.sh   # public\n", "# own\n", "# never", "log.level: debug # for now\n",
+        ] {
+            #expect(now.contains(kept), "\(kept) in \(now)")
+        }
+        #expect(!now.contains("old.lan") && !now.contains("x.example"))
+        let shown = try Command.run(["config", "show", "--config", file, "--json"])
+        #expect(shown.output.contains("ntfy.sh,*.lan,push.example"), "\(shown.output)\(shown.complaint)")
+        #expect(try push("unifiedpush", "set", "--off").status == 0)
+        let left = try text()
+        for kept in ["# top\n", "# all of it", "# whom\n", "# it's ours", "# theirs\n", "# own\n", "debug # for now\n"]
+        {
+            #expect(left.contains(kept), "\(kept) in \(left)")
+        }
+        #expect(try Command.run(["config", "check", file]).status == 0)
+        #expect(try push("unifiedpush", "set", "--hosts", "*.lan").status == 0)
+        #expect(try Command.run(["config", "check", file]).status == 0)
+    }
+
+    @Test(
+        "values are quoted where YAML needs it",
+        arguments: ["*.lan", "*.lan,*.home.arpa", "[2001:db8::1]", "1.2.3.4"]
+    )
+    func quotes(hosts: String) throws {
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        let set = try push("unifiedpush", "set", "--hosts", hosts)
+        #expect(set.status == 0, "\(set.complaint)")
+        #expect(try Command.run(["config", "check", file]).status == 0)
+        let shown = try Command.run(["config", "show", "--config", file, "--json"])
+        #expect(shown.output.contains("\"value\":\"\(hosts)\""), "\(shown.output)")
     }
 }

@@ -219,6 +219,8 @@ import Testing
         let imported = try run("records", "import", "-", zone: "Copy", input: exported)
         #expect(imported.output.split(separator: "\n").count == 3, "\(imported.complaint)")
         #expect(try run("records", "get", "n2", zone: "Copy").output.contains("title=n2"))
+        let marked = try run("records", "import", "-", zone: "Copy", input: "\u{FEFF}" + exported)
+        #expect(marked.status == 0, "\(marked.complaint)")
         let broken = try run("records", "import", "-", zone: "Copy", input: exported + "{\n")
         #expect(broken.status == 2 && broken.complaint.contains("line 4"))
     }

@@ -1,4 +1,6 @@
+import Crypto
 import Foundation
+import RelayStore
 import TestSupport
 import Testing
 
@@ -185,6 +187,44 @@ import Testing
         let checked = try Command.run(["config", "check", path])
         #expect(checked.status == 0, "\(checked.complaint)")
         #expect(checked.output == "2 keys set, 0 unknown\n")
+    }
+
+    @Test("a byte order mark is dropped before passwords, tokens and records, and in every file that a command reads")
+    func marksBeforeInput() throws {
+        let mark = "\u{FEFF}"
+        let data = ["--data", folder.path]
+        let add = ["user", "add", "ada@example.org", "--password-stdin"]
+        #expect(try Command.run(add + data, input: mark + "correct horse\r\n").status == 0)
+        #expect(try Command.run(["container", "create", "iCloud.org.example.notes"] + data).status == 0)
+        let store = try AccountStore(folder: folder.path)
+        #expect(try store.account(email: "ada@example.org", password: "correct horse") != nil)
+        #expect(try store.account(email: "ada@example.org", password: mark + "correct horse") == nil)
+
+        let pem = P256.Signing.PrivateKey().publicKey.pemRepresentation
+        let key = try Command.run(
+            [
+                "key", "add", "--container", "iCloud.org.example.notes", "--environment", "development", "--public-key",
+                "-",
+            ] + data,
+            input: mark + pem
+        )
+        #expect(key.status == 0, "\(key.complaint)")
+        let token = try file("token", mark + "0123456789abcdef0123\n")
+        let metrics = try file("zonecast.yaml", mark + "metrics.token-file: \(token)\n")
+        #expect(try Command.run(["config", "check", metrics]).status == 0)
+        let p8 = try file("key.p8", mark + P256.Signing.PrivateKey().pemRepresentation)
+        let apns = [
+            "push", "apns", "set", "--key-file", p8, "--key-id", "ABCDEFGHIJ", "--team-id", "0123456789", "--topics",
+            "a.b",
+            "--config", metrics,
+        ]
+        let set = try Command.run(apns)
+        #expect(set.status == 0, "\(set.complaint)")
+        let written = try String(contentsOfFile: metrics, encoding: .utf8)
+        #expect(
+            written.hasPrefix("\u{FEFF}metrics.token-file: \(token)\n")
+                || written.hasPrefix("metrics.token-file: \(token)\n")
+        )
     }
 
     @Test func aMistakeOfAnEditNamesTheFileThatIsThere() throws {

@@ -56,7 +56,7 @@ struct SharePage {
     private func passwordFields(_ email: String) -> HTML {
         """
         <label for="email">E-mail address</label>
-        <input type="email" id="email" name="email" value="\(email)" autocomplete="username" required\
+        <input type="text" inputmode="email" autocapitalize="none" id="email" name="email" value="\(email)" autocomplete="username" required\
          spellcheck="false" maxlength="254">
         <label for="password">Password</label>
         <input type="password" id="password" name="password" autocomplete="current-password" required\

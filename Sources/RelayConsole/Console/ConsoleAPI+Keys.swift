@@ -131,8 +131,11 @@ extension ConsoleAPI {
             if let callbackURL, !callbackURL.isEmpty, !Callback.isUsable(callbackURL) {
                 throw ConsoleRefusal("Write the address with its scheme, like https://app.example/done.")
             }
-            for origin in origins ?? [] where !APIToken.isOrigin(origin) {
-                throw ConsoleRefusal("Write an origin as scheme and host without a path, like https://app.example.")
+            for origin in origins ?? [] {
+                guard let objection = WebOrigin.objection(to: origin) else { continue }
+                throw ConsoleRefusal(
+                    "\"\(origin)\": \(objection) Write an origin as scheme and host without a path, like https://app.example."
+                )
             }
         }
     }

@@ -15,8 +15,9 @@ extension ConsoleAPI {
                 let users = found.map { [AccountAnswer($0.account)] } ?? []
                 return AccountsAnswer(count: users.count, users: users)
             }
+            let address = AccountRules.canonicalEmail(words)
             let all = try call.parts.accounts.accounts().map { AccountAnswer($0) }
-                .filter { words.isEmpty || $0.searched.contains(words) }
+                .filter { words.isEmpty || $0.searched.contains(words) || (address != nil && $0.email == address) }
             let limit = call.number("limit", in: 1...1_000, else: 200)
             return AccountsAnswer(count: all.count, users: Array(all.prefix(limit)))
         },

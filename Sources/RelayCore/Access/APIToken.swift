@@ -38,10 +38,11 @@ package struct APIToken: Hashable, Sendable {
 }
 
 extension APIToken {
-    /// Returns whether a text can be an `Origin`: a scheme and a host, without a path.
-    package static func isOrigin(_ text: String) -> Bool {
-        let parts = text.split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
-        return parts.count == 2 && !parts[0].isEmpty && !parts[1].isEmpty
-            && !parts[1].contains { $0 == "/" || $0 == "?" || $0 == "#" || $0 == "*" || $0.isWhitespace }
+    /// Origins as browsers write them, each once; what no browser sends stays as it is.
+    package static func canonicalOrigins(_ origins: [String]) -> [String] {
+        origins.reduce(into: []) { found, text in
+            let origin = WebOrigin.canonical(text) ?? text
+            if !found.contains(origin) { found.append(origin) }
+        }
     }
 }

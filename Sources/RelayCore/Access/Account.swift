@@ -1,4 +1,3 @@
-import Foundation
 package import Records
 
 /// A person's account on the relay; each container knows the person by a different `UserID`.
@@ -10,7 +9,8 @@ package struct Account: Hashable, Sendable {
 
     /// How the person signs in.
     package enum Login: Hashable, Sendable {
-        /// Trimmed, lower-case.
+        /// In the form of `AccountRules.canonicalEmail`, or where two accounts of an older version have one address, one of
+        /// them in the spelling that it was added with.
         case email(String)
         /// The NAME of a `dev-NAME` token; such an account has no password and no other way to sign in.
         case dev(String)
@@ -41,7 +41,7 @@ package struct Account: Hashable, Sendable {
     ) {
         self.id = id
         self.login = login
-        if case .email(let address) = login { self.email = address } else { self.email = email }
+        if case .email(let address) = login { self.email = email ?? address } else { self.email = email }
         self.phone = phone
         self.name = name
         self.isDisabled = isDisabled
@@ -54,29 +54,11 @@ package enum AccountRules {
     /// In UTF-8 bytes; the upper limit only bounds the cost of hashing.
     package static let passwordLength = 8...1024
 
-    /// Returns the address as it is stored and compared: trimmed, lower-case and NFC-normalized; `nil` if it is
-    /// invalid.
-    ///
-    /// Deliberately lenient: exactly one `@`, text before and after it, no blanks, at most 254 bytes.
-    package static func canonicalEmail(_ text: String) -> String? {
-        let trimmed = text.utf8.drop { $0 <= 0x20 }.reversed().drop { $0 <= 0x20 }.reversed()
-        guard (3...254).contains(trimmed.count), trimmed.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else { return nil }
-        let parts = trimmed.split(separator: UInt8(ascii: "@"), omittingEmptySubsequences: false)
-        guard parts.count == 2, parts.allSatisfy({ !$0.isEmpty }) else { return nil }
-        return String(decoding: trimmed, as: UTF8.self).lowercased().precomposedStringWithCanonicalMapping
-    }
+    /// Returns the address as it is stored and compared; `nil` if it is invalid.
+    package static func canonicalEmail(_ text: String) -> String? { EmailAddress.canonical(text) }
 
-    /// Returns a phone number as it is stored and compared: `+` and 7 to 15 digits; `nil` if it is invalid.
-    ///
-    /// Blanks, dots, dashes, slashes and parentheses are removed, and a leading `00` becomes `+`. A number without a
-    /// country code is kept without the `+`, so it matches only as it was written.
-    package static func canonicalPhone(_ text: String) -> String? {
-        var digits = text.utf8.filter { !" .-/()".utf8.contains($0) }
-        let isInternational = digits.first == UInt8(ascii: "+") || digits.starts(with: "00".utf8)
-        if isInternational { digits.removeFirst(digits.first == UInt8(ascii: "+") ? 1 : 2) }
-        guard (7...15).contains(digits.count), digits.allSatisfy(\.isASCIIDigit) else { return nil }
-        return (isInternational ? "+" : "") + String(decoding: digits, as: UTF8.self)
-    }
+    /// Returns a phone number as it is stored and compared; `nil` if it is invalid.
+    package static func canonicalPhone(_ text: String) -> String? { PhoneNumber.canonical(text) }
 
     /// Returns whether a name has 1 to 64 letters, digits, `.`, `_`, `-`, `@` or `+`.
     package static func isDevName(_ name: some StringProtocol) -> Bool {

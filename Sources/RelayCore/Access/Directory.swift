@@ -79,6 +79,8 @@ package protocol Directory: Sendable {
     func account(for person: ForeignPerson) throws(DirectoryError) -> Account
     /// Returns the issuers that a container trusts.
     func issuers(of container: ContainerID) throws(DirectoryError) -> [ForeignIssuer]
+    /// The one of them that has this name.
+    func issuer(named name: String, of container: ContainerID) throws(DirectoryError) -> TrustedIssuer?
 
     /// Returns the sessions that are not revoked, newest first; their tokens may have expired.
     func sessions(of account: Account.ID) throws(DirectoryError) -> [Session]

@@ -9,7 +9,11 @@ package struct ForeignIssuer: Hashable, Sendable {
         case hs256 = "HS256"
         case rs256 = "RS256"
         case es256 = "ES256"
+        /// With curve Ed25519 alone.
         case edDSA = "EdDSA"
+
+        /// The algorithm that tokens, keys and commands name so; `Ed25519` is the name of RFC 9864 for `EdDSA`.
+        package init?(named name: String) { self.init(rawValue: name == "Ed25519" ? "EdDSA" : name) }
     }
 
     /// The source of the issuer's public keys.
@@ -79,6 +83,18 @@ package struct ForeignIssuer: Hashable, Sendable {
     }
 
     package func claim(for field: Field) -> String { claims[field] ?? field.standardClaim }
+}
+
+/// An issuer as the directory has it now.
+package struct TrustedIssuer: Sendable {
+    package var issuer: ForeignIssuer
+    /// Greater after each change of the issuer: keys that were read at a smaller one are not used.
+    package var revision: UInt64
+
+    package init(issuer: ForeignIssuer, revision: UInt64) {
+        self.issuer = issuer
+        self.revision = revision
+    }
 }
 
 /// The claims of a verified identity token.

@@ -121,6 +121,8 @@ package struct ShareEdit: Sendable {
                 added[index].permission = input.permission ?? added[index].permission
             } else {
                 guard user != nil || contact != nil || input.isForAnybody, user != owner else { continue }
+                // A share may have one from before; as a new one it would invite whoever has the number in any country.
+                if case .phone(let number)? = contact, !number.hasPrefix("+") { throw .phoneWithoutCountry }
                 if let user, contact == nil, !isSomebody(user, share) { throw .nobody }
                 added.append(newParticipant(input, user, contact, of: share, among: added))
             }
@@ -186,7 +188,9 @@ package struct ShareEdit: Sendable {
         }
         if let text = input.phoneNumber {
             guard let number = AccountRules.canonicalPhone(text) else {
-                throw .badRequest("A participant's phoneNumber is not a telephone number.")
+                throw .badRequest(
+                    "A participant's phoneNumber is not a telephone number. Write it with its country code: +49 30 1234567."
+                )
             }
             return (people[.phone(number)], .phone(number))
         }
@@ -215,6 +219,9 @@ extension RelayError {
             fineCode: .tooManyParticipants
         )
     }
+    fileprivate static let phoneWithoutCountry = RelayError.badRequest(
+        "A participant's phoneNumber has no country code. Write it with its country code: +49 30 1234567."
+    )
     fileprivate static let nobody = RelayError.badRequest("A userRecordName does not denote a user.")
     fileprivate static let tooManyBlocked = RelayError.badRequest(
         "At most \(Share.requesterLimit) people can be blocked from a share."

@@ -25,7 +25,8 @@ package struct PushSettings: Sendable {
     /// Web Push: browsers and UnifiedPush.
     package struct WebPush: Sendable {
         package var key: P256.Signing.PrivateKey
-        /// A `mailto:` or `https:` address at which the operators of a push service can reach the relay's operator.
+        /// A `mailto:` or `https:` address at which the operators of a push service can reach the relay's operator, in the
+        /// form of `PushContact.canonical`.
         package var contact: String
 
         package init(key: P256.Signing.PrivateKey, contact: String) {
@@ -47,7 +48,8 @@ package struct PushSettings: Sendable {
     package var fcm: FCM?
     package var webPush: WebPush?
     package var sendsToNtfy = false
-    /// The hosts that a device may use for Web Push and ntfy: `push.example`, or `*.push.example` for all subdomains.
+    /// The hosts that a device may use for Web Push and ntfy, in the form of `PushHost.canonical`: `push.example`, or
+    /// `*.push.example` for all subdomains.
     ///
     /// Without this list, a device could make the relay send requests to any host that it can reach.
     package var hosts = Self.knownHosts
@@ -61,10 +63,9 @@ package struct PushSettings: Sendable {
 
     /// Returns whether a device may use this host.
     package func admits(host: String) -> Bool {
-        let host = host.lowercased()
-        return hosts.contains {
-            $0.hasPrefix("*.") ? host.hasSuffix($0.dropFirst(1).lowercased()) : host == $0.lowercased()
-        }
+        // The library that reads addresses leaves out the brackets of an IPv6 address.
+        guard let host = PushHost.canonical(host) ?? PushHost.canonical("[\(host)]") else { return false }
+        return hosts.contains { $0.hasPrefix("*.") ? host.hasSuffix($0.dropFirst(1)) : host == $0 }
     }
 }
 

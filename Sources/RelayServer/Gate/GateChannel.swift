@@ -22,7 +22,8 @@ struct GateChannel: Sendable {
         guard let loop = loops[ObjectIdentifier(channel.eventLoop)]?.value else {
             preconditionFailure("A connection came up on a loop that is not the server's.")
         }
-        let peer = channel.remoteAddress?.ipAddress ?? "unknown"
+        // A listener for both families tells an IPv4 address as one of IPv6.
+        let peer = (channel.remoteAddress?.ipAddress).map { IPAddress($0)?.description ?? $0 } ?? "unknown"
         let verdict = door.counts.joined(peer)
         let counts = door.counts
         channel.closeFuture.whenComplete { _ in counts.left(peer) }

@@ -49,7 +49,6 @@ struct RequestRules {
             guard expectation.lowercased() == "100-continue" else { throw .expectationNotMet }
             expectsContinue = hasBody && !isHTTP10
         }
-        let forwarded = fields.forwardedFor
         let purpose = SocketPurpose.of(path: path, testDoor: testDoor)
         return RequestPlan(
             request: APIRequest(
@@ -59,7 +58,7 @@ struct RequestRules {
                         path: path,
                         query: query,
                         headers: fields.kept,
-                        remoteAddress: forwarded.isEmpty ? peer : client(behind: peer, forwarded: forwarded)
+                        remoteAddress: fields.isForwarded ? client(behind: peer, fields) : peer
                     )
                 )
             ),
@@ -154,19 +153,18 @@ struct RequestRules {
         return length
     }
 
-    /// Returns the last address in `X-Forwarded-For` that is not a trusted proxy.
-    private func client(behind peer: String, forwarded: [String]) -> String {
-        guard trustedProxies.contains(where: { $0.contains(peer) }) else { return peer }
-        let hops = forwarded.flatMap { $0.split(separator: ",") }
-            .map { $0.trimmingBlanks() }
-        var nearest = peer
-        for hop in hops.reversed() {
-            // Anything not written by a trusted proxy may be forged, and need not even be an address.
-            guard AddressRange(hop) != nil else { break }
-            nearest = hop
-            guard trustedProxies.contains(where: { $0.contains(hop) }) else { break }
+    /// Returns the client's address, if a trusted proxy reports it.
+    ///
+    /// A proxy that writes one of the two fields passes the other one on as its client wrote it. `X-Forwarded-For` takes
+    /// precedence, since nearly all proxies write that one.
+    private func client(behind peer: String, _ fields: FieldScan) -> String {
+        guard let address = IPAddress(peer), trustedProxies.contains(where: { $0.contains(address) }) else {
+            return peer
         }
-        return nearest
+        let hops =
+            fields.forwardedFor.isEmpty
+            ? ForwardedHops(forwarded: fields.forwarded) : ForwardedHops(forwardedFor: fields.forwardedFor)
+        return hops.client(behind: address, trusting: trustedProxies).description
     }
 }
 
@@ -185,6 +183,9 @@ private struct FieldScan {
     var expect: String?
     var hasUpgrade = false
     var forwardedFor: [String] = []
+    var forwarded: [String] = []
+
+    var isForwarded: Bool { !forwardedFor.isEmpty || !forwarded.isEmpty }
 
     /// Whether no field affects whether or how a body is sent, except for its length.
     var isPlain: Bool { !hasUpgrade && transferEncodings == 0 && contentEncoding == nil && expect == nil }
@@ -228,6 +229,7 @@ private struct FieldScan {
         case .expect: expect = Self.joined(expect, field.value)
         case .upgrade: hasUpgrade = true
         case .forwardedFor: forwardedFor.append(field.value)
+        case .forwarded: forwarded.append(field.value)
         default: break
         }
     }
@@ -252,6 +254,7 @@ extension HTTPField.Name {
     /// `HTTPField.Name` has no constant for `Host`, which the library represents as the request's authority.
     static let hostField = HTTPField.Name.known("Host")
     static let forwardedFor = HTTPField.Name.known("X-Forwarded-For")
+    static let forwarded = HTTPField.Name.known("Forwarded")
     static let proxyConnection = HTTPField.Name.known("Proxy-Connection")
 
     /// Returns a constant name.

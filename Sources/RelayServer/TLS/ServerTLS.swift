@@ -1,7 +1,9 @@
+import Foundation
 import Logging
 import NIOCore
 import NIOSSL
 import Synchronization
+import Wire
 
 /// The server's TLS context for new connections, replaced when the certificate files change.
 ///
@@ -46,11 +48,16 @@ final class ServerTLS: Sendable {
         }
     }
 
+    /// A file without a byte order mark at its beginning, which the library does not expect.
+    static func bytes(_ path: String) throws -> [UInt8] {
+        ByteOrderMark.dropped(from: [UInt8](try Data(contentsOf: URL(fileURLWithPath: path))))
+    }
+
     static func context(of files: TLSFiles) throws(TLSFault) -> NIOSSLContext {
         let certificates: [NIOSSLCertificate]
         let key: NIOSSLPrivateKey
         do {
-            certificates = try NIOSSLCertificate.fromPEMFile(files.certificates)
+            certificates = try NIOSSLCertificate.fromPEMBytes(try Self.bytes(files.certificates))
         } catch {
             throw TLSFault(description: "\(files.certificates) is not a readable PEM certificate file (tls-cert).")
         }
@@ -58,7 +65,7 @@ final class ServerTLS: Sendable {
             throw TLSFault(description: "\(files.certificates) contains no certificate (tls-cert).")
         }
         do {
-            key = try NIOSSLPrivateKey(file: files.key, format: .pem)
+            key = try NIOSSLPrivateKey(bytes: try Self.bytes(files.key), format: .pem)
         } catch {
             throw TLSFault(description: "\(files.key) is not a readable PEM private key file (tls-key).")
         }

@@ -11,6 +11,7 @@ enum AccountSchema {
     /// A file with a higher version than there are migrations belongs to a newer zonecast and is not touched.
     private static let steps = [
         tables, people, uses, pushes, operators, quotas, passkeys, management, containerQuotas, composition,
+        issuerRevisions, addresses,
     ]
     static var version: Int { steps.count }
 
@@ -59,14 +60,19 @@ enum AccountSchema {
     }
 
     private static func run(_ steps: ArraySlice<String>, in db: Database) throws {
-        db.add(function: composed)
-        defer { db.remove(function: composed) }
+        for function in [composed, address] { db.add(function: function) }
+        defer { for function in [composed, address] { db.remove(function: function) } }
         for step in steps { try db.execute(sql: step) }
     }
 
     /// A function that SQLite does not have: Unicode's canonical composition of a text.
     private static let composed = DatabaseFunction("composed", argumentCount: 1, pure: true) { values in
         String.fromDatabaseValue(values[0])?.precomposedStringWithCanonicalMapping
+    }
+
+    /// Returns a text that cannot be an address as it is.
+    private static let address = DatabaseFunction("address", argumentCount: 1, pure: true) { values in
+        String.fromDatabaseValue(values[0]).map { AccountRules.canonicalEmail($0) ?? $0 }
     }
 
     /// Returns whether the file has the table and column of the relay's key.
@@ -235,5 +241,18 @@ enum AccountSchema {
         UPDATE accounts SET email = composed(email) WHERE is_dev = 2 AND email <> composed(email);
         UPDATE OR IGNORE operators SET name = composed(name) WHERE name <> composed(name);
         UPDATE operator_links SET operator = composed(operator) WHERE operator <> composed(operator);
+        """
+
+    /// Which change of the directory an issuer's row is from.
+    private static let issuerRevisions = "ALTER TABLE issuers ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;"
+
+    /// Addresses in the one spelling in which they are looked for, whichever spelling of the domain they were added with.
+    ///
+    /// Two accounts of one address both stay: the second keeps its own spelling as its login, and each signs in with its own
+    /// password, under either spelling.
+    private static let addresses = """
+        UPDATE accounts SET email = address(login) WHERE is_dev = 0;
+        UPDATE OR IGNORE accounts SET login = email WHERE is_dev = 0 AND login <> email;
+        UPDATE accounts SET email = address(email) WHERE is_dev <> 0 AND email <> address(email);
         """
 }

@@ -14,6 +14,17 @@ extension AccountStore {
         }
     }
 
+    package func issuer(named name: String, of container: ContainerID) throws(DirectoryError) -> TrustedIssuer? {
+        try read { db in
+            try Row.fetchOne(
+                db.cachedStatement(sql: "SELECT * FROM issuers WHERE container = ? AND issuer = ?"),
+                arguments: [container.name, name]
+            ).flatMap { row in
+                Self.issuer(row).map { TrustedIssuer(issuer: $0, revision: UInt64(bitPattern: row["revision"])) }
+            }
+        }
+    }
+
     /// Returns the issuers of all containers.
     package func issuers() throws(DirectoryError) -> [ForeignIssuer] {
         try read { db in
@@ -21,7 +32,7 @@ extension AccountStore {
         }
     }
 
-    /// Adds an issuer, replacing one of the same name.
+    /// Adds an issuer, replacing one of the same name, and gives it a greater revision.
     package func putIssuer(_ issuer: ForeignIssuer) throws(DirectoryError) {
         guard try hasContainer(issuer.container) else { throw .missing("container \(issuer.container)") }
         let claims = issuer.claims.map { "\($0.key.rawValue)=\($0.value)" }.sorted().joined(separator: "\n")
@@ -35,8 +46,8 @@ extension AccountStore {
             try db.execute(
                 sql: """
                     INSERT OR REPLACE INTO issuers(container, issuer, audiences, algorithms, keys_url, keys_file,
-                        claims, trusts_contacts, created)
-                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+                        claims, trusts_contacts, created, revision)
+                    SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, revocations + 1 FROM relay
                     """,
                 arguments: [
                     issuer.container.name, issuer.issuer, issuer.audiences.joined(separator: "\n"), algorithms, url,

@@ -101,7 +101,7 @@ extension AccountStore {
             name: name,
             notes: notes,
             callbackURL: callbackURL,
-            allowedOrigins: allowedOrigins,
+            allowedOrigins: APIToken.canonicalOrigins(allowedOrigins),
             created: time.now()
         )
         try write { db in
@@ -113,7 +113,7 @@ extension AccountStore {
                     """,
                 arguments: [
                     Data(SHA256.hash(data: Array(text.utf8))), token.id, home.container.name, home.environment.rawValue,
-                    name, notes, callbackURL, allowedOrigins.joined(separator: "\n"), token.created.milliseconds,
+                    name, notes, callbackURL, token.allowedOrigins.joined(separator: "\n"), token.created.milliseconds,
                 ]
             )
         }
@@ -247,7 +247,9 @@ extension AccountStore {
                 name: row["name"],
                 notes: row["notes"],
                 callbackURL: row["callback"],
-                allowedOrigins: (row["origins"] as String).split(separator: "\n").map(String.init),
+                allowedOrigins: APIToken.canonicalOrigins(
+                    (row["origins"] as String).split(separator: "\n").map(String.init)
+                ),
                 created: Timestamp(milliseconds: row["created"]),
                 revoked: revoked(row)
             )

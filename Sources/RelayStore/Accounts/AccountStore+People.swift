@@ -14,8 +14,22 @@ extension AccountStore {
     }
 
     package func account(email: String) throws(DirectoryError) -> Account? {
-        guard let email = AccountRules.canonicalEmail(email) else { return nil }
-        return try account(.email, login: email)
+        try read { db in try Self.accounts(email: email, db).first.map(Self.account) }
+    }
+
+    /// The accounts with a password that have this address.
+    ///
+    /// Two only where an older version took two spellings of it for two; first the one that was added in this spelling.
+    private static func accounts(email: String, _ db: Database) throws -> [Row] {
+        try Row.fetchAll(
+            db.cachedStatement(
+                sql: """
+                    SELECT * FROM accounts WHERE is_dev = 0 AND email = ?1
+                    ORDER BY login = ?2 DESC, login = ?1 DESC, id
+                    """
+            ),
+            arguments: [AccountRules.canonicalEmail(email), EmailAddress.earlier(email)]
+        )
     }
 
     package func devAccount(named name: String) throws(DirectoryError) -> Account {
@@ -35,23 +49,20 @@ extension AccountStore {
     }
 
     package func account(email: String, password: String) throws(DirectoryError) -> Account? {
-        let row = try read { db in
-            try Row.fetchOne(
-                db.cachedStatement(sql: "SELECT * FROM accounts WHERE is_dev = 0 AND login = ?"),
-                arguments: [AccountRules.canonicalEmail(email)]
-            )
-        }
-        // An unknown address is checked against a random hash: the same work, and the same time.
-        let stored =
-            row.flatMap(Self.passwordHash) ?? PasswordHash(cost: cost, salt: random.bytes(16), hash: random.bytes(32))
+        let rows = try read { db in try Self.accounts(email: email, db) }
         // Truncated, not refused: the response to an oversized password must not depend on the account.
-        let isRight = try Self.wrapping {
-            try stored.matches(
-                String(decoding: password.utf8.prefix(AccountRules.passwordLength.upperBound), as: UTF8.self)
-            )
+        let word = String(decoding: password.utf8.prefix(AccountRules.passwordLength.upperBound), as: UTF8.self)
+        for row in rows {
+            guard let stored = Self.passwordHash(row), try Self.wrapping({ try stored.matches(word) }) else { continue }
+            let account = Self.account(row)
+            return account.isDisabled ? nil : account
         }
-        guard isRight, let account = row.map(Self.account), !account.isDisabled else { return nil }
-        return account
+        if rows.isEmpty {
+            // An unknown address is checked against a random hash: the same work, and the same time.
+            let nobody = PasswordHash(cost: cost, salt: random.bytes(16), hash: random.bytes(32))
+            _ = try Self.wrapping { try nobody.matches(word) }
+        }
+        return nil
     }
 
     package func passwordMark(of account: Account.ID) throws(DirectoryError) -> [UInt8] {
@@ -72,14 +83,15 @@ extension AccountStore {
     /// Throws if the address is taken or is not an address, or if the password has a wrong length.
     @discardableResult
     package func addAccount(email: String, password: String) throws(DirectoryError) -> Account {
+        if let objection = EmailAddress.objection(to: email) { throw .invalid(objection) }
         guard let login = AccountRules.canonicalEmail(email) else {
-            throw .invalid("\"\(email)\" is not an e-mail address. Write it like name@example.org.")
+            throw .invalid("\(email) is not an e-mail address.")
         }
         let hash = try hashed(password)
         let created = time.now()
         return try write { db in
             guard
-                try Int.fetchOne(db, sql: "SELECT 1 FROM accounts WHERE is_dev = 0 AND login = ?", arguments: [login])
+                try Int.fetchOne(db, sql: "SELECT 1 FROM accounts WHERE is_dev = 0 AND email = ?", arguments: [login])
                     == nil
             else { throw DirectoryError.exists("user \(login)") }
             try db.execute(

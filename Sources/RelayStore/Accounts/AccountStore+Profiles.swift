@@ -92,10 +92,8 @@ extension AccountStore {
     ///
     /// Throws `invalid` if the text cannot be a telephone number.
     package func setPhone(_ phone: String?, of account: Account.ID) throws(DirectoryError) {
+        if let objection = phone.flatMap(PhoneNumber.objection) { throw .invalid(objection) }
         let number = phone.flatMap(AccountRules.canonicalPhone)
-        if let phone, number == nil {
-            throw .invalid("\"\(phone)\" is not a telephone number. Write it with its country code: +49 30 1234567.")
-        }
         try write { db in
             try db.execute(sql: "UPDATE accounts SET phone = ? WHERE id = ?", arguments: [number, account.number])
         }

@@ -50,6 +50,7 @@ enum StoreLayout {
         migrator.registerMigration("33 tombstone horizons") {
             try $0.execute(sql: zoneHorizons + SharingLayout.horizons)
         }
+        migrator.registerMigration("34 one spelling of addresses") { try SharingLayout.respellAddresses($0) }
         return migrator
     }
 

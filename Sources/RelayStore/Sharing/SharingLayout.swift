@@ -1,3 +1,6 @@
+import GRDB
+import Records
+
 /// The tables derived from share records, which allow lookups by user, address, link and record.
 enum SharingLayout {
     static let tables = """
@@ -120,4 +123,19 @@ enum SharingLayout {
 
     /// An index to check a new name against those that the relay has assigned, of which there may be many.
     static let keptNames = "CREATE INDEX share_alias_by_kept ON share_alias (share, kept)"
+
+    /// Puts the addresses of invitations into the one spelling in which they are compared with those of accounts.
+    static func respellAddresses(_ database: Database) throws {
+        let written = try String.fetchAll(
+            database,
+            sql: "SELECT DISTINCT email FROM participant WHERE email IS NOT NULL"
+        )
+        for text in written {
+            guard let canonical = EmailAddress.canonical(text), canonical != text else { continue }
+            try database.execute(
+                sql: "UPDATE participant SET email = ? WHERE email = ?",
+                arguments: [canonical, text]
+            )
+        }
+    }
 }

@@ -1,4 +1,5 @@
 public import Foundation
+import Wire
 
 /// The relay of a container, and the credentials for it.
 ///
@@ -111,7 +112,7 @@ public struct RelayEndpoint: Sendable {
         guard let id = text("ZONECAST_KEY_ID"), let path = text("ZONECAST_KEY_FILE"),
             let pem = try? String(contentsOfFile: path, encoding: .utf8)
         else { return nil }
-        return .serverKey(id: id, privateKey: pem)
+        return .serverKey(id: id, privateKey: ByteOrderMark.dropped(from: pem))
     }
 
     /// Creates an endpoint from environment variables; `nil` if `ZONECAST_URL` is not set or not valid.

@@ -204,8 +204,8 @@ extension ClientIdentity {
     /// Returns whether the identity matches a lookup.
     fileprivate func answers(_ wanted: Lookup) -> Bool {
         if let name = wanted.userRecordName { return userRecordName == name || lookup?.userRecordName == name }
-        if let email = wanted.emailAddress { return lookup?.emailAddress?.lowercased() == email.lowercased() }
-        return wanted.phoneNumber != nil && lookup?.phoneNumber == wanted.phoneNumber
+        guard wanted.emailAddress != nil || wanted.phoneNumber != nil else { return false }
+        return isSamePerson(as: ClientIdentity(lookup: wanted))
     }
 }
 

@@ -154,11 +154,11 @@ extension ClientIdentity {
     func isSamePerson(as other: ClientIdentity) -> Bool {
         if let a = userRecordName, let b = other.userRecordName { return a == b }
         guard let a = lookup, let b = other.lookup else { return false }
-        if let mine = a.emailAddress, let theirs = b.emailAddress { return mine.lowercased() == theirs.lowercased() }
-        // The relay stores a phone number without the blanks and marks that people type.
+        if let mine = a.emailAddress, let theirs = b.emailAddress {
+            return mine == theirs || EmailAddress.canonical(mine).map { $0 == EmailAddress.canonical(theirs) } ?? false
+        }
         if let mine = a.phoneNumber, let theirs = b.phoneNumber {
-            func digits(_ number: String) -> String { number.filter { $0 == "+" || $0.isWholeNumber } }
-            return digits(mine) == digits(theirs)
+            return mine == theirs || PhoneNumber.canonical(mine).map { $0 == PhoneNumber.canonical(theirs) } ?? false
         }
         return a.userRecordName != nil && a.userRecordName == b.userRecordName
     }

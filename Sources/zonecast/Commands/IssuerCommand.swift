@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayCore
 import RelayStore
+import Wire
 
 /// `zonecast issuer`: manages the issuers whose identity tokens (JWT) a container accepts for sign-in.
 struct IssuerCommand: AsyncParsableCommand {
@@ -51,7 +52,10 @@ struct IssuerCommand: AsyncParsableCommand {
         var keysFile: String?
 
         @Option(
-            help: "RS256, ES256, EdDSA, or with --keys-file HS256. May be repeated. (default: RS256, ES256 and EdDSA)"
+            help: """
+                RS256, ES256, EdDSA (also called Ed25519), or with --keys-file HS256. May be repeated. (default: RS256, \
+                ES256 and EdDSA)
+                """
         )
         var algorithm: [ForeignIssuer.Algorithm] = []
 
@@ -184,7 +188,7 @@ struct IssuerCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            let text = (readLine() ?? "").trimmingCharacters(in: .whitespacesAndNewlines)
+            let text = ByteOrderMark.dropped(from: readLine() ?? "").trimmingCharacters(in: .whitespacesAndNewlines)
             let exchange = try options.withDirectory { store in
                 ForeignSignIn(
                     directory: store,
@@ -264,4 +268,6 @@ struct ClaimName: ExpressibleByArgument {
     }
 }
 
-extension ForeignIssuer.Algorithm: ExpressibleByArgument {}
+extension ForeignIssuer.Algorithm: ExpressibleByArgument {
+    init?(argument: String) { self.init(named: argument) }
+}

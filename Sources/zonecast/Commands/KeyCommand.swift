@@ -54,13 +54,10 @@ struct KeyCommand: ParsableCommand {
         var publicKey: String
 
         func read() throws -> String {
-            let data =
-                publicKey == "-"
-                ? FileHandle.standardInput.readDataToEndOfFile() : FileManager.default.contents(atPath: publicKey)
-            guard let data else {
+            guard let text = InputFile.text(publicKey) else {
                 throw CommandFailure(.failed, "\(publicKey) cannot be read. Name the file with --public-key.")
             }
-            return String(decoding: data, as: UTF8.self)
+            return text
         }
     }
 

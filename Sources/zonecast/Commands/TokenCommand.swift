@@ -77,9 +77,10 @@ struct TokenCommand: ParsableCommand {
         }
 
         func validate() throws {
-            for origin in allowedOrigins where !APIToken.isOrigin(origin) {
+            for origin in allowedOrigins {
+                guard let objection = WebOrigin.objection(to: origin) else { continue }
                 throw ValidationError(
-                    "\"\(origin)\" is not an origin. Write scheme and host without a path: https://app.example"
+                    "\"\(origin)\" is not an origin. \(objection) Write scheme and host without a path: https://app.example"
                 )
             }
             if let callbackURL, !Callback.isUsable(callbackURL) {

@@ -13,29 +13,81 @@ struct ConfigurationEdit {
 
     var text: String { lines.map { $0 + lineEnd }.joined() }
 
-    /// Replaces the key's value on its line, or appends the key; `nil` removes the key.
+    /// Replaces the key's value on its line or in its list, or appends the key; `nil` removes the key.
+    ///
+    /// Comments stay. A comment beside a value that is removed moves to a line of its own.
     mutating func set(_ key: String, to value: String?) {
         guard let entry = ConfigurationFile(text).entries.first(where: { $0.name == key }) else {
             if let value { lines.append("\(key): \(ConfigurationText.written(value))") }
             return
         }
-        let index = entry.line - 1
-        let old = lines[index]
-        // The items of a list are on the lines that follow the key.
-        let end = lines[(index + 1)...].firstIndex { !$0.drop(while: { $0 == " " }).hasPrefix("-") } ?? lines.count
-        guard let colon = Self.colon(in: old) else { return }
-        let new = value.map { ["\(old[...colon]) \(ConfigurationText.written($0))"] } ?? []
-        lines.replaceSubrange(index..<end, with: new)
+        let line = EditedLine(lines[entry.line - 1])
+        let list = listLines(after: entry.line - 1)
+        guard let value else {
+            lines.replaceSubrange(
+                (entry.line - 1)..<list.upperBound,
+                with: line.leftover + lines[list].flatMap(Self.leftover)
+            )
+            return removeEmptyParents(of: key)
+        }
+        guard list.isEmpty || value.isEmpty else {
+            return lines.replaceSubrange(list, with: Self.items(lines[list], changedTo: ConfigurationKey.items(value)))
+        }
+        lines.replaceSubrange(
+            (entry.line - 1)..<list.upperBound,
+            with: [line.replacing(with: ConfigurationText.written(value))] + lines[list].flatMap(Self.leftover)
+        )
     }
 
-    /// Returns the colon that ends the key, which may be quoted.
-    private static func colon(in line: String) -> String.Index? {
-        line.indices.first { index in
-            guard line[index] == ":" else { return false }
-            let next = line.index(after: index)
-            return next == line.endIndex || line[next] == " "
+    // MARK: Lists
+
+    /// Returns the lines of the list that is a key's value, with the comments and empty lines among them.
+    private func listLines(after index: Int) -> Range<Int> {
+        var end = index + 1
+        for next in lines.indices.dropFirst(index + 1) {
+            let line = EditedLine(lines[next])
+            if line.isItem { end = next + 1 }
+            // Comments and empty lines may go on with the list, or stand before the next key.
+            guard line.isItem || line.isBlank else { break }
+        }
+        return (index + 1)..<end
+    }
+
+    /// Returns the lines of a list with other items; items that stay keep their lines, and new ones follow the last.
+    private static func items(_ old: ArraySlice<String>, changedTo wanted: [String]) -> [String] {
+        var missing = wanted
+        var indent = "  "
+        var new = old.flatMap { text -> [String] in
+            let line = EditedLine(text)
+            guard line.isItem else { return [text] }
+            indent = line.indent
+            guard let index = missing.firstIndex(of: line.item) else { return line.leftover }
+            missing.remove(at: index)
+            return [text]
+        }
+        new += missing.map { "\(indent)- \(ConfigurationText.written($0))" }
+        return new
+    }
+
+    private static func leftover(_ text: String) -> [String] {
+        let line = EditedLine(text)
+        return line.isBlank ? [text] : line.leftover
+    }
+
+    // MARK: Mappings
+
+    /// Removes the mappings that have no key left, since a key without a value is not a setting.
+    private mutating func removeEmptyParents(of key: String) {
+        var path = key.split(separator: ".").dropLast()
+        while !path.isEmpty {
+            let name = path.joined(separator: ".")
+            guard let entry = ConfigurationFile(text).entries.first(where: { $0.name == name }) else { return }
+            lines.replaceSubrange((entry.line - 1)..<entry.line, with: EditedLine(lines[entry.line - 1]).leftover)
+            path.removeLast()
         }
     }
+
+    // MARK: Files
 
     /// Sets keys in the file at `path`, creating it if it is missing.
     ///
@@ -51,34 +103,29 @@ struct ConfigurationEdit {
         to path: String,
         check: (ServeSettings) throws -> Void
     ) async throws {
+        let place = ConfigurationPlace(path)
         let old = FileManager.default.contents(atPath: path)
         var edit = ConfigurationEdit(old.map { String(decoding: $0, as: UTF8.self) } ?? "")
-        for (key, value) in values { edit.set(key, to: value) }
-        var facts = stat()
-        let isThere = stat(path, &facts) == 0
-        // In the same folder, so that it can replace the old file in one step; the extension selects the YAML parser.
-        let fresh = path + ".new.yaml"
-        defer { unlink(fresh) }
-        guard FileManager.default.createFile(atPath: fresh, contents: Data(edit.text.utf8)) else {
-            throw CommandFailure(
-                .failed,
-                "\(path) cannot be written: \(String(cString: strerror(errno))). Run this as its owner, or name another file with --config."
-            )
+        // The values as the settings keep them, since the check below compares with these.
+        let values = values.map { name, value in
+            let known = ConfigurationKeys.all.first { $0.name == name }
+            return (key: name, value: value, kept: value.flatMap { known?.normalized($0) })
         }
-        chmod(fresh, isThere ? facts.st_mode & 0o777 : 0o600)
-        if isThere { _ = chown(fresh, facts.st_uid, facts.st_gid) }
+        for (key, value, kept) in values { edit.set(key, to: kept ?? value) }
+        let draft = try place.draft(edit.text)
+        defer { draft.remove() }
         let reading: ConfigurationReading
         do {
-            reading = try await ConfigurationReading(flags: [:], environment: [:], file: fresh)
+            reading = try await ConfigurationReading(flags: [:], environment: [:], file: draft.path)
         } catch var failure as CommandFailure {
-            // Name the user's file in the error: the temporary one is gone by then.
-            let (its, known) = (URL(fileURLWithPath: fresh), URL(fileURLWithPath: path))
+            // Name the user's file in the error: the draft is gone by then.
+            let (its, known) = (URL(fileURLWithPath: draft.path), URL(fileURLWithPath: path))
             failure.description.replace(its.lastPathComponent, with: known.lastPathComponent)
             throw failure
         }
-        for (key, value) in values {
+        for (key, value, kept) in values {
             let found = ConfigurationKeys.all.first { $0.name == key }?.read(reading.settings)
-            guard value == nil || found == value else {
+            guard value == nil || found == kept else {
                 throw CommandFailure(
                     .failed,
                     "\(path): this command cannot set \(key) in this file. Edit the file by hand."
@@ -86,8 +133,59 @@ struct ConfigurationEdit {
             }
         }
         try check(reading.settings)
-        guard rename(fresh, path) == 0 else {
-            throw CommandFailure(.failed, "\(path) cannot be written: \(String(cString: strerror(errno))).")
-        }
+        try draft.publish()
     }
+}
+
+/// A line of a configuration file in its parts.
+private struct EditedLine {
+    /// The blanks at its start.
+    let indent: String
+    /// Up to the colon that ends the key, with it; empty where there is none.
+    private let key: String
+    /// What stands between the key and the comment, without blanks around it.
+    let value: String
+    /// With the blanks before it; empty where there is none.
+    private let comment: String
+
+    init(_ line: String) {
+        var content = line[...]
+        var comment: Substring = ""
+        if let mark = ConfigurationFile.comment(in: content) {
+            comment = content[mark...]
+            content = content[..<mark]
+        }
+        let trimmed = content.reversed().drop { $0 == " " || $0 == "\t" }.count
+        self.comment = comment.isEmpty ? "" : String(content.dropFirst(trimmed)) + String(comment)
+        content = content.prefix(trimmed)
+        indent = String(content.prefix { $0 == " " })
+        // The key may itself be quoted.
+        let colon = content.indices.first { index in
+            guard content[index] == ":" else { return false }
+            let next = content.index(after: index)
+            return next == content.endIndex || content[next] == " "
+        }
+        let isItem = content.dropFirst(indent.count).first == "-"
+        let start = isItem ? nil : colon
+        key = start.map { String(content[...$0]) } ?? ""
+        value = String(content.dropFirst(start == nil ? indent.count : key.count).drop { $0 == " " || $0 == "\t" })
+    }
+
+    var isItem: Bool { key.isEmpty && (value == "-" || value.hasPrefix("- ")) }
+    var isBlank: Bool { key.isEmpty && value.isEmpty }
+
+    /// What a list's item says, without quotes.
+    var item: String {
+        let text = value.dropFirst().drop { $0 == " " }
+        guard text.count >= 2, let quote = text.first, quote == text.last, "\"'".contains(quote) else {
+            return String(text)
+        }
+        let inside = text.dropFirst().dropLast()
+        return quote == "'" ? String(inside).replacing("''", with: "'") : String(inside)
+    }
+
+    /// The comment on a line of its own.
+    var leftover: [String] { comment.isEmpty ? [] : [indent + comment.drop { $0 == " " || $0 == "\t" }] }
+
+    func replacing(with value: String) -> String { "\(key) \(value)\(comment)" }
 }

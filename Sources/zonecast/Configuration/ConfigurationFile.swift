@@ -1,3 +1,5 @@
+import Wire
+
 /// The line of each key in a YAML file, which the library that reads the values does not report.
 ///
 /// Supports block mappings and lists, all that a configuration needs. Reports other lines in `oddLines`, so that no key
@@ -21,9 +23,9 @@ struct ConfigurationFile {
     private var isInList = false
 
     init(_ text: String) {
-        // Some editors write a byte order mark before the first line.
-        let text = text.unicodeScalars.first == "\u{FEFF}" ? String(text.unicodeScalars.dropFirst()) : text
-        for (index, line) in Self.lines(of: text).enumerated() { read(line, number: index + 1) }
+        for (index, line) in Self.lines(of: ByteOrderMark.dropped(from: text)).enumerated() {
+            read(line, number: index + 1)
+        }
         settlePending()
     }
 
@@ -73,22 +75,44 @@ struct ConfigurationFile {
         pending = nil
     }
 
-    /// Removes a comment, which begins at a `#` outside quotes, at the start of the line or after a space.
+    /// Removes a comment.
     private static func withoutComment(_ line: Substring) -> Substring {
+        trimmed(line[..<(comment(in: line) ?? line.endIndex)])
+    }
+
+    /// Where a comment begins: at a `#` outside quotes, at the start of the line or after a blank.
+    ///
+    /// A quote mark counts only where a value begins: in `it's` it is a letter.
+    static func comment(in line: Substring) -> Substring.Index? {
         var quote: Character?
+        var isEscaped = false
+        // What stands before, without blanks; a value begins after these.
+        var before: Character?
         var previous: Character = " "
         for index in line.indices {
             let character = line[index]
-            if let open = quote {
-                if character == open { quote = nil }
-            } else if character == "\"" || character == "'" {
-                quote = character
-            } else if character == "#", previous == " " {
-                return trimmed(line[..<index])
+            defer {
+                previous = character
+                if character != " ", character != "\t" { before = character }
             }
-            previous = character
+            let isAfterBlank = previous == " " || previous == "\t"
+            if let open = quote {
+                if isEscaped {
+                    isEscaped = false
+                } else if character == "\\", open == "\"" {
+                    isEscaped = true
+                } else if character == open {
+                    quote = nil
+                }
+            } else if character == "\"" || character == "'" {
+                let begins = before.map { "[{,".contains($0) || (isAfterBlank && ":-".contains($0)) } ?? true
+                // Doubled within single quotes, it closes and opens at once.
+                if begins || (character == "'" && previous == "'") { quote = character }
+            } else if character == "#", isAfterBlank {
+                return index
+            }
         }
-        return trimmed(line)
+        return nil
     }
 
     private static func trimmed(_ text: Substring) -> Substring {

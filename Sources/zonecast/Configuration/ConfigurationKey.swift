@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 
 /// One setting: its name in the file, and `ZONECAST_` plus its name in capitals in the environment.
@@ -16,6 +17,22 @@ struct ConfigurationKey: Sendable {
     var isSecret = false
     /// Parses a value into `settings`; returns `false` if it is invalid.
     var write: @Sendable (inout ServeSettings, _ value: String) -> Bool
+
+    /// Returns what is wrong with a value, if the key knows more about it than its form; otherwise `nil`.
+    var objection: @Sendable (String) -> String? = { _ in nil }
+
+    /// A copy of the key, with a function that says what is wrong with a value.
+    func explained(by objection: @escaping @Sendable (String) -> String?) -> ConfigurationKey {
+        var key = self
+        key.objection = objection
+        return key
+    }
+
+    /// Returns a value in the form in which the settings keep it; `nil` if it is invalid.
+    func normalized(_ text: String) -> String? {
+        var settings = ServeSettings()
+        return write(&settings, text) ? read(settings) : nil
+    }
 
     /// A copy of the key, marked as secret.
     var secret: ConfigurationKey {
@@ -110,6 +127,21 @@ extension ConfigurationKey {
             read: { $0 ? "true" : "false" },
             parse: { ["true": true, "false": false][$0.lowercased()] }
         )
+    }
+
+    /// The items of a list with commas between.
+    static func items(_ text: String) -> [String] {
+        text.split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces) }
+    }
+
+    /// What `normalize` makes of each item, without repetitions; `nil` if one of them is none.
+    static func every(_ items: [String], _ normalize: (String) -> String?) -> [String]? {
+        var found: [String] = []
+        for item in items {
+            guard let item = normalize(item) else { return nil }
+            if !found.contains(item) { found.append(item) }
+        }
+        return found
     }
 
     static func form(_ bounds: ClosedRange<Int>) -> String {

@@ -1,4 +1,5 @@
 import Foundation
+import RelayGateways
 
 /// Settings of the push services that wake devices without an open socket.
 extension ConfigurationKeys {
@@ -9,8 +10,8 @@ extension ConfigurationKeys {
             "an address beginning with mailto: or https://",
             "The operator's contact address for push services (VAPID); enables Web Push and UnifiedPush.",
             read: { $0 ?? "" },
-            parse: { $0.hasPrefix("mailto:") || $0.hasPrefix("https://") ? .some($0) : nil }
-        ),
+            parse: { PushContact.canonical($0).map { .some($0) } }
+        ).explained { PushContact.objection(to: $0) },
         .flag(
             "push.ntfy",
             \.push.sendsToNtfy,
@@ -22,8 +23,8 @@ extension ConfigurationKeys {
             "a comma-separated list of hosts, like push.example or *.push.example",
             "The push services that devices may register; all others are refused, so that devices cannot make the relay call other hosts.",
             read: { $0.joined(separator: ",") },
-            parse: { list($0) }
-        ),
+            parse: { ConfigurationKey.every(ConfigurationKey.items($0), PushHost.canonical) }
+        ).explained { ConfigurationKey.items($0).lazy.compactMap(PushHost.objection).first },
         .text(
             "push.trust-file",
             \.push.trustFile,
@@ -75,7 +76,7 @@ extension ConfigurationKeys {
     ]
 
     private static func list(_ text: String) -> [String]? {
-        let items = text.split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces) }
+        let items = ConfigurationKey.items(text)
         return items.contains { $0.isEmpty || $0.contains { $0 == "/" || $0.isWhitespace } } ? nil : items
     }
 

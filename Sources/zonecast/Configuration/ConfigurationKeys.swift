@@ -79,7 +79,7 @@ enum ConfigurationKeys {
         ConfigurationKey(
             name: "trusted-proxies",
             unit: "",
-            meaning: "Proxies whose X-Forwarded-For header is trusted.",
+            meaning: "Proxies whose X-Forwarded-For header, or in its absence Forwarded, is trusted.",
             form: "a comma-separated list of addresses or ranges, like 10.0.0.0/8",
             read: { $0.trustedProxies },
             write: { settings, text in
@@ -123,15 +123,12 @@ enum ConfigurationKeys {
     private static let signIns: [ConfigurationKey] = [
         .text(
             "sign-in.allowed-origins",
-            \.allowedOrigins,
+            \.signIn.allowedOrigins,
             "a comma-separated list of origins, like https://app.example",
             "Origins of pages that may call all containers, in addition to those of each API token.",
-            read: { $0 },
-            parse: { text in
-                let origins = text.split(separator: ",").map { $0.filter { !$0.isWhitespace } }
-                return origins.allSatisfy { APIToken.isOrigin($0) } ? text : nil
-            }
-        ),
+            read: { $0.joined(separator: ",") },
+            parse: { ConfigurationKey.every(ConfigurationKey.items($0), WebOrigin.canonical) }
+        ).explained { ConfigurationKey.items($0).lazy.compactMap(WebOrigin.objection).first },
         .seconds(
             "sign-in.issuer-clock-skew",
             \.signIn.issuerClockSkew,
@@ -386,11 +383,15 @@ enum ConfigurationKeys {
         ),
     ]
 
+    /// Its origin is compared with those that browsers send, so it is kept as they write it.
     private static func publicURL(_ text: String) -> String?? {
-        guard text.hasPrefix("https://") || text.hasPrefix("http://"), !text.contains(where: \.isWhitespace),
-            PortNumber.isUsable(in: text)
-        else { return nil }
-        return .some(text.hasSuffix("/") ? String(text.dropLast()) : text)
+        guard text.hasPrefix("https://") || text.hasPrefix("http://"), !text.contains(where: \.isWhitespace) else {
+            return nil
+        }
+        let parts = text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
+        guard let origin = WebOrigin.canonical(parts.prefix(3).joined(separator: "/")) else { return nil }
+        let path = parts.dropFirst(3).map { "/\($0)" }.joined()
+        return .some(origin + (path.hasSuffix("/") ? String(path.dropLast()) : path))
     }
 
     private static func ranges(_ text: String) -> [AddressRange]? {

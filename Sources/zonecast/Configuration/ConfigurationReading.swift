@@ -60,7 +60,9 @@ struct ConfigurationReading {
         }
         let origin = origin(of: key)
         origins[key.name] = origin
-        return key.write(&settings, text) ? nil : "\(place(of: key, origin)): \"\(text)\" is not \(key.form)."
+        guard !key.write(&settings, text) else { return nil }
+        let objection = key.objection(text).map { " \($0)" } ?? ""
+        return "\(place(of: key, origin)): \"\(text)\" is not \(key.form).\(objection)"
     }
 
     private func origin(of key: ConfigurationKey) -> Origin {

@@ -1,4 +1,5 @@
 import Foundation
+import Records
 import RelayStore
 
 /// The reference configuration file: all keys with their descriptions, commented out.
@@ -20,9 +21,37 @@ enum ConfigurationText {
 
     /// Returns a value in YAML syntax, quoted if necessary.
     static func written(_ value: String) -> String {
+        guard !isPlain(value) else { return value }
         // Between single quotes, only the single quote itself is escaped, by doubling it.
-        if value.contains(where: { "\"\\".contains($0) }) { return "'\(value.replacing("'", with: "''"))'" }
-        return value.isEmpty || value.contains { " #,[]{}'".contains($0) } ? "\"\(value)\"" : value
+        if value.unicodeScalars.allSatisfy(isPrintable) {
+            return value.contains { "\"\\".contains($0) } ? "'\(value.replacing("'", with: "''"))'" : "\"\(value)\""
+        }
+        let escaped = value.unicodeScalars.map { scalar in
+            switch scalar {
+            case "\"", "\\": "\\\(scalar)"
+            case _ where isPrintable(scalar): String(scalar)
+            default:
+                "\\U" + String(repeating: "0", count: 8 - String(scalar.value, radix: 16).count)
+                    + String(scalar.value, radix: 16)
+            }
+        }
+        return "\"\(escaped.joined())\""
+    }
+
+    /// Returns whether YAML reads the value without quotes as this text.
+    private static func isPlain(_ value: String) -> Bool {
+        guard let first = value.utf8.first, first.isASCIIAlphanumeric || "/._".utf8.contains(first) else {
+            return false
+        }
+        return value.utf8.allSatisfy { $0.isASCIIAlphanumeric || "/._-:+@%=~;".utf8.contains($0) }
+            && value.utf8.last != UInt8(ascii: ":") && value.lowercased() != "null" && value != "..."
+    }
+
+    private static func isPrintable(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: false
+        default: true
+        }
     }
 
     /// Creates the file, or appends the keys it lacks; keys that are set keep their values.
@@ -31,14 +60,13 @@ enum ConfigurationText {
         let known = Set(ConfigurationFile(old ?? "").entries.map(\.name))
         let missing = settings.filter { !known.contains($0.key) }
         let lines = missing.map { "\($0.key): \(written($0.value))\n" }.joined()
-        guard let old else { return try NewFile.write(reference + "\n" + lines, to: path, what: "configuration") }
+        let place = ConfigurationPlace(path)
+        guard let old else { return try NewFile.write(reference + "\n" + lines, to: place.path, what: "configuration") }
         guard !missing.isEmpty else { return InitStep("configuration", path, isNew: false) }
-        do {
-            let gap = old.hasSuffix("\n") || old.isEmpty ? "\n" : "\n\n"
-            try Data((old + gap + lines).utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
-        } catch {
-            throw CommandFailure(.failed, "\(path) cannot be written: \(FolderAccess.reason(error)). Run this as root.")
-        }
+        let gap = old.hasSuffix("\n") || old.isEmpty ? "\n" : "\n\n"
+        let draft = try place.draft(old + gap + lines)
+        defer { draft.remove() }
+        try draft.publish()
         return InitStep("configuration", "\(path): \(missing.map(\.key).joined(separator: ", "))", isNew: true)
     }
 }

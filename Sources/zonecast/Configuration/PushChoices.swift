@@ -34,7 +34,9 @@ struct PushChoices: Sendable {
     /// Returns the additional trust roots for push services; `nil` if no file is configured.
     func trustRoots() throws -> [NIOSSLCertificate]? {
         guard let trustFile else { return nil }
-        guard let roots = try? NIOSSLCertificate.fromPEMFile(trustFile), !roots.isEmpty else {
+        guard let bytes = InputFile.bytes(trustFile), let roots = try? NIOSSLCertificate.fromPEMBytes(bytes),
+            !roots.isEmpty
+        else {
             throw CommandFailure(.usage, "push.trust-file: \(trustFile) is not a readable PEM file with certificates.")
         }
         return roots
@@ -68,8 +70,7 @@ struct PushChoices: Sendable {
     }
 
     private func google(file: String) throws -> PushSettings.FCM {
-        let json = FileManager.default.contents(atPath: file).map { [UInt8]($0) }
-        guard let json, let account = GoogleAccount(json: json) else {
+        guard let json = InputFile.bytes(file), let account = GoogleAccount(json: json) else {
             throw CommandFailure(
                 .usage,
                 "push.fcm-account-file: \(file) is not a service account's JSON file with project_id, client_email and private_key."
@@ -85,8 +86,7 @@ struct PushChoices: Sendable {
                 "push.apns-key-file also requires push.apns-key-id, push.apns-team-id and push.apns-topics."
             )
         }
-        let text = FileManager.default.contents(atPath: file).map { String(decoding: $0, as: UTF8.self) }
-        guard let text, let key = try? P256.Signing.PrivateKey(pemRepresentation: text) else {
+        guard let text = InputFile.text(file), let key = try? P256.Signing.PrivateKey(pemRepresentation: text) else {
             throw CommandFailure(.usage, "push.apns-key-file: \(file) is not a readable .p8 file with a P-256 key.")
         }
         return PushSettings.APNs(key: key, keyID: apnsKeyID, teamID: apnsTeamID, topics: apnsTopics)

@@ -48,8 +48,7 @@ extension ServeSettings {
     /// Reads the bearer token for `GET /metrics` from its file; returns `nil` if none is configured.
     func metricsToken() throws -> String? {
         guard let path = metricsTokenFile else { return nil }
-        let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
-        guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), token.utf8.count >= 16 else {
+        guard let token = InputFile.word(path), token.utf8.count >= 16 else {
             throw CommandFailure(
                 .usage,
                 "metrics.token-file: \(path) holds no token of 16 characters or more. Make one with: openssl rand -hex 32"

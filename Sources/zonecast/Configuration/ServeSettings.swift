@@ -152,12 +152,6 @@ struct ServeSettings: Sendable {
         }
     }
 
-    /// `sign-in.allowed-origins`, separated by commas.
-    var allowedOrigins: String {
-        get { signIn.allowedOrigins.joined(separator: ",") }
-        set { signIn.allowedOrigins = newValue.split(separator: ",").map { $0.filter { !$0.isWhitespace } } }
-    }
-
     var failedSignInsPerMinute: Int {
         get { signIn.failedSignInRate.map { Int(($0.perSecond * 60).rounded()) } ?? 0 }
         set {

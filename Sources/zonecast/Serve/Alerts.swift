@@ -28,8 +28,7 @@ struct AlertSettings: Sendable {
         guard let webhook else { return nil }
         var settings = AlertSender.Settings(webhook: webhook, format: format)
         guard let tokenFile else { return settings }
-        let text = FileManager.default.contents(atPath: tokenFile).map { String(decoding: $0, as: UTF8.self) }
-        guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), !token.isEmpty else {
+        guard let token = InputFile.word(tokenFile), !token.isEmpty else {
             throw CommandFailure(
                 .usage,
                 "alerts.token-file: \(tokenFile) holds no token. Put the receiver's token into it."

@@ -44,8 +44,7 @@ struct Tracing: Service {
     ///
     /// - Throws: `CommandFailure` if the file cannot be read or is empty.
     static func token(in path: String) throws -> String {
-        let text = FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
-        guard let token = text?.trimmingCharacters(in: .whitespacesAndNewlines), !token.isEmpty else {
+        guard let token = InputFile.word(path), !token.isEmpty else {
             throw CommandFailure(
                 .usage,
                 "traces.token-file: \(path) holds no token. Put the collector's token into it."

@@ -56,15 +56,17 @@ struct Profile: Codable, Hashable, Sendable {
                 withIntermediateDirectories: true,
                 attributes: [.posixPermissions: 0o700]
             )
+            // Symbolic links stay.
+            let place = ConfigurationPlace(path).path
             // The file is never readable for others, not even briefly.
-            let fresh = path + ".new"
+            let fresh = place + ".new"
             unlink(fresh)
             guard
                 FileManager.default.createFile(
                     atPath: fresh,
                     contents: try encoder.encode(all),
                     attributes: [.posixPermissions: 0o600]
-                ), rename(fresh, path) == 0
+                ), rename(fresh, place) == 0
             else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
         } catch {
             throw CommandFailure(

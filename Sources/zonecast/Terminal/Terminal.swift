@@ -1,5 +1,6 @@
 import Foundation
 import Synchronization
+import Wire
 
 /// Output and prompts of the commands.
 enum Terminal {
@@ -118,9 +119,9 @@ enum Terminal {
         }
     }
 
-    /// Returns the first line of standard input, without its line end.
+    /// Returns the first line of standard input, without its line end and without a byte order mark before it.
     static func readPasswordLine(_ what: String = "password") throws -> String {
-        guard let line = readLine(strippingNewline: true) else {
+        guard let line = readLine(strippingNewline: true).map({ ByteOrderMark.dropped(from: $0) }) else {
             let variable = what.split(separator: " ").last.map { $0.uppercased() } ?? ""
             throw CommandFailure(
                 .usage,

@@ -24,6 +24,15 @@ import Wire
         #expect(try await world.ask("private/zones/list", method: .get).items("zones").count == 2)
     }
 
+    @Test("a byte order mark before a body is no part of it")
+    func marksBeforeBodies() async throws {
+        let body = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"A"}}}]}"#
+        let answer = try await world.ask("private/zones/modify", "\u{FEFF}" + body)
+        #expect(try answer.items("zones")[0].text("serverErrorCode") == nil)
+        let twice = try await world.ask("private/zones/modify", "\u{FEFF}\u{FEFF}" + body)
+        #expect(twice.code == "BAD_REQUEST")
+    }
+
     /// As a client's own suite asks of the live service: what exists cannot be created, whoever made it.
     @Test func toCreateWhatSomebodyElseHasMadeIsAConflict() async throws {
         func write(_ kind: String, as user: String) async throws -> JSONValue {

@@ -52,6 +52,39 @@ import Wire
         try await world.accept(share, as: World.bob)
     }
 
+    @Test(
+        "an invitation reaches the account whose address has its domain in the other spelling",
+        arguments: [
+            ("fay@xn--bcher-kva.example", "Fay@b\u{FC}cher.example"),
+            ("fay@xn--bcher-kva.example", "fay@bu\u{308}cher.example."),
+            ("fay@XN--BCHER-KVA.example", "fay@B\u{DC}CHER.example"),
+        ]
+    )
+    func spelledAddresses(account: String, invited: String) async throws {
+        for knowsThem in [true, false] {
+            let world = try World()
+            try await world.makeZone()
+            if knowsThem { _ = try await world.name(of: account) }
+            let share = try await world.one(World.share(with: [World.participant(invited)]))
+            let joined = try await world.accept(share, as: account)
+            #expect(try joined.required("share").required("currentUserParticipant").text("permission") == "READ_ONLY")
+            // Invited again in the other spelling, they are the same participant.
+            let again = try await world.one(World.share("forceUpdate", with: [World.participant(account)]))
+            #expect(try world.participants(of: again).count == 2)
+        }
+    }
+
+    @Test("a number without its country invites nobody, and the refusal says what is missing")
+    func nationalNumbers() async throws {
+        let world = try World()
+        try await world.makeZone()
+        let invitation = #"{"permission":"READ_ONLY","userIdentity":{"lookupInfo":{"phoneNumber":"030 1234567"}}}"#
+        let answer = try await world.modify([World.share(with: [invitation])], atomic: false)
+        let reason =
+            try answer.code.map { _ in answer.json.text("reason") } ?? answer.items("records").first?.text("reason")
+        #expect(reason?.contains("country") == true, "\(reason ?? "taken")")
+    }
+
     @Test func byRecordNameAndByNumber() async throws {
         let world = try World()
         try await world.makeZone()

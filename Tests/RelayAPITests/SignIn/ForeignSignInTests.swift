@@ -200,6 +200,166 @@ import Wire
         #expect(try await fault(try foreign.token(), exchange) == .noKey("p"))
     }
 
+    // MARK: Rotation
+
+    /// The same issuer with other keys.
+    private func successor() throws -> ForeignWorld { try ForeignWorld() }
+
+    @Test("a key replaced with issuer add serves at once, and the old one never again", arguments: [true, false])
+    func replacedKeys(inFile: Bool) async throws {
+        let (next, exchange) = (try successor(), try foreign.exchange())
+        let place: ForeignIssuer.KeyPlace = inFile ? .file("/keys/issuer") : .url(ForeignWorld.address)
+        func publish(_ keys: String?) throws {
+            foreign.source.set(inFile ? "/keys/issuer" : ForeignWorld.address, keys)
+            try foreign.trust(keys: place)
+        }
+        // With key identifiers, without, and with the same one for both keys.
+        for id in ["p", nil, "other"] {
+            let (old, new) = (try foreign.token(key: id), try next.token(key: id))
+            try publish(foreign.jwks([(id, .es256)]))
+            #expect(try await fault(old, exchange) == nil)
+            #expect(try await fault(new, exchange) == .signature)
+            try publish(next.jwks([(id, .es256)]))
+            for _ in 0..<3 {
+                #expect(try await fault(new, exchange) == nil)
+                #expect(try await fault(old, exchange) == .signature)
+            }
+        }
+        // Keys from before the change do not serve either while the new ones cannot be had.
+        let new = try next.token()
+        try publish(nil)
+        #expect(try await fault(new, exchange) == .keys("nothing there"))
+        try publish(next.jwks([("p", .es256)]))
+        #expect(try await fault(new, exchange) == nil)
+    }
+
+    @Test("a key added with issuer add at another place or for another algorithm serves at once")
+    func replacedPlaces() async throws {
+        let (next, exchange) = (try successor(), try foreign.exchange())
+        try foreign.trust()
+        let old = try foreign.token()
+        #expect(try await fault(old, exchange) == nil)
+        foreign.source.set("/keys/next", next.p256.publicKey.pemRepresentation)
+        try foreign.trust(keys: .file("/keys/next"))
+        #expect(try await fault(try next.token(), exchange) == nil)
+        #expect(try await fault(old, exchange) == .signature)
+        try foreign.trust()
+        #expect(try await fault(old, exchange) == nil)
+        try foreign.trust([.edDSA])
+        #expect(try await fault(old, exchange) == .algorithm("ES256"))
+    }
+
+    @Test("a failing signature is followed by one fresh look before the answer", arguments: ["p", nil])
+    func freshLooks(id: String?) async throws {
+        let (next, exchange) = (try successor(), try foreign.exchange())
+        try foreign.trust()
+        foreign.source.set(ForeignWorld.address, foreign.jwks([(id, .es256)]))
+        let (old, new) = (try foreign.token(key: id), try next.token(key: id))
+        #expect(try await fault(old, exchange) == nil)
+        foreign.source.set(ForeignWorld.address, next.jwks([(id, .es256)]))
+        // The issuer was asked a moment ago.
+        #expect(try await fault(new, exchange) == .signature)
+        #expect(foreign.source.asked == 1)
+        foreign.world.clock.advance(.seconds(60))
+        #expect(try await fault(new, exchange) == nil)
+        #expect(try await fault(old, exchange) == .signature)
+        #expect(foreign.source.asked == 2)
+        foreign.world.clock.advance(.seconds(60))
+        for _ in 0..<20 { #expect(try await fault(old, exchange) == .signature) }
+        #expect(foreign.source.asked == 3)
+    }
+
+    @Test(
+        "a key file that was replaced serves without a command, and forged tokens do not make the relay read it each time"
+    )
+    func replacedFiles() async throws {
+        let (next, exchange) = (try successor(), try foreign.exchange())
+        foreign.source.set("/key.pem", foreign.p256.publicKey.pemRepresentation)
+        try foreign.trust([.es256], keys: .file("/key.pem"))
+        let (old, new) = (try foreign.token(), try next.token())
+        #expect(try await fault(old, exchange) == nil)
+        foreign.source.set("/key.pem", next.p256.publicKey.pemRepresentation)
+        #expect(try await fault(new, exchange) == nil)
+        #expect(try await fault(old, exchange) == .signature)
+        for _ in 0..<20 { #expect(try await fault(old, exchange) == .signature) }
+        #expect(foreign.source.asked == 2)
+    }
+
+    // MARK: Names of algorithms
+
+    @Test("Ed25519 and EdDSA are one algorithm in keys, tokens and commands", arguments: ["Ed25519", "EdDSA"])
+    func bothNames(name: String) async throws {
+        let point = ForeignWorld.text(Array(foreign.ed25519.publicKey.rawRepresentation))
+        let key = #"{"kid":"e","kty":"OKP","crv":"Ed25519","alg":"\#(name)","use":"sig","x":"\#(point)"}"#
+        foreign.source.set(ForeignWorld.address, #"{"keys":[\#(key)]}"#)
+        foreign.source.set("/key.json", key)
+        for keys in [ForeignIssuer.KeyPlace.url(ForeignWorld.address), .file("/key.json")] {
+            try foreign.trust([.edDSA], keys: keys)
+            for header in ["Ed25519", "EdDSA"] {
+                let token = try foreign.token(.edDSA, header: #"{"alg":"\#(header)","kid":"e"}"#)
+                #expect(try await fault(token) == nil, "\(header)")
+            }
+        }
+        #expect(ForeignIssuer.Algorithm(named: name) == .edDSA)
+        try foreign.trust([.es256])
+        let token = try foreign.token(.edDSA, header: #"{"alg":"\#(name)","kid":"e"}"#)
+        #expect(try await fault(token) == .algorithm(name))
+    }
+
+    @Test("a key whose alg is another's is not used", arguments: ["Ed448", "ES256", "ed25519", "Ed25519ph"])
+    func otherNames(name: String) async throws {
+        let point = ForeignWorld.text(Array(foreign.ed25519.publicKey.rawRepresentation))
+        let key = #"{"kid":"e","kty":"OKP","crv":"Ed25519","alg":"\#(name)","x":"\#(point)"}"#
+        foreign.source.set("/key.json", key)
+        try foreign.trust([.edDSA], keys: .file("/key.json"))
+        #expect(
+            try await fault(try foreign.token(.edDSA, key: "e"))
+                == .keys("None of the keys is of a supported kind.")
+        )
+    }
+
+    // MARK: Secrets
+
+    @Test("a binary secret is taken byte for byte, and text without its mark and its line ends")
+    func secretsInFiles() async throws {
+        let letters = Array("a secret that is long enough for HS256".utf8)
+        let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+        let zeros = [UInt8](repeating: 0, count: 32)
+        let cases: [(file: [UInt8], secret: [UInt8])] = [
+            (letters, letters), (letters + [0x0A], letters), (letters + [0x0D, 0x0A], letters),
+            (mark + letters + [0x0A], letters), (letters + Array(" \u{FC}\n".utf8), letters + Array(" \u{FC}".utf8)),
+            // Not text: bytes that are no UTF-8, or control characters.
+            (zeros + [0xFF, 0x0A], zeros + [0xFF, 0x0A]), (zeros + [0x0D], zeros + [0x0D]),
+            ([0x7B] + zeros + [0x0A, 0x0A], [0x7B] + zeros + [0x0A, 0x0A]), (mark + zeros, mark + zeros),
+            ([0x0A, 0x20] + zeros + [0x7F], [0x0A, 0x20] + zeros + [0x7F]),
+        ]
+        for (index, (file, secret)) in cases.enumerated() {
+            foreign.source.set("/secret", bytes: file)
+            foreign.secret = secret
+            try foreign.trust([.hs256], keys: .file("/secret"))
+            #expect(try await fault(try foreign.token(.hs256, key: nil)) == nil, "case \(index)")
+        }
+        // Text that begins like a key set is one, lest a published key serve as a secret.
+        foreign.source.set("/secret", #"{"keys": [ and so on, for more than 32 bytes"#)
+        #expect(try await fault(try foreign.token(.hs256, key: nil)) == .keys("The keys are not a JSON object."))
+    }
+
+    @Test("a byte order mark before keys in a file or at an address is dropped")
+    func marksBeforeKeys() async throws {
+        let mark = "\u{FEFF}"
+        for (content, algorithm) in [
+            (foreign.jwks([("p", .es256)]), ForeignIssuer.Algorithm.es256),
+            (foreign.p256.publicKey.pemRepresentation, .es256), (foreign.jwks([(nil, .hs256)]), .hs256),
+        ] {
+            foreign.source.set("/keys", mark + content)
+            try foreign.trust([algorithm], keys: .file("/keys"))
+            #expect(try await fault(try foreign.token(algorithm)) == nil)
+        }
+        foreign.source.set(ForeignWorld.address, mark + foreign.jwks([("p", .es256)]))
+        try foreign.trust()
+        #expect(try await fault(try foreign.token()) == nil)
+    }
+
     @Test func aTokenIsExchangedForOneOfTheRelaysOwn() async throws {
         try foreign.trust()
         let relay = try foreign.relay()

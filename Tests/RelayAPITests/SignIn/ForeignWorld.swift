@@ -13,7 +13,7 @@ import Testing
 final class ForeignWorld {
     let world: SignInWorld
     let source = ScriptedKeys()
-    let secret = Array("a secret that is long enough for HS256".utf8)
+    var secret = Array("a secret that is long enough for HS256".utf8)
     let p256 = P256.Signing.PrivateKey()
     let ed25519 = Curve25519.Signing.PrivateKey()
     let rsa: _RSA.Signing.PrivateKey
@@ -155,11 +155,13 @@ final class ForeignWorld {
 
 /// Addresses and files with what a test put there, counting how often they are asked for.
 final class ScriptedKeys: KeySource {
-    private let state = Mutex<(content: [String: String], asked: Int)>(([:], 0))
+    private let state = Mutex<(content: [String: [UInt8]], asked: Int)>(([:], 0))
 
     var asked: Int { state.withLock { $0.asked } }
 
-    func set(_ place: String, _ content: String?) { state.withLock { $0.content[place] = content } }
+    func set(_ place: String, _ content: String?) { set(place, bytes: content.map { Array($0.utf8) }) }
+
+    func set(_ place: String, bytes content: [UInt8]?) { state.withLock { $0.content[place] = content } }
 
     private func get(_ place: String) throws(TokenFault) -> [UInt8] {
         let found = state.withLock { state in
@@ -167,7 +169,7 @@ final class ScriptedKeys: KeySource {
             return state.content[place]
         }
         guard let found else { throw .keys("nothing there") }
-        return Array(found.utf8)
+        return found
     }
 
     func fetch(_ address: String) async throws(TokenFault) -> [UInt8] { try get(address) }

@@ -52,6 +52,26 @@ import Testing
         #expect(await caller(browser, apiToken, token).status.code == 421)
     }
 
+    @Test(
+        "the page takes every spelling of an address that an account can have",
+        arguments: [
+            "zo\u{EB}@b\u{FC}cher.example", "ZOE\u{308}@xn--bcher-kva.example", "zo\u{EB}@XN--BCHER-KVA.EXAMPLE.",
+        ]
+    )
+    func spelledAddresses(typed: String) async throws {
+        try world.store.addAccount(email: "zo\u{EB}@b\u{FC}cher.example", password: "correct horse")
+        let browser = try Browser(world)
+        try await browser.open(
+            try await browser.link(apiToken: try token(callback: "https://app.example"), in: world.home)
+        )
+        // A browser's own check of addresses refuses letters that are not ASCII.
+        #expect(browser.page.contains("name=\"email\"") && !browser.page.contains("type=\"email\""))
+        #expect(await browser.submit("/signin", ["email": typed, "password": "correct horse"]).status.code == 303)
+        #expect(await browser.submit("/signin", ["email": typed, "password": "wrong horse"]).status.code == 403)
+        try await browser.open("/account")
+        #expect(browser.page.contains("name=\"email\"") && !browser.page.contains("type=\"email\""))
+    }
+
     @Test func aFragmentStaysBehindTheToken() async throws {
         let browser = try Browser(world)
         try await browser.open(

@@ -16,6 +16,38 @@ import Testing
         #expect(Array(composed.utf8) == Array(decomposed.utf8))
     }
 
+    @Test(
+        "either spelling of an internationalised domain is the same address",
+        arguments: [
+            ("ada@b\u{FC}cher.example", "ada@xn--bcher-kva.example"),
+            ("ada@B\u{DC}CHER.example", "ADA@XN--BCHER-KVA.EXAMPLE"),
+            ("ada@bu\u{308}cher.example", " ada@b\u{FC}cher.example. "),
+            ("ada@stra\u{DF}e.example", "ada@xn--strae-oqa.example"),
+            ("ada@\u{4F8B}\u{3048}\u{3002}jp", "ada@xn--r8jz45g.jp"), ("a@\u{FF45}xample.org", "a@example.org"),
+            ("\u{1E9B}\u{323}@a.example", "\u{1E9B}\u{323}@A.EXAMPLE"), ("u\u{308}@\u{2603}.net", "\u{FC}@xn--n3h.net"),
+            ("ada@example.org.", "ada@EXAMPLE.org"),
+        ]
+    )
+    func spellings(one: String, other: String) throws {
+        let canonical = try #require(AccountRules.canonicalEmail(one))
+        let same = try #require(AccountRules.canonicalEmail(other))
+        #expect(Array(canonical.utf8) == Array(same.utf8))
+        // What is stored is found by itself.
+        #expect(AccountRules.canonicalEmail(canonical).map { Array($0.utf8) } == Array(canonical.utf8))
+    }
+
+    @Test(
+        "addresses that are not one stay two",
+        arguments: [
+            ("ada@stra\u{DF}e.example", "ada@strasse.example"), ("ada@b\u{FC}cher.example", "ada@bucher.example"),
+            ("ada@xn--bcher-kva.example", "ada@bcher-kva.example"), ("ada@xn--a.example", "ada@a.example"),
+        ]
+    )
+    func otherAddresses(one: String, other: String) {
+        #expect(AccountRules.canonicalEmail(one) != nil)
+        #expect(AccountRules.canonicalEmail(one) != AccountRules.canonicalEmail(other))
+    }
+
     @Test(arguments: [
         "", "alice", "@", "a@", "@b", "a@b@c", "a b@c", "a@b\u{0}c", String(repeating: "a", count: 300) + "@b",
     ])

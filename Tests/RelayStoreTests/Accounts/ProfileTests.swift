@@ -224,4 +224,131 @@ import Testing
         for name in ["ren\u{E9}e", "rene\u{301}e"] { _ = try store.makeOperatorLink(for: name) }
         try store.removeOperator("Rene\u{301}e")
     }
+
+    // MARK: Spellings of addresses
+
+    private static let spellings = [
+        "j\u{FC}rgen@b\u{FC}cher.example", "J\u{DC}RGEN@XN--BCHER-KVA.Example", "ju\u{308}rgen@bu\u{308}cher.example.",
+        " J\u{FC}rgen@xn--bcher-kva.EXAMPLE\n",
+    ]
+
+    @Test("an account is found and signed in to by every spelling of its address", arguments: spellings)
+    func accountsBySpelling(added: String) throws {
+        let account = try store.addAccount(email: added, password: "correct horse")
+        for spelling in Self.spellings {
+            #expect(try store.account(email: spelling)?.id == account.id)
+            #expect(try store.account(email: spelling, password: "correct horse")?.id == account.id)
+            #expect(try store.account(email: spelling, password: "battery staple") == nil)
+            #expect(throws: DirectoryError.self) { try store.addAccount(email: spelling, password: "correct horse") }
+        }
+        _ = try store.user(of: account.id, in: home)
+        let address = try #require(AccountRules.canonicalEmail("j\u{FC}rgen@xn--bcher-kva.example"))
+        #expect(try store.profiles(matching: [.email(address)], in: home, includesDev: false).count == 1)
+    }
+
+    @Test(
+        "an address that nobody could sign in with is refused",
+        arguments: [
+            "ada", "ada@", "ada@b@c", "ada@exa mple.org", "ada@example..org", "ada@.example", "ada@example.org/x",
+            "ada@a:80",
+            "ada@[192.0.2.1]", "ada@xn--a.example", "ada@a,b", "\u{201C}ada@example.org\u{201D}",
+            "ada\u{201D}@example.org", "a da@example.org",
+            "a\u{A0}da@example.org",
+            "ada\u{200B}@example.org", "\u{202E}ada@example.org", "ada\u{FEFF}@example.org", "ada@1.2.3",
+            "<ada@example.org>",
+            "ada@\(String(repeating: "a", count: 64)).org",
+        ]
+    )
+    func refusedAddresses(address: String) throws {
+        #expect(throws: DirectoryError.self) { try store.addAccount(email: address, password: "correct horse") }
+        #expect(try store.accounts().isEmpty)
+    }
+
+    @Test(
+        "a number without its country is refused with a hint",
+        arguments: ["030 1234567", "(030) 123-4567", "1234567"]
+    )
+    func nationalNumbers(number: String) throws {
+        let account = try store.addAccount(email: "ada@example.org", password: "correct horse")
+        do throws(DirectoryError) {
+            try store.setPhone(number, of: account.id)
+            Issue.record("\(number) was taken")
+        } catch {
+            #expect("\(error)".contains("country"))
+        }
+        try store.setPhone("0049 30 1234567", of: account.id)
+        #expect(try store.account(account.id)?.phone == "+49301234567")
+    }
+
+    @Test("accounts in an older spelling are found, and two of one address both keep their way in")
+    func olderSpellings() throws {
+        let folder = ScratchFolder()
+        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
+        try EarlierLayout.makeAccounts(folder.path, version: 10)
+        let queue = try DatabaseQueue(path: folder.path + "/relay.sqlite")
+        // Hashes as the store makes them.
+        let makers = ScratchFolder()
+        let maker = try AccountStore(folder: makers.path, cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1))
+        let made = try DatabaseQueue(path: makers.path + "/relay.sqlite")
+        for (index, login) in [
+            "one@xn--bcher-kva.example", "two@b\u{FC}cher.example", "two@xn--bcher-kva.example", "odd@[192.0.2.1]",
+        ].enumerated() {
+            let account = try maker.addAccount(email: "a\(index)@example.org", password: "correct horse \(index)")
+            let found = try made.read {
+                try Row.fetchOne($0, sql: "SELECT * FROM accounts WHERE id = ?", arguments: [account.id.number])
+            }
+            let row = try #require(found)
+            try queue.write { db in
+                try db.execute(
+                    sql: """
+                        INSERT INTO accounts(is_dev, login, email, created, salt, hash, rounds, block_size, parallelism)
+                        VALUES (0, ?1, ?1, 5, ?2, ?3, ?4, ?5, ?6)
+                        """,
+                    arguments: [
+                        login, row["salt"] as Data, row["hash"] as Data, row["rounds"] as Int, row["block_size"] as Int,
+                        row["parallelism"] as Int,
+                    ]
+                )
+            }
+        }
+        try queue.write { db in
+            try db.execute(
+                sql: """
+                    INSERT INTO accounts(is_dev, login, email, created) VALUES
+                        (1, 'dev@xn--bcher-kva.example', 'dev@xn--bcher-kva.example', 5),
+                        (2, 'issuer' || char(10) || 'x', 'foreign@xn--bcher-kva.example', 5);
+                    INSERT INTO users(container, environment, account, name) SELECT
+                        'iCloud.org.example.notes', 'development', id, '_' || id FROM accounts;
+                    """
+            )
+        }
+        try queue.close()
+        let store = try AccountStore(folder: folder.path)
+        // Eve, of every such file, is the first.
+        let (one, two, other, odd) = (Account.ID(2), Account.ID(3), Account.ID(4), Account.ID(5))
+        for domain in ["b\u{FC}cher.example", "xn--bcher-kva.example"] {
+            #expect(try store.account(email: "one@\(domain)", password: "correct horse 0")?.id == one)
+            #expect(try store.account(email: "two@\(domain)", password: "correct horse 1")?.id == two)
+            #expect(try store.account(email: "two@\(domain)", password: "correct horse 2")?.id == other)
+            #expect(try store.account(email: "two@\(domain)", password: "correct horse 3") == nil)
+            #expect(throws: DirectoryError.self) {
+                try store.addAccount(email: "two@\(domain)", password: "correct horse")
+            }
+        }
+        // An operator names each by the spelling that it was added with.
+        #expect(try store.account(email: "two@b\u{FC}cher.example")?.id == two)
+        #expect(try store.account(email: "two@xn--bcher-kva.example")?.id == other)
+        #expect(try store.account(email: "odd@[192.0.2.1]", password: "correct horse 3")?.id == odd)
+        for name in ["one", "two", "dev", "foreign"] {
+            let address = try #require(AccountRules.canonicalEmail("\(name)@b\u{FC}cher.example"))
+            #expect(try store.profiles(matching: [.email(address)], in: home, includesDev: true).count == 1, "\(name)")
+        }
+        // With the password of the one changed, the other's still opens it.
+        try store.setPassword("battery staple", of: two)
+        #expect(try store.account(email: "two@b\u{FC}cher.example", password: "battery staple")?.id == two)
+        #expect(try store.account(email: "two@b\u{FC}cher.example", password: "correct horse 2")?.id == other)
+        try store.setDisabled(true, of: two)
+        #expect(try store.account(email: "two@b\u{FC}cher.example", password: "battery staple") == nil)
+        #expect(try store.account(email: "two@b\u{FC}cher.example", password: "correct horse 2")?.id == other)
+    }
 }

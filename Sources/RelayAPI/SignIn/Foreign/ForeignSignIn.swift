@@ -23,15 +23,22 @@ package struct ForeignSignIn: Sendable {
     /// - Returns: The person, with the data of the claims.
     package func person(of text: String, in container: ContainerID) async throws(TokenFault) -> ForeignPerson {
         let token = try IdentityToken(text)
-        let trusted: [ForeignIssuer]
+        let found: TrustedIssuer?
         do throws(DirectoryError) {
-            trusted = try directory.issuers(of: container)
+            found = try directory.issuer(named: token.issuer, of: container)
         } catch {
             throw .keys("the relay's directory cannot be read")
         }
-        guard let issuer = trusted.first(where: { $0.issuer == token.issuer }) else { throw .unknownIssuer }
-        let algorithm = try token.allowedAlgorithm(issuer)
-        let keys = try await keys.keys(of: issuer, for: algorithm, keyID: token.keyID)
-        return try token.person(by: issuer, keys: keys, at: time.now(), skew: skew)
+        guard let trusted = found else { throw .unknownIssuer }
+        // Before any key is fetched.
+        _ = try token.allowedAlgorithm(trusted.issuer)
+        let fetched = try await keys.keys(of: trusted)
+        do throws(TokenFault) {
+            return try token.person(by: trusted.issuer, keys: fetched.keys, at: time.now(), skew: skew)
+        } catch {
+            // The issuer may have replaced its key since.
+            guard error.isOfKeys, let fresh = await keys.keys(of: trusted, newerThan: fetched) else { throw error }
+            return try token.person(by: trusted.issuer, keys: fresh.keys, at: time.now(), skew: skew)
+        }
     }
 }

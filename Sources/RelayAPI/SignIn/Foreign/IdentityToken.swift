@@ -41,7 +41,7 @@ package struct IdentityToken: Sendable {
     /// Returns the algorithm if the issuer may use it.
     func allowedAlgorithm(_ issuer: ForeignIssuer) throws(TokenFault) -> ForeignIssuer.Algorithm {
         guard !hasCriticalHeader else { throw .criticalHeader }
-        guard let known = ForeignIssuer.Algorithm(rawValue: algorithm), issuer.algorithms.contains(known) else {
+        guard let known = ForeignIssuer.Algorithm(named: algorithm), issuer.algorithms.contains(known) else {
             throw .algorithm(algorithm)
         }
         if known == .hs256, case .url = issuer.keys { throw .algorithm(algorithm) }
@@ -116,7 +116,8 @@ private struct ClaimReader {
             issuer: issuer.issuer,
             subject: subject,
             email: email.flatMap(AccountRules.canonicalEmail),
-            phone: phone.flatMap(AccountRules.canonicalPhone),
+            // Without its country a number is that of several people.
+            phone: phone.flatMap { PhoneNumber.objection(to: $0) == nil ? AccountRules.canonicalPhone($0) : nil },
             name: name(issuer)
         )
     }

@@ -67,9 +67,13 @@ package struct IssuerKeySet: Sendable {
 
     /// Parses an operator's file: a JWK set, one JWK, a PEM public key, or, if `isSecret`, the secret itself.
     package init(file bytes: [UInt8], isSecret: Bool) throws(TokenFault) {
-        let text = String(decoding: bytes, as: UTF8.self)
-        if bytes.first(where: { $0 > 0x20 }) == UInt8(ascii: "{") {
-            entries = try Self.entries(json: bytes, allowsSecrets: true)
+        guard let text = Self.text(bytes) else {
+            guard isSecret else { throw .keys("It is neither a JWK set nor a PEM public key.") }
+            entries = [try Self.entry(secret: bytes)]
+            return
+        }
+        if text.first(where: { !$0.isWhitespace }) == "{" {
+            entries = try Self.entries(json: Array(text.utf8), allowsSecrets: true)
         } else if text.contains("-----BEGIN") {
             guard let key = Self.key(pem: text) else {
                 throw .keys("The PEM file has no public key of P-256, RSA (2048 bits or more) or Ed25519.")
@@ -77,16 +81,25 @@ package struct IssuerKeySet: Sendable {
             entries = [Entry(id: nil, key: key)]
         } else {
             guard isSecret else { throw .keys("It is neither a JWK set nor a PEM public key.") }
-            let secret = bytes.reversed().drop { $0 == 0x0A || $0 == 0x0D }.reversed()
-            guard secret.count >= Self.shortestSecret else {
-                throw .keys("A secret for HS256 has at least \(Self.shortestSecret) bytes.")
-            }
-            entries = [Entry(id: nil, key: .secret(SymmetricKey(data: Array(secret))))]
+            entries = [try Self.entry(secret: Array(text.utf8.reversed().drop { $0 == 0x0A || $0 == 0x0D }.reversed()))]
         }
     }
 
+    /// The bytes as text, without a byte order mark; `nil` if they are none: no UTF-8, or with control characters in it.
+    private static func text(_ bytes: [UInt8]) -> String? {
+        guard bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || [0x09, 0x0A, 0x0D].contains($0) }) else { return nil }
+        return String(validating: ByteOrderMark.dropped(from: bytes), as: UTF8.self)
+    }
+
+    private static func entry(secret: [UInt8]) throws(TokenFault) -> Entry {
+        guard secret.count >= shortestSecret else {
+            throw .keys("A secret for HS256 has at least \(shortestSecret) bytes.")
+        }
+        return Entry(id: nil, key: .secret(SymmetricKey(data: secret)))
+    }
+
     private static func entries(json bytes: [UInt8], allowsSecrets: Bool) throws(TokenFault) -> [Entry] {
-        guard let root = try? JSONDocument(parsing: bytes).root, root.isObject else {
+        guard let root = try? JSONDocument(parsing: ByteOrderMark.dropped(from: bytes)).root, root.isObject else {
             throw .keys("The keys are not a JSON object.")
         }
         let listed = root["keys"].flatMap { try? $0.elements() } ?? [root]
@@ -107,7 +120,7 @@ package struct IssuerKeySet: Sendable {
         {
             return nil
         }
-        if let algorithm = text("alg"), algorithm != key.algorithm.rawValue { return nil }
+        if let algorithm = text("alg"), ForeignIssuer.Algorithm(named: algorithm) != key.algorithm { return nil }
         return Entry(id: text("kid"), key: key)
     }
 

@@ -28,7 +28,8 @@ package struct KeyLimits: Sendable {
     package static let bytes = 256 * 1024
     /// How long fetched keys are used before they are fetched again.
     package var lifetime = Duration.seconds(3600)
-    /// The minimum time between two fetches from one issuer, even for unknown key identifiers and after failures.
+    /// The minimum time between two fetches from one issuer, even for unknown key identifiers, for failing signatures and
+    /// after failures.
     ///
     /// Otherwise a client with forged tokens could make the relay send requests to the issuer.
     package var pause = Duration.seconds(60)
@@ -36,27 +37,43 @@ package struct KeyLimits: Sendable {
     ///
     /// Users can sign in while an issuer is down, but a key that a compromised issuer has withdrawn must expire.
     package var staleLifetime = Duration.seconds(24 * 3600)
+    /// How long the keys of a file serve before it is read again, and the least time between two reads for tokens that fit
+    /// none of them.
+    package var fileLifetime = Duration.seconds(1)
 
     package init() {}
 }
 
 /// The cached keys of each issuer.
 ///
-/// At most one fetch per issuer runs at a time; concurrent callers wait for its result.
+/// At most one fetch per key source runs at a time; concurrent callers wait for its result. Keys that were fetched before an
+/// operator changed the issuer are never used again.
 package actor IssuerKeys {
-    private struct Shelf {
-        var keys: IssuerKeySet?
+    /// Keys, and which fetch brought them.
+    struct Fetched: Sendable {
+        var keys: IssuerKeySet
+        /// Counts up with each fetch.
+        var number: Int
         /// By uptime.
-        var fetched = Duration.zero
+        fileprivate var at: Duration
+    }
+
+    private struct Shelf {
+        /// The newest revision of an issuer that named the place.
+        var revision: UInt64
+        var fetched: Fetched?
         /// When the latest fetch began; `nil`: never.
         var tried: Duration?
-        var running: Task<Result<IssuerKeySet, TokenFault>, Never>?
+        /// When a token was last the reason for a fetch; `nil`: never.
+        var doubted: Duration?
+        var running: Task<Result<Fetched, TokenFault>, Never>?
         var fault = TokenFault.keys("They were not fetched yet.")
     }
 
     private let source: any KeySource
     private let limits: KeyLimits
     private let time: TimeSource
+    private var fetches = 0
     /// Bounded by the operator: one entry per key source in the configuration.
     private var shelves: [ForeignIssuer.KeyPlace: Shelf] = [:]
 
@@ -66,57 +83,88 @@ package actor IssuerKeys {
         self.time = time
     }
 
-    /// Returns the issuer's keys.
-    ///
-    /// Fetches them if they are too old, or if none of them matches `algorithm` and `keyID`, since issuers add new keys
-    /// to old ones.
-    func keys(
-        of issuer: ForeignIssuer,
-        for algorithm: ForeignIssuer.Algorithm,
-        keyID: String?
-    ) async throws(TokenFault) -> IssuerKeySet {
-        let shelf = shelves[issuer.keys] ?? Shelf()
-        let age = time.uptime() - shelf.fetched
-        if let keys = shelf.keys, age < lifetime(issuer.keys), !keys.candidates(algorithm, id: keyID).isEmpty {
-            return keys
+    /// The issuer's keys, fresh enough.
+    func keys(of trusted: TrustedIssuer) async throws(TokenFault) -> Fetched {
+        let shelf = shelf(of: trusted)
+        if let fetched = shelf.fetched, time.uptime() - fetched.at < lifetime(trusted.issuer.keys) { return fetched }
+        if shelf.running != nil || mayFetch(shelf, for: trusted.issuer.keys),
+            case .success(let fetched) = await fetch(for: trusted)
+        {
+            return fetched
         }
-        if shelf.running != nil || mayFetch(shelf) {
-            let result = await fetched(issuer)
-            if case .success(let keys) = result { return keys }
-        }
-        let now = shelves[issuer.keys] ?? shelf
-        if let keys = now.keys, time.uptime() - now.fetched < limits.staleLifetime { return keys }
+        let now = shelves[trusted.issuer.keys] ?? shelf
+        if let fetched = now.fetched, time.uptime() - fetched.at < limits.staleLifetime { return fetched }
         throw now.fault
     }
 
-    /// A file is read again sooner, because reading it is the only way to detect a change.
+    /// Looks once more after a token that none of the keys of `used` can have signed, as issuers replace their keys.
+    ///
+    /// `nil` if there are no newer keys, or it is too early to ask for them.
+    func keys(of trusted: TrustedIssuer, newerThan used: Fetched) async -> Fetched? {
+        let shelf = shelf(of: trusted)
+        if let fetched = shelf.fetched, fetched.number > used.number { return fetched }
+        guard shelf.running != nil || mayLookAgain(shelf, at: trusted.issuer.keys) else { return nil }
+        shelves[trusted.issuer.keys]?.doubted = time.uptime()
+        return try? await fetch(for: trusted).get()
+    }
+
+    /// An empty one where the operator has changed the issuer since.
+    private func shelf(of trusted: TrustedIssuer) -> Shelf {
+        if let shelf = shelves[trusted.issuer.keys], shelf.revision >= trusted.revision { return shelf }
+        let empty = Shelf(revision: trusted.revision)
+        shelves[trusted.issuer.keys] = empty
+        return empty
+    }
+
     private func lifetime(_ place: ForeignIssuer.KeyPlace) -> Duration {
         switch place {
         case .url: limits.lifetime
-        case .file: limits.pause
+        case .file: limits.fileLifetime
         }
     }
 
-    private func mayFetch(_ shelf: Shelf) -> Bool {
-        // Without any keys no sign-in is possible, so the pause is short.
-        let pause = shelf.keys == nil ? min(limits.pause, .seconds(5)) : limits.pause
-        return shelf.tried.map { time.uptime() - $0 >= pause } ?? true
+    private func mayFetch(_ shelf: Shelf, for place: ForeignIssuer.KeyPlace) -> Bool {
+        // Without keys all sign-ins fail, so the pause is short.
+        let pause =
+            switch place {
+            case .url: shelf.fetched == nil ? min(limits.pause, .seconds(5)) : limits.pause
+            case .file: limits.fileLifetime
+            }
+        return hasPassed(pause, since: shelf.tried)
     }
 
-    private func fetched(_ issuer: ForeignIssuer) async -> Result<IssuerKeySet, TokenFault> {
-        if let running = shelves[issuer.keys]?.running { return await running.value }
-        let source = source
-        let task = Task { await Self.load(issuer, from: source) }
-        shelves[issuer.keys, default: Shelf()].running = task
-        shelves[issuer.keys]?.tried = time.uptime()
+    /// Each call to an issuer counts, but reading a file that was read a moment ago costs little.
+    private func mayLookAgain(_ shelf: Shelf, at place: ForeignIssuer.KeyPlace) -> Bool {
+        switch place {
+        case .url: hasPassed(limits.pause, since: shelf.tried)
+        case .file: hasPassed(limits.fileLifetime, since: shelf.doubted)
+        }
+    }
+
+    private func hasPassed(_ pause: Duration, since uptime: Duration?) -> Bool {
+        uptime.map { time.uptime() - $0 >= pause } ?? true
+    }
+
+    private func fetch(for trusted: TrustedIssuer) async -> Result<Fetched, TokenFault> {
+        var shelf = shelf(of: trusted)
+        if let running = shelf.running { return await running.value }
+        fetches += 1
+        let (source, time, number) = (source, time, fetches)
+        let task = Task {
+            await Self.load(trusted.issuer, from: source).map { Fetched(keys: $0, number: number, at: time.uptime()) }
+        }
+        shelf.running = task
+        shelf.tried = time.uptime()
+        shelves[trusted.issuer.keys] = shelf
         let result = await task.value
-        shelves[issuer.keys]?.running = nil
+        // What was fetched for an issuer that has been changed meanwhile serves the requests that wait for it, and no other.
+        guard var now = shelves[trusted.issuer.keys], now.revision == shelf.revision else { return result }
+        now.running = nil
         switch result {
-        case .success(let keys):
-            shelves[issuer.keys]?.keys = keys
-            shelves[issuer.keys]?.fetched = time.uptime()
-        case .failure(let fault): shelves[issuer.keys]?.fault = fault
+        case .success(let fetched): now.fetched = fetched
+        case .failure(let fault): now.fault = fault
         }
+        shelves[trusted.issuer.keys] = now
         return result
     }
 

@@ -14,6 +14,14 @@ package enum TokenFault: Error, Hashable, Sendable, CustomStringConvertible {
     case claim(String)
     case keys(String)
 
+    /// Whether other keys of the issuer may fit.
+    var isOfKeys: Bool {
+        switch self {
+        case .noKey, .signature: true
+        default: false
+        }
+    }
+
     package var description: String {
         switch self {
         case .malformed: "This is not a JWT: three parts of base64url separated by dots, the first two JSON objects."

@@ -19,7 +19,7 @@ struct AccountPage {
             <form method="post" action="account" accept-charset="utf-8">
             \(hidden("open"))
             <label for="email">E-mail address</label>
-            <input type="email" id="email" name="email" value="\(email)" autocomplete="username" required\
+            <input type="text" inputmode="email" autocapitalize="none" id="email" name="email" value="\(email)" autocomplete="username" required\
              spellcheck="false" maxlength="254"\(marks)>
             <label for="password">Password</label>
             <input type="password" id="password" name="password" autocomplete="current-password" required\

@@ -60,7 +60,7 @@ struct SignInPage {
         let marks: HTML = trouble == nil ? "" : " aria-invalid=\"true\" aria-describedby=\"trouble\""
         return """
             <label for="email">E-mail address</label>
-            <input type="email" id="email" name="email" value="\(email)" autocomplete="username" required\
+            <input type="text" inputmode="email" autocapitalize="none" id="email" name="email" value="\(email)" autocomplete="username" required\
              spellcheck="false" maxlength="254"\(marks)\(email.isEmpty ? " autofocus" : "" as HTML)>
             <label for="password">Password</label>
             <input type="password" id="password" name="password" autocomplete="current-password" required\

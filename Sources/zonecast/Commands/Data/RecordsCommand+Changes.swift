@@ -120,10 +120,7 @@ extension RecordsCommand {
         @OptionGroup var remote: RemoteOptions
 
         func run() async throws {
-            let input =
-                file == "-"
-                ? FileHandle.standardInput.readDataToEndOfFile() : FileManager.default.contents(atPath: file)
-            guard let input else { throw CommandFailure(.usage, "\(file) cannot be read.") }
+            guard let input = InputFile.bytes(file) else { throw CommandFailure(.usage, "\(file) cannot be read.") }
             var records: [JSONDocument] = []
             var shares = 0
             for (number, line) in input.split(separator: UInt8(ascii: "\n")).enumerated() {

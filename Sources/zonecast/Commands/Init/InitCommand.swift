@@ -85,8 +85,8 @@ struct InitCommand: AsyncParsableCommand {
 
     /// Checked before anything is written, so that an error does not leave half of the set-up.
     static func checkAdmin(_ address: String?) throws {
-        guard let address, AccountRules.canonicalEmail(address) == nil else { return }
-        throw ValidationError("\"\(address)\" is not an e-mail address. Write it like name@example.org.")
+        guard let address, let objection = EmailAddress.objection(to: address) else { return }
+        throw ValidationError(objection)
     }
 
     /// Returns the package's data folder if the package's files are used.

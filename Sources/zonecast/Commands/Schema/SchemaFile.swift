@@ -12,13 +12,11 @@ struct SchemaFile {
 
     /// Reads a file; `-` is standard input.
     init(reading path: String) throws {
-        let data =
-            path == "-" ? FileHandle.standardInput.readDataToEndOfFile() : FileManager.default.contents(atPath: path)
-        guard let data else {
+        guard let source = InputFile.text(path) else {
             throw CommandFailure(.failed, "\(path) cannot be read. Name the schema's text with --file.")
         }
         name = path == "-" ? "standard input" : path
-        source = String(decoding: data, as: UTF8.self)
+        self.source = source
         text = SchemaText(parsing: source)
     }
 

@@ -128,7 +128,7 @@ extension SharesCommand {
         private static func key(of text: String) -> String? {
             if text.hasPrefix("_") { return "userRecordName" }
             if text.contains("@") { return "emailAddress" }
-            return AccountRules.canonicalPhone(text) == nil ? nil : "phoneNumber"
+            return PhoneNumber.canonical(text) == nil ? nil : "phoneNumber"
         }
 
         func run() async throws {
@@ -332,7 +332,9 @@ extension JSONValue {
     fileprivate func isParticipant(_ wanted: String) -> Bool {
         let identity = self["userIdentity"]
         let info = identity?["lookupInfo"]
-        return text("participantId") == wanted || info?.text("emailAddress") == wanted.lowercased()
-            || info?.text("phoneNumber") == wanted || identity?.text("userRecordName") == wanted
+        return text("participantId") == wanted
+            || info?.text("emailAddress").map { $0 == EmailAddress.canonical(wanted) } ?? false
+            || info?.text("phoneNumber").map { $0 == PhoneNumber.canonical(wanted) } ?? false
+            || identity?.text("userRecordName") == wanted
     }
 }

@@ -36,6 +36,10 @@ struct UserCommand: ParsableCommand {
         @OptionGroup var password: PasswordOptions
         @OptionGroup var options: FolderOptions
 
+        func validate() throws {
+            if let objection = EmailAddress.objection(to: email) { throw ValidationError(objection) }
+        }
+
         func run() throws {
             let word = try password.newPassword(of: email)
             let account = try options.change("user.add", email, creates: true) { store in
@@ -68,14 +72,15 @@ struct UserCommand: ParsableCommand {
             var created: String
 
             init(_ account: Account) {
+                email = account.email
                 switch account.login {
-                case .email: break
+                // Two accounts of one address are told apart by it.
+                case .email(let login): email = login
                 case .dev(let name): devName = name
                 case .foreign(let from, let name):
                     issuer = from
                     subject = name
                 }
-                email = account.email
                 phone = account.phone
                 givenName = account.name.given
                 familyName = account.name.family
@@ -189,10 +194,8 @@ struct UserCommand: ParsableCommand {
         var phone: String?
 
         func validate() throws {
-            guard let phone, !phone.isEmpty, AccountRules.canonicalPhone(phone) == nil else { return }
-            throw ValidationError(
-                "\"\(phone)\" is not a telephone number. Write it with its country code: +49 30 1234567."
-            )
+            guard let phone, !phone.isEmpty, let objection = PhoneNumber.objection(to: phone) else { return }
+            throw ValidationError(objection)
         }
 
         var isEmpty: Bool { givenName == nil && familyName == nil && phone == nil }

@@ -59,7 +59,7 @@ enum LimitChecks {
             ("duplicate unknown member", #"{"a":1,"a":2,"zones":[]}"#),
             ("duplicate by escape", #"{"a":1,"\u0061":2,"zones":[]}"#), ("trailing comma", #"{"zones":[],}"#),
             ("comment", #"{"zones":[]/* */}"#), ("single quotes", "{'zones':[]}"), ("an array", "[]"),
-            ("byte order mark", "\u{FEFF}{\"zones\":[]}"), ("cut short", #"{"zones":["#),
+            ("two byte order marks", "\u{FEFF}\u{FEFF}{\"zones\":[]}"), ("cut short", #"{"zones":["#),
             ("a wrong type", #"{"zones":7}"#),
             ("depth 33", nested(33)), ("depth 10,000", nested(10_000)),
             ("a number of 65 characters", #"{"zones":[],"a":1\#(String(repeating: "0", count: 64))}"#),

@@ -1,0 +1,98 @@
+import Foundation
+
+/// E-mail addresses as they are stored and compared.
+package enum EmailAddress {
+    /// The one spelling of an address: trimmed, in lower case, each letter in its one composed form, an internationalised
+    /// domain in its own letters.
+    ///
+    /// `nil` if it cannot be an address. Deliberately loose: one `@` with something before it and something with no blank
+    /// after it, 254 bytes at most. A domain that can be no host is kept as it is, since older accounts may have one.
+    package static func canonical(_ text: String) -> String? {
+        guard let (local, domain) = parts(text) else { return nil }
+        return lowered(local) + "@" + (host(domain) ?? lowered(domain))
+    }
+
+    /// The spelling that was canonical before domains were compared in one spelling, in which older accounts are stored.
+    package static func earlier(_ text: String) -> String? {
+        parts(text).map { lowered($0.local) + "@" + lowered($0.domain) }
+    }
+
+    /// Why an address cannot be that of a new account; `nil` if it can.
+    package static func objection(to text: String) -> String? {
+        guard let (local, domain) = parts(text) else {
+            return "\"\(text)\" is not an e-mail address. Write it like name@example.org."
+        }
+        guard let host = host(domain) else {
+            return "\"\(domain)\" is not the name of a host, so \"\(text)\" is not an e-mail address."
+                + " Write it like name@example.org."
+        }
+        guard (local + host).unicodeScalars.allSatisfy(isTyped) else {
+            return "\"\(text)\" holds a character that no e-mail address has, such as a blank, a quote or a bracket."
+                + " Write it like name@example.org."
+        }
+        return nil
+    }
+
+    private static func parts(_ text: String) -> (local: String, domain: String)? {
+        let trimmed = text.utf8.drop { $0 <= 0x20 }.reversed().drop { $0 <= 0x20 }.reversed()
+        guard (3...254).contains(trimmed.count), trimmed.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else { return nil }
+        let parts = trimmed.split(separator: UInt8(ascii: "@"), omittingEmptySubsequences: false)
+        guard parts.count == 2, parts.allSatisfy({ !$0.isEmpty }) else { return nil }
+        return (String(decoding: parts[0], as: UTF8.self), String(decoding: parts[1], as: UTF8.self))
+    }
+
+    private static func lowered(_ text: String) -> String { text.lowercased().precomposedStringWithCanonicalMapping }
+
+    /// With or without a dot at its end a domain is the same one.
+    private static func host(_ domain: String) -> String? {
+        HostName.unicode(domain.hasSuffix(".") ? domain.dropLast() : domain[...])
+    }
+
+    /// Whether somebody who reads an address would type this.
+    ///
+    /// Persian and Indic names need the two joiners.
+    private static func isTyped(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.properties.generalCategory {
+        case .initialPunctuation, .finalPunctuation, .control, .spaceSeparator, .lineSeparator, .paragraphSeparator,
+            .unassigned, .privateUse, .surrogate:
+            false
+        case .format: scalar == "\u{200C}" || scalar == "\u{200D}"
+        default: !"\"(),:;<>[\\]".unicodeScalars.contains(scalar)
+        }
+    }
+}
+
+/// Telephone numbers as they are stored and compared.
+package enum PhoneNumber {
+    /// The one spelling of a number: `+` and 7 to 15 digits; `nil` if it cannot be one.
+    ///
+    /// Blanks, dots, dashes, slashes and brackets are left out, and so is the `(0)` that is dialled within a country alone; a
+    /// leading `00` becomes `+`. A number without its country is kept without the `+`: older accounts and shares may have
+    /// one, and it is found only as it was written.
+    package static func canonical(_ text: String) -> String? {
+        let signs = String(String.UnicodeScalarView(text.unicodeScalars.filter { !isBlank($0) }))
+        let start = signs.drop { $0 == "(" }
+        let isInternational = start.hasPrefix("+") || start.hasPrefix("00")
+        let written = isInternational ? start.dropFirst(start.hasPrefix("+") ? 1 : 2).replacing("(0)", with: "") : start
+        let digits = written.utf8.filter { !"()".utf8.contains($0) }
+        guard (7...15).contains(digits.count), digits.allSatisfy(\.isASCIIDigit) else { return nil }
+        return (isInternational ? "+" : "") + String(decoding: digits, as: UTF8.self)
+    }
+
+    private static func isBlank(_ scalar: Unicode.Scalar) -> Bool {
+        scalar == "." || scalar == "/" || scalar.properties.isWhitespace || scalar.properties.isDash
+    }
+
+    /// Why a number cannot be a new one; `nil` if it can.
+    ///
+    /// Without its country a number is that of several people.
+    package static func objection(to text: String) -> String? {
+        guard let number = canonical(text) else {
+            return "\"\(text)\" is not a telephone number. Write it with its country code: +49 30 1234567."
+        }
+        guard number.hasPrefix("+") else {
+            return "\"\(text)\" has no country code. Write it with its country code: +49 30 1234567."
+        }
+        return nil
+    }
+}

@@ -1,0 +1,96 @@
+import Foundation
+import RelayStore
+
+/// Where a configuration file really is, and how it is replaced there.
+///
+/// Symbolic links are followed, and stay. A file that cannot be replaced in one step, since it is mounted by itself or its
+/// folder takes no other files, is written in place.
+struct ConfigurationPlace {
+    /// As the person named it.
+    private let name: String
+    /// Without links.
+    let path: String
+
+    init(_ name: String) {
+        self.name = name
+        var path = name.hasPrefix("/") ? name : FileManager.default.currentDirectoryPath + "/" + name
+        // As many links as the system itself follows.
+        for _ in 0..<40 {
+            guard let next = try? FileManager.default.destinationOfSymbolicLink(atPath: path) else { break }
+            path = next.hasPrefix("/") ? next : (path as NSString).deletingLastPathComponent + "/" + next
+        }
+        self.path = path
+    }
+
+    /// A text that may take the file's place.
+    struct Draft {
+        /// Where the text is until then; YAML is known by its ending.
+        let path: String
+        fileprivate let text: String
+        fileprivate let place: ConfigurationPlace
+        /// The draft is beside the file, and can take its place in one step.
+        fileprivate let isBeside: Bool
+
+        /// Puts the text in the file's place.
+        func publish() throws {
+            if isBeside {
+                guard rename(path, place.path) != 0 else { return }
+                let fault = errno
+                // A file that is mounted by itself is busy.
+                guard fault == EBUSY || fault == EXDEV || fault == EROFS else { throw place.failure(fault) }
+            }
+            try place.write(text)
+        }
+
+        /// Removes what is left of it.
+        func remove() { unlink(path) }
+    }
+
+    /// Writes a text beside the file, or where its folder takes none into the folder for temporary files.
+    func draft(_ text: String) throws -> Draft {
+        var facts = stat()
+        let isThere = stat(path, &facts) == 0
+        let beside = path + ".new.yaml"
+        if FileManager.default.createFile(atPath: beside, contents: Data(text.utf8)) {
+            chmod(beside, isThere ? facts.st_mode & 0o777 : 0o600)
+            if isThere { _ = chown(beside, facts.st_uid, facts.st_gid) }
+            return Draft(path: beside, text: text, place: self, isBeside: true)
+        }
+        let fault = errno
+        let elsewhere = NSTemporaryDirectory() + "zonecast-\(UUID().uuidString).yaml"
+        guard isThere, access(path, W_OK) == 0, FileManager.default.createFile(atPath: elsewhere, contents: nil) else {
+            throw failure(fault)
+        }
+        chmod(elsewhere, 0o600)
+        try Data(text.utf8).write(to: URL(fileURLWithPath: elsewhere))
+        return Draft(path: elsewhere, text: text, place: self, isBeside: false)
+    }
+
+    /// Writes into the file itself, and puts the old text back where the new one cannot be written whole.
+    private func write(_ text: String) throws {
+        guard let file = FileHandle(forUpdatingAtPath: path) else { throw failure(errno) }
+        defer { try? file.close() }
+        func put(_ content: Data) throws {
+            try file.seek(toOffset: 0)
+            try file.write(contentsOf: content)
+            try file.truncate(atOffset: UInt64(content.count))
+            try file.synchronize()
+        }
+        do {
+            let old = try file.readToEnd() ?? Data()
+            do { try put(Data(text.utf8)) } catch {
+                try? put(old)
+                throw error
+            }
+        } catch {
+            throw CommandFailure(.failed, "\(name) cannot be written: \(FolderAccess.reason(error)).")
+        }
+    }
+
+    private func failure(_ fault: Int32) -> CommandFailure {
+        CommandFailure(
+            .failed,
+            "\(name) cannot be written: \(String(cString: strerror(fault))). Run this as its owner, or name another file with --config."
+        )
+    }
+}
