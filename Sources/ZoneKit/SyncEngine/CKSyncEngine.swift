@@ -218,7 +218,7 @@ package struct SyncConditions: Sendable {
     package var chance = Chance.system
     /// The wall clock, for what must hold across a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
-    package var schedule = SyncSchedule.Settings()
+    package var schedule = SyncSchedule.Settings.engine
     /// Called at named places, so that a test can end a device there.
     package var crashPoint: @Sendable (_ name: String) throws -> Void = { _ in }
 
