@@ -154,6 +154,18 @@ extension SQLiteWriter {
         return names
     }
 
+    /// What those who see a hierarchy are told of a record that leaves it.
+    ///
+    /// Only the owner can take a live record out of every hierarchy. What a participant takes out was deleted in their sight,
+    /// and kept because something held it that they do not know of: it has to look like any deletion.
+    private func state(of name: String, movedTo share: Int64?, _ update: EntryUpdate) -> EntryState {
+        if let record = update.records[name], record.isDeleted {
+            return record.movedTo == nil ? .deleted : .outOfSight
+        }
+        let isByOwner = update.records.values.allSatisfy { $0.modified.by == update.zone.id.owner }
+        return share != nil || isByOwner ? .outOfSight : .deleted
+    }
+
     /// `number` is the record's own, and `change` that of its place in the feeds.
     private func move(
         _ name: String,
@@ -169,7 +181,7 @@ extension SQLiteWriter {
         if let old, old != new {
             let statement = try SQL(
                 """
-                UPDATE share_entry SET gone = 1, change = ?1, record = NULL,
+                UPDATE share_entry SET gone = ?5, change = ?1, record = NULL,
                     type = (SELECT r.type FROM record r WHERE r.name = ?3 AND r.zone = ?4)
                 WHERE share = ?2 AND name = ?3
                 """,
@@ -179,6 +191,7 @@ extension SQLiteWriter {
             statement.bind(2, old)
             statement.bind(3, name)
             statement.bind(4, update.zone.number)
+            statement.bind(5, state(of: name, movedTo: new, update).rawValue)
             try statement.run()
             update.latest[old] = max(update.latest[old] ?? 0, change)
         }

@@ -1,3 +1,12 @@
+/// What `share_entry.gone` says of a record in a shared hierarchy.
+enum EntryState: Int64 {
+    case present = 0
+    /// Deleted, or gone before this was told apart.
+    case deleted = 1
+    /// It still exists, outside of this hierarchy.
+    case outOfSight = 2
+}
+
 /// The tables that follow share records: whatever a share record says stands here too, for those who look for it from
 /// another side.
 enum SharingLayout {
