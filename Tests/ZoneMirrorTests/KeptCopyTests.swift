@@ -9,7 +9,7 @@ import ZoneTesting
 
 /// A participant who keeps copies has one of everything that was shared, however the share ends and whenever they look.
 ///
-/// SDK reference 16, `keepCopy`.
+/// SharingRules.md, "The end of a share".
 @Suite(.timeLimit(.minutes(15))) struct KeptCopyTests {
     let world: SharingWorld
     let keeper: NotesApp

@@ -6,7 +6,7 @@ import ZoneTesting
 
 /// What may be done with objects of a shared store that are not accessible any more, and with new ones that hang on them.
 ///
-/// SDK reference 11 and 16.
+/// Permissions.md, "Questions"; SharingRules.md, "The end of a share".
 @Suite(.timeLimit(.minutes(15))) struct LostAccessTests {
     /// How a guest loses an object.
     enum End: CaseIterable, Sendable { case stopped, removed, left, deleted }

@@ -6,7 +6,7 @@ import ZoneKit
 ///
 /// A store that keeps copies leaves their objects where they are until a round has told all that has changed: only then is
 /// known whether the whole zone has ended, and what was linked is copied together. A table holds them meanwhile, so that a
-/// crash loses none. SDK reference 16, `keepCopy`.
+/// crash loses none. See SharingRules.md, "The end of a share".
 enum DepartedRecords {
     static func note(_ db: Database, _ known: KnownRecord) throws {
         try db.execute(
