@@ -3,8 +3,8 @@ package import Records
 /// Decides when to fetch and when to send, based on notices, the notice connection, edits, failures and time.
 ///
 /// Notices are hints: they only trigger a fetch. The database is fetched after every connection, with or without a
-/// notice, and polled while there is no connection. Fetching and sending are independent; only a relay's `retryAfter`
-/// delays both. See Sync.md, "When to fetch", "Sending" and "Retrying".
+/// notice, and polled: often without a connection, seldom with one. Fetching and sending are independent; only a relay's
+/// `retryAfter` delays both. See Sync.md, "When to fetch", "Sending" and "Retrying".
 package struct SyncSchedule: Sendable {
     package struct Settings: Hashable, Sendable {
         /// Whether the engine fetches and sends by itself, not only when called.
@@ -13,8 +13,19 @@ package struct SyncSchedule: Sendable {
         package var coalescing: Duration = .milliseconds(50)
         /// The time between two polls without a notice connection; each time varied by up to 20 %.
         package var pollInterval: Duration = .seconds(60)
+        /// The time between two polls with a notice connection, each time varied by up to 20 %; `nil`: none.
+        ///
+        /// A relay or a proxy may lose notices while the connection stays open.
+        package var safetyInterval: Duration?
 
         package init() {}
+
+        /// The settings of mirrors and engines: with every notice lost they see a change within 12 minutes.
+        package static var engine: Settings {
+            var settings = Settings()
+            settings.safetyInterval = .seconds(600)
+            return settings
+        }
     }
 
     package enum Event: Sendable {
@@ -161,6 +172,8 @@ package struct SyncSchedule: Sendable {
             if !isChannelOpen { schedulePoll(now, &random) }
         case .channelOpened: channelOpened()
         case .channelLost:
+            // The safety poll is due too late now.
+            if isChannelOpen { pollAt = nil }
             isChannelOpen = false
             if pollAt == nil { schedulePoll(now, &random) }
         case .noticed(let zone?): wantedZones.insert(zone)
@@ -220,7 +233,8 @@ package struct SyncSchedule: Sendable {
             zoneLanes[zone, default: Lane()].failed(trouble, at: now, using: &random)
             wantedZones.insert(zone)
         }
-        if !isChannelOpen { schedulePoll(now, &random) }
+        // A fetch of single zones does not delay the next poll of the database.
+        if !isChannelOpen || outcome.sawDatabase || pollAt == nil { schedulePoll(now, &random) }
     }
 
     private mutating func sendFinished(
@@ -263,7 +277,8 @@ package struct SyncSchedule: Sendable {
     }
 
     private mutating func schedulePoll(_ now: Moment, _ random: inout some RandomNumberGenerator) {
-        pollAt = now + settings.pollInterval.jittered(by: 0.2, using: &random)
+        let interval = isChannelOpen ? settings.safetyInterval : settings.pollInterval
+        pollAt = interval.map { now + $0.jittered(by: 0.2, using: &random) }
     }
 
     // MARK: Effects

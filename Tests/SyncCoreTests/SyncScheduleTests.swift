@@ -74,6 +74,31 @@ import Testing
         #expect(later - poll > .seconds(47))
     }
 
+    @Test("with a channel it polls seldom, with jitter, and a look at the whole database puts the next one off")
+    mutating func withAChannelItPollsSeldom() {
+        var schedule = SyncSchedule(settings: .engine)
+        _ = schedule.handle(.started, at: at(0), using: &random)
+        _ = schedule.handle(.channelOpened, at: at(0), using: &random)
+        var seen = FetchRound.Outcome()
+        seen.sawDatabase = true
+        func alarm(_ effects: [SyncSchedule.Effect]) -> Moment? {
+            if case .wake(let moment)? = effects.last { moment } else { nil }
+        }
+        _ = schedule.handle(.fetchFinished(seen), at: at(1), using: &random)
+        let first = alarm(schedule.handle(.fetchFinished(seen), at: at(2), using: &random))
+        #expect(first.map { $0 - at(2) >= .seconds(480) && $0 - at(2) <= .seconds(720) } == true)
+        // A round for one zone puts nothing off, a failure neither.
+        _ = schedule.handle(.noticed(notes), at: at(100), using: &random)
+        #expect(alarm(schedule.handle(.fetchFinished(.init()), at: at(101), using: &random)) == first)
+        let due = first ?? at(0)
+        #expect(schedule.handle(.timerFired, at: due, using: &random).first == .fetch(asksDatabase: true, held: []))
+        let next = alarm(schedule.handle(.fetchFinished(seen), at: due, using: &random))
+        #expect(next.map { $0 - due >= .seconds(480) && $0 - due <= .seconds(720) } == true)
+        // Without the channel it is the short wait, whatever was due.
+        let lost = alarm(schedule.handle(.channelLost, at: due, using: &random))
+        #expect(lost.map { $0 - due < .seconds(73) } == true)
+    }
+
     @Test mutating func failuresBackOffDoublingAndAlwaysRunAgain() {
         var schedule = Self.begun()
         var now = at(5)

@@ -92,6 +92,32 @@ import ZoneTesting
         await phone.container.close()
     }
 
+    /// The socket stays open, and no frame on it is a notice: as behind a proxy that swallows them.
+    @Test("with every notice lost on an open socket a mirror catches up within a quarter of an hour")
+    func lostNotices() async throws {
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
+        let device = relay.device(of: "alice", named: "deaf")
+        let conditions = device.connection.conditions.map { MirrorConditions($0) } ?? MirrorConditions()
+        let laptop = try await Mirrored(device, isAutomatic: true, conditions: conditions)
+        try await relay.settle()
+        device.network.notices = .dropped
+        for round in 1...3 {
+            try phone.save(Note(id: RecordName("\(round)"), title: "\(round)"))
+            try await phone.sync()
+            device.network.forgetOperations()
+            var minutes = 0
+            while try laptop.titles.count < round, minutes < 15 {
+                await relay.advance(by: .seconds(60))
+                minutes += 1
+            }
+            #expect(try laptop.titles.count == round, "round \(round)")
+            // Nothing has found the change but a look that was due.
+            #expect(minutes > 5)
+            #expect(device.network.operations.count { $0.hasSuffix("changes/database") } == 1)
+        }
+        await laptop.container.close()
+    }
+
     @Test func withoutAnyNoticeItConvergesWithinThePollPeriod() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         try phone.save(Note(id: "a", title: "1"))

@@ -57,7 +57,9 @@ struct Ware: SyncedRecord, Equatable {
     }
 
     /// Bob's mirror of two baskets that Alice shares with him, each by itself, out of one zone.
-    private func bob() async throws -> (container: MirroredContainer, folder: TemporaryFolder) {
+    private func bob(
+        keepsCopies: Bool = false
+    ) async throws -> (container: MirroredContainer, folder: TemporaryFolder) {
         try await owner.save(CKRecordZone(zoneID: zone))
         var shares: [CKShare] = []
         for name in ["party", "picnic"] {
@@ -76,6 +78,7 @@ struct Ware: SyncedRecord, Equatable {
         var theirs = mine
         theirs.url = folder.url.appendingPathComponent("shared.sqlite")
         theirs.cloud?.scope = .shared
+        if keepsCopies { theirs.cloud?.losingAccess = .keepCopy(in: mine.url) }
         var conditions = MirrorConditions()
         conditions.isAutomatic = false
         let model = MirrorModel(Basket.self, Shelf.self, Ware.self)
@@ -187,5 +190,55 @@ struct Ware: SyncedRecord, Equatable {
         #expect(left.filter { !$0.hasPrefix("Share-") }.sorted() == names)
         try await container.fetchChanges()
         #expect(try container.newBackgroundContext().fetch(Basket.self).map(\.name) == ["picnic"])
+    }
+
+    // MARK: Copies of what is lost
+
+    private func save(_ name: String, below parent: String?) async throws {
+        let record = CKRecord(recordType: "Ware", recordID: .init(recordName: name, zoneID: zone))
+        record["name"] = name
+        record["basket"] = parent
+        if let parent { record.parent = .init(recordID: .init(recordName: parent, zoneID: zone), action: .none) }
+        _ = try await owner.modifyRecords(saving: [record], deleting: [])
+    }
+
+    private func names(_ container: MirroredContainer) throws -> [String] {
+        let context = container.newBackgroundContext()
+        return try (context.fetch(Basket.self).map(\.name) + context.fetch(Ware.self).map(\.name)).sorted()
+    }
+
+    @Test("one of two shared hierarchies ends, and its objects are kept as copies")
+    func oneOfTwoEnds() async throws {
+        let (container, folder) = try await bob(keepsCopies: true)
+        defer { withExtendedLifetime(folder) {} }
+        try await save("plums", below: "party")
+        try await container.fetchChanges()
+        #expect(try names(container) == ["party", "picnic", "plums"])
+        let root = try await owner.record(for: CKRecord.ID(recordName: "party", zoneID: zone))
+        try await owner.deleteRecord(withID: try #require(root.share?.recordID))
+        for _ in 0..<2 { try await container.fetchChanges() }
+        #expect(try names(container) == ["party", "picnic", "plums"])
+        let context = container.newBackgroundContext()
+        let copy = try #require(try context.fetch(Ware.self).first)
+        let basket = try #require(try context.fetch(Basket.self).first { $0.name == "party" })
+        #expect(copy.id != "plums" && basket.id != "party" && copy.basket.target == basket.id)
+        let mine = container.store(at: folder.url.appendingPathComponent("private.sqlite"))
+        #expect(try context.store(of: basket) == mine)
+        #expect(try context.object(Basket.self, "picnic") != nil)
+    }
+
+    @Test("a record that is taken out of a shared hierarchy is kept as a copy, and a deleted one is not")
+    func takenOutOrDeleted() async throws {
+        let (container, folder) = try await bob(keepsCopies: true)
+        defer { withExtendedLifetime(folder) {} }
+        for name in ["plums", "cake"] { try await save(name, below: "party") }
+        try await container.fetchChanges()
+        let plums = try await owner.record(for: CKRecord.ID(recordName: "plums", zoneID: zone))
+        plums.parent = nil
+        try await owner.save(plums)
+        try await owner.deleteRecord(withID: .init(recordName: "cake", zoneID: zone))
+        try await container.fetchChanges()
+        #expect(try names(container) == ["party", "picnic", "plums"])
+        #expect(try container.newBackgroundContext().object(Ware.self, "plums") == nil)
     }
 }

@@ -81,6 +81,72 @@ import ZoneTesting
         #expect(try context.fetch(Note.self).count == 2)
     }
 
+    @Test("any pinned context that merges moves on with imports and other contexts' saves, and one that does not stays")
+    func pinnedContextsMerge() async throws {
+        let (phone, laptop) = (try await device("phone"), try await device("laptop"))
+        try laptop.save(Note(id: "a", title: "a"))
+        let (first, second, still) = (laptop.context(), laptop.context(), laptop.context())
+        first.automaticallyMergesChangesFromParent = true
+        first.setQueryGeneration(.current)
+        #expect(try first.fetch(Note.self).count == 1)
+        second.setQueryGeneration(.of(try #require(first.queryGeneration)))
+        second.automaticallyMergesChangesFromParent = true
+        still.setQueryGeneration(.current)
+        #expect(try still.fetch(Note.self).count == 1)
+        try first.edit(Note.self, "a") { $0.stars = 5 }
+        // A save of another context.
+        try laptop.save(Note(id: "b", title: "b"))
+        for context in [first, second] { #expect(try context.fetch(Note.self).map(\.id) == ["a", "b"]) }
+        #expect(try still.fetch(Note.self).map(\.id) == ["a"])
+        #expect(try first.object(Note.self, "a")?.stars == 5, "its own change stays on top")
+        // An import.
+        try phone.save(Note(id: "c", title: "c"))
+        try await phone.sync()
+        try await laptop.sync()
+        for context in [first, second] { #expect(try context.count(FetchRequest(Note.self)) == 3) }
+        // A commit by plain SQL.
+        let file = try #require(laptop.container.database(of: laptop.store))
+        try await file.write { try $0.execute(sql: "INSERT INTO Note(id, title) VALUES ('d', 'd')") }
+        for context in [first, second] { #expect(try context.count(FetchRequest(Note.self)) == 4) }
+        // They are pinned still: each of those moments is one.
+        second.automaticallyMergesChangesFromParent = false
+        #expect(second.queryGeneration != nil)
+        try laptop.save(Note(id: "e", title: "e"))
+        #expect(try first.count(FetchRequest(Note.self)) == 5)
+        #expect(try second.count(FetchRequest(Note.self)) == 4)
+        #expect(try still.fetch(Note.self).map(\.id) == ["a"])
+    }
+
+    @Test("a context that merges goes on doing so after the container was closed and opened again")
+    func mergesAfterReopening() async throws {
+        let phone = try await device("phone")
+        let context = phone.context()
+        context.automaticallyMergesChangesFromParent = true
+        await phone.container.close()
+        try await phone.container.loadStores()
+        context.setQueryGeneration(.current)
+        #expect(try context.fetch(Note.self).isEmpty)
+        try phone.save(Note(id: "a", title: "a"))
+        #expect(try context.fetch(Note.self).count == 1)
+    }
+
+    @Test("to observe a pinned context does not move it")
+    func observingDoesNotMove() async throws {
+        let phone = try await device("phone")
+        let context = phone.context()
+        context.setQueryGeneration(.current)
+        #expect(try context.fetch(Note.self).isEmpty)
+        try phone.save(Note(id: "a", title: "a"))
+        context.automaticallyMergesChangesFromParent = true
+        for await found in context.objects(Note.self) {
+            #expect(found.isEmpty)
+            break
+        }
+        #expect(try context.fetch(Note.self).isEmpty)
+        try phone.save(Note(id: "b", title: "b"))
+        #expect(try context.fetch(Note.self).count == 2)
+    }
+
     @Test func anObjectsStateIsExplained() async throws {
         let phone = try await device("phone")
         try phone.save(Note(id: "n", title: "a"), Note(id: RecordName(String(repeating: "x", count: 300)), title: "b"))

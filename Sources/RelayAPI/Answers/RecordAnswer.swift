@@ -59,8 +59,14 @@ struct RecordAnswer {
     ) throws(RelayError) {
         guard !record.isDeleted else {
             // Only the owner of the zone may know where the record was moved.
-            let goal = shares.viewer == zoneID.owner ? record.movedTo : nil
-            return writeTombstone(record.name, type: record.type, movedTo: goal, to: &writer)
+            let isOwner = shares.viewer == zoneID.owner
+            return writeTombstone(
+                record.name,
+                type: record.type,
+                movedTo: isOwner ? record.movedTo : nil,
+                isOutOfSight: !isOwner && record.isOutOfSight,
+                to: &writer
+            )
         }
         let links = links.flatMap { $0.types.contains(record.type) ? $0 : nil }
         let isStored = own == nil && takesAll && links == nil
@@ -134,12 +140,15 @@ struct RecordAnswer {
         static let end: StaticString = #","deleted":false,"zoneID":"#
     }
 
-    /// Writes the tombstone of a deleted record; `goal` is the zone to which the record was moved, a Zonecast
-    /// extension.
+    /// Writes a tombstone.
+    ///
+    /// `goal` is the zone to which the record was moved, for the zone's owner. `isOutOfSight` tells a participant that the
+    /// record was moved, not deleted. Both are Zonecast extensions.
     mutating func writeTombstone(
         _ name: String,
         type: String?,
         movedTo goal: String? = nil,
+        isOutOfSight: Bool = false,
         to writer: inout JSONWriter
     ) {
         writer.open(UInt8(ascii: "{"))
@@ -147,6 +156,7 @@ struct RecordAnswer {
         if let type { writer.member("recordType", type) }
         writer.member("deleted", true)
         if let goal { writer.member("movedTo", goal) }
+        if isOutOfSight { writer.member("outOfSight", true) }
         writer.key("zoneID")
         writeZone(to: &writer)
         writer.close(UInt8(ascii: "}"))

@@ -159,6 +159,12 @@ package struct StoredRecord: Hashable, Sendable {
 
     private static let movedToKey = "movedTo"
 
+    /// Whether a tombstone tells a participant of a record that still exists, outside of what that user sees of the zone.
+    package var isOutOfSight: Bool { isDeleted && fields != FieldsJSON.empty }
+
+    /// The fields of a tombstone for a participant from whose sight a live record has gone.
+    package static let fieldsOutOfSight = FieldsJSON.encode([.init(name: "outOfSight", value: .int64(1))])
+
     /// The share of which the record is the root or the share record.
     package var shareMark: ShareMark? {
         get { ShareMark(share) }

@@ -118,9 +118,12 @@ extension SQLiteReader {
         var goesOn = true
         while goesOn, try statement.step() {
             let position = statement.unsigned(13)
-            if statement.bool(14) {
+            let state = EntryState(rawValue: statement.int(14))
+            if state != .present {
                 let type = try type(statement.int(16))
-                goesOn = visit(.whole(.lastSeen(as: statement.text(15), type, at: position, by: view.user)), position)
+                var last = StoredRecord.lastSeen(as: statement.text(15), type, at: position, by: view.user)
+                if state == .outOfSight { last.fields = StoredRecord.fieldsOutOfSight }
+                goesOn = visit(.whole(last), position)
             } else if !statement.isNull(0) {
                 goesOn = visit(try visited(in: statement, &reading), position)
             }

@@ -155,6 +155,18 @@ extension SQLiteWriter {
         return names
     }
 
+    /// Returns what participants of a hierarchy see of a record that leaves it.
+    ///
+    /// Only the owner can take a live record out of every hierarchy. If a participant takes a record out, they deleted it,
+    /// and the relay kept it because of a reference that they cannot see: it must look like any deletion.
+    private func state(of name: String, movedTo share: Int64?, _ update: EntryUpdate) -> EntryState {
+        if let record = update.records[name], record.isDeleted {
+            return record.movedTo == nil ? .deleted : .outOfSight
+        }
+        let isByOwner = update.records.values.allSatisfy { $0.modified.by == update.zone.id.owner }
+        return share != nil || isByOwner ? .outOfSight : .deleted
+    }
+
     /// Moves a record's entry from one share to another.
     ///
     /// `number` is the record's change number, `change` its position in the feeds.
@@ -172,7 +184,7 @@ extension SQLiteWriter {
         if let old, old != new {
             let statement = try SQL(
                 """
-                UPDATE share_entry SET gone = 1, change = ?1, record = NULL,
+                UPDATE share_entry SET gone = ?5, change = ?1, record = NULL,
                     type = (SELECT r.type FROM record r WHERE r.name = ?3 AND r.zone = ?4)
                 WHERE share = ?2 AND name = ?3
                 """,
@@ -182,6 +194,7 @@ extension SQLiteWriter {
             statement.bind(2, old)
             statement.bind(3, name)
             statement.bind(4, update.zone.number)
+            statement.bind(5, state(of: name, movedTo: new, update).rawValue)
             try statement.run()
             update.latest[old] = max(update.latest[old] ?? 0, change)
         }

@@ -1,6 +1,15 @@
 import GRDB
 import Records
 
+/// The state of a record in a shared hierarchy, in `share_entry.gone`.
+enum EntryState: Int64 {
+    case present = 0
+    /// Deleted, or taken out before the relay stored the difference.
+    case deleted = 1
+    /// It still exists, outside of this hierarchy.
+    case outOfSight = 2
+}
+
 /// The tables derived from share records, which allow lookups by user, address, link and record.
 enum SharingLayout {
     static let tables = """

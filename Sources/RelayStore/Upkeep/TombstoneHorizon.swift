@@ -105,7 +105,7 @@ extension SQLiteReader {
             """
             SELECT s.id FROM share s WHERE EXISTS (
                 SELECT 1 FROM share_entry e INDEXED BY share_entry_by_change
-                WHERE e.share = s.id AND e.change BETWEEN s.horizon AND ?1 AND e.gone = 1)
+                WHERE e.share = s.id AND e.change BETWEEN s.horizon AND ?1 AND e.gone > 0)
             """,
             in: database
         )
@@ -183,7 +183,7 @@ extension SQLiteWriter {
             """
             DELETE FROM share_entry WHERE share = ?1 AND name IN (
                 SELECT name FROM share_entry
-                WHERE share = ?1 AND gone = 1 AND change <= ?2 ORDER BY change LIMIT 2048)
+                WHERE share = ?1 AND gone > 0 AND change <= ?2 ORDER BY change LIMIT 2048)
             RETURNING change
             """,
             in: database

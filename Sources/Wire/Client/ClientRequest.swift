@@ -179,13 +179,20 @@ package enum ClientRequest {
     }
 
     /// `records/move`, an extension of CloudKit; creates the destination if it does not exist.
-    package static func move(_ names: [String], from: ZoneID, to: ZoneID, operationID: String) -> [UInt8] {
+    package static func move(
+        _ names: [String],
+        from: ZoneID,
+        to: ZoneID,
+        deletesSource: Bool = false,
+        operationID: String
+    ) -> [UInt8] {
         body(reserving: 256 + names.count * 64) { object in
             object.member("operationID", operationID)
             zoneID(from, &object)
             object.key("destinationZoneID")
             zone(to, &object)
             object.member("createDestination", true)
+            if deletesSource { object.member("deleteSource", true) }
             object.key("records")
             object.array(names) { list, name in list.object { $0.member("recordName", name) } }
         }

@@ -232,7 +232,7 @@ package struct SyncConditions: Sendable {
     package var chance = Chance.system
     /// The wall clock, for times that must survive a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
-    package var schedule = SyncSchedule.Settings()
+    package var schedule = SyncSchedule.Settings.engine
     /// Called at named points in the code, so that a test can simulate a crash there.
     package var crashPoint: @Sendable (_ name: String) throws -> Void = { _ in }
 

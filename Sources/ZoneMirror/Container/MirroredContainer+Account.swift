@@ -215,23 +215,34 @@ extension MirroredContainer {
         return choice
     }
 
-    /// How many objects nobody's files hold, by store; stores without any are left out.
+    /// How many objects belong to no user yet, by store; stores without any are left out.
+    ///
+    /// These are the objects of nobody's files, and those of a private store that was local until now, as long as no user has
+    /// synced it: the first one who does owns and sends them.
     public var localObjects: [StoreID: Int] {
         var counts: [StoreID: Int] = [:]
         for description in ownDescriptions where description.cloud?.scope == .private {
-            guard let path = AccountFiles.load(description.url).nobodysPath(of: description.url),
-                let file = try? closedFile(description, path)
-            else { continue }
-            let count = try? file.pool.read { db in
-                try file.mapping.tableNames.reduce(0) { sum, name in
-                    let isEntity = file.mapping.tables[name]?.entity != nil
-                    return isEntity
-                        ? sum + (try Int.fetchOne(db, sql: "SELECT count(*) FROM \(name.quoted)") ?? 0) : sum
-                }
-            }
-            if let count, count > 0 { counts[description.id] = count }
+            let path = AccountFiles.load(description.url).nobodysPath(of: description.url) ?? description.url.path
+            let entities = model.tables(in: description.configuration).filter { $0.entity != nil }.map(\.name)
+            let count = (try? Self.ownerless(entities, inFileAt: path)) ?? 0
+            if count > 0 { counts[description.id] = count }
         }
         return counts
+    }
+
+    /// How many objects a file holds; 0 where they are a user's.
+    private static func ownerless(_ entities: [String], inFileAt path: String) throws -> Int {
+        guard FileManager.default.fileExists(atPath: path) else { return 0 }
+        var configuration = Configuration()
+        configuration.readonly = true
+        return try DatabaseQueue(path: path, configuration: configuration).read { db in
+            let owner = try db.tableExists("mirror_state") ? try State.text(db, .account) : nil
+            guard owner == nil || owner == AccountFiles.nobody else { return 0 }
+            return try entities.reduce(0) { sum, name in
+                guard try db.tableExists(name) else { return sum }
+                return sum + (try Int.fetchOne(db, sql: "SELECT count(*) FROM \(name.quoted)") ?? 0)
+            }
+        }
     }
 
     /// Makes nobody's objects the current user's: what was written while nobody was signed in is sent.

@@ -33,6 +33,9 @@ extension MirroredContainer {
     }
 
     /// Whether the relay would take a change of an object's record.
+    ///
+    /// `false` for an object of a shared or public store that is not there any more: its owner deleted it or ended the share, or
+    /// took this user out of it.
     public func canUpdateRecord(for object: ObjectID) -> Bool {
         judged(object) { try $0.canUpdate($1, oid: object.name.text) }
     }
@@ -50,6 +53,6 @@ extension MirroredContainer {
         guard let store = object.store else { return true }
         guard let file = stores.file(store) else { return false }
         let judge = Permissions(file: file, account: stores.account)
-        return (try? file.pool.read { try question(judge, $0) }) ?? false
+        return (try? file.pool.read { try judge.mayBeThere($0, object) && question(judge, $0) }) ?? false
     }
 }

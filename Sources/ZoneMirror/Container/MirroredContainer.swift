@@ -142,8 +142,6 @@ public final class MirroredContainer: Sendable {
 
     func committed(_ store: StoreID) {
         if let sync = sync(store) { conditions.time.start { await sync.outboxChanged() } }
-        let views = state.withLock { $0.views }
-        if let views, views.automaticallyMergesChangesFromParent { views.refreshAll() }
     }
 
     /// How often other processes' commits are looked for.

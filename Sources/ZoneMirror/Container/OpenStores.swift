@@ -14,6 +14,12 @@ final class OpenStores: Sendable {
         var account = Account()
         var listeners: [UUID: Listener] = [:]
         var pins: [Pinned] = []
+        var merging: [Merging] = []
+    }
+
+    /// A context that moves on with every commit.
+    private struct Merging {
+        weak var context: MirrorContext?
     }
 
     /// A view that some context may still hold.
@@ -143,6 +149,8 @@ final class OpenStores: Sendable {
     /// A commit has touched these tables; `nil`: nobody knows which.
     func committed(_ store: StoreID, _ tables: Set<String>?) {
         lookAtPins()
+        // First: those who hear of the commit may read in such a context.
+        state.withLock { $0.merging }.forEach { $0.context?.refreshAll() }
         let listeners = state.withLock { state in
             state.listeners.values.filter { listener in
                 guard let tables, let wanted = listener.tables else { return true }
@@ -150,6 +158,14 @@ final class OpenStores: Sendable {
             }
         }
         listeners.forEach { $0.tell(store) }
+    }
+
+    /// From now on a context moves on with every commit, or does no longer.
+    func setMerging(_ context: MirrorContext, _ merges: Bool) {
+        state.withLock { state in
+            state.merging.removeAll { $0.context == nil || $0.context === context }
+            if merges { state.merging.append(Merging(context: context)) }
+        }
     }
 
     // MARK: Pins

@@ -116,6 +116,19 @@ struct Permissions {
         return try GrantedRights.of(db, type: file.mapping.recordType(of: table))?.contains(.create) ?? true
     }
 
+    /// Whether this user still has access to an object, as far as the store knows; in a store of the user's own, always.
+    ///
+    /// Saves do not ask: they say of an object that has gone that it has.
+    func mayBeThere(_ db: Database, _ object: ObjectID) throws -> Bool {
+        guard file.scope == .shared || file.scope == .public else { return true }
+        guard let known = try KnownRecord.find(db, oid: object.name.text) else {
+            return try file.mapping.tables[object.entity]?.row(db, object.name.text) != nil
+        }
+        guard file.scope == .shared else { return true }
+        return try KnownZone.find(db, id: known.zone)?.isEnding == false
+            && !DepartedRecords.contain(db, zone: known.zone, known.name)
+    }
+
     func canUpdate(_ db: Database, oid: String) throws -> Bool { Self.canUpdate(try facts(db, oid: oid)) }
     func canDelete(_ db: Database, oid: String) throws -> Bool { Self.canDelete(try facts(db, oid: oid)) }
 }

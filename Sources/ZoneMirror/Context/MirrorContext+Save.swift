@@ -127,7 +127,7 @@ struct SavePlan {
             groups[home, default: []].append(Item(key: key, pending: item))
             homes[key] = home
         }
-        for (key, item) in items { try Self.checkLinks(key, item, homes, context) }
+        for (key, item) in items { try Self.checkLinks(key, item, homes, isAssigned: assigned[key] != nil, context) }
         byStore = order.map { ($0, groups[$0] ?? []) }
     }
 
@@ -181,6 +181,7 @@ struct SavePlan {
         _ key: MirrorContext.Key,
         _ item: MirrorContext.Pending,
         _ homes: [MirrorContext.Key: StoreID],
+        isAssigned: Bool,
         _ context: MirrorContext
     ) throws(MirrorError) {
         if case .delete = item.change { return }
@@ -189,6 +190,7 @@ struct SavePlan {
         for target in targets(key, item, context.stores) {
             var home = homes[target]
             if home == nil { home = try context.find(target)?.0 }
+            if home == nil, !isAssigned, case .insert = item.change { try checkAccess(to: target, homes[key], context) }
             // Another store may have an object of that name too.
             if let home, home != homes[key], try context.find(target, homes[key]) == nil {
                 throw MirrorError(
@@ -196,6 +198,28 @@ struct SavePlan {
                     "\(key.entity) \(key.id) and \(target.entity) \(target.id) are in different stores. Keep the name instead of a link."
                 )
             }
+        }
+    }
+
+    /// Refuses a link of a new object to an object that was in a shared store, and is there no more.
+    ///
+    /// The new object belongs with that one, and would else wait in another store for a target that never comes.
+    private static func checkAccess(
+        to target: MirrorContext.Key,
+        _ home: StoreID?,
+        _ context: MirrorContext
+    ) throws(MirrorError) {
+        for file in context.stores.files(holding: target.entity) where file.scope == .shared && file.id != home {
+            let isGone: Bool
+            do {
+                isGone = try file.pool.read { db in
+                    let sql = "SELECT EXISTS (SELECT 1 FROM mirror_change WHERE oid = ? AND entity = ? AND kind = 3)"
+                    return try Bool.fetchOne(db, sql: sql, arguments: [target.id, target.entity]) ?? false
+                }
+            } catch {
+                throw MirrorError(from: error)
+            }
+            if isGone { throw .unavailable(target) }
         }
     }
 

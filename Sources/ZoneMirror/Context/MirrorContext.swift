@@ -1,4 +1,5 @@
 import GRDB
+import Records
 import Synchronization
 
 /// A place to read objects and to gather changes, until `save()` writes them all or none.
@@ -47,7 +48,7 @@ public final class MirrorContext: Sendable {
 
     /// Where in a share a new object goes.
     struct ShareHome: Sendable {
-        var zone: Int64
+        var zone: ZoneID
         /// The root of a share that is no whole zone.
         var parent: String?
     }
@@ -73,6 +74,7 @@ public final class MirrorContext: Sendable {
             $0.mergePolicy = policy
             $0.merges = merges
         }
+        if merges { stores.setMerging(self, true) }
     }
 
     /// What happens where a row changed since this context read it.
@@ -85,11 +87,14 @@ public final class MirrorContext: Sendable {
                 state.mergePolicy = newValue
                 return newValue == .error && state.merges
             }
-            guard isRisky else { return }
-            stores.notice(
-                "The context \(name ?? "without a name") merges imports and has the policy error: saves of objects that others changed meanwhile fail."
-            )
+            if isRisky { warnOfMerging() }
         }
+    }
+
+    private func warnOfMerging() {
+        stores.notice(
+            "The context \(name ?? "without a name") merges imports and has the policy error: saves of objects that others changed meanwhile fail."
+        )
     }
 
     /// Who the history says made this context's changes.
@@ -98,10 +103,20 @@ public final class MirrorContext: Sendable {
         set { state.withLock { $0.author = newValue } }
     }
 
-    /// Whether a pinned context moves on when something is imported or committed elsewhere.
+    /// Whether a pinned context moves on when something is imported or another context saves.
+    ///
+    /// Of any context of the container, and whatever it is pinned to: from each such commit on it shows the newest state, as
+    /// after `refreshAll()`. A context that is not pinned always does. Changes that were not saved stay on top.
     public var automaticallyMergesChangesFromParent: Bool {
         get { state.withLock(\.merges) }
-        set { state.withLock { $0.merges = newValue } }
+        set {
+            let policy = state.withLock { state in
+                state.merges = newValue
+                return state.mergePolicy
+            }
+            stores.setMerging(self, newValue)
+            if newValue, policy == .error { warnOfMerging() }
+        }
     }
 
     /// Whether there is something to save.

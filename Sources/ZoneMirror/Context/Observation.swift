@@ -14,7 +14,6 @@ extension MirrorContext {
             let task = Task { [self] in
                 var last: [Origin?]?
                 for await _ in ticks {
-                    mergeIfWanted()
                     guard let found = try? fetch(request) else { break }
                     let rows = found.map(\.id.origin)
                     if let last, Self.same(last, rows, found) { continue }
@@ -40,10 +39,6 @@ extension MirrorContext {
         var request = FetchRequest(type, predicate)
         request.sorts = sorts
         return objects(request)
-    }
-
-    private func mergeIfWanted() {
-        if automaticallyMergesChangesFromParent { refreshAll() }
     }
 
     private static func same<T: SyncedRecord>(_ old: [Origin?], _ new: [Origin?], _ objects: [T]) -> Bool {

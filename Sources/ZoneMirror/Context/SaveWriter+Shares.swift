@@ -12,9 +12,35 @@ extension SaveWriter {
             let closure = ShareClosure(db: db, file: file)
             let zones = try closure.newcomers(from: object(item), home: home ?? 0).zones
             guard zones.count < 2 else { throw Self.crossing(object(item)) }
-            guard let zone = zones.first, let table = file.mapping.tables[item.key.entity] else { continue }
+            guard let table = file.mapping.tables[item.key.entity] else { continue }
+            guard let zone = zones.first else {
+                // Where its link leads there is nothing any more, and it would belong to no share for ever.
+                if let lost = try lostTarget(of: item, table) { throw MirrorError.unavailable(lost) }
+                continue
+            }
             try reserve(item, table, in: zone)
         }
+    }
+
+    private func lostTarget(of item: SavePlan.Item, _ table: TableForm) throws -> MirrorContext.Key? {
+        for position in table.links {
+            guard let id = String.fromDatabaseValue(item.pending.row[position]),
+                let destination = table.columns[position].link?.destination,
+                try file.mapping.tables[destination]?.row(db, id) == nil
+            else { continue }
+            return MirrorContext.Key(entity: destination, id: id)
+        }
+        return nil
+    }
+
+    /// The zone of the share that a new object was assigned to; `nil` where that share of the user's own has ended meanwhile.
+    func assignedZone(_ home: MirrorContext.ShareHome, _ item: SavePlan.Item) throws -> Int64? {
+        if let zone = try KnownZone.find(db, home.zone) { return zone.id }
+        guard file.scope == .shared else { return nil }
+        throw MirrorError(
+            .objectUnavailable,
+            "\(object(item)) was assigned to a share that has ended, or that this user is not in any more."
+        )
     }
 
     mutating func reserve(_ item: SavePlan.Item, _ table: TableForm, in zone: Int64) throws {

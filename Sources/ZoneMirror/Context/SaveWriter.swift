@@ -148,7 +148,7 @@ struct SaveWriter {
         written.note(item.key, item.pending.row)
         guard file.isMirrored else { return }
         linked.append((item.key, table, item.pending.row))
-        guard let zone = try home?.zone ?? zoneByLinks(item, table) else {
+        guard let zone = try home.flatMap({ try assignedZone($0, item) }) ?? zoneByLinks(item, table) else {
             if file.scope == .shared { homeless.append(item) }
             return
         }

@@ -12,13 +12,20 @@ struct KeptCopy {
     let target: StoreFile
     let now: Date
 
+    /// Copies the objects of some of a zone's records; `nil`: of all of them.
+    ///
     /// Returns how many objects were copied.
-    func run(_ zone: KnownZone) throws -> Int {
-        let found = try file.pool.read { try objects(of: zone, $0) }
+    func run(_ zone: KnownZone, only names: Set<String>? = nil) throws -> Int {
+        let (found, mark) = try file.pool.write { db in
+            (try objects(of: zone, only: names, db), try Self.mark(of: zone, db))
+        }
         guard !found.isEmpty else { return 0 }
-        // What a zone held at another time, by its token, has other copies.
-        let place = "\(zone.zone.owner.recordName)/\(zone.zone.zoneName)/\(zone.token ?? "")"
-        let names = Dictionary(found.map { ($0.id, ShortName.of("\(place)/\($0.id)")) }) { first, _ in first }
+        let place = "\(zone.zone.owner.recordName)/\(zone.zone.zoneName)/\(mark)"
+        // What leaves the zone by itself, and comes back, has another copy the next time.
+        let copies = found.map { object in
+            (object.id, ShortName.of("\(place)/\(object.id)" + (names == nil ? "" : "/\(object.tag ?? "")")))
+        }
+        let names = Dictionary(copies) { first, _ in first }
         return try target.pool.write { db in
             try db.execute(
                 sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
@@ -36,6 +43,8 @@ struct KeptCopy {
                     let copy = String.fromDatabaseValue(row[position]).flatMap { names[$0] }
                     row[position] = copy.databaseValue
                 }
+                // A pair needs both ends.
+                if table.entity == nil, table.links.contains(where: { row[$0].isNull }) { continue }
                 if try table.insertIfNew(db, name, row), table.entity != nil { count += 1 }
             }
             try db.execute(sql: "UPDATE mirror_local SET txn = 0")
@@ -48,27 +57,46 @@ struct KeptCopy {
         var table: TableForm
         var id: String
         var row: [DatabaseValue]
+        /// The version of its record.
+        var tag: String?
     }
 
-    private func objects(of zone: KnownZone, _ db: Database) throws -> [Object] {
-        let sql = "SELECT oid, entity FROM mirror_record WHERE zone = ? AND oid IS NOT NULL ORDER BY id"
+    private func objects(of zone: KnownZone, only names: Set<String>?, _ db: Database) throws -> [Object] {
+        let sql = "SELECT oid, entity, tag, name FROM mirror_record WHERE zone = ? AND oid IS NOT NULL ORDER BY id"
         return try Row.fetchAll(db, sql: sql, arguments: [zone.id]).compactMap { found in
             let (id, entity): (String, String?) = (found[0], found[1])
-            guard let table = entity.flatMap({ file.mapping.tables[$0] }), let row = try table.row(db, id) else {
-                return nil
-            }
-            return Object(table: table, id: id, row: row)
+            guard names?.contains(found[3]) != false, let table = entity.flatMap({ file.mapping.tables[$0] }),
+                let row = try table.row(db, id)
+            else { return nil }
+            return Object(table: table, id: id, row: row, tag: found[2])
         }
+    }
+
+    /// Tells the copies of what a zone holds now from those of what it held before its share ended and began again.
+    ///
+    /// Drawn once and kept with the zone, until the store loses that: a copy that was interrupted is made again under the same
+    /// names.
+    private static func mark(of zone: KnownZone, _ db: Database) throws -> String {
+        let sql = "SELECT copies FROM mirror_zone WHERE id = ?"
+        if let mark = try String.fetchOne(db, sql: sql, arguments: [zone.id]) { return mark }
+        let mark = RecordName().text
+        try db.execute(sql: "UPDATE mirror_zone SET copies = ? WHERE id = ?", arguments: [mark, zone.id])
+        return mark
     }
 }
 
 extension MirrorSync {
-    /// Copies what a zone holds before it goes, where that is wanted.
-    func keepCopy(of zone: KnownZone) throws -> [MirrorEvent.Detail] {
+    /// Copies what a zone holds, or some records of it, before it goes, where that is wanted.
+    func keepCopy(of zone: KnownZone, only names: Set<String>? = nil) throws -> [MirrorEvent.Detail] {
         guard case .keepCopy(let url)? = file.description.cloud?.losingAccess, link.database.databaseScope == .shared,
             let target = otherStore(StoreID(url)), target.id != file.id
         else { return [] }
-        let count = try KeptCopy(file: file, target: target, now: conditions.wallClock()).run(zone)
+        // While another user signs in, the other store may be theirs already.
+        let owners = try [file, target].map { file in try file.pool.read { try State.text($0, .account) } }
+        guard !target.isMirrored || owners[1] == nil || owners[0] == owners[1] else {
+            throw CKError(.notAuthenticated, "The store for copies of lost objects is another user's just now.")
+        }
+        let count = try KeptCopy(file: file, target: target, now: conditions.wallClock()).run(zone, only: names)
         return count > 0 ? [.keptCopy(count)] : []
     }
 }

@@ -8,6 +8,8 @@ import ZoneKit
 extension MirrorSync {
     /// As many records as one request moves.
     private static let moveLimit = 5_000
+    /// As many as the relay moves in one commit.
+    private static let commitLimit = 10_000
 
     /// Lets the relay move what is to stand in another zone.
     ///
@@ -18,14 +20,67 @@ extension MirrorSync {
         for isLast in [false, true] {
             var isRefused = false
             for departure in try await file.pool.read({ try ShareMoves.departures($0) }) {
-                if conditions.relayMoves, try await move(departure) { continue }
+                if conditions.relayMoves, try await carryOut(departure, isLast: isLast) { continue }
                 isRefused = true
                 if isLast || !conditions.relayMoves { try await copyUnknown(departure) }
             }
             guard isRefused, conditions.relayMoves, !isLast else { return }
             // Something of it was deleted or moved elsewhere, or there is no such call.
             try await fetch(asksDatabase: true, held: [], prioritized: [])
+            let file = file
+            try await file.pool.write { try ShareMoves.emptyAll($0, file: file) }
         }
+    }
+
+    /// Moves some records, and ends the zone that they leave where it is to go; `false` where the relay refuses that for good.
+    ///
+    /// Participants lose the zone as a whole, and never see its records go one by one: they could not tell that from deletions.
+    /// Nearly always all of it is one commit. Where it cannot be, the share ends first.
+    private func carryOut(_ departure: ShareMoves.Departure, isLast: Bool) async throws -> Bool {
+        guard departure.endsZone else { return try await move(departure) }
+        // Values sealed by the zone's key are sealed anew before it goes.
+        let isOne = departure.names.count <= Self.commitLimit && !link.database.hasEncryptionKey
+        if isOne, try await end(departure) { return true }
+        // Something else is in the zone: once what has changed there was fetched, that may be moved along.
+        guard isLast || !isOne else { return false }
+        try await close(
+            CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(departure.from.zone))
+        )
+        return try await move(departure)
+    }
+
+    /// Moves everything out of a zone and ends it, with its share, in one commit; `false` where the relay refuses that.
+    private func end(_ departure: ShareMoves.Departure) async throws -> Bool {
+        let (from, to) = (departure.from.zone, departure.to.zone)
+        guard try await endInOneCommit(departure) else { return false }
+        await tellOthers([from, to])
+        return true
+    }
+
+    private func endInOneCommit(_ departure: ShareMoves.Departure) async throws -> Bool {
+        let (from, to) = (departure.from.zone, departure.to.zone)
+        // No page that was read before is written after.
+        for zone in [from, to] {
+            await exchange(zone).enter()
+            sends[zone, default: 0] += 1
+        }
+        defer { for zone in [from, to] { exchange(zone).leave() } }
+        do throws(CKError) {
+            try await link.move(departure.names, from: from, to: to, deletesSource: true)
+        } catch {
+            guard !error.trouble.isRetriedAutomatically else { throw error }
+            return false
+        }
+        try conditions.crashPoint(.afterRelayMove)
+        try conditions.crashPoint(.afterZoneGone)
+        let file = file
+        try await file.pool.write { db in
+            try ShareMoves.moved(db, departure, departure.names, file: file)
+            try ShareMoves.finished(db, zone: from, file: file)
+        }
+        feed.wrote(to)
+        feed.lost(from)
+        return true
     }
 
     /// Moves some records; `false` where the relay refuses that for good.

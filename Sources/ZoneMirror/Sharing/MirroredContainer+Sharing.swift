@@ -165,8 +165,8 @@ extension MirrorContext {
             let name = share.recordID.recordName
             let found = try read(file) { db -> ShareHome? in
                 guard let zone = try KnownZone.find(db, home) else { return nil }
-                guard name != CKRecordNameZoneWideShare else { return ShareHome(zone: zone.id) }
-                return ShareHome(zone: zone.id, parent: try Hierarchies.root(db, zone: zone.id, share: name))
+                guard name != CKRecordNameZoneWideShare else { return ShareHome(zone: home) }
+                return ShareHome(zone: home, parent: try Hierarchies.root(db, zone: zone.id, share: name))
             }
             guard let found else { continue }
             try assign(object, to: file.id)

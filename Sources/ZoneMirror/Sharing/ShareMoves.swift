@@ -99,6 +99,13 @@ enum ShareMoves {
         return (objects.count + db.changesCount, objects)
     }
 
+    /// The same for all zones that are to go: what has turned up in them since moves along.
+    static func emptyAll(_ db: Database, file: StoreFile) throws {
+        for zone in try Int64.fetchAll(db, sql: "SELECT zone FROM mirror_move WHERE dropsZone = 1") {
+            _ = try empty(db, zone: zone, file: file)
+        }
+    }
+
     /// Whether an object is to stand in another zone, and the relay has it in the old one only.
     static func isUnderWay(_ db: Database, _ known: KnownRecord) throws -> Bool {
         guard known.tag == nil, let oid = known.oid else { return false }
@@ -111,6 +118,8 @@ enum ShareMoves {
         var from: KnownZone
         var to: KnownZone
         var names: [String]
+        /// The zone that they leave is to go with the last of them.
+        var endsZone = false
     }
 
     /// What has to be moved, each pair of zones once; in the order in which it was noted.
@@ -133,6 +142,8 @@ enum ShareMoves {
                 found.append(Departure(from: source, to: target, names: [row[2]]))
             }
         }
+        let ending = try Int64.fetchSet(db, sql: "SELECT zone FROM mirror_move WHERE dropsZone = 1")
+        for index in found.indices { found[index].endsZone = ending.contains(found[index].from.id) }
         return found
     }
 

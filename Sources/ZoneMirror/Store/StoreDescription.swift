@@ -28,7 +28,9 @@ public struct StoreDescription: Sendable {
     public var url: URL
     /// Which of the model's entities; `nil`: all.
     public var configuration: String?
-    /// The database to mirror; `nil`: the store is local only, and nothing of it ever leaves the machine.
+    /// The database to mirror; `nil`: the store is local only, and nothing of it leaves the machine.
+    ///
+    /// A local store may get this later: the objects in it are sent then.
     public var cloud: CloudOptions?
     /// Nothing can be written by contexts.
     public var isReadOnly = false
@@ -126,6 +128,8 @@ public struct CloudOptions: Sendable {
         case remove
         /// Copies of them, with the links between them, are put into another store of the container first: a local one, or the
         /// private one, which sends them.
+        ///
+        /// Also of single objects that the owner takes out of what this user sees. What the owner deletes goes without a copy.
         case keepCopy(in: URL)
     }
 }

@@ -68,7 +68,7 @@ final class StoreFile: Sendable {
             )
             // A new version of this module may write other triggers for the same model.
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
-            let mark = "8 \(isMirrored) \(layout.tracksHistory) \(shape)"
+            let mark = "9 \(isMirrored) \(layout.tracksHistory) \(shape)"
             guard last != mark else { return }
             if isGuest { return try layout.createMissing(db) }
             try checkEncryption(db, tables)
@@ -77,11 +77,15 @@ final class StoreFile: Sendable {
             try State.set(db, .layout, mark)
             guard isMirrored else { return }
             try (record ?? LayoutRecord()).followed(by: tables).store(db)
-            guard last != nil else { return }
             let now = Date()
-            try Self.importing(db, author: Importer.author, at: now) { transaction in
-                try Importer(db, self, transaction: transaction, now: now).adopt(changes)
+            if last != nil {
+                try Self.importing(db, author: Importer.author, at: now) { transaction in
+                    try Importer(db, self, transaction: transaction, now: now).adopt(changes)
+                }
             }
+            // A new object of a shared store needs a share, which those of a local store do not have.
+            guard scope != .shared else { return }
+            try ExistingObjects(db: db, file: self).queue(wasMirrored: Self.isOfMirror(last), at: now)
         }
     }
 
@@ -155,6 +159,8 @@ enum State {
         case awaitsRecords
         /// Something has moved to another zone, and what hangs on it may have stayed behind; see `Stragglers`.
         case stragglers
+        /// How many objects the store held before it was mirrored, until an event has told of them.
+        case existingObjects
         /// Some records that the model does not know are to be sent anew.
         case hasUnsent
     }

@@ -14,6 +14,7 @@ enum StoreTables {
         try add("schema INTEGER", to: "mirror_refused", db)
         try add("base BLOB", to: "mirror_refused", db)
         try add("isEnding INTEGER NOT NULL DEFAULT 0", to: "mirror_zone", db)
+        try add("copies TEXT", to: "mirror_zone", db)
         try add("tag TEXT", to: "mirror_move", db)
         try add("code INTEGER", to: "mirror_outbox", db)
         try add("account TEXT", to: "mirror_outbox", db)
@@ -86,6 +87,8 @@ enum StoreTables {
         CREATE INDEX IF NOT EXISTS mirror_edit_new ON mirror_edit(oid) WHERE at IS NULL;
         CREATE TABLE IF NOT EXISTS mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
             dropsZone INTEGER NOT NULL, target INTEGER NOT NULL, tag TEXT, PRIMARY KEY(zone, name, dropsZone));
+        CREATE TABLE IF NOT EXISTS mirror_departed(
+            zone INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY(zone, name)) WITHOUT ROWID;
         CREATE TABLE IF NOT EXISTS mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,
             isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0, keys TEXT) WITHOUT ROWID;
         """

@@ -17,9 +17,10 @@ extension Importer {
     ) throws -> String? {
         let name = record.id.recordName
         guard let before = try KnownRecord.find(db, oid: name), before.entity == table.name,
-            try mayLeave(before.zone, for: zone), try isSame(record, theirs, as: before, table)
+            try mayLeave(before, for: zone), try isSame(record, theirs, as: before, table)
         else { return nil }
         try KnownRecord.remove(db, id: before.id)
+        if hasDepartures { try DepartedRecords.forget(db, zone: before.zone, before.name) }
         try db.execute(sql: "UPDATE mirror_link SET zone = ? WHERE oid = ?", arguments: [zone.id, name])
         try db.execute(sql: "DELETE FROM mirror_move WHERE oid = ? AND dropsZone = 0", arguments: [name])
         try OutboxRow.release(db, name)
@@ -47,13 +48,16 @@ extension Importer {
             || theirs == mapping.row(of: before.serverFields(), in: table)
     }
 
-    /// Between the zones of this user's; those of others only where one has ended.
-    private func mayLeave(_ old: Int64, for zone: KnownZone) throws -> Bool {
+    /// Between the zones of this user's; those of others only where one has ended, or the record has left it.
+    private func mayLeave(_ before: KnownRecord, for zone: KnownZone) throws -> Bool {
         switch file.scope {
-        case .private: true
+        case .private: return true
         case .shared:
-            try KnownZone.find(db, id: old).map { $0.isEnding && $0.zone.owner == zone.zone.owner } ?? false
-        case .public, nil: false
+            guard let old = try KnownZone.find(db, id: before.zone), old.zone.owner == zone.zone.owner else {
+                return false
+            }
+            return try old.isEnding || hasDepartures && DepartedRecords.contain(db, zone: old.id, before.name)
+        case .public, nil: return false
         }
     }
 

@@ -66,6 +66,7 @@ extension Importer {
             arguments: [zone.id]
         )
         if try ShareCache.remove(db, zone: zone.id) { try noteShare(in: zone, .delete) }
+        try DepartedRecords.forgetAll(db, zone: zone.id)
         if isShared { try db.execute(sql: "DELETE FROM mirror_zone WHERE id = ?", arguments: [zone.id]) }
         var details: [MirrorEvent.Detail] = [.zoneLost(zone: zone.zone.description, reason: "\(loss)")]
         if !dropped.isEmpty { details.append(.droppedChanges(dropped)) }

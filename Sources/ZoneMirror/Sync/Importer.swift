@@ -26,6 +26,10 @@ final class Importer {
     var hasLinks: Bool
     /// Objects of this store are on their way to other zones.
     let hasMoves: Bool
+    /// Some records have left this user's sight, and their objects wait for the end of the round.
+    var hasDepartures: Bool
+    /// Objects with changes that will never be sent, as access to them has ended.
+    var dropped: [String] = []
     /// Zones out of which records have turned up in others: what was read of them before is older than that.
     var leftZones: Set<Int64> = []
     /// Zones in which records are awaited.
@@ -44,6 +48,7 @@ final class Importer {
         hasOutbox = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_outbox)") ?? false
         hasLinks = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_link)") ?? false
         hasMoves = try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_move)") ?? false
+        hasDepartures = try file.scope == .shared && DepartedRecords.exist(db)
         names = try NameSpace(db)
     }
 
@@ -109,6 +114,7 @@ final class Importer {
     /// `again`: values of a version known already have become readable.
     func take(_ record: Record, zone: KnownZone, again: Bool = false) throws {
         var known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
+        if hasDepartures, !again { try DepartedRecords.forget(db, zone: zone.id, record.id.recordName) }
         if let known, let tag = known.tag, tag == record.changeTag, !again {
             if zone.sweep != 0 { try mark(known, zone.sweep) }
             return
@@ -221,14 +227,21 @@ final class Importer {
 
     // MARK: Deletions
 
-    /// `goal`: where the relay says that the record went.
-    func remove(_ name: String, zone: KnownZone, movedTo goal: String? = nil) throws {
+    /// `goal`: where the relay says that the record went; `isOutOfSight`: it still exists, where this user does not see it.
+    func remove(
+        _ name: String,
+        zone: KnownZone,
+        movedTo goal: String? = nil,
+        isOutOfSight: Bool = false
+    ) throws {
         guard let known = try KnownRecord.find(db, zone: zone.id, name: name) else {
             if hasMoves { try originalIsGone(name, zone, movedTo: goal) }
             if goal == nil { try dropPairs(with: name, zone: zone.id) }
             return
         }
         if let goal { return try expect(known, in: try KnownZone.make(db, ZoneID(goal))) }
+        if isOutOfSight { return try loseSight(of: known) }
+        if hasDepartures { try DepartedRecords.forget(db, zone: zone.id, name) }
         try remove(known)
         try dropPairs(with: name, zone: zone.id)
     }
@@ -273,7 +286,11 @@ final class Importer {
             sql: "SELECT name FROM mirror_record WHERE zone = ? AND seen <> ? AND tag IS NOT NULL",
             arguments: [zone.id, zone.sweep]
         )
-        for name in gone { try remove(name, zone: zone) }
+        let lost = try lostWithShares(gone, in: zone)
+        let departed = hasDepartures ? try DepartedRecords.names(db, zone: zone.id) : []
+        for name in gone where !departed.contains(name) {
+            try remove(name, zone: zone, isOutOfSight: lost.contains(name))
+        }
         try db.execute(sql: "UPDATE mirror_zone SET sweep = 0 WHERE id = ?", arguments: [zone.id])
     }
 

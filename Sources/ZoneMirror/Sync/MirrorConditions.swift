@@ -8,7 +8,7 @@ package struct MirrorConditions: Sendable {
     package var chance = Chance.system
     /// The wall clock, for what must hold across a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
-    package var schedule = SyncSchedule.Settings()
+    package var schedule = SyncSchedule.Settings.engine
     /// The mirrors sync by themselves, not only when called.
     package var isAutomatic = true
     /// Nobody may ask a public database more often than this.

@@ -72,7 +72,10 @@ public struct MirrorEvent: Hashable, Sendable, Identifiable {
         case droppedChanges([String])
         /// Another user than before, or none.
         case account(previous: String?, current: String?)
-        /// So many objects of nobody's are here, from before somebody signed in; see `adoptLocalData`.
+        /// How many objects are here from before a user signed in, or before the store was mirrored.
+        ///
+        /// In an event of the kind `account` they belong to nobody: `adoptLocalData` takes them over. In one of the kind `setup`
+        /// the store held them when it got its cloud options, and they are being sent.
         case localData(Int)
         /// So many objects of a share that ended were copied to another store before they went.
         case keptCopy(Int)

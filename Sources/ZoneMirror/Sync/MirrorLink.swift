@@ -12,6 +12,8 @@ struct MirrorPage: Sendable {
     var hasKeys = false
     /// By name the zones to which deleted records have moved.
     var goals: [String: String] = [:]
+    /// Of the deleted records of somebody else's zone those that still exist, outside of what this user sees.
+    var outOfSight: Set<String> = []
     /// How many records follow; `nil` where it is not known.
     var remaining: Int?
     /// What was made ready of the changed records, one for each; empty where nothing was.
@@ -176,7 +178,11 @@ struct MirrorLink: Sendable {
                 case .deleted(_, ZoneSeal.keyRecordType, _): break
                 case .deleted(let name, let type, _):
                     page.records.deleted.append((RecordID(name, in: zone), type ?? ""))
-                    if isPrivate { page.goals[name] = try? entry["movedTo"]?.string() }
+                    if isPrivate {
+                        page.goals[name] = try? entry["movedTo"]?.string()
+                    } else if (try? entry["outOfSight"]?.bool()) == true {
+                        page.outOfSight.insert(name)
+                    }
                 case .failed(_, let failure): missing = missing ?? failure
                 }
             }
@@ -237,14 +243,16 @@ struct MirrorLink: Sendable {
     }
 
     /// Moves records from one zone of this user to another, all or none.
-    func move(_ names: [String], from: ZoneID, to: ZoneID) async throws(CKError) {
+    ///
+    /// `deletesSource`: in the same commit the source ends, with its shares; refused where it holds more than these records.
+    func move(_ names: [String], from: ZoneID, to: ZoneID, deletesSource: Bool = false) async throws(CKError) {
         let connection = try connection()
         _ = try await asOwner { () throws(CKError) in
             do throws(CallFailure) {
                 let scope = database.scope
-                let place = [from.description, to.description] + names
+                let place = [from.description, to.description, "\(deletesSource)"] + names
                 return try await connection.write(place, to: from, of: scope, "records/move") { name in
-                    ClientRequest.move(names, from: from, to: to, operationID: name)
+                    ClientRequest.move(names, from: from, to: to, deletesSource: deletesSource, operationID: name)
                 }
             } catch {
                 throw error.error

@@ -16,6 +16,7 @@ extension MirrorSync {
     func settleMoves(_ tally: inout Tally) async throws {
         if awaitsRecords { try await lookForAwaited(&tally) }
         if !endings.isEmpty { try await endZones(&tally) }
+        try await settleDepartures(&tally)
         if link.isPrivate { try await lookForStragglers() }
     }
 

@@ -59,8 +59,10 @@ extension MirrorSync {
     /// A zone had ended, and was made anew, since it was looked at: what the store holds is of the one before.
     func lose(_ zone: ZoneID, _ loss: ZoneLoss) async throws -> [MirrorEvent.Detail] {
         let (file, now) = (file, conditions.wallClock())
-        return try await file.pool.write { db -> [MirrorEvent.Detail] in
-            guard let known = try KnownZone.find(db, zone) else { return [] }
+        var kept: [MirrorEvent.Detail] = []
+        if let known = try await file.pool.read({ try KnownZone.find($0, zone) }) { kept = try keepCopy(of: known) }
+        return try await file.pool.write { [kept] db -> [MirrorEvent.Detail] in
+            guard let known = try KnownZone.find(db, zone) else { return kept }
             let details = try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 try Importer(db, file, transaction: transaction, now: now).lose(known, loss)
             }
@@ -68,7 +70,7 @@ extension MirrorSync {
                 sql: "UPDATE mirror_zone SET isThere = 1, isUnfetched = 1 WHERE id = ?",
                 arguments: [known.id]
             )
-            return details
+            return kept + details
         }
     }
 
@@ -143,7 +145,13 @@ extension MirrorSync {
             // Something was deleted elsewhere: there may be space again.
             if !page.deleted.isEmpty { try State.set(db, .quotaIsFull, nil) }
             for item in page.deleted {
-                try importer.remove(item.id.recordName, zone: known, movedTo: found.goals[item.id.recordName])
+                let name = item.id.recordName
+                try importer.remove(
+                    name,
+                    zone: known,
+                    movedTo: found.goals[name],
+                    isOutOfSight: found.outOfSight.contains(name)
+                )
             }
             if known.sweep != 0, !page.moreComing {
                 written.details.append(.zoneResynced(zone: zone.description, reason: "listed from its beginning"))
@@ -157,6 +165,7 @@ extension MirrorSync {
                 try importer.noteShare(in: known, news == .created ? .insert : .update)
             }
             if !importer.conflicts.isEmpty { written.details.append(.refused(importer.conflicts)) }
+            if !importer.dropped.isEmpty { written.details.append(.droppedChanges(importer.dropped)) }
             written.count = importer.count
             for id in importer.leftZones {
                 if let zone = try KnownZone.find(db, id: id)?.zone { written.left.append(zone) }

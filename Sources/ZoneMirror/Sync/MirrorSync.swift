@@ -115,6 +115,7 @@ actor MirrorSync {
             await note(.setup, error: CKError(from: error))
             return
         }
+        await tellOfExisting()
         guard conditions.isAutomatic, !isStopped else { return }
         beginPolls()
         await outboxChanged()

@@ -45,6 +45,8 @@ enum SendVerdict: Equatable, Sendable {
         var acceptsDeletions: Bool
         /// The zone is one that this user may make.
         var isOwnZone: Bool
+        /// The zone is another's: the record may be there still, out of this user's sight.
+        var isSharedZone = false
         /// The zone is the one where new objects go.
         var isHomeZone = true
         /// Some of its values stand in files.
@@ -55,7 +57,7 @@ enum SendVerdict: Equatable, Sendable {
         switch code {
         case .batchRequestFailed: .resend
         case .serverRecordChanged: change.tries < maxConflicts ? .merge : .refuse
-        case .unknownItem where change.isOwnZone && !change.isRepeated: .lookFirst
+        case .unknownItem where (change.isOwnZone || change.isSharedZone) && !change.isRepeated: .lookFirst
         case .zoneNotFound where change.isOwnZone && !change.isHomeZone && !change.isRepeated: .lookFirst
         case .zoneNotFound where change.operation == .delete: .done
         case .zoneNotFound: change.isOwnZone ? .makeZone : .lookAtZones

@@ -85,6 +85,7 @@ struct Settlement {
                 policy: cloud?.mergePolicy ?? .mergeByPropertyObjectTrump,
                 acceptsDeletions: cloud?.acceptsDeletions ?? false,
                 isOwnZone: isOwnZone,
+                isSharedZone: file.scope == .shared,
                 isHomeZone: zone == file.homeZone,
                 hasFiles: !item.large.isEmpty
             )

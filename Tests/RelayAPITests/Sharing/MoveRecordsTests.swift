@@ -59,7 +59,7 @@ import Wire
         #expect(try await world.record("b", zone: "Shared").text("serverErrorCode") == "NOT_FOUND")
     }
 
-    /// The owner is told where a record went; nobody else is, and of what was deleted nothing is said.
+    /// The owner is told where a record went, and participants that it went; of what was deleted nothing is said.
     @Test func tombstonesSayWhereRecordsWent() async throws {
         let world = try World()
         try await world.makeZone(notes: ["a", "b"])
@@ -74,6 +74,9 @@ import Wire
         let seen = try await world.changes(since: theirs).required("records").elements()
         #expect(seen.map { $0.text("recordName") } == ["a", "b"])
         #expect(seen.allSatisfy { $0["movedTo"] == nil })
+        // Participants can tell a move out of their sight from a deletion all the same.
+        #expect(try seen.map { try $0["outOfSight"]?.bool() } == [true, nil])
+        #expect(left.allSatisfy { $0["outOfSight"] == nil })
     }
 
     @Test func allOrNone() async throws {

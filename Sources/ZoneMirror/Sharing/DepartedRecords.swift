@@ -1,0 +1,128 @@
+import GRDB
+import Records
+import ZoneKit
+
+/// Records of somebody else's zone that still exist, outside of what this user sees.
+///
+/// A store that keeps copies leaves their objects where they are until a round has told all that has changed: only then is
+/// known whether the whole zone has ended, and what was linked is copied together. A table holds them meanwhile, so that a
+/// crash loses none. See SharingRules.md, "The end of a share".
+enum DepartedRecords {
+    static func note(_ db: Database, _ known: KnownRecord) throws {
+        try db.execute(
+            sql: "INSERT OR IGNORE INTO mirror_departed(zone, name) VALUES (?, ?)",
+            arguments: [known.zone, known.name]
+        )
+    }
+
+    /// The record is in sight again, or its object is gone.
+    static func forget(_ db: Database, zone: Int64, _ name: String) throws {
+        try db.cachedStatement(sql: "DELETE FROM mirror_departed WHERE zone = ? AND name = ?")
+            .execute(arguments: [zone, name])
+    }
+
+    static func forgetAll(_ db: Database, zone: Int64) throws {
+        try db.execute(sql: "DELETE FROM mirror_departed WHERE zone = ?", arguments: [zone])
+    }
+
+    static func exist(_ db: Database) throws -> Bool {
+        try Bool.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM mirror_departed)") ?? false
+    }
+
+    static func contain(_ db: Database, zone: Int64, _ name: String) throws -> Bool {
+        let sql = "SELECT EXISTS (SELECT 1 FROM mirror_departed WHERE zone = ? AND name = ?)"
+        return try Bool.fetchOne(db, sql: sql, arguments: [zone, name]) ?? false
+    }
+
+    static func names(_ db: Database, zone: Int64) throws -> Set<String> {
+        try String.fetchSet(db, sql: "SELECT name FROM mirror_departed WHERE zone = ?", arguments: [zone])
+    }
+
+    /// Those of them that have turned up in another zone of the same owner: their objects are here still.
+    static func elsewhere(_ db: Database, zone: Int64) throws -> Set<String> {
+        try String.fetchSet(
+            db,
+            sql: """
+                SELECT d.name FROM mirror_departed d JOIN mirror_record r ON r.name = d.name AND r.zone <> d.zone
+                JOIN mirror_zone z ON z.id = r.zone
+                WHERE d.zone = ? AND r.tag IS NOT NULL AND z.owner = (SELECT owner FROM mirror_zone WHERE id = d.zone)
+                """,
+            arguments: [zone]
+        )
+    }
+}
+
+extension Importer {
+    /// Whether the store copies objects before the access to them ends.
+    var keepsCopies: Bool {
+        guard file.scope == .shared, case .keepCopy? = file.description.cloud?.losingAccess else { return false }
+        return true
+    }
+
+    /// A record was not deleted, but moved out of what this user sees: changes to it that were not sent go with it.
+    func loseSight(of known: KnownRecord) throws {
+        if keepsCopies, known.oid != nil {
+            hasDepartures = true
+            return try DepartedRecords.note(db, known)
+        }
+        try depart(known)
+    }
+
+    /// Those who still see the record go on seeing its pairs, which stay on the relay.
+    func depart(_ known: KnownRecord) throws {
+        if let oid = known.oid, hasOutbox, try OutboxRow.find(db, oid) != nil {
+            dropped.append(oid)
+            try OutboxRow.drop(db, oid)
+        }
+        try DepartedRecords.forget(db, zone: known.zone, known.name)
+        try remove(known, keepingPending: false)
+    }
+
+    /// Of the records that a new listing of a shared zone leaves out, those that stood in a share which it leaves out too.
+    func lostWithShares(_ gone: [String], in zone: KnownZone) throws -> Set<String> {
+        guard file.scope == .shared else { return [] }
+        let shares = try gone.filter {
+            try KnownRecord.find(db, zone: zone.id, name: $0)?.type == Share.recordType
+        }
+        guard !shares.isEmpty else { return [] }
+        return Set(
+            try gone.filter { name in
+                guard !shares.contains(name), let share = try ShareCache.name(db, zone: zone.id, record: name) else {
+                    return false
+                }
+                return shares.contains(share)
+            }
+        )
+    }
+}
+
+extension MirrorSync {
+    /// All that has changed is here: what has left this user's sight, and not with a whole zone, goes now.
+    func settleDepartures(_ tally: inout Tally) async throws {
+        guard file.scope == .shared else { return }
+        let zones = try await file.pool.read { db in
+            try DepartedRecords.exist(db) ? try KnownZone.all(db) : []
+        }
+        let (file, now) = (file, conditions.wallClock())
+        for zone in zones {
+            let (names, elsewhere) = try await file.pool.read { db in
+                (try DepartedRecords.names(db, zone: zone.id), try DepartedRecords.elsewhere(db, zone: zone.id))
+            }
+            guard !names.isEmpty else { continue }
+            tally.details += try keepCopy(of: zone, only: names.subtracting(elsewhere))
+            tally.details += try await file.pool.write { db -> [MirrorEvent.Detail] in
+                try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
+                    let importer = try Importer(db, file, transaction: transaction, now: now)
+                    for name in names {
+                        guard try DepartedRecords.contain(db, zone: zone.id, name) else { continue }
+                        try DepartedRecords.forget(db, zone: zone.id, name)
+                        if let known = try KnownRecord.find(db, zone: zone.id, name: name) {
+                            try importer.depart(known)
+                        }
+                    }
+                    return importer.dropped.isEmpty ? [] : [.droppedChanges(importer.dropped)]
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+import Foundation
+import GRDB
+import Testing
+import ZoneKit
+import ZoneMirror
+import ZoneTesting
+
+/// A store that was local gets cloud options: what it holds is sent, once.
+@Suite(.timeLimit(.minutes(15))) struct LateMirroringTests {
+    let relay: TestRelay
+    let folder: TemporaryFolder
+
+    init() throws {
+        relay = try TestRelay()
+        folder = try TemporaryFolder()
+    }
+
+    /// The store while it is local.
+    private func local(
+        scope: CKDatabase.Scope = .private,
+        model: MirrorModel = notesModel,
+        tracksHistory: Bool = true
+    ) async throws -> Mirrored {
+        try await Mirrored(relay.device(of: "alice", named: "old"), model: model, scope: scope, folder: folder) {
+            $0.cloud = nil
+            $0.tracksHistory = tracksHistory
+        }
+    }
+
+    /// Makes a folder, two notes in it, a tag, and the link between the tag and a note.
+    private func fill(_ mirror: Mirrored) throws {
+        let context = mirror.context()
+        let (inbox, tag) = (Folder(id: "inbox", name: "Inbox"), Tag(word: "urgent"))
+        try context.insert(inbox)
+        try context.insert(tag)
+        for name in ["a", "b"] {
+            var note = Note(id: RecordName(name), title: name)
+            note.folder = ToOne(inbox)
+            try context.insert(note)
+        }
+        let note = try #require(try context.object(Note.self, "a"))
+        try context.link(note, \.tags, tag)
+        try context.save()
+    }
+
+    private func records(_ device: TestDevice) async throws -> [String: String] {
+        let zone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
+        var tags: [String: String] = [:]
+        var token: CKServerChangeToken?
+        while true {
+            let page = try await device.privateDatabase.recordZoneChanges(inZoneWith: zone, since: token)
+            for (id, result) in page.modificationResultsByID {
+                tags[id.recordName] = try result.get().record.recordChangeTag
+            }
+            guard page.moreComing else { return tags }
+            token = page.changeToken
+        }
+    }
+
+    @Test("objects of a store that gets cloud options wait, are announced, and are sent once")
+    func privateStore() async throws {
+        let before = try await local()
+        try fill(before)
+        await before.container.close()
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 5)
+        #expect(phone.container.localObjects == [phone.store: 4])
+        let note = ObjectID(store: phone.store, entity: "Note", name: "a")
+        let words = try await phone.container.explain(note)
+        #expect(words.state == .pending && words.next.contains("by itself"), "\(words)")
+        let events = try await phone.container.events(of: phone.store)
+        #expect(events.map(\.kind) == [.setup] && events.flatMap(\.details) == [.localData(4)])
+        try await phone.sync()
+        #expect(phone.container.localObjects.isEmpty)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+        #expect(try await phone.container.syncState(of: note) == .synced)
+        let exports = try await phone.container.events(of: phone.store).filter { $0.kind == .export }
+        #expect(exports.map(\.done).reduce(0, +) == 5)
+        let sent = try await records(phone.device)
+        #expect(sent.count == 5)
+        await phone.container.close()
+        // Not again with the next start, and not announced again.
+        let again = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        #expect(try await again.container.pendingExportCount(again.store) == 0)
+        try await again.sync()
+        #expect(try await records(again.device) == sent)
+        #expect(try await again.container.events(of: again.store).count { $0.kind == .setup } == 1)
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try await laptop.sync()
+        let there = laptop.context()
+        #expect(try there.fetch(Note.self, sortedBy: .ascending(\.title)).map(\.folder.target) == ["inbox", "inbox"])
+        let found = try #require(try there.object(Note.self, "a"))
+        #expect(try there.related(to: found, \.tags).map(\.word) == ["urgent"])
+    }
+
+    @Test("a program that syncs by itself sends them without a word")
+    func automatically() async throws {
+        let before = try await local()
+        try fill(before)
+        await before.container.close()
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder, isAutomatic: true)
+        try await phone.container.waitUntilUpToDate(timeout: .seconds(60))
+        #expect(try await records(phone.device).count == 5)
+        await phone.container.close()
+    }
+
+    @Test("a public store sends what it held")
+    func publicStore() async throws {
+        let model = MirrorModel(Post.self)
+        let before = try await local(scope: .public, model: model)
+        let context = before.context()
+        for name in ["x", "y"] { try context.insert(Post(id: RecordName(name), text: name)) }
+        try context.save()
+        await before.container.close()
+        let phone = try await Mirrored(
+            relay.device(of: "alice", named: "phone"),
+            model: model,
+            scope: .public,
+            folder: folder
+        )
+        #expect(try await phone.container.pendingExportCount(phone.store) == 2)
+        try await phone.container.sendChanges()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+        let ids = ["x", "y"].map { CKRecord.ID(recordName: $0) }
+        let found = try await phone.device.container.publicCloudDatabase.records(for: ids)
+        #expect(try found.values.allSatisfy { try $0.get()["CD_text"] != nil } && found.count == 2)
+    }
+
+    /// Without a history, and by other programs than this module's containers.
+    @Test("rows of plain SQL in a store without history are sent, however many")
+    func plainSQL() async throws {
+        let before = try await local(tracksHistory: false)
+        let writer = try #require(before.container.database(of: before.store))
+        try await writer.write { db in
+            for number in 0..<450 {
+                try db.execute(
+                    sql: "INSERT INTO Note(id, title) VALUES (?, ?)",
+                    arguments: ["n\(number)", "\(number)"]
+                )
+            }
+            try db.execute(sql: "DELETE FROM Note WHERE id = 'n7'")
+        }
+        await before.container.close()
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 449)
+        try await phone.container.sendChanges()
+        #expect(try await records(phone.device).count == 449)
+    }
+
+    static let places: [CrashPoint] = [.beforeSend, .afterSend, .insideConfirm, .afterConfirm]
+
+    @Test("a crash midway loses nothing and sends nothing twice", arguments: places, [1, 2])
+    func crash(at point: CrashPoint, _ pass: Int) async throws {
+        let lives = try Lives()
+        func open(_ name: String, _ conditions: MirrorConditions, isLocal: Bool = false) async throws -> (
+            TestDevice, MirroredContainer, StoreID
+        ) {
+            let device = relay.device(of: "alice", named: name)
+            let url = lives.folder.appendingPathComponent("private.sqlite")
+            let cloud = CloudOptions(container: device.container)
+            let description = StoreDescription(url: url, cloud: isLocal ? nil : cloud)
+            let container = MirroredContainer(model: notesModel, stores: [description], conditions: conditions)
+            try await container.loadStores()
+            return (device, container, container.store(at: url))
+        }
+        let device = relay.device(of: "alice", named: "first")
+        let (_, before, _) = try await open("first", lives.begin(device, until: nil), isLocal: true)
+        let context = before.newBackgroundContext()
+        for number in 0..<300 { try context.insert(Note(id: RecordName("n\(number)"), title: "\(number)")) }
+        try context.save()
+        await before.close()
+        let second = relay.device(of: "alice", named: "second")
+        let conditions = lives.begin(second, until: (point, pass))
+        let url = lives.folder.appendingPathComponent("private.sqlite")
+        let dying = MirroredContainer(
+            model: notesModel,
+            stores: [StoreDescription(url: url, cloud: CloudOptions(container: second.container))],
+            conditions: conditions
+        )
+        try await dying.loadStores()
+        try? await dying.sendChanges()
+        #expect(lives.isOver || pass == 2)
+        if !lives.isOver { await dying.close() }
+        let third = relay.device(of: "alice", named: "third")
+        let (_, last, store) = try await open("third", lives.begin(third, until: nil))
+        try await last.sendChanges()
+        try await last.fetchChanges()
+        #expect(try await last.pendingExportCount(store) == 0)
+        #expect(try await records(third).count == 300)
+        let notes = try last.newBackgroundContext().fetch(Note.self)
+        #expect(notes.count == 300 && notes.allSatisfy { "n" + $0.title == $0.id.text })
+        await last.close()
+    }
+
+    @Test("an object that another device has too stays one object")
+    func sameNames() async throws {
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try laptop.save(Note(id: "a", title: "theirs"), Note(id: "z", title: "z"))
+        try await laptop.sync()
+        let before = try await local()
+        try before.save(Note(id: "a", title: "mine"), Note(id: "b", title: "b"))
+        await before.container.close()
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        for mirror in [phone, laptop, phone] { try await mirror.sync() }
+        #expect(try phone.titles == laptop.titles)
+        #expect(try phone.titles.keys.sorted() == ["a", "b", "z"])
+    }
+
+    @Test("an object whose id is no record name is sent under another, with its links")
+    func oddNames() async throws {
+        let before = try await local()
+        let context = before.context()
+        let inbox = Folder(id: "Eingang für Zürich", name: "Inbox")
+        var note = Note(id: RecordName(String(repeating: "long", count: 80)), title: "long")
+        note.folder = ToOne(inbox)
+        try context.insert(inbox)
+        try context.insert(note)
+        try context.save()
+        await before.container.close()
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        try await phone.sync()
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+        #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
+        #expect(try phone.context().object(Note.self, note.id)?.folder.target == inbox.id)
+        let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
+        try await laptop.sync()
+        let there = laptop.context()
+        let found = try #require(try there.fetch(Note.self).first)
+        #expect(try there.fetch(Folder.self).map(\.id) == [found.folder.target])
+    }
+
+    @Test("two objects of one id are named, and the store can be opened as a local one still")
+    func twoOfOneName() async throws {
+        let before = try await local()
+        let context = before.context()
+        try context.insert(Note(id: "1", title: "one"))
+        try context.insert(Folder(id: "1", name: "one"))
+        try context.save()
+        await before.container.close()
+        do {
+            _ = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+            Issue.record("The store was opened.")
+        } catch let error as MirrorError {
+            #expect(error.explanation.contains("a Folder and a Note with the id 1"), "\(error)")
+        }
+        let again = try await local()
+        let repair = again.context()
+        try repair.delete(Folder.self, id: "1")
+        try repair.save()
+        await again.container.close()
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        try await phone.sync()
+        #expect(try await records(phone.device).keys.sorted() == ["1"])
+    }
+
+    /// What an earlier version of this module has left: it mirrored the file, and sent nothing of what was in it.
+    @Test("objects that an earlier version did not queue are sent by this one")
+    func earlierVersion() async throws {
+        let before = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        try before.save(Note(id: "sent", title: "sent"))
+        try await before.sync()
+        try before.save(Note(id: "a", title: "a"), Note(id: "b", title: "b"))
+        let writer = try #require(before.container.database(of: before.store))
+        try await writer.write { db in
+            try db.execute(sql: "DELETE FROM mirror_outbox")
+            try db.execute(sql: "UPDATE mirror_state SET v = '8' || substr(v, 2) WHERE k = 'layout'")
+        }
+        await before.container.close()
+        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 2)
+        try await phone.sync()
+        #expect(try await records(phone.device).keys.sorted() == ["a", "b", "sent"])
+    }
+}
