@@ -2283,6 +2283,10 @@ extension OpenAPIDocument {
             "type": "string",
             "description": "Of a tombstone, for the zone's owner: the name of the zone to which the record was moved."
           },
+          "outOfSight": {
+            "type": "boolean",
+            "description": "Of a tombstone, for a participant: true where the record still exists, outside of what the participant sees of this zone."
+          },
           "shortGUID": {"type": "string"},
           "stableUrl": {"type": "object"},
           "share": {"type": "object", "description": "Of a root record: its cloudkit.share record."},

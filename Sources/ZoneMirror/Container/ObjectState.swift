@@ -121,10 +121,12 @@ private struct Explainer {
 
     private func pending(_ row: OutboxRow) throws -> Explanation {
         let sql = """
-            SELECT t.at FROM mirror_change c JOIN mirror_transaction t ON t.id = c.txn WHERE c.seq = ?
+            SELECT t.at, t.author FROM mirror_change c JOIN mirror_transaction t ON t.id = c.txn WHERE c.seq = ?
             """
-        let since = try Double.fetchOne(db, sql: sql, arguments: [row.place])
-            .map { Date(timeIntervalSince1970: $0) }
+        let begun = try Row.fetchOne(db, sql: sql, arguments: [row.place])
+        // When it was queued says nothing of when it was made.
+        let isFromBefore = begun.flatMap { $0[1] as String? } == ExistingObjects.author
+        let since = isFromBefore ? nil : begun.map { Date(timeIntervalSince1970: $0[0]) }
         if isSending {
             return Explanation(
                 state: .sending,
@@ -158,10 +160,14 @@ private struct Explainer {
             )
         }
         let reason = trouble.map { "The relay could not take it so far: \($0.localizedDescription)" }
+        let usual =
+            isFromBefore
+            ? "The relay does not have it: it was made while its store was local, and has not been sent yet."
+            : "Its change has not been sent yet."
         return Explanation(
             state: .pending,
             since: since,
-            reason: reason ?? row.error ?? "Its change has not been sent yet.",
+            reason: reason ?? row.error ?? usual,
             next: "It is sent by itself as soon as that is possible."
         )
     }

@@ -11,6 +11,9 @@ struct ExistingObjects {
     let db: Database
     let file: StoreFile
 
+    /// The author in the history.
+    static let author = "zonecast.mirrored"
+
     /// Queues all of them, and notes their number for the event that tells of them.
     ///
     /// - Parameters:
@@ -21,7 +24,7 @@ struct ExistingObjects {
     func queue(wasMirrored: Bool, at now: Date) throws {
         try db.execute(
             sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
-            arguments: [StoreCopy.author, now.timeIntervalSince1970]
+            arguments: [Self.author, now.timeIntervalSince1970]
         )
         let transaction = db.lastInsertedRowID
         var count = 0
