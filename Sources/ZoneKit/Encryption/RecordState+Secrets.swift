@@ -44,7 +44,7 @@ extension RecordState {
             self.secrets = secrets
             return
         }
-        guard !FieldValue.hasEndlessDate(value) else { return markUnsendable(key, FieldValue.endlessDateWords) }
+        if let words = FieldValue.wordsAgainst(value) { return markUnsendable(key, words) }
         guard let field = FieldValue(value, in: id.zoneID), field.canBeSecret else {
             markUnsendable(key, "\(Swift.type(of: value)) to be encrypted")
             return
