@@ -68,7 +68,8 @@ final class StoreFile: Sendable {
             )
             // A new version of this module may write other triggers for the same model.
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
-            let mark = "8 \(isMirrored) \(layout.tracksHistory) \(shape)"
+            let indexes = try tables.flatMap { try UniqueIndex.all(db, of: $0) }
+            let mark = "9 \(isMirrored) \(layout.tracksHistory) \(shape)\(indexes.isEmpty ? "" : " \(indexes)")"
             guard last != mark else { return }
             if isGuest { return try layout.createMissing(db) }
             try checkEncryption(db, tables)
