@@ -71,6 +71,7 @@ final class StoreFile: Sendable {
             let indexes = try tables.flatMap { try UniqueIndex.all(db, of: $0) }
             let mark = "9 \(isMirrored) \(layout.tracksHistory) \(shape)\(indexes.isEmpty ? "" : " \(indexes)")"
             guard last != mark else { return }
+            try ColumnTypes.check(db, tables)
             if isGuest { return try layout.createMissing(db) }
             try checkEncryption(db, tables)
             let record = try LayoutRecord(db)
@@ -152,6 +153,8 @@ enum State {
         case extents, mergeKeys, clearFields
         /// What the model looked like that kept the file in step last.
         case columns
+        /// Of which types the properties have ever been; see `ColumnTypes`.
+        case types
         /// Some records are awaited in other zones than they were in.
         case awaitsRecords
         /// Something has moved to another zone, and what hangs on it may have stayed behind; see `Stragglers`.
