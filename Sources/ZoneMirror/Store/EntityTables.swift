@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import Records
 
 /// The application's own tables, and the triggers that note every change to them, by whatever statement it comes.
 ///
@@ -198,6 +199,9 @@ struct EntityTables {
     private func takenName(_ entity: String) -> String {
         guard isMirrored else { return "" }
         return """
+            SELECT RAISE(ABORT, 'The id of a mirrored object has 1 to 255 printable ASCII characters and is not \
+            \(Share.zoneWideName). Give it another id.')
+            WHERE length(new.id) NOT BETWEEN 1 AND 255 OR new.id GLOB '*[^ -~]*' OR new.id = \(Share.zoneWideName.literal);
             SELECT RAISE(ABORT, 'An object of another entity has this name, or had it and is still to be deleted on the \
             relay. Give each object of a mirrored store a name of its own.')
             WHERE EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = new.id AND entity <> \(entity))
