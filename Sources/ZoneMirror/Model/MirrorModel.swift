@@ -57,6 +57,8 @@ struct TableForm: Hashable, Sendable {
     let links: [Int]
     /// The positions of the columns in which the later edit wins.
     let timed: [Int]
+    /// The positions of the columns that hold dates.
+    let dates: [Int]
     /// The position of the link to the record's parent.
     let parent: Int?
 
@@ -65,9 +67,10 @@ struct TableForm: Hashable, Sendable {
         self.kind = kind
         self.columns = columns
         index = Dictionary(columns.enumerated().map { ($0.element.name, $0.offset) }) { first, _ in first }
-        sql = TableSQL(name, columns.map(\.name))
+        sql = TableSQL(name, columns)
         links = columns.indices.filter { columns[$0].link != nil }
         timed = columns.indices.filter { columns[$0].lastEditWins }
+        dates = columns.indices.filter { columns[$0].isDate }
         parent = columns.firstIndex { $0.link?.isParent == true }
     }
 

@@ -87,7 +87,7 @@ private enum ColumnReader {
     /// `nil` for types that are kept as JSON, or links.
     static func read<T>(_ type: T.Type, _ value: DatabaseValue) throws -> T? {
         switch type {
-        case is Date.Type: Double.fromDatabaseValue(value).map { Date(timeIntervalSince1970: $0) } as? T
+        case is Date.Type: ExactDate.date(value) as? T
         case is Data.Type: Data.fromDatabaseValue(value) as? T
         case is UUID.Type: String.fromDatabaseValue(value).flatMap { UUID(uuidString: $0) } as? T
         case is URL.Type: String.fromDatabaseValue(value).flatMap { URL(string: $0) } as? T

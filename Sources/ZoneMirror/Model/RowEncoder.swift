@@ -31,7 +31,7 @@ enum RowEncoder {
         switch value {
         case let value as String: return value.databaseValue
         case let value as Bool: return value.databaseValue
-        case let value as Date: return value.timeIntervalSince1970.databaseValue
+        case let value as Date: return ExactDate.value(value)
         case let value as Data: return value.databaseValue
         case let value as UUID: return value.uuidString.databaseValue
         case let value as URL: return value.absoluteString.databaseValue

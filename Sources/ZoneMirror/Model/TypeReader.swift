@@ -15,7 +15,8 @@ enum TypeReader {
             }
             let (type, isOptional) = kind(of: Swift.type(of: value))
             var attribute = Attribute(label, type, isOptional: isOptional, hasDefault: true)
-            attribute.defaultValue = defaults[label] ?? (isOptional ? .null : type.zero)
+            let value = defaults[label] ?? (isOptional ? .null : type.zero)
+            attribute.defaultValue = type == .date ? ExactDate.inSQL(value) : value
             entity.attributes.append(attribute)
         }
         T.describe(&entity)

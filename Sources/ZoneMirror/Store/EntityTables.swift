@@ -137,7 +137,19 @@ struct EntityTables {
         for sql in oneToOne(table) { try db.execute(sql: sql) }
         if isMirrored || tracksHistory { for sql in captures(table) { try db.execute(sql: sql) } }
         if isPublic { for sql in ownership(table) { try db.execute(sql: sql) } }
-        for sql in deleteRules(table) { try db.execute(sql: sql) }
+        for sql in deleteRules(table) + exactDates(table) { try db.execute(sql: sql) }
+    }
+
+    private func exactDates(_ table: TableForm) -> [String] {
+        guard !table.dates.isEmpty else { return [] }
+        return [
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_exact".quoted) AFTER DELETE ON \(table.name.quoted)
+            WHEN NOT \(isReplaced("old.id", table)) BEGIN
+            DELETE FROM mirror_exact WHERE oid = old.id;
+            END
+            """
+        ]
     }
 
     static let notImporting = "(SELECT importing FROM mirror_local) = 0"
