@@ -97,6 +97,15 @@ struct RecordMapping: Sendable {
         }
     }
 
+    /// The properties for which a record has a value of another type than theirs.
+    func misfits(in fields: [String: FieldValue], of table: TableForm) -> [String] {
+        guard table.entity != nil else { return [] }
+        return table.columns.filter { column in
+            guard let value = fields[field(column)] else { return false }
+            return Self.columnValue(value, column) == nil
+        }.map(\.name)
+    }
+
     private static func columnValue(_ value: FieldValue, _ column: ColumnForm) -> DatabaseValue? {
         guard case .attribute(let attribute) = column.kind else {
             if case .string(let name) = value { return name.databaseValue }
@@ -184,7 +193,7 @@ struct RecordMapping: Sendable {
         }
         switch attribute.type {
         case .string, .uuid, .uri, .undefined, .objectID: return String.fromDatabaseValue(value).map { .string($0) }
-        case .integer, .boolean: return Int64.fromDatabaseValue(value).map { .int64($0) }
+        case .integer, .boolean: return value.wholeNumber.map { .int64($0) }
         case .double: return Double.fromDatabaseValue(value).flatMap { $0.isFinite ? .double($0) : nil }
         case .date: return ExactDate.date(value).flatMap { Timestamp(exactly: $0) }.map { .timestamp($0) }
         case .data, .transformable: return Data.fromDatabaseValue(value).map { .bytes([UInt8]($0)) }
