@@ -266,6 +266,47 @@ import ZoneTesting
         #expect((read["spot"] as? CLLocation)?.coordinate.longitude == -180)
     }
 
+    @Test("a whole number above Int64.max is refused when the record is saved, never rounded")
+    func numbersBeyond64BitsAreRefused() async throws {
+        let record = note("n")
+        record["count"] = UInt64(Int64.max)
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID)["count"] as? UInt64 == UInt64(Int64.max))
+        let numbers: [any CKRecordValueProtocol] = [
+            UInt64.max, UInt64(Int64.max) + 1, UInt.max, NSNumber(value: UInt64.max), [UInt64.max], [1, UInt64.max],
+            [NSNumber(value: 1), NSNumber(value: UInt64.max)], [0.5, NSNumber(value: UInt64.max)] as [NSNumber],
+        ]
+        for number in numbers {
+            record["count"] = number
+            if let number = number as? NSNumber { #expect(record["count"] as? UInt64 == number.uint64Value) }
+            await expect(.invalidArguments) { try await database.save(record) }
+        }
+        record["count"] = 4
+        record.encryptedValues["secret"] = UInt64.max
+        await expect(.invalidArguments) { try await database.save(record) }
+        record.encryptedValues["secret"] = 5
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID)["count"] == 4)
+        let beyond = NSPredicate(format: "count = %@", NSNumber(value: UInt64.max))
+        await expect(.invalidArguments) {
+            _ = try await database.records(matching: CKQuery(recordType: "Note", predicate: beyond), inZoneWith: zone)
+        }
+    }
+
+    @Test("a date whose milliseconds are beyond Int64 is refused when the record is saved")
+    func datesBeyond64BitsAreRefused() async throws {
+        let record = note("d")
+        for date in [Date(timeIntervalSince1970: 1e17), Date(timeIntervalSince1970: -1e300)] {
+            for value in [date, [Date.distantPast, date]] as [any CKRecordValueProtocol] {
+                record["at"] = value
+                await expect(.invalidArguments) { try await database.save(record) }
+            }
+        }
+        record["at"] = Date(timeIntervalSince1970: 9e15)
+        try await database.save(record)
+        #expect(try await database.record(for: record.recordID)["at"] == Date(timeIntervalSince1970: 9e15))
+    }
+
     @Test(arguments: [CKDatabase.Scope.private, .public])
     func whatCannotBeSentFailsTheOthersOfTheDefaultZone(scope: CKDatabase.Scope) async throws {
         let database = alice.container.database(with: scope)

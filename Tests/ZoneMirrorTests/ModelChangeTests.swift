@@ -204,6 +204,88 @@ private struct LaterTally: SyncedRecord {
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
+    // MARK: Other types
+
+    private static let itsLink: Entity = {
+        var entity = Entity("Tally", attributes: [Attribute("stars", .integer)])
+        entity.relationships = [
+            Relationship("body", to: "Tally", isToMany: false, inverse: "bodies"),
+            Relationship("bodies", to: "Tally", isToMany: true, inverse: "body"),
+        ]
+        return entity
+    }()
+
+    static let changedTypes: [(Entity, String)] = [
+        (Entity("Tally", attributes: [Attribute("stars", .string), Attribute("body", .string)]), "Tally.stars"),
+        (Entity("Tally", attributes: [Attribute("stars", .double)]), "Tally.stars"),
+        (Entity("Tally", attributes: [Attribute("stars", .integer), Attribute("body", .data)]), "Tally.body"),
+        (Entity("Tally", attributes: [Attribute("stars", .integer), Attribute("body", .date)]), "Tally.body"),
+        (Entity("Tally", attributes: [Attribute("stars", .integer), Attribute("body", .integer)]), "Tally.body"),
+        (itsLink, "Tally.body"),
+    ]
+
+    @Test(
+        "a property whose type has changed is refused when the store is loaded",
+        arguments: changedTypes,
+        [true, false]
+    )
+    func aChangedTypeIsRefused(_ change: (entity: Entity, place: String), _ isMirrored: Bool) async throws {
+        let url = folder.url.appendingPathComponent("private.sqlite")
+        let device = relay.device(of: "alice", named: "phone")
+        func container(_ model: MirrorModel) -> MirroredContainer {
+            let cloud = isMirrored ? CloudOptions(container: device.container) : nil
+            var conditions = MirrorConditions()
+            conditions.isAutomatic = false
+            let store = StoreDescription(url: url, cloud: cloud)
+            return MirroredContainer(model: model, stores: [store], conditions: conditions)
+        }
+        let before = container(MirrorModel(Tally.self))
+        try await before.loadStores()
+        let context = before.newBackgroundContext()
+        try context.insert(Tally())
+        try context.save()
+        await before.close()
+        let after = container(MirrorModel(entities: [change.entity]))
+        let error = await #expect(throws: MirrorError.self) { try await after.loadStores() }
+        #expect(
+            error?.localizedDescription.contains(change.place) == true,
+            "\(error?.localizedDescription ?? "no error")"
+        )
+        await after.close()
+        // Nothing has changed in the file.
+        let again = container(MirrorModel(LaterTally.self))
+        try await again.loadStores()
+        #expect(try again.newBackgroundContext().fetch(LaterTally.self).map(\.stars) == [0])
+        await again.close()
+    }
+
+    @Test("a type may change to one of the same form on the relay")
+    func aTypeOfTheSameFormIsTaken() async throws {
+        let types: [[AttributeType]] = [
+            [.integer, .string, .data], [.boolean, .uri, .transformable], [.integer, .uuid, .data],
+        ]
+        for types in types {
+            let attributes = zip(["a", "b", "c"], types).map { Attribute($0, $1) }
+            let phone = try await device(
+                "phone",
+                MirrorModel(entities: [Entity("Form", attributes: attributes)]),
+                kept: true
+            )
+            await phone.container.close()
+        }
+    }
+
+    @Test("the columns of a file from before types were kept say which types its properties have")
+    func olderFilesSayItByTheirColumns() async throws {
+        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
+        try await file.write { try $0.execute(sql: "CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, stars TEXT)") }
+        try file.close()
+        let error = await #expect(throws: MirrorError.self) {
+            _ = try await device("phone", MirrorModel(Tally.self), kept: true)
+        }
+        #expect(error?.localizedDescription.contains("Tally.stars") == true)
+    }
+
     // MARK: Away and back
 
     /// A property was out of the model for a while: its old value is not the newest any more.

@@ -37,6 +37,54 @@ import ZoneTesting
         #expect(try folders(phone).isEmpty)
     }
 
+    @Test(
+        "a name that the relay would refuse is refused at save",
+        arguments: [
+            "", String(repeating: "x", count: 256), "é", "a\nb", "tab\t", "del\u{7F}", "smile 🙂", "a\u{0}b",
+            "cloudkit.zoneshare",
+        ]
+    )
+    func aNameThatNoRecordCanHaveIsRefused(_ name: String) async throws {
+        let phone = try await device("phone")
+        let context = phone.context()
+        try context.insert(Folder(id: RecordName(name), name: "wrong"))
+        try context.insert(Folder(id: "right", name: "right"))
+        let error = #expect(throws: MirrorError.self) { try context.save() }
+        #expect(
+            error?.explanation.contains("1 to 255 printable ASCII characters") == true,
+            "\(error?.explanation ?? "")"
+        )
+        #expect(try folders(phone).isEmpty)
+        let database = try #require(phone.container.database(of: phone.store))
+        // GRDB itself ends a text at the character of number 0.
+        if !name.utf8.contains(0) {
+            await #expect(throws: DatabaseError.self) {
+                try await database.write { try $0.execute(sql: "INSERT INTO Folder(id) VALUES (?)", arguments: [name]) }
+            }
+        }
+        context.rollback()
+        for name in [String(repeating: "x", count: 255), " ", "_a", "~!\"'\\:/"] {
+            try context.insert(Folder(id: RecordName(name), name: "right"))
+        }
+        try context.save()
+        try await phone.sync()
+        #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
+        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
+    }
+
+    @Test("a store that is not mirrored takes any name")
+    func aLocalStoreTakesAnyName() async throws {
+        let folder = try TemporaryFolder()
+        let url = folder.url.appendingPathComponent("local.sqlite")
+        let container = MirroredContainer(model: notesModel, stores: [StoreDescription(url: url)])
+        try await container.loadStores()
+        let context = container.newBackgroundContext()
+        try context.insert(Folder(id: "é", name: "any"))
+        try context.save()
+        #expect(try context.fetch(Folder.self).map(\.name) == ["any"])
+        await container.close()
+    }
+
     /// When the relay knows that it is free: other devices may hear of the end and of the new object in one.
     @Test func aNameMayBeGivenAgain() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))

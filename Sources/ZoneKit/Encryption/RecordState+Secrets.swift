@@ -45,7 +45,7 @@ extension RecordState {
             self.secrets = secrets
             return
         }
-        guard !FieldValue.hasEndlessDate(value) else { return markUnsendable(key, FieldValue.endlessDateWords) }
+        if let words = FieldValue.wordsAgainst(value) { return markUnsendable(key, words) }
         let listType = secretListType(of: key)
         guard let field = FieldValue(value, in: id.zoneID, elementType: listType ?? .string), field.canBeSecret else {
             markUnsendable(key, "\(Swift.type(of: value)) to be encrypted")

@@ -9,7 +9,8 @@ package import Records
 /// them; casts such as `as? Int` work on numbers.
 ///
 /// Don't add conformances to other types: saving a record with such a value fails with `invalidArguments`, as does
-/// saving a number or a date that is infinite or NaN.
+/// saving a number or a date that is infinite or NaN, a whole number above `Int64.max`, or a date whose milliseconds
+/// since 1970 do not fit `Int64`.
 public protocol CKRecordValueProtocol {}
 
 /// The older name of `CKRecordValueProtocol`; here they are the same protocol.
@@ -62,7 +63,9 @@ extension FieldValue {
         case let reference as CKRecord.Reference: self = .reference(reference.value(in: zone))
         case let place as CLLocation: self = .location(place.value)
         case let asset as CKAsset: self = .asset(asset.wire)
-        case let number as NSNumber: self = FieldValue(number)
+        case let number as NSNumber:
+            guard let field = FieldValue(number) else { return nil }
+            self = field
         case let elements as [Any]:
             guard let list = FieldValue(elements, in: zone, emptyType: Self.elementType(of: value) ?? elementType)
             else {
@@ -91,24 +94,31 @@ extension FieldValue {
         return isOnEarth ? nil : "place without \(Location.bounds)"
     }
 
-    /// Returns whether an app's value is, or contains, a date that is infinite or NaN.
-    static func hasEndlessDate(_ value: Any) -> Bool {
+    /// Describes why no field can store an app's value, or one of its elements; part of an error message.
+    ///
+    /// Returns `nil` for all other values.
+    static func wordsAgainst(_ value: Any) -> String? {
         switch value {
-        case let date as Date: !date.timeIntervalSinceReferenceDate.isFinite
-        case let place as CLLocation: !place.timestamp.timeIntervalSinceReferenceDate.isFinite
-        case let elements as [Any]: elements.contains(where: hasEndlessDate)
-        default: false
+        case is String: nil
+        case let date as Date: wordsAgainst(date)
+        case let place as CLLocation: wordsAgainst(place.timestamp)
+        case let number as NSNumber: FieldValue(number) == nil ? "whole number above \(Int64.max)" : nil
+        case let elements as [Any]: elements.lazy.compactMap(wordsAgainst).first
+        default: nil
         }
     }
 
-    /// Describes such a date; part of an error message.
-    static let endlessDateWords = "date that is not finite"
+    private static func wordsAgainst(_ date: Date) -> String? {
+        Timestamp(exactly: date) == nil ? "date that is not finite, or beyond the range of a field" : nil
+    }
 
-    private init(_ number: NSNumber) {
+    /// Creates the value of a number; `nil` for an unsigned number above `Int64.max`.
+    private init?(_ number: NSNumber) {
         switch UInt8(bitPattern: number.objCType.pointee) {
         case UInt8(ascii: "d"), UInt8(ascii: "f"): self = .double(number.doubleValue)
         case UInt8(ascii: "Q"):
-            self = Int64(exactly: number.uint64Value).map { .int64($0) } ?? .double(number.doubleValue)
+            guard let whole = Int64(exactly: number.uint64Value) else { return nil }
+            self = .int64(whole)
         default: self = .int64(number.int64Value)
         }
     }
@@ -206,10 +216,16 @@ extension Timestamp {
     /// Creates a timestamp with millisecond precision, clamped to the range; also stores the exact seconds if they
     /// differ.
     package init(_ date: Date) {
-        let milliseconds = (date.timeIntervalSince1970 * 1000).rounded()
-        self.init(milliseconds: Int64(exactly: milliseconds) ?? (milliseconds < 0 ? .min : .max))
-        let seconds = date.timeIntervalSinceReferenceDate
-        if Date(self) != date, seconds.isFinite { exactSeconds = seconds }
+        self = Timestamp(exactly: date) ?? Timestamp(milliseconds: date.timeIntervalSince1970 < 0 ? .min : .max)
+    }
+
+    /// Creates a timestamp with millisecond precision, and stores the exact seconds if they differ.
+    ///
+    /// Returns `nil` if the milliseconds since 1970 do not fit `Int64`.
+    package init?(exactly date: Date) {
+        guard let milliseconds = Int64(exactly: (date.timeIntervalSince1970 * 1000).rounded()) else { return nil }
+        self.init(milliseconds: milliseconds)
+        if Date(self) != date { exactSeconds = date.timeIntervalSinceReferenceDate }
     }
 }
 

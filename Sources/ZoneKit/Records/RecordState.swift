@@ -53,6 +53,10 @@ package struct RecordState: Sendable {
     ///
     /// Saving such a record fails.
     package private(set) var unsendable: [String: String] = [:]
+    /// The whole numbers among these values; the app reads them as it has set them.
+    ///
+    /// For other types of values, the app reads the previous value.
+    private var refusedNumbers: [String: UInt64] = [:]
     /// The zone name of a parent in another zone.
     ///
     /// Saving such a record fails.
@@ -88,6 +92,7 @@ package struct RecordState: Sendable {
     }
 
     package func object(for key: String) -> (any CKRecordValueProtocol)? {
+        if !refusedNumbers.isEmpty, let number = refusedNumbers[key] { return NSNumber(value: number) }
         if let date = exactDates[key] { return date }
         guard let field = fields[key] else { return nil }
         guard field.type.isAsset else { return field.object(in: id.zoneID) }
@@ -104,8 +109,10 @@ package struct RecordState: Sendable {
 
     package mutating func set(_ value: Any?, for key: String) {
         unsendable[key] = nil
-        if let value, FieldValue.hasEndlessDate(value) {
-            unsendable[key] = FieldValue.endlessDateWords
+        refusedNumbers[key] = nil
+        if let value, let words = FieldValue.wordsAgainst(value) {
+            unsendable[key] = words
+            refusedNumbers[key] = (value as? NSNumber)?.uint64Value
             return
         }
         exactDates[key] = value as? Date
@@ -217,6 +224,7 @@ package struct RecordState: Sendable {
         ancestor.secrets?.edits = [:]
         ancestor.exactDates = [:]
         ancestor.unsendable = [:]
+        ancestor.refusedNumbers = [:]
         ancestor.strayParentZone = nil
         ancestor.untypedLists = []
         return ancestor

@@ -28,6 +28,8 @@ public struct Explanation: Hashable, Sendable, CustomStringConvertible {
     public var reason: String
     /// What happens next.
     public var next: String
+    /// The properties whose value this version of the app cannot read: they show their default, and the value is kept.
+    public var unreadProperties: [String] = []
 
     /// All of it in two sentences.
     public var description: String { "\(reason) \(next)" }
@@ -54,17 +56,19 @@ extension MirroredContainer {
         }
         guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is not open here.") }
         guard file.isMirrored else {
-            return Explanation(
+            let explanation = Explanation(
                 state: .localOnly,
                 reason: "Its store is local only.",
                 next: "Nothing of it ever leaves this machine."
             )
+            return try await reading(store) { try Explainer.addUnread(object, $0, file, to: explanation) }
         }
         let sync = sync(store)
         let isSending = await sync?.inFlight.contains(object.name.text) ?? false
         let trouble = await sync?.lastTrouble
         return try await reading(store) { db in
-            try Explainer(db: db, file: file, isSending: isSending, trouble: trouble).explain(object)
+            let explainer = Explainer(db: db, file: file, isSending: isSending, trouble: trouble)
+            return try Explainer.addUnread(object, db, file, to: explainer.explain(object))
         }
     }
 }
@@ -104,6 +108,29 @@ private struct Explainer {
             reason: "It is here as it was on the relay when that was last asked.",
             next: "Changes from elsewhere arrive by themselves."
         )
+    }
+
+    /// Says which values of an object cannot be read.
+    static func addUnread(
+        _ object: ObjectID,
+        _ db: Database,
+        _ file: StoreFile,
+        to explanation: Explanation
+    ) throws -> Explanation {
+        let oid = object.name.text
+        guard let table = file.mapping.tables[object.entity], let row = try table.row(db, oid) else {
+            return explanation
+        }
+        var names = file.model.unreadProperties(of: row, table)
+        let misfits = try file.mapping.misfits(in: KnownRecord.find(db, oid: oid)?.serverFields() ?? [:], of: table)
+        names += misfits.filter { !names.contains($0) }
+        guard !names.isEmpty else { return explanation }
+        var explanation = explanation
+        explanation.unreadProperties = names
+        let values = names.count == 1 ? "a value of \(names[0])" : "values of \(names.joined(separator: ", "))"
+        explanation.reason += " It has \(values) that this version of the app cannot read."
+        explanation.next += " The default is shown in its place, and the value is kept until the property is set."
+        return explanation
     }
 
     private func refusal(_ oid: String) throws -> Explanation? {

@@ -15,6 +15,8 @@ final class OpenStores: Sendable {
         var listeners: [UUID: Listener] = [:]
         var pins: [Pinned] = []
         var merging: [Merging] = []
+        /// The values that the application has been told of, as store, entity, object and property.
+        var unread: Set<[String]> = []
     }
 
     /// A context that moves on with every commit.
@@ -200,6 +202,68 @@ final class OpenStores: Sendable {
                 _ = self.hasEnded(generation)
             }
         }
+    }
+
+    /// Tells the application, once for each, of values that its types cannot read.
+    func report(_ unread: [UnreadValue], of entity: String) {
+        guard !unread.isEmpty else { return }
+        let news = state.withLock { state in
+            if state.unread.count > Self.remembered { state.unread = [] }
+            return unread.filter { value in
+                guard let store = value.object.origin?.store else { return false }
+                return state.unread.insert([store.text, entity, value.object.text, value.property]).inserted
+            }
+        }
+        for (store, values) in Dictionary(grouping: news, by: { $0.object.origin?.store }) {
+            guard let store, let file = file(store) else { continue }
+            let properties = Dictionary(grouping: values, by: \.property).sorted { $0.key < $1.key }
+            let details = properties.map { property, values in
+                let objects = values.prefix(Self.listed).map(\.object.text)
+                return MirrorEvent.Detail.unreadable(entity: entity, property: property, objects: Array(objects))
+            }
+            let names = properties.map(\.key).joined(separator: ", ")
+            let message = """
+                Objects of \(entity) have values that this version of the app cannot read: \(names). They show the default, and \
+                keep the value until the property is set.
+                """
+            record(file, message, details)
+        }
+    }
+
+    /// So many unreadable values are remembered at most, and so many objects listed in one event.
+    private static let remembered = 10_000
+    private static let listed = 100
+
+    /// Tells the application of something that did not go well in one store, and keeps the event there.
+    private func record(_ file: StoreFile, _ message: String, _ details: [MirrorEvent.Detail]) {
+        let event = MirrorEvent(
+            id: 0,
+            store: file.id,
+            kind: .notice,
+            began: now,
+            ended: now,
+            succeeded: false,
+            errorCode: nil,
+            message: message,
+            done: 0,
+            total: nil,
+            details: details
+        )
+        // Not on the thread of the reader, which may be the main one.
+        conditions.time.start { [board] in
+            let written = try? await file.pool.write { [event] db in
+                var event = event
+                try EventLog.write(db, &event)
+                return event
+            }
+            board.post(written ?? event)
+        }
+    }
+
+    /// Tells the application that a request could not be read.
+    func failed(_ error: MirrorError, reading entity: String) {
+        guard let file = files(holding: entity).first ?? files.first else { return }
+        record(file, "\(entity) cannot be read just now, and is tried again: \(error.localizedDescription)", [])
     }
 
     /// Tells the application something that is about no store in particular.

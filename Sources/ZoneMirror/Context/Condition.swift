@@ -54,7 +54,8 @@ public struct Condition<T: SyncedRecord>: Sendable {
     ) -> Condition {
         do {
             let column = try PropertyNames.name(of: path).quoted
-            let operand = try RowEncoder.column(value)
+            var operand = try RowEncoder.column(value)
+            if value is Date? { operand = ExactDate.inSQL(operand) }
             if operand.isNull {
                 let isEqual = operation == "="
                 return Condition("\(column) IS \(isEqual ? "" : "NOT ")NULL") { test($0[keyPath: path], value) }

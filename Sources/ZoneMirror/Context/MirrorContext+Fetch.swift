@@ -15,10 +15,13 @@ extension MirrorContext {
         // Cutting and sorting are SQLite's, as long as there is one source.
         let isSimple = files.count == 1 && pending.isEmpty
         var found: [T] = []
+        guard !files.isEmpty || !pending.isEmpty else { return found }
+        var reader = try reader(of: T.self)
+        defer { stores.report(reader.unread, of: T.entityName) }
         for file in files {
             let rows = try rows(request, file, isCut: isSimple)
             for (id, row) in rows where pending[id]?.isIn(file.id) != true {
-                found.append(try decode(T.self, id, row, file.id, paths))
+                found.append(try decode(&reader, id, row, file.id, paths))
             }
         }
         if isSimple { return found }
@@ -26,7 +29,7 @@ extension MirrorContext {
         for (id, pending) in pending {
             if case .delete = pending.change { continue }
             if let store = pending.store, !wanted.contains(store) { continue }
-            let object = try decode(T.self, id, pending.row, pending.store, pending.files)
+            let object = try decode(&reader, id, pending.row, pending.store, pending.files)
             if try matches(object, request, pending, id) { found.append(object) }
         }
         found.sort { Self.precedes($0, $1, request.sorts) }

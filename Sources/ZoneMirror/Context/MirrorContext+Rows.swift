@@ -2,16 +2,25 @@ import GRDB
 
 /// Objects as rows, and rows as objects.
 extension MirrorContext {
-    func row<T: SyncedRecord>(of object: T) throws(MirrorError) -> [DatabaseValue] { try encoded(object).row }
+    /// `base`: the row that the object was read from.
+    func row<T: SyncedRecord>(of object: T, over base: [DatabaseValue]? = nil) throws(MirrorError) -> [DatabaseValue] {
+        try encoded(object, over: base).row
+    }
 
     /// Also gives the store that its links lead into, where that is known.
-    func encoded<T: SyncedRecord>(_ object: T) throws(MirrorError) -> (row: [DatabaseValue], store: StoreID?) {
+    func encoded<T: SyncedRecord>(
+        _ object: T,
+        over base: [DatabaseValue]? = nil
+    ) throws(MirrorError) -> (row: [DatabaseValue], store: StoreID?) {
         guard let table = stores.table(T.entityName) else {
             throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
         }
         do {
-            let (values, store) = try RowEncoder.values(of: object) { property, value in
-                !value.isNull && table.columns.first { $0.name == property }?.attribute?.defaultValue == value
+            let (values, store) = try RowEncoder.values(of: object) { property, value, reason in
+                guard !value.isNull, let position = table.index[property] else { return false }
+                guard table.columns[position].attribute?.defaultValue == value else { return base?[position] == value }
+                // Numbers that no column can hold are rounded in it; only the default itself is meant.
+                return (try? RowEncoder.refusals(of: T())[property]) == reason
             }
             return (table.columns.map { values[$0.name] ?? .null }, store)
         } catch {
@@ -22,16 +31,18 @@ extension MirrorContext {
     /// Of an object as it was read, with what was changed since.
     ///
     /// A value may be written in more than one way: a set in any order, a UUID in small letters, JSON with members that only a
-    /// newer program knows. What would be written as what was read would be is no change, and stays in the row as it is.
+    /// newer program knows. What would be written as what was read would be is no change, and stays in the row as it is. So does
+    /// a value that cannot be read, for which the object has a default.
     func row<T: SyncedRecord>(
         of object: T,
         readFrom base: [DatabaseValue]?
     ) throws(MirrorError) -> [DatabaseValue] {
-        let row = try row(of: object)
-        guard let base, base.count == row.count, base != row, let table = stores.table(T.entityName),
-            let before = try? T(from: RowDecoder(table: table, id: object.id, row: base)),
-            let again = try? self.row(of: before)
-        else { return row }
+        let row = try row(of: object, over: base)
+        guard let base, base.count == row.count, base != row, let table = stores.table(T.entityName) else { return row }
+        var reader = RowReader<T>(table)
+        guard let before = try? reader.read(object.id, base), let again = try? self.row(of: before, over: base) else {
+            return row
+        }
         return base.edited(as: row, since: again)
     }
 
@@ -42,12 +53,28 @@ extension MirrorContext {
         _ store: StoreID?,
         _ files: [StoreID: String]
     ) throws(MirrorError) -> T {
+        var reader = try reader(of: type)
+        defer { stores.report(reader.unread, of: T.entityName) }
+        return try decode(&reader, id, row, store, files)
+    }
+
+    func reader<T: SyncedRecord>(of type: T.Type) throws(MirrorError) -> RowReader<T> {
         guard let table = stores.table(T.entityName) else {
             throw MirrorError(.noStoreForEntity, "No store of this container holds \(T.entityName).")
         }
+        return RowReader(table)
+    }
+
+    func decode<T: SyncedRecord>(
+        _ reader: inout RowReader<T>,
+        _ id: String,
+        _ row: [DatabaseValue],
+        _ store: StoreID?,
+        _ files: [StoreID: String]
+    ) throws(MirrorError) -> T {
         let name = RecordName(id, origin: store.map { Origin(store: $0, name: id, row: row, files: files) })
         do {
-            return try T(from: RowDecoder(table: table, id: name, row: row))
+            return try reader.read(name, row)
         } catch {
             throw MirrorError(.storage, "A row of \(T.entityName) cannot be read as one: \(error)", underlying: error)
         }

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import Records
 import Synchronization
 import ZoneKit
 
@@ -10,7 +11,7 @@ extension MirrorContext {
     /// what is in the files is then no change of the context any more. Returns when the files have them; sending is nobody's
     /// wait. A pinned context moves on. A child hands its changes to the context that it was made of instead.
     ///
-    /// - Throws: `mergeConflict` under the policy `error`, `permissionFailure`, `crossStoreRelationship`,
+    /// - Throws: `mergeConflict` under the policy `error`, `permissionFailure`, `invalidName`, `crossStoreRelationship`,
     ///   `noStoreForEntity`, `objectUnavailable` for a change that was made while another user was signed in, and what
     ///   SQLite throws.
     public func save() throws(MirrorError) {
@@ -26,6 +27,7 @@ extension MirrorContext {
         }
         guard !pending.isEmpty else { return }
         var plan = try SavePlan(pending, self)
+        try plan.checkNames(stores)
         try plan.checkPermissions(stores)
         plan.sort(as: stores.files.map(\.id))
         let terms = SaveTerms(policy: policy, author: author, saved: saved, zones: plan.zones, date: stores.now)
@@ -220,6 +222,24 @@ struct SavePlan {
                 throw MirrorError(from: error)
             }
             if isGone { throw .unavailable(target) }
+        }
+    }
+
+    /// Refuses names that no record can have, for new objects of mirrored stores.
+    func checkNames(_ stores: OpenStores) throws(MirrorError) {
+        for (store, items) in byStore where stores.file(store)?.isMirrored == true {
+            let wrong = items.filter { item in
+                guard case .insert = item.pending.change else { return false }
+                return !NameRules.isRecordName(item.key.id) || item.key.id == Share.zoneWideName
+            }
+            guard let first = wrong.first?.key else { continue }
+            throw MirrorError(
+                .invalidName(wrong.map { ObjectID(store: nil, entity: $0.key.entity, name: RecordName($0.key.id)) }),
+                """
+                The \(first.entity) "\(first.id)" cannot be saved: in a mirrored store an object's name has 1 to 255 printable \
+                ASCII characters and is not \(Share.zoneWideName). Give it another name, such as RecordName().
+                """
+            )
         }
     }
 

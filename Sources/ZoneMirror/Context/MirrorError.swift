@@ -26,6 +26,8 @@ public struct MirrorError: LocalizedError, Sendable {
         case permissionFailure([ObjectID])
         /// The objects changed since they were read, and the policy merges nothing.
         case mergeConflict([MergeConflict])
+        /// The name is none that a record can have: 1 to 255 printable ASCII characters.
+        case invalidName([ObjectID])
         /// The object is gone, or the access to it.
         case objectUnavailable
         /// Two objects of different stores, or of different shares, cannot be related.

@@ -1,25 +1,71 @@
+import Foundation
 public import Observation
+import SyncCore
+import ZoneKit
 
 extension MirrorContext {
     /// What a request finds, now and again after each change, local or imported, for as long as somebody listens.
     ///
-    /// Equal results in a row are given once; of several changes in a row only the newest result. Ends when the
-    /// container closes, or with an error that a plain `fetch` would throw. Changes of this context that are not saved
-    /// show with the next commit.
-    public func objects<T: SyncedRecord>(_ request: FetchRequest<T>) -> AsyncStream<[T]> {
+    /// Equal results in a row are given once; of several changes in a row only the newest result. Changes of this context that
+    /// are not saved show with the next commit.
+    ///
+    /// Ends when the container closes. While the request cannot be read, as a plain `fetch` would throw, the stream gives nothing
+    /// and tries again after each change, and by itself after 1 s to 60 s.
+    ///
+    /// - Parameters:
+    ///   - request: What to find.
+    ///   - failed: Called with each error that is another than the one before; an event of the kind `notice` says it too.
+    /// - Returns: The results.
+    public func objects<T: SyncedRecord>(
+        _ request: FetchRequest<T>,
+        failed: @escaping @Sendable (MirrorError) -> Void = { _ in }
+    ) -> AsyncStream<[T]> {
+        follow(request) { result in
+            switch result {
+            case .success(let found): return found
+            case .failure(let error):
+                failed(error)
+                return nil
+            }
+        }
+    }
+
+    /// Gives what `element` makes of each result, and of each error that is another than the one before.
+    fileprivate func follow<T: SyncedRecord, Element: Sendable>(
+        _ request: FetchRequest<T>,
+        _ element: @escaping @Sendable (Result<[T], MirrorError>) -> Element?
+    ) -> AsyncStream<Element> {
         let (ticks, tick) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let listener = stores.listen(to: [T.entityName], end: { tick.finish() }, { _ in tick.yield() })
         tick.yield()
         return AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
             let task = Task { [self] in
                 var last: [Origin?]?
+                var trouble: (text: String, delay: Duration, retry: Task<Void, Never>)?
                 for await _ in ticks {
-                    guard let found = try? fetch(request) else { break }
-                    let rows = found.map(\.id.origin)
-                    if let last, Self.same(last, rows, found) { continue }
-                    last = rows
-                    continuation.yield(found)
+                    do throws(MirrorError) {
+                        let found = try fetch(request)
+                        let rows = found.map(\.id.origin)
+                        if let last, trouble == nil, Self.same(last, rows, found) { continue }
+                        trouble?.retry.cancel()
+                        (last, trouble) = (rows, nil)
+                        if let element = element(.success(found)) { continuation.yield(element) }
+                    } catch {
+                        let text = error.localizedDescription
+                        if trouble?.text != text {
+                            stores.failed(error, reading: T.entityName)
+                            if let element = element(.failure(error)) { continuation.yield(element) }
+                        }
+                        trouble?.retry.cancel()
+                        let delay = min(trouble.map { $0.delay * 2 } ?? .seconds(1), .seconds(60))
+                        let time = stores.conditions.time
+                        let retry: Task<Void, Never> = time.start {
+                            if (try? await time.sleep(time.now() + delay)) != nil { tick.yield() }
+                        }
+                        trouble = (text, delay, retry)
+                    }
                 }
+                trouble?.retry.cancel()
                 continuation.finish()
             }
             continuation.onTermination = { [stores] _ in
@@ -55,15 +101,24 @@ extension MirrorContext {
 @MainActor @Observable public final class LiveObjects<T: SyncedRecord> {
     /// What the request finds; empty until the first read.
     public private(set) var objects: [T] = []
+    /// Why the request could not be read when that was last tried; `objects` is then what was found before.
+    public private(set) var error: MirrorError?
     @ObservationIgnored private var task: Task<Void, Never>?
 
     /// Begins to follow a request.
     public init(_ request: FetchRequest<T>, in context: MirrorContext) {
-        objects = (try? context.fetch(request)) ?? []
+        do {
+            objects = try context.fetch(request)
+        } catch {
+            self.error = error
+        }
         task = Task { [weak self] in
-            for await found in context.objects(request) {
+            for await result in context.follow(request, { $0 }) {
                 guard let self else { return }
-                self.objects = found
+                switch result {
+                case .success(let found): (self.objects, self.error) = (found, nil)
+                case .failure(let error): self.error = error
+                }
             }
         }
     }

@@ -42,9 +42,8 @@ enum PropertyNames {
         _ plain: [DatabaseValue],
         _ changed: [DatabaseValue]
     ) throws(MirrorError) -> Bool {
-        let name = RecordName("probe")
-        guard let first = try? T(from: RowDecoder(table: table, id: name, row: plain)),
-            let second = try? T(from: RowDecoder(table: table, id: name, row: changed))
+        var reader = RowReader<T>(table)
+        guard let first = try? reader.read("probe", plain), let second = try? reader.read("probe", changed)
         else { return false }
         return text(first[keyPath: path]) != text(second[keyPath: path])
     }
@@ -78,7 +77,8 @@ enum PropertyNames {
         let model = MirrorModel(T.self)
         guard let table = model.tables(in: nil).first(where: { $0.name == T.entityName }) else { throw unknown(T.self) }
         let plain = table.columns.map { $0.attribute?.defaultValue ?? .null }
-        guard let probe = try? T(from: RowDecoder(table: table, id: "probe", row: plain)) else { throw unknown(T.self) }
+        var reader = RowReader<T>(table)
+        guard let probe = try? reader.read("probe", plain) else { throw unknown(T.self) }
         let name = probe[keyPath: path].name
         guard !name.isEmpty else { throw unknown(T.self) }
         return name

@@ -182,7 +182,10 @@ struct SaveWriter {
         // What follows from another change of this save stays; an object that has gone by one does too.
         guard let now = try starts == nil ? store : table.row(db, id) else { return }
         let result = now.edited(as: values, since: store)
-        if result != now { try table.update(db, id, result) }
+        if result != now {
+            try table.touchDates(db, id, from: now, to: result)
+            try table.update(db, id, result)
+        }
         written.note(item.key, result)
         guard table.links.contains(where: { values[$0] != store[$0] && !values[$0].isNull }) else { return }
         linked.append((item.key, table, result))
@@ -259,7 +262,7 @@ struct SaveWriter {
     ) -> MergeConflict {
         func named(_ row: [DatabaseValue]?) -> [String: String] {
             guard let row else { return [:] }
-            return Dictionary(zip(table.columns.map(\.name), row.map(\.description))) { $1 }
+            return Dictionary(zip(table.columns.map(\.name), table.inSQL(row).map(\.description))) { $1 }
         }
         return MergeConflict(
             object: ObjectID(store: file.id, entity: table.name, name: RecordName(item.key.id)),

@@ -11,7 +11,7 @@ public enum AttributeType: String, Hashable, Sendable, CaseIterable {
     case double
     /// Yes or no.
     case boolean
-    /// A moment; kept to the millisecond once it has been on the relay.
+    /// A moment, kept exactly.
     case date
     /// Bytes.
     case data

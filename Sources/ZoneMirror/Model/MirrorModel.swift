@@ -1,3 +1,6 @@
+import Foundation
+import GRDB
+
 /// All entities of an application, and which of them belong together in one store.
 public struct MirrorModel: Hashable, Sendable {
     /// The entities by name.
@@ -6,6 +9,8 @@ public struct MirrorModel: Hashable, Sendable {
     public private(set) var names: [String]
     /// Named sets of entities; a store description without a configuration holds all.
     public var configurations: [String: Set<String>]
+    /// The Swift types of entities, where the model was made of those.
+    private var types: [String: EntityType] = [:]
 
     /// A model of Swift types.
     ///
@@ -14,6 +19,7 @@ public struct MirrorModel: Hashable, Sendable {
     ///   - configurations: Named sets of entities.
     public init(_ types: any SyncedRecord.Type..., configurations: [String: Set<String>] = [:]) {
         self.init(entities: types.map { Self.read($0) }, configurations: configurations)
+        for type in types { self.types[type.entityName] = EntityType(type: type) }
     }
 
     /// A model of entities described one by one, for programs that have no Swift types for them.
@@ -38,6 +44,43 @@ public struct MirrorModel: Hashable, Sendable {
     }
 }
 
+/// An entity's Swift type.
+private struct EntityType: Hashable, Sendable {
+    let type: any SyncedRecord.Type
+
+    static func == (a: EntityType, b: EntityType) -> Bool { a.type == b.type }
+    func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(type)) }
+}
+
+extension MirrorModel {
+    /// The properties of an object whose values in its row cannot be read, in the order of the entity.
+    func unreadProperties(of row: [DatabaseValue], _ table: TableForm) -> [String] {
+        func names<T: SyncedRecord>(_ type: T.Type) -> [String] {
+            var reader = RowReader<T>(table)
+            _ = try? reader.read("unread", row)
+            return reader.unread.map(\.property)
+        }
+        let ofType = types[table.name].map { names($0.type) } ?? []
+        return table.columns.indices.filter { position in
+            let (column, value) = (table.columns[position], row[position])
+            return ofType.contains(column.name)
+                || !value.isNull && value != column.attribute?.defaultValue ?? .null && !column.canHold(value)
+        }.map { table.columns[$0].name }
+    }
+}
+
+extension ColumnForm {
+    /// Whether a value in the file is one of the column's type, as far as that says without a Swift type.
+    fileprivate func canHold(_ value: DatabaseValue) -> Bool {
+        guard RecordMapping.fieldValue(value, self) != nil else { return false }
+        return switch attribute?.type {
+        case .uri: String.fromDatabaseValue(value).flatMap { URL(string: $0) } != nil
+        case .uuid: String.fromDatabaseValue(value).flatMap { UUID(uuidString: $0) } != nil
+        default: true
+        }
+    }
+}
+
 /// A table of a store: an entity's own, or one of pairs between two entities.
 struct TableForm: Hashable, Sendable {
     enum Kind: Hashable, Sendable {
@@ -57,6 +100,8 @@ struct TableForm: Hashable, Sendable {
     let links: [Int]
     /// The positions of the columns in which the later edit wins.
     let timed: [Int]
+    /// The positions of the columns that hold dates.
+    let dates: [Int]
     /// The position of the link to the record's parent.
     let parent: Int?
 
@@ -65,9 +110,10 @@ struct TableForm: Hashable, Sendable {
         self.kind = kind
         self.columns = columns
         index = Dictionary(columns.enumerated().map { ($0.element.name, $0.offset) }) { first, _ in first }
-        sql = TableSQL(name, columns.map(\.name))
+        sql = TableSQL(name, columns)
         links = columns.indices.filter { columns[$0].link != nil }
         timed = columns.indices.filter { columns[$0].lastEditWins }
+        dates = columns.indices.filter { columns[$0].isDate }
         parent = columns.firstIndex { $0.link?.isParent == true }
     }
 

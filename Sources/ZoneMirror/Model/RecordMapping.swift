@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import Records
+import ZoneKit
 
 /// How rows stand on the relay: record types, fields and values.
 ///
@@ -96,6 +97,15 @@ struct RecordMapping: Sendable {
         }
     }
 
+    /// The properties for which a record has a value of another type than theirs.
+    func misfits(in fields: [String: FieldValue], of table: TableForm) -> [String] {
+        guard table.entity != nil else { return [] }
+        return table.columns.filter { column in
+            guard let value = fields[field(column)] else { return false }
+            return Self.columnValue(value, column) == nil
+        }.map(\.name)
+    }
+
     private static func columnValue(_ value: FieldValue, _ column: ColumnForm) -> DatabaseValue? {
         guard case .attribute(let attribute) = column.kind else {
             if case .string(let name) = value { return name.databaseValue }
@@ -109,7 +119,7 @@ struct RecordMapping: Sendable {
         case (.boolean, .int64(let number)): return (number != 0).databaseValue
         case (.double, .double(let number)): return number.databaseValue
         case (.double, .int64(let number)): return Double(number).databaseValue
-        case (.date, .timestamp(let moment)): return (Double(moment.milliseconds) / 1000).databaseValue
+        case (.date, .timestamp(let moment)): return ExactDate.value(Date(moment))
         case (.data, .bytes(let bytes)), (.transformable, .bytes(let bytes)): return Data(bytes).databaseValue
         default: return nil
         }
@@ -183,17 +193,14 @@ struct RecordMapping: Sendable {
         }
         switch attribute.type {
         case .string, .uuid, .uri, .undefined, .objectID: return String.fromDatabaseValue(value).map { .string($0) }
-        case .integer, .boolean: return Int64.fromDatabaseValue(value).map { .int64($0) }
+        case .integer, .boolean: return value.wholeNumber.map { .int64($0) }
         case .double: return Double.fromDatabaseValue(value).flatMap { $0.isFinite ? .double($0) : nil }
-        case .date:
-            return Double.fromDatabaseValue(value).flatMap { seconds in
-                Int64(exactly: (seconds * 1000).rounded()).map { .timestamp(Timestamp(milliseconds: $0)) }
-            }
+        case .date: return ExactDate.date(value).flatMap { Timestamp(exactly: $0) }.map { .timestamp($0) }
         case .data, .transformable: return Data.fromDatabaseValue(value).map { .bytes([UInt8]($0)) }
         }
     }
 
-    /// A row as it will look when it comes back from the relay: dates to the millisecond.
+    /// A row as it will look when it comes back from the relay: plain SQL may write a date in more than one way.
     func settled(_ row: [DatabaseValue], in table: TableForm) -> [DatabaseValue] {
         zip(table.columns, row).map { column, value in
             guard column.attribute?.type == .date, !value.isNull, let field = Self.fieldValue(value, column) else {

@@ -1,12 +1,81 @@
 import Foundation
 import GRDB
 
+/// Reads rows as objects of one type.
+///
+/// Every row gives an object: where a property's type cannot read a column's value, the object has the default of the property.
+struct RowReader<T: SyncedRecord> {
+    let table: TableForm
+    /// The values that could not be read so far.
+    private(set) var unread: [UnreadValue] = []
+
+    init(_ table: TableForm) { self.table = table }
+
+    /// Reads one row.
+    ///
+    /// - Throws: Where the type has a property that the table has no column for.
+    mutating func read(_ id: RecordName, _ row: [DatabaseValue]) throws -> T {
+        do {
+            return try T(from: RowDecoder(table: table, id: id, row: row))
+        } catch let error as MissingColumn {
+            throw error
+        } catch {
+            return readWithDefaults(id, row)
+        }
+    }
+
+    private mutating func readWithDefaults(_ id: RecordName, _ row: [DatabaseValue]) -> T {
+        var example = T()
+        example.id = id
+        let defaults = DefaultValues(of: example)
+        do {
+            let object = try T(from: RowDecoder(table: table, id: id, row: row, defaults: defaults))
+            unread += defaults.used.map { UnreadValue(object: id, property: $0) }
+            return object
+        } catch {
+            // The type reads itself by code of its own, and refuses the object as a whole.
+            unread += table.columns.map { UnreadValue(object: id, property: $0.name) }
+            return example
+        }
+    }
+}
+
+/// A value in the file that a property's type cannot read.
+struct UnreadValue: Sendable {
+    /// The object that has it.
+    var object: RecordName
+    var property: String
+}
+
+/// What stands for the values of one row that cannot be read.
+private final class DefaultValues {
+    private let example: Mirror
+    /// The properties whose value in the file was passed over.
+    private(set) var used: [String] = []
+
+    init(of example: some SyncedRecord) { self.example = Mirror(reflecting: example) }
+
+    /// A property's default; `isUnread` says whether there is a value in the file that waits to be read.
+    func value<V>(of property: String, isUnread: Bool) -> V? {
+        if isUnread { used.append(property) }
+        return example.children.first { $0.label == property }?.value as? V
+    }
+}
+
+/// The type has a property that the store's model does not have.
+private struct MissingColumn: Error, CustomStringConvertible {
+    let property: String
+    var description: String { "the store's model has no property \(property)" }
+}
+
 /// Turns a row into an object.
-struct RowDecoder: Decoder {
+private struct RowDecoder: Decoder {
     let table: TableForm
     let id: RecordName
     /// In the order of the table's columns.
     let row: [DatabaseValue]
+    /// `nil`: a value that cannot be read is an error.
+    var defaults: DefaultValues?
     var codingPath: [any CodingKey] = []
     var userInfo: [CodingUserInfoKey: Any] { [:] }
 
@@ -42,35 +111,84 @@ private struct RowProperties<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func contains(_ key: Key) -> Bool { key.stringValue == "id" || decoder.table.index[key.stringValue] != nil }
     func decodeNil(forKey key: Key) -> Bool { decoder.value(key.stringValue)?.isNull ?? true }
 
-    private func required<T: DatabaseValueConvertible>(_ type: T.Type, _ key: Key) throws -> T {
-        guard let value = decoder.value(key.stringValue), let found = T.fromDatabaseValue(value) else {
-            throw DecodingError.valueNotFound(
-                type,
-                .init(codingPath: [key], debugDescription: "The column does not hold a value of this type.")
-            )
+    /// Reads a property; with defaults, one whose value cannot be read has its default.
+    private func read<T>(_ key: Key, _ reading: (DatabaseValue) throws -> T) throws -> T {
+        let name = key.stringValue
+        guard let value = decoder.value(name) else { throw MissingColumn(property: name) }
+        do {
+            return try reading(value)
+        } catch {
+            guard let found = fallback(name, value, T.self) else { throw error }
+            return found
         }
+    }
+
+    private func readIfPresent<T>(_ key: Key, _ reading: (DatabaseValue) throws -> T) throws -> T? {
+        let name = key.stringValue
+        guard let value = decoder.value(name), !value.isNull else { return nil }
+        do {
+            return try reading(value)
+        } catch {
+            guard decoder.defaults != nil else { throw error }
+            return fallback(name, value, T.self)
+        }
+    }
+
+    private func fallback<T>(_ name: String, _ value: DatabaseValue, _ type: T.Type) -> T? {
+        let column = decoder.table.index[name].map { decoder.table.columns[$0] }
+        // An empty column waits for nothing; nor does a default that no column can hold, as that of a `UInt64`.
+        let isUnread = !value.isNull && value != column?.attribute?.defaultValue ?? .null
+        return decoder.defaults?.value(of: name, isUnread: isUnread)
+    }
+
+    private func simple<T: DatabaseValueConvertible>(_ value: DatabaseValue) throws -> T {
+        guard let found = T.fromDatabaseValue(value) else { throw Unreadable(type: "\(T.self)") }
         return found
     }
 
-    func decode(_ type: String.Type, forKey key: Key) throws -> String { try required(type, key) }
-    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try required(type, key) }
-    func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try required(type, key) }
-    func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try required(type, key) }
+    func decode(_ type: String.Type, forKey key: Key) throws -> String { try read(key, simple) }
+    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try read(key, simple) }
+    func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try read(key) { try other(type, key, $0) } }
+    func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try read(key, simple) }
 
     func decode<T: Decodable>(_ type: T.Type, forKey key: Key) throws -> T {
         if key.stringValue == "id", let id = decoder.id as? T { return id }
-        let value = decoder.value(key.stringValue) ?? .null
-        if let found = try ColumnReader.read(type, value) { return found }
+        // A link to many has no column.
+        if type is any LinkProperty.Type, decoder.value(key.stringValue) == nil { return try other(type, key, .null) }
+        return try read(key) { try other(type, key, $0) }
+    }
+
+    private func other<T: Decodable>(_ type: T.Type, _ key: Key, _ value: DatabaseValue) throws -> T {
         if type is any LinkProperty.Type {
             return try T(from: ValueDecoder(value: value, codingPath: [key], holder: decoder.id.origin))
         }
-        guard let data = Data.fromDatabaseValue(value) else {
-            throw DecodingError.valueNotFound(
-                type,
-                .init(codingPath: [key], debugDescription: "The column is empty.")
-            )
+        guard ColumnReader.isJSON(type) else {
+            guard let found = ColumnReader.read(type, value) else { throw Unreadable(type: "\(type)") }
+            return found
         }
+        guard let data = Data.fromDatabaseValue(value) else { throw Unreadable(type: "\(type)") }
         return try JSONDecoder().decode(type, from: data)
+    }
+
+    // An optional property without a readable value is empty, unless it has a default. Each of these is a requirement of its own.
+    func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? { try readIfPresent(key, simple) }
+    func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? { try readIfPresent(key, simple) }
+    func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? { try readIfPresent(key, simple) }
+    func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? { try optional(key) }
+    func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? { try optional(key) }
+    func decodeIfPresent(_ type: Int8.Type, forKey key: Key) throws -> Int8? { try optional(key) }
+    func decodeIfPresent(_ type: Int16.Type, forKey key: Key) throws -> Int16? { try optional(key) }
+    func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? { try optional(key) }
+    func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? { try optional(key) }
+    func decodeIfPresent(_ type: UInt.Type, forKey key: Key) throws -> UInt? { try optional(key) }
+    func decodeIfPresent(_ type: UInt8.Type, forKey key: Key) throws -> UInt8? { try optional(key) }
+    func decodeIfPresent(_ type: UInt16.Type, forKey key: Key) throws -> UInt16? { try optional(key) }
+    func decodeIfPresent(_ type: UInt32.Type, forKey key: Key) throws -> UInt32? { try optional(key) }
+    func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? { try optional(key) }
+    func decodeIfPresent<T: Decodable>(_ type: T.Type, forKey key: Key) throws -> T? { try optional(key) }
+
+    private func optional<T: Decodable>(_ key: Key) throws -> T? {
+        try readIfPresent(key) { try other(T.self, key, $0) }
     }
 
     func nestedContainer<NestedKey: CodingKey>(
@@ -82,26 +200,49 @@ private struct RowProperties<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func superDecoder(forKey key: Key) throws -> any Decoder { throw RowDecoder.refusal }
 }
 
+/// Why a column's value is none of a property's.
+private struct Unreadable: Error, CustomStringConvertible {
+    let type: String
+    var description: String { "the column does not hold a value of type \(type)" }
+}
+
 /// Reads what Foundation's types look like in a column.
 private enum ColumnReader {
-    /// `nil` for types that are kept as JSON, or links.
-    static func read<T>(_ type: T.Type, _ value: DatabaseValue) throws -> T? {
+    /// Whether values of a type are kept as JSON.
+    static func isJSON(_ type: Any.Type) -> Bool {
         switch type {
-        case is Date.Type: Double.fromDatabaseValue(value).map { Date(timeIntervalSince1970: $0) } as? T
+        case is String.Type, is Bool.Type, is Date.Type, is Data.Type, is UUID.Type, is URL.Type, is RecordName.Type,
+            is any FixedWidthInteger.Type, is any BinaryFloatingPoint.Type:
+            false
+        default: true
+        }
+    }
+
+    /// `nil` where the value is none of the type's.
+    static func read<T>(_ type: T.Type, _ value: DatabaseValue) -> T? {
+        switch type {
+        case is String.Type: String.fromDatabaseValue(value) as? T
+        case is Bool.Type: Bool.fromDatabaseValue(value) as? T
+        case is Date.Type: ExactDate.date(value) as? T
         case is Data.Type: Data.fromDatabaseValue(value) as? T
         case is UUID.Type: String.fromDatabaseValue(value).flatMap { UUID(uuidString: $0) } as? T
         case is URL.Type: String.fromDatabaseValue(value).flatMap { URL(string: $0) } as? T
         case is RecordName.Type: String.fromDatabaseValue(value).map { RecordName($0) } as? T
         case let integer as any FixedWidthInteger.Type:
-            Int64.fromDatabaseValue(value).flatMap { exact(integer, $0) } as? T
+            value.wholeNumber.flatMap { exact(integer, $0) } as? T
         case let fraction as any BinaryFloatingPoint.Type:
-            Double.fromDatabaseValue(value).map { nearest(fraction, $0) } as? T
+            Double.fromDatabaseValue(value).flatMap { nearest(fraction, $0) } as? T
         default: nil
         }
     }
 
     private static func exact<I: FixedWidthInteger>(_ type: I.Type, _ number: Int64) -> I? { I(exactly: number) }
-    private static func nearest<F: BinaryFloatingPoint>(_ type: F.Type, _ number: Double) -> F { F(number) }
+
+    /// `nil` for a number beyond those of the type.
+    private static func nearest<F: BinaryFloatingPoint>(_ type: F.Type, _ number: Double) -> F? {
+        let nearest = F(number)
+        return nearest.isFinite == number.isFinite ? nearest : nil
+    }
 }
 
 /// One link's value, and the name of its property.
@@ -121,5 +262,16 @@ struct ValueDecoder: Decoder, SingleValueDecodingContainer {
     func decode<T: Decodable>(_ type: T.Type) throws -> T {
         guard let found = String.fromDatabaseValue(value) as? T else { throw RowDecoder.refusal }
         return found
+    }
+}
+
+extension DatabaseValue {
+    /// A whole number; `nil` for all others, which GRDB would round.
+    var wholeNumber: Int64? {
+        switch storage {
+        case .int64(let number): number
+        case .double(let number): Int64(exactly: number)
+        default: nil
+        }
     }
 }

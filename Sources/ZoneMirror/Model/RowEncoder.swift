@@ -1,5 +1,7 @@
 import Foundation
 import GRDB
+import Records
+import ZoneKit
 
 /// Turns an object into column values by property name; absent ones are null, and to-many links are left out.
 enum RowEncoder {
@@ -13,17 +15,24 @@ enum RowEncoder {
 
     /// Also gives the store that its links lead into, where that is known.
     ///
-    /// `isDefault` says of a property whether a value is the one that stands for a field left out: only then may it be one
-    /// that no record can hold.
+    /// `isKept` says of a property whether a value is not to be stored in a record: it stands for a field left out, or is in
+    /// the file already. Only then may it be one that no record can hold.
     static func values(
         of object: some Encodable,
-        isDefault: (String, DatabaseValue) -> Bool
+        isKept: (_ property: String, DatabaseValue, _ reason: String) -> Bool
     ) throws -> (values: [String: DatabaseValue], store: StoreID?) {
         let sink = Sink()
         try object.encode(to: PropertyEncoder(sink: sink))
-        let refusals = sink.refusals.filter { property, _ in !isDefault(property, sink.values[property] ?? .null) }
+        let refusals = sink.refusals.filter { !isKept($0.key, sink.values[$0.key] ?? .null, $0.value) }
         guard let (property, reason) = refusals.min(by: { $0.key < $1.key }) else { return (sink.values, sink.store) }
         throw Unsendable(property: property, reason: reason)
+    }
+
+    /// Why records cannot hold some values of an object, by property.
+    static func refusals(of object: some Encodable) throws -> [String: String] {
+        let sink = Sink()
+        try object.encode(to: PropertyEncoder(sink: sink))
+        return sink.refusals
     }
 
     /// How one value stands in its column.
@@ -31,12 +40,13 @@ enum RowEncoder {
         switch value {
         case let value as String: return value.databaseValue
         case let value as Bool: return value.databaseValue
-        case let value as Date: return value.timeIntervalSince1970.databaseValue
+        case let value as Date: return ExactDate.value(value)
         case let value as Data: return value.databaseValue
         case let value as UUID: return value.uuidString.databaseValue
         case let value as URL: return value.absoluteString.databaseValue
         case let value as RecordName: return value.text.databaseValue
-        case let value as any BinaryInteger: return Int64(clamping: value).databaseValue
+        // One that no record can hold stands for itself in conditions: SQLite compares whole numbers with fractions exactly.
+        case let value as any BinaryInteger: return Int64(exactly: value)?.databaseValue ?? Double(value).databaseValue
         case let value as any BinaryFloatingPoint: return Double(value).databaseValue
         case is any LinkProperty:
             let single = Single()
@@ -58,24 +68,40 @@ enum RowEncoder {
         var store: StoreID?
 
         func take(_ value: some Encodable, for property: String) throws {
-            values[property] = try column(value)
+            let column = try RowEncoder.column(value)
+            values[property] = column
             if let link = value as? any LinkProperty, let known = link.store { store = known }
-            refusals[property] = refusal(of: value)
+            refusals[property] = refusal(of: value, as: column)
         }
     }
 
+    /// Why a value cannot be stored; `nil` where it can.
+    ///
     /// JSON has numbers for nothing else, and a record's whole numbers have 64 bits.
-    private static func refusal(of value: some Encodable) -> String? {
+    fileprivate static func refusal(of value: some Encodable, as column: DatabaseValue) -> String? {
         switch value {
         case let value as String where value.utf8.contains(0):
-            "has a character of number 0, at which texts end in SQLite. Leave it out."
-        case let value as Date where !value.timeIntervalSince1970.isFinite:
-            "is a date beyond all times. Use nil for none."
+            return "has a character of number 0, at which texts end in SQLite. Leave it out."
+        case let value as RecordName where value.text.utf8.contains(0):
+            return refusal(of: value.text, as: column)
+        case let value as Date where Timestamp(exactly: value) == nil:
+            return "is a date beyond all times. Use nil for none."
         case let value as any BinaryInteger where Int64(clamping: value) != value:
-            "is \(value), and the whole numbers of records go from \(Int64.min) to \(Int64.max)."
+            return "is \(value), and the whole numbers of records go from \(Int64.min) to \(Int64.max)."
         case let value as any BinaryFloatingPoint where !Double(value).isFinite:
-            "is \(Double(value)), and records hold finite numbers only. Use nil, or a number of your choice."
-        default: nil
+            return "is \(Double(value)), and records hold finite numbers only. Use nil, or a number of your choice."
+        case let value as any OptionalColumn: return value.refusal(as: column)
+        default:
+            // Kept as JSON, which has no `Decimal.nan`, say.
+            guard case .blob(let json) = column.storage, !(value is Data),
+                let type = Swift.type(of: value) as? any Decodable.Type
+            else { return nil }
+            do {
+                _ = try JSONDecoder().decode(type, from: json)
+                return nil
+            } catch {
+                return "is \(value), which cannot be read again from the JSON that it is kept as: \(error)"
+            }
         }
     }
 }
@@ -83,10 +109,13 @@ enum RowEncoder {
 /// An optional whatever it wraps.
 private protocol OptionalColumn {
     func column() throws -> DatabaseValue
+    func refusal(as column: DatabaseValue) -> String?
 }
 
 extension Optional: OptionalColumn where Wrapped: Encodable {
     fileprivate func column() throws -> DatabaseValue { try map { try RowEncoder.column($0) } ?? .null }
+
+    fileprivate func refusal(as column: DatabaseValue) -> String? { flatMap { RowEncoder.refusal(of: $0, as: column) } }
 }
 
 private struct PropertyEncoder: Encoder {

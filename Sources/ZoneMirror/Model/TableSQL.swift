@@ -10,15 +10,16 @@ struct TableSQL: Hashable, Sendable {
     let update: String
     let delete: String
 
-    init(_ name: String, _ columns: [String]) {
+    init(_ name: String, _ columns: [ColumnForm]) {
         let table = name.quoted
-        let names = (["id"] + columns).map(\.quoted).joined(separator: ", ")
+        let names = (["id"] + columns.map(\.name)).map(\.quoted).joined(separator: ", ")
         let marks = Array(repeating: "?", count: columns.count + 1).joined(separator: ", ")
-        select = "SELECT \(names) FROM \(table)"
+        let values = ["id"] + columns.map { $0.isDate ? ExactDate.select($0.name, of: name) : $0.name.quoted }
+        select = "SELECT \(values.joined(separator: ", ")) FROM \(table)"
         selectOne = select + " WHERE id = ?"
         insert = "INSERT INTO \(table)(\(names)) VALUES (\(marks))"
         insertOrIgnore = "INSERT OR IGNORE INTO \(table)(\(names)) VALUES (\(marks))"
-        let sets = columns.map { "\($0.quoted) = ?" }.joined(separator: ", ")
+        let sets = columns.map { "\($0.name.quoted) = ?" }.joined(separator: ", ")
         update = columns.isEmpty ? "" : "UPDATE \(table) SET \(sets) WHERE id = ?"
         delete = "DELETE FROM \(table) WHERE id = ?"
     }
@@ -54,19 +55,57 @@ extension TableForm {
     }
 
     func insert(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws {
-        try db.cachedStatement(sql: sql.insert).run([oid.databaseValue] + row)
+        try db.cachedStatement(sql: sql.insert).run([oid.databaseValue] + inSQL(row))
+        try keepExactDates(of: row, oid, db)
     }
 
     /// `false` where there is a row of that id already.
     func insertIfNew(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws -> Bool {
         let statement = try db.cachedStatement(sql: sql.insertOrIgnore)
-        try statement.run([oid.databaseValue] + row)
-        return db.changesCount > 0
+        try statement.run([oid.databaseValue] + inSQL(row))
+        guard db.changesCount > 0 else { return false }
+        try keepExactDates(of: row, oid, db)
+        return true
     }
 
     func update(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws {
         guard !columns.isEmpty else { return }
-        try db.cachedStatement(sql: sql.update).run(row + [oid.databaseValue])
+        if !dates.isEmpty {
+            let forget = "DELETE FROM mirror_exact WHERE oid = ?"
+            try db.cachedStatement(sql: forget).run([oid.databaseValue])
+        }
+        try db.cachedStatement(sql: sql.update).run(inSQL(row) + [oid.databaseValue])
+        try keepExactDates(of: row, oid, db)
+    }
+
+    /// Changes a date to another one that is the same in its column, so that the triggers take it for a change.
+    func touchDates(_ db: Database, _ oid: String, from old: [DatabaseValue], to new: [DatabaseValue]) throws {
+        let (before, after) = (inSQL(old), inSQL(new))
+        for position in dates where old[position] != new[position] && before[position] == after[position] {
+            let column = columns[position].name.quoted
+            try db.execute(sql: "UPDATE \(name.quoted) SET \(column) = \(column) + 1 WHERE id = ?", arguments: [oid])
+        }
+    }
+
+    /// A row as plain SQL sees it.
+    func inSQL(_ row: [DatabaseValue]) -> [DatabaseValue] {
+        guard dates.contains(where: { ExactDate.isFiner(row[$0]) }) else { return row }
+        var row = row
+        for position in dates { row[position] = ExactDate.inSQL(row[position]) }
+        return row
+    }
+
+    /// Keeps what the columns of a row's dates cannot hold.
+    func keepExactDates(of row: [DatabaseValue], _ oid: String, _ db: Database) throws {
+        for position in dates where ExactDate.isFiner(row[position]) {
+            let sql = """
+                INSERT INTO mirror_exact(oid, col, seconds, exact) VALUES (?, ?, ?, ?)
+                ON CONFLICT(oid, col) DO UPDATE SET seconds = excluded.seconds, exact = excluded.exact
+                """
+            try db.cachedStatement(sql: sql).run([
+                oid.databaseValue, columns[position].name.databaseValue, ExactDate.inSQL(row[position]), row[position],
+            ])
+        }
     }
 
     func delete(_ db: Database, _ oid: String) throws {

@@ -6,7 +6,7 @@ enum TypeReader {
     static func entity<T: SyncedRecord>(of type: T.Type) -> Entity {
         let example = T()
         var entity = Entity(T.entityName)
-        let defaults = (try? RowEncoder.values(of: example) { _, _ in true })?.values ?? [:]
+        let defaults = (try? RowEncoder.values(of: example) { _, _, _ in true })?.values ?? [:]
         for (label, value) in Mirror(reflecting: example).children {
             guard let label, label != "id" else { continue }
             if let link = value as? any LinkProperty {
@@ -15,7 +15,8 @@ enum TypeReader {
             }
             let (type, isOptional) = kind(of: Swift.type(of: value))
             var attribute = Attribute(label, type, isOptional: isOptional, hasDefault: true)
-            attribute.defaultValue = defaults[label] ?? (isOptional ? .null : type.zero)
+            let value = defaults[label] ?? (isOptional ? .null : type.zero)
+            attribute.defaultValue = type == .date ? ExactDate.inSQL(value) : value
             entity.attributes.append(attribute)
         }
         T.describe(&entity)

@@ -28,6 +28,8 @@ public enum Violation: Hashable, Sendable, CustomStringConvertible {
     case encryptionNotAllowed(entity: String, attribute: String, reason: EncryptionProblem)
     /// R13: a name that is not made of ASCII letters, digits and underscores, or starts with an underscore.
     case invalidName(entity: String, name: String)
+    /// R14: a property that has had another type in the store's file; both types in words.
+    case typeChanged(entity: String, property: String, from: String, to: String)
 
     /// What is wrong with an encrypted attribute.
     public enum EncryptionProblem: String, Hashable, Sendable {
@@ -39,7 +41,7 @@ public enum Violation: Hashable, Sendable, CustomStringConvertible {
         case existsUnencrypted
     }
 
-    /// The rule's number, 1 to 13.
+    /// The rule's number, 1 to 14.
     public var rule: Int {
         switch self {
         case .uniqueConstraint: 1
@@ -55,6 +57,7 @@ public enum Violation: Hashable, Sendable, CustomStringConvertible {
         case .reservedFieldName: 11
         case .encryptionNotAllowed: 12
         case .invalidName: 13
+        case .typeChanged: 14
         }
     }
 
@@ -77,6 +80,8 @@ public enum Violation: Hashable, Sendable, CustomStringConvertible {
         case .encryptionNotAllowed(_, _, .publicStore): "Keep the entity in a private store, or the attribute in clear."
         case .encryptionNotAllowed(_, _, .indexed): "Remove the attribute's index."
         case .encryptionNotAllowed(_, _, .existsUnencrypted): "Add a new, encrypted attribute beside the old one."
+        case .typeChanged(_, let property, let from, let to):
+            "It holds a \(from) and cannot become a \(to). Keep \(property) as it was, and add a property of another name."
         case .invalidName: "Use ASCII letters, digits and underscores, and start with a letter."
         }
     }
@@ -91,7 +96,7 @@ public enum Violation: Hashable, Sendable, CustomStringConvertible {
             .objectIDType(let entity, let name), .relationshipNotOptional(let entity, let name),
             .relationshipNoInverse(let entity, let name), .denyDeleteRule(let entity, let name),
             .orderedRelationship(let entity, let name), .encryptionNotAllowed(let entity, let name, _),
-            .invalidName(let entity, let name):
+            .invalidName(let entity, let name), .typeChanged(let entity, let name, _, _):
             "\(entity).\(name)"
         case .crossConfigurationRelationship(let from, let relationship, let to): "\(from).\(relationship) to \(to)"
         case .tooManyFields(let entity, let count): "\(entity) with \(count) fields"

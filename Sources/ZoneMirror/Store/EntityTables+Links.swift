@@ -6,11 +6,15 @@ extension EntityTables {
             let (other, there, here) = (link.destination.quoted, back.quoted, column.name.quoted)
             let (name, own) = ("mirror_\(table.name)_\(column.name)", table.name.quoted)
             let join = "UPDATE \(other) SET \(there) = new.id WHERE id = new.\(here) AND \(there) IS NOT new.id;"
+            // With `recursive_triggers` off, this trigger does not run for the rows of its own table that it updates.
+            let isOwnInverse = link.destination == table.name && back == column.name
+            let part = "UPDATE \(own) SET \(here) = NULL WHERE \(here) = new.\(here) AND id <> new.id;"
             return [
                 """
                 CREATE TRIGGER \("\(name)_other".quoted) AFTER UPDATE OF \(here) ON \(own)
                 WHEN old.\(here) IS NOT new.\(here) AND \(Self.notImporting) BEGIN
                 UPDATE \(other) SET \(there) = NULL WHERE id = old.\(here) AND \(there) = new.id;
+                \(isOwnInverse ? part : "")
                 \(join)
                 END
                 """,

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import Records
 
 /// The application's own tables, and the triggers that note every change to them, by whatever statement it comes.
 ///
@@ -129,12 +130,26 @@ struct EntityTables {
     }
 
     private func createTriggers(of table: TableForm, _ db: Database) throws {
-        // SQLite begins with the last: a row is noted before anything follows from it that may fail.
+        // SQLite begins with the last: a row is noted before anything follows from it that may fail, and a replacement ends
+        // after everything else.
+        for sql in try replacements(table) + displacements(table, db) { try db.execute(sql: sql) }
         if isMirrored { for sql in arrivals(table) { try db.execute(sql: sql) } }
         for sql in oneToOne(table) { try db.execute(sql: sql) }
         if isMirrored || tracksHistory { for sql in captures(table) { try db.execute(sql: sql) } }
         if isPublic { for sql in ownership(table) { try db.execute(sql: sql) } }
-        for sql in deleteRules(table) { try db.execute(sql: sql) }
+        for sql in deleteRules(table) + exactDates(table) { try db.execute(sql: sql) }
+    }
+
+    private func exactDates(_ table: TableForm) -> [String] {
+        guard !table.dates.isEmpty else { return [] }
+        return [
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_exact".quoted) AFTER DELETE ON \(table.name.quoted)
+            WHEN NOT \(isReplaced("old.id", table)) BEGIN
+            DELETE FROM mirror_exact WHERE oid = old.id;
+            END
+            """
+        ]
     }
 
     static let notImporting = "(SELECT importing FROM mirror_local) = 0"
@@ -147,7 +162,8 @@ struct EntityTables {
         let changedNames = names.isEmpty ? "''" : "rtrim(" + names.joined(separator: "||") + ", ',')"
         return [
             """
-            CREATE TRIGGER \("mirror_\(table.name)_insert".quoted) AFTER INSERT ON \(name) WHEN \(Self.notImporting) BEGIN
+            CREATE TRIGGER \("mirror_\(table.name)_insert".quoted) AFTER INSERT ON \(name)
+            WHEN \(Self.notImporting) AND NOT \(isReplaced("new.id", table)) BEGIN
             \(takenName(text))
             \(change("new.id", text, .insert, names: "NULL"))
             \(outbox("new.id", text, "save"))
@@ -164,7 +180,8 @@ struct EntityTables {
             END
             """,
             """
-            CREATE TRIGGER \("mirror_\(table.name)_delete".quoted) AFTER DELETE ON \(name) WHEN \(Self.notImporting) BEGIN
+            CREATE TRIGGER \("mirror_\(table.name)_delete".quoted) AFTER DELETE ON \(name)
+            WHEN \(Self.notImporting) AND NOT \(isReplaced("old.id", table)) BEGIN
             \(change("old.id", text, .delete, names: "NULL", kept: kept(table)))
             \(outbox("old.id", text, "delete"))
             \(unsent)
@@ -194,6 +211,9 @@ struct EntityTables {
     private func takenName(_ entity: String) -> String {
         guard isMirrored else { return "" }
         return """
+            SELECT RAISE(ABORT, 'The id of a mirrored object has 1 to 255 printable ASCII characters and is not \
+            \(Share.zoneWideName). Give it another id.')
+            WHERE length(new.id) NOT BETWEEN 1 AND 255 OR new.id GLOB '*[^ -~]*' OR new.id = \(Share.zoneWideName.literal);
             SELECT RAISE(ABORT, 'An object of another entity has this name, or had it and is still to be deleted on the \
             relay. Give each object of a mirrored store a name of its own.')
             WHERE EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = new.id AND entity <> \(entity))
@@ -258,43 +278,257 @@ struct EntityTables {
         return "json_object(\(pairs.joined(separator: ", ")))"
     }
 
+    // MARK: Replacements
+
+    /// Makes `REPLACE` of a row under its own id an update, with `recursive_triggers` on or off.
+    ///
+    /// SQLite deletes the old row and inserts the new one. Before that, the first trigger updates the old row to the new values,
+    /// so the update triggers note exactly what has changed. A row in `mirror_replaced` then keeps the insert and delete
+    /// triggers quiet until the second trigger removes it.
+    ///
+    /// Only the statement knows its conflict policy. A trigger's own statements take the policy over, so the second insert into
+    /// `mirror_replaced` succeeds under `REPLACE` only; an upsert does not take it over.
+    private func replacements(_ table: TableForm) -> [String] {
+        let (name, entity) = (table.name.quoted, table.name.literal)
+        let row = "entity = \(entity) AND oid = new.id"
+        let sets = table.columns.map { "\($0.name.quoted) = new.\($0.name.quoted)" }.joined(separator: ", ")
+        let update = "UPDATE \(name) SET \(sets) WHERE id = new.id AND \(isReplaced("new.id", table));"
+        return [
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_replaced".quoted) AFTER INSERT ON \(name)
+            WHEN \(Self.notImporting) AND EXISTS (SELECT 1 FROM mirror_replaced WHERE \(row)) BEGIN
+            DELETE FROM mirror_replaced WHERE \(row);
+            END
+            """,
+            """
+            CREATE TRIGGER \("mirror_\(table.name)_replaces".quoted) BEFORE INSERT ON \(name)
+            WHEN \(Self.notImporting) AND EXISTS (SELECT 1 FROM \(name) WHERE id = new.id) BEGIN
+            INSERT INTO mirror_replaced(entity, oid, at) VALUES (\(entity), new.id, 0)
+            ON CONFLICT(entity, oid) DO UPDATE SET at = 0;
+            INSERT OR IGNORE INTO mirror_replaced(entity, oid, at) VALUES (\(entity), new.id, julianday('now'));
+            DELETE FROM mirror_replaced WHERE \(row) AND at = 0;
+            \(table.columns.isEmpty ? "" : update)
+            END
+            """,
+        ]
+    }
+
+    /// Whether the statement that fires a trigger replaces the row of this id by one of the same id.
+    ///
+    /// `julianday('now')` stays the same during one statement: a row left over from a statement that skipped the insert, as
+    /// `RAISE(IGNORE)` in a trigger of the program's own does, means nothing to a later statement.
+    private func isReplaced(_ id: String, _ table: TableForm) -> String {
+        """
+        EXISTS (SELECT 1 FROM mirror_replaced
+        WHERE entity = \(table.name.literal) AND oid = \(id) AND at = julianday('now'))
+        """
+    }
+
+    /// Deletes a row before `REPLACE` removes it because of a unique index of the program's own.
+    ///
+    /// With `recursive_triggers` off, SQLite removes such a row without running its delete triggers.
+    private func displacements(_ table: TableForm, _ db: Database) throws -> [String] {
+        let name = table.name.quoted
+        return try UniqueIndex.all(db, of: table).flatMap { index in
+            let columns = index.columns.map {
+                "\($0.name.quoted) = new.\($0.name.quoted) COLLATE \($0.collation.quoted)"
+            }
+            let other = columns.joined(separator: " AND ") + " AND id IS NOT new.id"
+            // The program may drop its index at any time.
+            let isThere = "EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = \(index.name.literal))"
+            let (entity, row) = (table.name.literal, "entity = \(table.name.literal) AND oid = \(index.mark.literal)")
+            let updated = index.columns.map(\.name.quoted).joined(separator: ", ")
+            return ["INSERT", "UPDATE OF \(updated)"].map { event in
+                """
+                CREATE TRIGGER \("mirror_\(table.name).\(index.name)_\(event.prefix(6).lowercased())".quoted)
+                BEFORE \(event) ON \(name)
+                WHEN \(Self.notImporting) AND EXISTS (SELECT 1 FROM \(name) WHERE \(other)) AND \(isThere) BEGIN
+                INSERT INTO mirror_replaced(entity, oid, at) VALUES (\(entity), \(index.mark.literal), 0)
+                ON CONFLICT(entity, oid) DO UPDATE SET at = 0;
+                INSERT OR IGNORE INTO mirror_replaced(entity, oid, at)
+                VALUES (\(entity), \(index.mark.literal), julianday('now'));
+                DELETE FROM \(name) WHERE \(other) AND EXISTS (SELECT 1 FROM mirror_replaced WHERE \(row) AND at > 0);
+                DELETE FROM mirror_replaced WHERE \(row);
+                END
+                """
+            }
+        }
+    }
+
     // MARK: Delete rules
 
     /// What the deletion of one of this table's rows does to others.
+    ///
+    /// With `recursive_triggers` off, SQLite does not run this trigger again for what follows from it. Where a cascade can lead
+    /// back to the table, the trigger therefore looks up all rows that go, on every level, and does for them what their own
+    /// triggers would do.
     private func deleteRules(_ table: TableForm) -> [String] {
         guard let entity = table.entity else { return [] }
-        var statements: [String] = []
-        for other in tables {
-            for column in other.columns {
-                guard let link = column.link, link.destination == entity.name else { continue }
-                statements += onDeletion(of: entity, column, of: other)
-            }
-        }
-        for relationship in entity.relationships where !relationship.isToMany && relationship.deleteRule == .cascade {
-            statements.append(
-                "DELETE FROM \(relationship.destination.quoted) WHERE id = old.\(relationship.name.quoted) AND \(Self.notImporting);"
-            )
-        }
+        let circle = self.circle(of: entity.name)
+        let statements = circle.isEmpty ? simpleRules(table, entity) : circularRules(table, entity, circle)
         guard !statements.isEmpty else { return [] }
         return [
             """
-            CREATE TRIGGER \("mirror_\(table.name)_rules".quoted) AFTER DELETE ON \(table.name.quoted) BEGIN
+            CREATE TRIGGER \("mirror_\(table.name)_rules".quoted) AFTER DELETE ON \(table.name.quoted)
+            WHEN NOT \(isReplaced("old.id", table)) BEGIN
             \(statements.joined(separator: "\n"))
             END
             """
         ]
     }
 
-    private func onDeletion(of entity: Entity, _ column: ColumnForm, of other: TableForm) -> [String] {
-        let (table, name) = (other.name.quoted, column.name.quoted)
-        let nullify = "UPDATE \(table) SET \(name) = NULL WHERE \(name) = old.id;"
-        if case .pairs = other.kind { return ["DELETE FROM \(table) WHERE \(name) = old.id;"] }
+    private func simpleRules(_ table: TableForm, _ entity: Entity) -> [String] {
+        let links = columns(to: entity).flatMap { onDeletion(of: entity, $0.column, of: $0.table, "= old.id") }
+        return links
+            + entity.cascades.map { link in
+                let target = "id = old.\(link.name.quoted)"
+                return "DELETE FROM \(link.destination.quoted) WHERE \(target) AND \(Self.notImporting);"
+            }
+    }
+
+    private func circularRules(_ table: TableForm, _ entity: Entity, _ circle: [TableForm]) -> [String] {
+        let root = "(\((table.name + "/").literal) || old.id)"
+        func gone(_ name: String) -> String {
+            "IN (SELECT oid FROM mirror_gone WHERE root = \(root) AND entity = \(name.literal))"
+        }
+        let members = circle.compactMap { member in member.entity.map { (member, $0) } }
+        let names = Set(circle.map(\.name))
+        // All rows that go: those that lead to one that goes, and those that one leads to.
+        var steps = ["SELECT \(table.name.literal), old.id"]
+        for link in entity.cascades where names.contains(link.destination) {
+            let target = "SELECT \(link.destination.literal), old.\(link.name.quoted)"
+            steps.append("\(target) WHERE old.\(link.name.quoted) IS NOT NULL AND \(Self.notImporting)")
+        }
+        var (rules, deletions): ([String], [String]) = ([], [])
+        for (member, entity) in members {
+            let isNext = "JOIN gone ON gone.entity = \(member.name.literal)"
+            for (other, column) in columns(to: entity) {
+                guard names.contains(other.name), rule(of: entity, for: column) == .cascade else {
+                    rules += onDeletion(of: entity, column, of: other, gone(member.name))
+                    continue
+                }
+                let lower = "SELECT \(other.name.literal), t.id FROM \(other.name.quoted) t \(isNext)"
+                steps.append("\(lower) AND t.\(column.name.quoted) = gone.oid WHERE \(Self.notImporting)")
+                if member.name == table.name { deletions.append(Self.nullify(column, of: other, "= old.id")) }
+            }
+            for link in entity.cascades {
+                let (name, own) = (link.name.quoted, member.name.quoted)
+                if names.contains(link.destination) {
+                    let target =
+                        "SELECT \(link.destination.literal), t.\(name) FROM \(own) t \(isNext) AND t.id = gone.oid"
+                    steps.append("\(target) WHERE t.\(name) IS NOT NULL AND \(Self.notImporting)")
+                } else {
+                    let first = member.name == table.name ? "SELECT old.\(name) UNION ALL " : ""
+                    let targets = "\(first)SELECT \(name) FROM \(own) WHERE id \(gone(member.name))"
+                    let other = link.destination.quoted
+                    rules.append("DELETE FROM \(other) WHERE id IN (\(targets)) AND \(Self.notImporting);")
+                }
+            }
+            // Before links to it are emptied, which is for imports: they delete one row at a time.
+            deletions.insert(
+                "DELETE FROM \(member.name.quoted) WHERE id \(gone(member.name)) AND \(Self.notImporting);",
+                at: 0
+            )
+        }
+        let forget = "DELETE FROM mirror_gone WHERE root = \(root);"
+        let note = """
+            INSERT INTO mirror_gone(root, entity, oid) SELECT \(root), entity, oid FROM (
+            WITH RECURSIVE gone(entity, oid) AS (\(steps.joined(separator: "\nUNION "))) SELECT entity, oid FROM gone);
+            """
+        return [forget, note] + rules + deletions + [forget]
+    }
+
+    /// The tables that a cascade from an entity leads to and back from, itself included; empty where none leads back.
+    private func circle(of name: String) -> [TableForm] {
+        let next = Dictionary(
+            tables.compactMap { table in
+                table.entity.map { entity in
+                    let below = columns(to: entity).filter { rule(of: entity, for: $0.column) == .cascade }
+                    return (table.name, Set(below.map(\.table.name) + entity.cascades.map(\.destination)))
+                }
+            }
+        ) { first, _ in first }
+        func reached(from start: String) -> Set<String> {
+            var (found, open) = (Set<String>(), next[start] ?? [])
+            while let name = open.popFirst() {
+                if found.insert(name).inserted { open.formUnion(next[name] ?? []) }
+            }
+            return found
+        }
+        let all = reached(from: name)
+        guard all.contains(name) else { return [] }
+        return tables.filter { all.contains($0.name) && reached(from: $0.name).contains(name) }
+    }
+
+    /// The columns that lead to an entity.
+    private func columns(to entity: Entity) -> [(table: TableForm, column: ColumnForm)] {
+        tables.flatMap { table in
+            table.columns.filter { $0.link?.destination == entity.name }.map { (table, $0) }
+        }
+    }
+
+    /// What an entity says about the objects that a column leads to it from.
+    private func rule(of entity: Entity, for column: ColumnForm) -> DeleteRule {
         let back = column.link?.inverse.flatMap { inverse in entity.relationships.first { $0.name == inverse } }
-        switch back?.deleteRule ?? .nullify {
+        return back?.deleteRule ?? .nullify
+    }
+
+    private static func nullify(_ column: ColumnForm, of table: TableForm, _ gone: String) -> String {
+        let name = column.name.quoted
+        return "UPDATE \(table.name.quoted) SET \(name) = NULL WHERE \(name) \(gone);"
+    }
+
+    private func onDeletion(of entity: Entity, _ column: ColumnForm, of other: TableForm, _ gone: String) -> [String] {
+        let (table, name) = (other.name.quoted, column.name.quoted)
+        if case .pairs = other.kind { return ["DELETE FROM \(table) WHERE \(name) \(gone);"] }
+        switch rule(of: entity, for: column) {
         case .noAction: return []
         // What follows from a deletion elsewhere arrives from there; here the link alone goes.
-        case .cascade: return ["DELETE FROM \(table) WHERE \(name) = old.id AND \(Self.notImporting);", nullify]
-        case .nullify, .deny: return [nullify]
+        case .cascade:
+            return [
+                "DELETE FROM \(table) WHERE \(name) \(gone) AND \(Self.notImporting);",
+                Self.nullify(column, of: other, gone),
+            ]
+        case .nullify, .deny: return [Self.nullify(column, of: other, gone)]
+        }
+    }
+}
+
+extension Entity {
+    /// Its links to one object that goes with it.
+    fileprivate var cascades: [Relationship] {
+        relationships.filter { !$0.isToMany && $0.deleteRule == .cascade }
+    }
+}
+
+/// A unique index of the program's own over columns of the model.
+///
+/// Indexes over expressions or over a part of the rows are left out: a trigger cannot look up what they hold.
+struct UniqueIndex: CustomStringConvertible {
+    let name: String
+    let columns: [(name: String, collation: String)]
+
+    /// What stands for the index in `mirror_replaced`; no object can have this name.
+    var mark: String { "\u{1}\(name)" }
+
+    var description: String { "\(name)(\(columns.map { "\($0.name) \($0.collation)" }.joined(separator: ", ")))" }
+
+    static func all(_ db: Database, of table: TableForm) throws -> [UniqueIndex] {
+        let indexes = try String.fetchAll(
+            db,
+            sql: """
+                SELECT name FROM pragma_index_list(?) WHERE "unique" = 1 AND origin <> 'pk' AND partial = 0 ORDER BY name
+                """,
+            arguments: [table.name]
+        )
+        return try indexes.compactMap { name in
+            let sql = "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno"
+            let keys = try Row.fetchAll(db, sql: sql, arguments: [name])
+            let columns = keys.compactMap { key -> (name: String, collation: String)? in
+                guard let column = key[0] as String?, table.index[column] != nil else { return nil }
+                return (column, key[1] ?? "BINARY")
+            }
+            return columns.count == keys.count ? UniqueIndex(name: name, columns: columns) : nil
         }
     }
 }

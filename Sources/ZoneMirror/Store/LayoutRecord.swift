@@ -71,3 +71,60 @@ struct LayoutChange {
         }
     }
 }
+
+/// Of which types the properties of a file's entities have ever been.
+///
+/// A value of another type could not be read, here or on the relay, whose schema keeps a field's type for ever.
+enum ColumnTypes {
+    /// Refuses a model in which a property has another type than in the file, and remembers the types of all others.
+    static func check(_ db: Database, _ tables: [TableForm]) throws {
+        let text = try State.text(db, .types) ?? "{}"
+        var known = try JSONDecoder().decode([String: [String: String]].self, from: Data(text.utf8))
+        var violations: [Violation] = []
+        for table in tables where table.entity != nil {
+            // Files of older versions say it by their columns alone.
+            let declared = try db.tableExists(table.name) ? db.columns(in: table.name) : []
+            for column in table.columns {
+                let type = column.valueType
+                let before = known[table.name]?[column.name].map { [$0] }
+                let inFile = declared.first { $0.name == column.name }.flatMap { types(of: $0.type) }
+                if let allowed = before ?? inFile, let first = allowed.first, !allowed.contains(type) {
+                    violations.append(.typeChanged(entity: table.name, property: column.name, from: first, to: type))
+                }
+                known[table.name, default: [:]][column.name] = type
+            }
+        }
+        guard violations.isEmpty else {
+            throw MirrorError(
+                .modelIncompatible(violations),
+                "The model does not fit the store's file. Each line names a property and what to do there."
+            )
+        }
+        try State.set(db, .types, String(decoding: JSONEncoder().encode(known), as: UTF8.self))
+    }
+
+    /// What columns of a declared type may hold; `nil` for types that this module does not declare.
+    private static func types(of declared: String) -> [String]? {
+        switch declared.uppercased() {
+        case "TEXT": ["text", "link"]
+        case "INTEGER": ["whole number"]
+        case "REAL": ["number with a fraction", "date"]
+        case "BLOB": ["value of bytes"]
+        default: nil
+        }
+    }
+}
+
+extension ColumnForm {
+    /// The type of its values on the relay, in words.
+    fileprivate var valueType: String {
+        guard let attribute else { return "link" }
+        return switch attribute.type {
+        case .string, .uuid, .uri, .undefined, .objectID: "text"
+        case .integer, .boolean: "whole number"
+        case .double: "number with a fraction"
+        case .date: "date"
+        case .data, .transformable: "value of bytes"
+        }
+    }
+}

@@ -68,8 +68,10 @@ final class StoreFile: Sendable {
             )
             // A new version of this module may write other triggers for the same model.
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
-            let mark = "9 \(isMirrored) \(layout.tracksHistory) \(shape)"
+            let indexes = try tables.flatMap { try UniqueIndex.all(db, of: $0) }
+            let mark = "10 \(isMirrored) \(layout.tracksHistory) \(shape)\(indexes.isEmpty ? "" : " \(indexes)")"
             guard last != mark else { return }
+            try ColumnTypes.check(db, tables)
             if isGuest { return try layout.createMissing(db) }
             try checkEncryption(db, tables)
             let record = try LayoutRecord(db)
@@ -155,6 +157,8 @@ enum State {
         case extents, mergeKeys, clearFields
         /// What the model looked like that kept the file in step last.
         case columns
+        /// Of which types the properties have ever been; see `ColumnTypes`.
+        case types
         /// Some records are awaited in other zones than they were in.
         case awaitsRecords
         /// Something has moved to another zone, and what hangs on it may have stayed behind; see `Stragglers`.

@@ -84,6 +84,13 @@ enum StoreTables {
         CREATE TABLE IF NOT EXISTS mirror_right(type TEXT PRIMARY KEY, rights INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE IF NOT EXISTS mirror_edit(
             oid TEXT NOT NULL, col TEXT NOT NULL, at INTEGER, PRIMARY KEY(oid, col)) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS mirror_replaced(
+            entity TEXT NOT NULL, oid TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY(entity, oid)) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS mirror_gone(
+            root TEXT NOT NULL, entity TEXT NOT NULL, oid TEXT NOT NULL, PRIMARY KEY(root, entity, oid)) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS mirror_exact(
+            oid TEXT NOT NULL, col TEXT NOT NULL, seconds REAL NOT NULL, exact TEXT NOT NULL,
+            PRIMARY KEY(oid, col)) WITHOUT ROWID;
         CREATE INDEX IF NOT EXISTS mirror_edit_new ON mirror_edit(oid) WHERE at IS NULL;
         CREATE TABLE IF NOT EXISTS mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
             dropsZone INTEGER NOT NULL, target INTEGER NOT NULL, tag TEXT, PRIMARY KEY(zone, name, dropsZone));

@@ -49,8 +49,10 @@ struct BulkEntry {
     mutating func row(_ table: TableForm, _ name: String, _ values: [DatabaseValue]) throws -> Bool {
         let statement = try statement(of: table)
         statement.bind(1, name)
-        for position in values.indices { statement.bind(Int32(position) + 2, values[position]) }
+        let inSQL = table.inSQL(values)
+        for position in inSQL.indices { statement.bind(Int32(position) + 2, inSQL[position]) }
         guard try statement.run() > 0 else { return false }
+        try table.keepExactDates(of: values, name, db)
         return true
     }
 

@@ -187,8 +187,7 @@ struct Exporter {
         let base = known?.serverFields() ?? [:]
         write.type = .update
         write.changeTag = tag
-        for field in ownFields(table)
-        where mine[field] != base[field] && !Self.isDefault(mine[field], base[field], field, table, file) {
+        for field in changedFields(of: relayed, mine, since: base, table) {
             write.fields.updateValue(mine[field], forKey: field)
             // What stands in the record itself again needs no file any more.
             let companion = field + RecordMapping.companionSuffix
@@ -231,19 +230,26 @@ struct Exporter {
         return companions.filter { moved.contains($0.key) }
     }
 
-    /// A field that the relay's record leaves out stands for the attribute's default: no reason to send it.
-    private static func isDefault(
-        _ mine: FieldValue?,
-        _ base: FieldValue?,
-        _ field: String,
-        _ table: TableForm,
-        _ file: StoreFile
-    ) -> Bool {
-        guard base == nil, let mine else { return false }
-        guard let column = table.columns.first(where: { file.mapping.field($0) == field }),
-            let attribute = column.attribute, !attribute.defaultValue.isNull
-        else { return false }
-        return RecordMapping.fieldValue(attribute.defaultValue, column) == mine
+    /// The fields in which a row says something else than the relay's record.
+    ///
+    /// Compared as rows: a field that the record leaves out stands for the attribute's default, as does a value that the attribute
+    /// cannot read, which stays on the relay as it is. A value of the row that no field can hold is not sent.
+    private func changedFields(
+        of relayed: [DatabaseValue],
+        _ mine: [String: FieldValue],
+        since base: [String: FieldValue],
+        _ table: TableForm
+    ) -> [String] {
+        guard table.entity != nil else { return ownFields(table).filter { mine[$0] != base[$0] } }
+        let (before, now) = (file.mapping.row(of: base, in: table), file.mapping.settled(relayed, in: table))
+        return table.columns.indices.compactMap { position in
+            let field = file.mapping.field(table.columns[position])
+            // Dates of one millisecond are equal as fields.
+            guard now[position] != before[position], table.columns[position].isDate || mine[field] != base[field]
+            else { return nil }
+            let isSendable = now[position].isNull ? base[field] != nil : mine[field] != nil
+            return isSendable ? field : nil
+        }
     }
 
     private func ownFields(_ table: TableForm) -> [String] {

@@ -57,8 +57,10 @@ extension Importer {
             let (ours, other) = (mine[position], theirs[position])
             let winner: DatabaseValue
             let rule: MergeDecision.Rule
-            let own = resolvers["\(table.name).\(column.name)"]?(base[position], ours, other)
-            if let own = Self.fitting(own, column) {
+            let states = [base[position], ours, other]
+            let inSQL = column.isDate ? states.map(ExactDate.inSQL) : states
+            let own = resolvers["\(table.name).\(column.name)"]?(inSQL[0], inSQL[1], inSQL[2])
+            if let own = Self.fitting(own, column, among: states) {
                 (winner, rule) = (own, .resolver)
             } else if column.lastEditWins, ours != other, let times {
                 let isOurs = (times.mine[column.name] ?? .max) > times.theirs(column.name)
@@ -109,7 +111,7 @@ extension Importer {
     ) throws -> PropertyMerge.Outcome<DatabaseValue>? {
         guard mine != base, theirs != base, Self.beganTogether(known) || mine != theirs else { return nil }
         func named(_ row: [DatabaseValue]) -> [String: DatabaseValue] {
-            Dictionary(zip(table.columns.map(\.name), row)) { $1 }
+            Dictionary(zip(table.columns.map(\.name), table.inSQL(row))) { $1 }
         }
         let states = MergeStates(
             entity: table.name,
@@ -121,7 +123,8 @@ extension Importer {
         guard let merged = resolver(states) else { return nil }
         let values = table.columns.indices.map { position in
             let column = table.columns[position]
-            return Self.fitting(merged[column.name], column) ?? theirs[position]
+            let states = [base[position], mine[position], theirs[position]]
+            return Self.fitting(merged[column.name], column, among: states) ?? theirs[position]
         }
         let dropped = values.indices.filter { mine[$0] != base[$0] && values[$0] != mine[$0] }
             .map { PropertyMerge.Outcome.Dropped(position: $0, kept: values[$0], dropped: mine[$0]) }
@@ -129,9 +132,15 @@ extension Importer {
     }
 
     /// What a rule of the program's gives, unless it is of another type than the column: that object could not be read again.
-    private static func fitting(_ value: DatabaseValue?, _ column: ColumnForm) -> DatabaseValue? {
+    ///
+    /// A rule sees dates as SQL does; one that it chooses is meant exactly.
+    private static func fitting(
+        _ value: DatabaseValue?,
+        _ column: ColumnForm,
+        among states: [DatabaseValue]
+    ) -> DatabaseValue? {
         guard let value, value.isNull || RecordMapping.fieldValue(value, column) != nil else { return nil }
-        return value
+        return column.isDate ? states.first { ExactDate.inSQL($0) == value } ?? value : value
     }
 
     /// Whether an object that was deleted here is to be there again, since it was changed on the relay.
@@ -202,6 +211,8 @@ extension Importer {
         _ dropped: PropertyMerge.Outcome<DatabaseValue>.Dropped,
         _ rule: MergeDecision.Rule
     ) throws {
+        let isDate = table.columns[dropped.position].isDate
+        let words = [dropped.kept, dropped.dropped].map { (isDate ? ExactDate.inSQL($0) : $0).description }
         try db.execute(
             sql: """
                 INSERT INTO mirror_decision(at, oid, entity, property, kept, dropped, policy)
@@ -209,7 +220,7 @@ extension Importer {
                 """,
             arguments: [
                 now.timeIntervalSince1970, oid, table.name, table.columns[dropped.position].name,
-                dropped.kept.description, dropped.dropped.description, rule.word,
+                words[0], words[1], rule.word,
             ]
         )
     }

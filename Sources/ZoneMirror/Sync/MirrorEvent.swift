@@ -85,6 +85,9 @@ public struct MirrorEvent: Hashable, Sendable, Identifiable {
         case keyMissing(zone: String)
         /// New objects of a shared store that are linked to no share, as plain SQL can make them: they wait until they are.
         case shareMissing([String])
+        /// These objects have a value that the property's type cannot read: written by another version of the app, or by another
+        /// program. They show the property's default and keep the value; at most 100 objects are listed.
+        case unreadable(entity: String, property: String, objects: [String])
         /// A pinned view grew too old or too large, and was brought up to date.
         case pinAdvanced
     }
