@@ -2,6 +2,7 @@ import Foundation
 import Records
 import RelayCore
 import RelayStore
+import TestSupport
 import Testing
 
 @testable import zonecast

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// What becomes of assets whose files are damaged or gone, in backups, and what commands say of it.

@@ -1,6 +1,7 @@
 import Records
 import RelayAPI
 import RelayCore
+import RelayServer
 import RelayStore
 
 /// The connected devices, and the subscriptions.

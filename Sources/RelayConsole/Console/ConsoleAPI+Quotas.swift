@@ -1,6 +1,7 @@
 import Records
 import RelayAPI
 import RelayCore
+import RelayServer
 import RelayStore
 
 /// Storage use and quotas, rates, and the callers that exceed them.

@@ -1,6 +1,7 @@
 import Foundation
 import Records
 import RelayCore
+import RelayServer
 import RelayStore
 
 /// Backups, configuration and audit log.

@@ -1,6 +1,7 @@
 import Crypto
 import Foundation
 import NIOSSL
+import RelayConsole
 import RelayCore
 import RelayGateways
 import RelayServer

@@ -4,6 +4,7 @@ import Records
 import RelayCore
 import RelayStore
 import Synchronization
+import TestSupport
 import Testing
 
 /// Assets that nobody uses are removed while others come.

@@ -2,6 +2,7 @@ import Foundation
 import RelayCore
 import RelayStore
 import Synchronization
+import TestSupport
 import Testing
 
 /// What the disk has made of assets since they came.

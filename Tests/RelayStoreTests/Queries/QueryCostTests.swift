@@ -4,6 +4,7 @@ import Records
 import RelayCore
 import RelayStore
 import Synchronization
+import TestSupport
 import Testing
 
 /// Nothing is scanned that an index can find.

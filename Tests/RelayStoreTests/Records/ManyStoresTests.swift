@@ -2,6 +2,7 @@ import Foundation
 import Records
 import RelayCore
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import RelayStore

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// `/zonecast.js` outside of a browser and in one: values that are as they were, and notices that notice.

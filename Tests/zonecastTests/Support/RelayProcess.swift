@@ -1,5 +1,6 @@
 import ChildProcesses
 import Foundation
+import TestSupport
 import Testing
 
 /// A running `zonecast serve`, killed at the latest when the test lets go of it.

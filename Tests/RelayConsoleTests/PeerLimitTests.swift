@@ -1,6 +1,7 @@
 import Dispatch
 import Testing
 
+@testable import RelayConsole
 @testable import RelayServer
 
 /// Limits that count by address: whoever has one IPv6 address has all of its network.
