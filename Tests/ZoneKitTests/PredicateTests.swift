@@ -225,8 +225,8 @@ import ZoneTesting
 
     @Test(arguments: [
         ("a == 1 OR b == 2", "joined by AND"), ("a LIKE 'x*'", "LIKE"), ("a ENDSWITH 'x'", "ENDSWITH"),
-        ("a == nil", "nil"), ("a ==[c] 'x'", "exact"), ("NOT (a > 3)", "NOT"), ("a ==", "value is missing"),
-        ("a == 'x", "cannot be read"), ("a == %@", "argument is missing"), ("1 == 2", "field's name"),
+        ("a == nil", "nil"), ("a ==[c] 'x'", "full-text"), ("NOT (a > 3)", "NOT"), ("a ==", "value is missing"),
+        ("a == 'x", "cannot be parsed"), ("a == %@", "argument is missing"), ("1 == 2", "field's name"),
     ])
     func whatCannotBeSentSaysWhy(_ format: String, _ why: String) async throws {
         let relay = ScriptedRelay()

@@ -136,7 +136,8 @@ import Testing
         // What the relay says first is said where nothing else helps.
         let refused = try run("records", "query", "Note", "--filter", "count = true", "--filter", "nothing = true")
         #expect(refused.status != 0 && refused.complaint.contains("nothing"), "\(refused.complaint)")
-        #expect(try run("records", "delete-many", "Note", "--filter", "title = 1984").output == "1 record deleted\n")
+        let deleted = try run("records", "delete-many", "Note", "--filter", "title = 1984")
+        #expect(deleted.complaint.contains("1 record deleted"), "\(deleted.complaint)")
     }
 
     @Test("an empty list creates no field unless its type is said")

@@ -82,7 +82,7 @@ import Testing
         try makeContainer()
         let none = try Command.run(["backup", "list", "--data", folder.path])
         #expect(none.status == 0)
-        #expect(none.output.contains("Make one with: zonecast backup create --data \(folder.path)\n"))
+        #expect(none.output.contains("Create one: zonecast backup create --data \(folder.path)\n"))
         for command in [["verify"], ["verify", "latest"], ["restore", "latest"]] {
             let run = try Command.run(["backup"] + command + ["--data", folder.path])
             #expect(run.status == 1)

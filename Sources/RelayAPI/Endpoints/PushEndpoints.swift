@@ -43,7 +43,7 @@ extension RequestContext {
 
     fileprivate func pushDesk() throws -> PushDesk {
         guard let pushes else {
-            throw RelayError(.notFound, "This relay sends no push; open a notice socket, or fetch changes at launch.")
+            throw RelayError(.notFound, "This relay sends no pushes; open a notice socket, or fetch changes at launch.")
         }
         return pushes
     }
