@@ -19,7 +19,7 @@ public struct PublicExtent: Sendable {
     ///
     /// - Parameters:
     ///   - predicate: A condition on the objects: comparisons of properties joined by `AND`, as queries allow them.
-    ///   The default is all objects. The relay needs an index for each property in it.
+    ///     The default is all objects. The relay needs an index for each property in it.
     ///   - properties: The properties to mirror. The default is all.
     public init(_ predicate: NSPredicate = NSPredicate(value: true), properties: [String]? = nil) {
         self.properties = properties
