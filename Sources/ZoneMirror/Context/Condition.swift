@@ -1,11 +1,11 @@
 import Foundation
 public import GRDB
 
-/// Which objects of an entity to find: made with operators on key paths.
+/// A condition on the objects of an entity, made with operators on key paths.
 ///
 ///     \Note.done == false && .hasPrefix(\.title, "Buy")
 ///
-/// Text is compared byte by byte. An absent value is less than any other, and equal to none but `nil`.
+/// Text is compared byte by byte. A missing value is less than any other, and equal only to `nil`.
 public struct Condition<T: SyncedRecord>: Sendable {
     let sql: String
     let arguments: [DatabaseValue]
