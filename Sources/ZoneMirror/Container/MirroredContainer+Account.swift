@@ -20,7 +20,7 @@ extension MirroredContainer {
         return !connection.credentials.namesUser
     }
 
-    // MARK: Changes
+    // MARK: Account changes
 
     /// Handles a change of a store's user.
     ///

@@ -132,7 +132,7 @@ extension MirrorContext {
         return try fetch(request).filter { home == nil || $0.id.origin == nil || $0.id.origin?.store == home }
     }
 
-    // MARK: Parts
+    // MARK: Helpers
 
     private func affected<T: SyncedRecord>(_ request: FetchRequest<T>) throws(MirrorError) -> [StoreFile] {
         let files = stores.files(holding: T.entityName)

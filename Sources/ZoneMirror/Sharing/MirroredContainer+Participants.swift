@@ -125,7 +125,7 @@ extension MirroredContainer {
         }
     }
 
-    // MARK: The end
+    // MARK: Ending shares
 
     /// Ends a share of this user: the participants lose it, and its objects move back to the unshared ones.
     ///

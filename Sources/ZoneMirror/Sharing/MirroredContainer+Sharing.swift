@@ -114,7 +114,7 @@ extension MirroredContainer {
         return text
     }
 
-    // MARK: Looking
+    // MARK: Reading shares
 
     /// Returns the shares that a store knows, without a request.
     public func fetchShares(in store: StoreID) async throws(MirrorError) -> [CKShare] {

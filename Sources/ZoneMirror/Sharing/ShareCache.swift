@@ -64,7 +64,7 @@ struct ShareCache {
         return db.changesCount > 0
     }
 
-    // MARK: Looking
+    // MARK: Reading
 
     func all() throws -> [Entry] {
         let rows = try Row.fetchAll(db, sql: "SELECT zone, name, details FROM mirror_share ORDER BY zone, name")

@@ -92,7 +92,7 @@ struct BoundStatement {
         return DatabaseError(resultCode: ResultCode(rawValue: code), message: message)
     }
 
-    // MARK: Columns of the row that is being read
+    // MARK: Columns of the current row
 
     func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
 

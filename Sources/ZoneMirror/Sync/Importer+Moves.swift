@@ -92,7 +92,7 @@ extension Importer {
         count += 1
     }
 
-    // MARK: Originals of what is to move
+    // MARK: Originals of moved records
 
     /// Imports somebody's change to a record that this device is about to move, or whose copy it has sent, into the
     /// object.

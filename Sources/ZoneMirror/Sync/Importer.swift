@@ -30,7 +30,7 @@ final class Importer {
     var hasDepartures: Bool
     /// Objects whose unsent changes are dropped because access to them has ended.
     var dropped: [String] = []
-    /// Zones whose records have turned up in another zone; pages of them that were read earlier are out of date.
+    /// Zones whose records have appeared in another zone; pages of them that were read earlier are out of date.
     var leftZones: Set<Int64> = []
     /// Zones in which records are expected.
     var awaitingZones: Set<Int64> = []

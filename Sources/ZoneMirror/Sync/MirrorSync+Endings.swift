@@ -20,7 +20,7 @@ extension MirrorSync {
         if link.isPrivate { try await lookForStragglers() }
     }
 
-    // MARK: Records that were to be there
+    // MARK: Expected records
 
     /// Fetches expected records by name that their new zone's feed did not contain, because it was read before the old
     /// zone's.
@@ -81,7 +81,7 @@ extension MirrorSync {
         }
     }
 
-    // MARK: Zones that have ended
+    // MARK: Ended zones
 
     /// Removes the objects that are still in an ended zone.
     private func endZones(_ tally: inout Tally) async throws {

@@ -49,7 +49,7 @@ extension MirrorSync {
             let outcome = await walk(round, held, &tally)
             let failure = Self.failure(outcome, tally.errors)
             lastTrouble = failure
-            // The earliest time is used: records left out then are as the relay had them at that time, or newer.
+            // The start of the last round that read the database's feed: all its zones have that state or a newer one.
             if outcome.sawDatabase { importOwed = tally.began }
             if failure == nil, !leavesOut(held), let seen = importOwed {
                 importOwed = nil

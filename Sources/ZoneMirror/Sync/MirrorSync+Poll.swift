@@ -124,7 +124,7 @@ extension MirrorSync {
         walkWaiters = []
     }
 
-    /// Reports the end of a scheduled poll of all types; a manual poll reports its own.
+    /// Notes the end of a scheduled poll of all types; a manual poll notes its own.
     func pollHasEnded() {
         defer { hasPollFailed = false }
         guard walking > 0, !hasPollFailed, unpolled.isEmpty else { return }

@@ -106,7 +106,7 @@ actor MirrorSync {
         conditions.time.surroundings?.join(self)
     }
 
-    // MARK: Life
+    // MARK: Lifecycle
 
     /// Loads the state of the last run and, if the container syncs automatically, begins.
     func start() async {
