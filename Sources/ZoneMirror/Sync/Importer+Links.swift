@@ -136,8 +136,9 @@ extension Importer {
         }
     }
 
-    /// The objects whose last unsent change is that a link was cleared in a transaction; in any transaction if the
-    /// history no longer has it.
+    /// Returns the unsent objects whose link was last changed, namely cleared, in the given transaction.
+    ///
+    /// If the history no longer has that change, the transaction does not matter.
     private func emptied(_ table: TableForm, _ column: String, in transaction: Int64?) throws -> [String] {
         let sql = """
             SELECT o.id FROM \(table.name.quoted) o JOIN mirror_outbox w ON w.oid = o.id
