@@ -1,15 +1,15 @@
 import Foundation
 import GRDB
 
-/// Which account's data are in which file: the first account's in the store's own, others' beside it.
+/// Maps accounts to the files of a store: the first account uses the store's own file, the others use files in the
+/// same folder.
 ///
-/// Nobody counts as one.
-///
-/// Kept in a small file next to the store, so that the right one is opened without asking the relay.
+/// Having no user counts as an account. The map is stored in a small file beside the store, so that the right file can
+/// be opened without a request.
 struct AccountFiles: Codable {
     /// File names by user record name.
     private var files: [String: String] = [:]
-    /// Whose file was open last.
+    /// The user whose file was open last.
     private var last: String?
 
     private static func place(_ url: URL) -> URL { url.appendingPathExtension("accounts") }
@@ -23,7 +23,7 @@ struct AccountFiles: Codable {
 
     init() {}
 
-    /// Of a store whose small file is not there, or cannot be read: whose data are in the store's own file stands in that.
+    /// Restores the map if its file is missing or damaged: the store's own file contains the name of its user.
     private init(ofStoreAt url: URL) {
         guard FileManager.default.fileExists(atPath: url.path) else { return }
         var configuration = Configuration()
@@ -38,28 +38,28 @@ struct AccountFiles: Codable {
 
     func store(_ url: URL) throws { try JSONEncoder().encode(self).write(to: Self.place(url), options: .atomic) }
 
-    /// Stands for nobody, who is signed in as long as no user is.
+    /// The account used while no user is signed in.
     static let nobody = ""
 
     var lastUser: String? { last == Self.nobody ? nil : last }
 
-    /// Where nobody's data are; `nil` where there never were any.
+    /// The path of the data written without a user; `nil` if there never were any.
     func nobodysPath(of url: URL) -> String? { files[Self.nobody] == nil ? nil : path(for: Self.nobody, of: url) }
 
-    /// Forgets a user whose files are gone.
+    /// Forgets a user whose files were deleted.
     mutating func forget(_ user: String) {
-        // The store's own file is not given to another: its name alone is free.
+        // The store's own file is not given to another user; only its name is free.
         if files[user] != nil { files[user] = nil }
         if last == user { last = Self.nobody }
     }
 
-    /// The file to open for a user; `nil`: whoever was here last, or nobody yet.
+    /// Returns the path of a user's file; `nil` means the last user, or none yet.
     func path(for user: String?, of url: URL) -> String {
         guard let user = user ?? last, let name = files[user] else { return url.path }
         return url.deletingLastPathComponent().appendingPathComponent(name).path
     }
 
-    /// Notes that a user's data are in a file; says which, for one not seen before.
+    /// Assigns a user to a file and returns its path; a new user gets a new file.
     mutating func assign(_ user: String, of url: URL) -> String {
         last = user
         if files[user] == nil {

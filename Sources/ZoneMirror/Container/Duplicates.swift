@@ -1,24 +1,24 @@
 import Foundation
 import GRDB
 
-/// Objects that several devices have made for the same thing.
+/// Removing objects that several devices have created for the same thing.
 ///
-/// Simplest is to give such objects names that every device derives alike; see `RecordName.init(_:)`. Where that is too
-/// late, `deduplicate` keeps one of each: the one with the smallest name, so that every device picks the same.
-/// See ReadingAndHistory.md, "Duplicates".
+/// The simplest way to avoid duplicates is to give such objects names that every device derives in the same way; see
+/// `RecordName.init(_:)`. If it is too late for that, `deduplicate` keeps the one with the smallest name, so that
+/// every device keeps the same. See ReadingAndHistory.md, "Duplicates".
 extension MirroredContainer {
-    /// Keeps one object of those that agree in some properties, in every store and zone.
+    /// Keeps one of the objects that have equal values in some properties, in every store and zone.
     ///
-    /// Links are moved to the one that stays. In a mirrored store the others are deleted only after a later send and fetch have
-    /// both gone through, so that no device is left without, and only if they still agree with the one that stays. Objects that
-    /// the user may not change are left alone, and so are those without a value in one of the properties, and those that are
+    /// Links are moved to the object that stays. In a mirrored store, the others are deleted only after a later send
+    /// and fetch have succeeded, so that no device loses both, and only if they are still equal to the one that stays.
+    /// Objects are left alone if the user may not change them, if one of the properties has no value, or if they are
     /// marked as deleted.
     ///
     /// - Parameters:
     ///   - type: The entity.
     ///   - keys: The names of the properties.
-    /// - Returns: How many objects are to go.
-    /// - Throws: `unknownProperty` for one that is not stored or where none is named, and what SQLite throws.
+    /// - Returns: The number of objects to remove.
+    /// - Throws: `unknownProperty` for a property that is not stored, or if there is none; SQLite's errors.
     @discardableResult
     public func deduplicate<T: SyncedRecord>(_ type: T.Type, by keys: String...) async throws(MirrorError) -> Int {
         if keys.isEmpty {
@@ -33,7 +33,7 @@ extension MirroredContainer {
             let judge = Permissions(file: file, account: stores.account)
             count += try await writing(file.id) { db in
                 let count = try Duplicates(db: db, file: file, table: table).mark(by: keys, judge: judge)
-                // Nobody else has to hear of it.
+                // A local store has no other devices to wait for.
                 if !file.isMirrored { try Duplicates.removeSettled(db, file) }
                 return count
             }
@@ -42,7 +42,7 @@ extension MirroredContainer {
     }
 }
 
-/// Finds duplicates in one store, and removes them when their time has come.
+/// Finds the duplicates in one store and removes them later.
 struct Duplicates {
     let db: Database
     let file: StoreFile
@@ -58,11 +58,11 @@ struct Duplicates {
             """
         var groups: [[DatabaseValue]: [String]] = [:]
         for row in try Row.fetchAll(db, sql: sql) {
-            // What was not sent yet goes into the home zone.
+            // An unsent object goes to the home zone.
             var zone: Int64 = row[keys.count + 1]
             if zone == 0 { zone = try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0 }
             let key = (1...keys.count).map { row[$0] as DatabaseValue } + [zone.databaseValue]
-            // Two of which something is not known are not the same for that.
+            // Objects with an unknown value are not duplicates.
             if key.contains(where: \.isNull) { continue }
             groups[key, default: []].append(row[0])
         }
@@ -81,13 +81,13 @@ struct Duplicates {
         return count
     }
 
-    /// What is marked as deleted neither stays in place of something that is not, nor has to go for it.
+    /// Returns a condition that excludes objects marked as deleted: they neither replace an object nor are replaced.
     private func isLive(_ row: String) -> String {
         guard let mark = table.entity?.softDeletion, table.index[mark] != nil else { return "" }
         return " AND \(row).\(mark.quoted) IS NULL"
     }
 
-    /// What leads to one object leads to the other from now on.
+    /// Moves the links to one object to the other.
     private func moveLinks(from id: String, to keeper: String) throws {
         for other in file.mapping.tables.values {
             for position in other.links where other.columns[position].link?.destination == table.name {
@@ -97,7 +97,7 @@ struct Duplicates {
                     continue
                 }
                 let (name, link) = (other.name.quoted, column.name.quoted)
-                // Where there is place for one, and that is taken, it stays so.
+                // The other object keeps its own link if it has room for one only.
                 let isSingle = column.link.flatMap { file.model.inverse(of: $0) }.map { !$0.isToMany } ?? false
                 let free = isSingle ? " AND NOT EXISTS (SELECT 1 FROM \(name) WHERE \(link) = ?1)" : ""
                 try db.execute(
@@ -108,7 +108,7 @@ struct Duplicates {
         }
     }
 
-    /// Links of many to many, each of which is called by its ends.
+    /// Moves many-to-many links, whose ids are derived from their ends.
     private func movePairs(_ form: PairForm, _ column: String, from id: String, to keeper: String) throws {
         let name = form.tableName.quoted
         let sql = "SELECT id, source, target FROM \(name) WHERE \(column.quoted) = ?"
@@ -127,7 +127,7 @@ struct Duplicates {
         }
     }
 
-    /// What both lead to does not go with the one that goes.
+    /// Clears links with a cascade rule whose target both objects have, so that it is not deleted.
     private func keepTargets(of id: String, for keeper: String) throws {
         for position in table.links where table.columns[position].link?.deleteRule == .cascade {
             let (name, column) = (table.name.quoted, table.columns[position].name.quoted)
@@ -141,7 +141,7 @@ struct Duplicates {
         }
     }
 
-    /// All that the relay has is here: finds what adopted objects double.
+    /// Finds the duplicates of adopted objects; called after everything on the relay was fetched.
     static func markAdopted(_ db: Database, _ file: StoreFile) throws {
         guard let text = try State.text(db, .mergeKeys) else { return }
         let keys = (try? JSONDecoder().decode([String: [String]].self, from: Data(text.utf8))) ?? [:]
@@ -156,7 +156,7 @@ struct Duplicates {
         try State.set(db, .mergeKeys, nil)
     }
 
-    /// A fetch has gone through: removes what was marked before the last send, where it still doubles what stays.
+    /// Removes duplicates marked before the last send, if they still are duplicates; called after a successful fetch.
     static func removeSettled(_ db: Database, _ file: StoreFile) throws {
         let sql = """
             SELECT oid, entity, keeper, keys FROM mirror_duplicate
@@ -164,7 +164,7 @@ struct Duplicates {
             """
         for row in try Row.fetchAll(db, sql: sql) {
             let (oid, entity, keeper): (String, String, String) = (row[0], row[1], row[2])
-            // Marks of older versions do not say by what.
+            // Marks of older versions do not contain the properties.
             let text: String = row[3] ?? "[]"
             let keys = (try? JSONDecoder().decode([String].self, from: Data(text.utf8))) ?? []
             if let table = file.mapping.tables[entity] {
@@ -174,7 +174,7 @@ struct Duplicates {
         }
     }
 
-    /// What has been linked to it since it was marked stays, and leads to the one that stays.
+    /// Removes a duplicate; links added to it since it was marked are moved to the object that stays.
     private func remove(_ oid: String, doubling keeper: String, in keys: [String]) throws {
         guard keys.allSatisfy({ table.index[$0] != nil }) else { return }
         let name = table.name.quoted

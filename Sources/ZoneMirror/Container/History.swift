@@ -1,14 +1,14 @@
 public import Foundation
 import GRDB
 
-/// How far somebody has read the history of one or more stores.
+/// A position in the history of one or more stores.
 ///
-/// Each file has a history of its own: where another user's, or a new one, is behind a store, a token of the file before
-/// stands at its beginning.
+/// Each file has its own history. If a store gets another user's file or a new one, a token of the earlier file means
+/// its beginning.
 public struct HistoryToken: Hashable, Codable, Sendable {
-    /// The number of the last change seen, by store.
+    /// The number of the last change read, by store.
     private var positions: [String: Int64] = [:]
-    /// Of which file that is, by store.
+    /// The file to which the position refers, by store.
     private var files: [String: String] = [:]
 
     init() {}
@@ -18,14 +18,14 @@ public struct HistoryToken: Hashable, Codable, Sendable {
         files[store.text] = file
     }
 
-    /// A token as `encode(to:)` writes it, or an earlier version, which knew of no files.
+    /// Decodes a token, also of an earlier version, which had no files.
     public init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: CodingKeys.self)
         positions = try values.decode([String: Int64].self, forKey: .positions)
         files = try values.decodeIfPresent([String: String].self, forKey: .files) ?? [:]
     }
 
-    /// The token for one store alone.
+    /// Returns the token of one store only.
     public func token(for store: StoreID) -> HistoryToken {
         var token = self
         token.positions = positions.filter { $0.key == store.text }
@@ -33,7 +33,7 @@ public struct HistoryToken: Hashable, Codable, Sendable {
         return token
     }
 
-    /// Both, each store as far as either has come; of two files the other's.
+    /// Returns the later position of each store; for different files, the other token's position.
     public func joined(with other: HistoryToken) -> HistoryToken {
         var token = self
         for (store, position) in other.positions {
@@ -45,68 +45,68 @@ public struct HistoryToken: Hashable, Codable, Sendable {
         return token
     }
 
-    /// The number of the last change seen of a store's file; `nil` where it says nothing of that file.
+    /// Returns the number of the last change read of a store's file; `nil` if the token does not refer to this file.
     func position(of store: StoreID, in file: String) -> Int64? {
         files[store.text] ?? file == file ? positions[store.text] : nil
     }
 }
 
-/// What one commit changed.
+/// The changes of one commit.
 public struct HistoryTransaction: Hashable, Sendable, Identifiable {
     /// One change of one object.
     public struct Change: Hashable, Sendable {
-        /// What was done to it.
+        /// The kind of the change.
         public enum Kind: String, Hashable, Sendable {
-            /// It is new.
+            /// The object was inserted.
             case insert
-            /// Some of its values are.
+            /// Some of its values changed.
             case update
-            /// It is gone.
+            /// The object was deleted.
             case delete
         }
 
         /// The object.
         public var object: ObjectID
-        /// What was done to it.
+        /// The kind of the change.
         public var kind: Kind
-        /// With an update: the properties; empty where they are not known.
+        /// The changed properties of an update; empty if unknown.
         public var updatedProperties: [String]
-        /// With a deletion: the values of the attributes that are preserved, as JSON has them.
+        /// The preserved attribute values of a deleted object, as JSON.
         public var preservedValues: [String: String]
     }
 
-    /// Grows within a store.
+    /// Increases within a store.
     public var id: Int64
     /// The store.
     public var store: StoreID
-    /// Who changed it, as the context said; `MirroredContainer.importAuthor` for imports; `nil` for nobody's context.
+    /// The author set in the context, `MirroredContainer.importAuthor` for imports, or `nil` without a context.
     public var author: String?
     /// The context's name.
     public var contextName: String?
-    /// When; of commits by plain SQL, when they were noticed.
+    /// The time of the commit; for plain SQL, the time at which it was noticed.
     public var date: Date
-    /// The changes, in their order.
+    /// The changes in their order.
     public var changes: [Change]
-    /// How far one has read with this transaction.
+    /// The position after this transaction.
     public var token: HistoryToken
 }
 
-/// What the stores remember of their changes.
+/// The history of changes of the stores.
 ///
 /// See ReadingAndHistory.md, "History".
 extension MirroredContainer {
     /// The author of every import.
     public static let importAuthor = Importer.author
 
-    /// The transactions of all stores, each store's in their order.
+    /// Returns the transactions of all stores, each store's in their order.
     ///
     /// - Parameters:
-    ///   - token: Only those after it; left out, all.
-    ///   - date: Only those then or later.
-    ///   - author: Only this author's.
+    ///   - token: Only transactions after it. The default is all.
+    ///   - date: Only transactions at or after this time.
+    ///   - author: Only transactions of this author.
     ///   - entity: Only changes of this entity.
     /// - Returns: Transactions with at least one change.
-    /// - Throws: What SQLite throws.
+    /// - Throws: SQLite's errors.
     public func history(
         after token: HistoryToken? = nil,
         since date: Date? = nil,
@@ -125,7 +125,7 @@ extension MirroredContainer {
         return found
     }
 
-    /// The end of the history of all stores, as of now.
+    /// Returns the current end of the history of all stores.
     public func currentHistoryToken() async throws(MirrorError) -> HistoryToken {
         var token = HistoryToken()
         for file in stores.files {
@@ -134,12 +134,12 @@ extension MirroredContainer {
         return token
     }
 
-    /// Forgets what was read; what is still to be sent is kept elsewhere and not touched.
+    /// Deletes the history before a token; unsent changes are stored elsewhere and not affected.
     public func deleteHistory(before token: HistoryToken) async throws(MirrorError) {
         for file in stores.files {
             try await writing(file.id) { db in
                 guard let position = token.position(of: file.id, in: try HistoryReader.file(db)) else { return }
-                // The newest stays: its number must not be given twice.
+                // The newest change stays, because its number must not be used twice.
                 try db.execute(
                     sql: "DELETE FROM mirror_change WHERE seq <= ? AND seq < (SELECT max(seq) FROM mirror_change)",
                     arguments: [position]
@@ -154,9 +154,9 @@ extension MirroredContainer {
         }
     }
 
-    /// Tells of every commit to a store, by whomever, with the token that leads up to it.
+    /// Reports every commit to a store, by any writer, with the token that includes it.
     ///
-    /// What happens between two looks is told once.
+    /// Several commits may be reported together.
     public var remoteChanges: AsyncStream<(store: StoreID, token: HistoryToken)> {
         AsyncStream(bufferingPolicy: .bufferingNewest(64)) { continuation in
             let stores = stores
@@ -172,7 +172,7 @@ extension MirroredContainer {
     }
 }
 
-/// Reads the history's tables.
+/// Reads the tables of the history.
 enum HistoryReader {
     struct Filter: Sendable {
         var date: Date?
@@ -180,7 +180,7 @@ enum HistoryReader {
         var entity: String?
     }
 
-    /// Files what came by plain SQL under a transaction of its own.
+    /// Assigns changes made by plain SQL to a transaction of their own.
     static func seal(_ db: Database, at date: Date) throws {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_change WHERE txn = 0)"
         guard try Bool.fetchOne(db, sql: sql) == true else { return }
@@ -188,7 +188,7 @@ enum HistoryReader {
         try db.execute(sql: "UPDATE mirror_change SET txn = ? WHERE txn = 0", arguments: [db.lastInsertedRowID])
     }
 
-    /// What a file is called in tokens: drawn when it was made.
+    /// The file's identity in tokens, generated when the file was created.
     static func file(_ db: Database) throws -> String { try State.text(db, .identity) ?? "" }
 
     static func end(_ db: Database, _ store: StoreID) throws -> HistoryToken {
@@ -274,7 +274,7 @@ enum HistoryReader {
         )
     }
 
-    /// A value as JSON has it, as text.
+    /// A JSON value as text.
     private struct KeptValue: Decodable {
         var text: String?
 

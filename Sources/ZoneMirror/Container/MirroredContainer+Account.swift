@@ -3,34 +3,35 @@ import GRDB
 import Synchronization
 import ZoneKit
 
-/// Users who come and go: each has files of their own behind the same stores.
+/// Sign-ins and sign-outs: each user has files of their own behind the same stores.
 ///
 /// See Sync.md, "Accounts".
 extension MirroredContainer {
-    /// What becomes of files and objects when users come and go; to be set before `loadStores`.
+    /// The application's decisions when users sign in and out; set it before `loadStores`.
     public var accountPolicy: AccountPolicy {
         get { state.withLock(\.accountPolicy) }
         set { state.withLock { $0.accountPolicy = newValue } }
     }
 
-    /// Whether a store would be opened as nobody's: its container speaks for no user, and cannot sign in by itself.
+    /// Returns whether a store would be opened without a user: its container has no user and cannot sign in on its
+    /// own.
     static func isOpenToNobody(_ cloud: CloudOptions) -> Bool {
         guard let connection = try? cloud.container.session.connection() else { return false }
         return !connection.credentials.namesUser
     }
 
-    // MARK: Changes
+    // MARK: Account changes
 
-    /// What has been found out about the user of a store's file.
+    /// Handles a change of a store's user.
     ///
-    /// While files are put in place of others, those who keep the old ones in step are waited for: a report of theirs that
-    /// waits here meanwhile is given up with them. One that was on its way, of a file that is no longer behind its store, has
-    /// been dealt with: its user may be back by now.
+    /// While files are being replaced, the syncs of the old files are stopped. A report of theirs that waits here
+    /// meanwhile is cancelled with them. A report for a file that is no longer open was already handled: its user may
+    /// have signed in again.
     func accountChanged(_ change: AccountGate.Change, in file: StoreFile) async {
         guard await switching.enterUnlessCancelled() else { return }
         defer { switching.leave() }
         guard stores.file(file.id) === file else { return }
-        // Of several containers' public stores one may be read by nobody while the user of another is signed in.
+        // Of several containers' public stores, one may be open without a user while the user of another is signed in.
         if case .signedOut(of: nil) = change,
             descriptions.compactMap(\.cloud).contains(where: { !Self.isOpenToNobody($0) })
         {
@@ -43,11 +44,11 @@ extension MirroredContainer {
             user: isSignedOut ? nil : current ?? before.user,
             standing: current == nil ? .signedOut : .signedIn
         )
-        // Several stores report the same one after another, and again before each try.
+        // Several stores report the same change, and report it again before each retry.
         if before != stores.account { tell(.account(previous: before.user, current: current)) }
         remember(current)
-        // Other files are opened in a task of its own: whoever reports the change is being stopped by it. That another store
-        // has reported the user before says nothing of this one's file.
+        // Files are replaced in a separate task, because that stops the sync that reports the change. A report of this
+        // user by another store does not mean that this store's file was replaced.
         switch change {
         case .is(let user, let previous?) where previous != user:
             startSwitch(to: user) { await $0.switchFiles(to: user, from: previous) }
@@ -57,7 +58,7 @@ extension MirroredContainer {
         }
     }
 
-    /// Once for all stores and reports of one change.
+    /// Starts the replacement once for all stores and reports of one change.
     private func startSwitch(to user: String, _ work: @escaping @Sendable (MirroredContainer) async -> Void) {
         let isNew = state.withLock { state in
             defer { state.switchingTo = user }
@@ -108,18 +109,18 @@ extension MirroredContainer {
         }
     }
 
-    /// The stores whose contents are one user's.
+    /// The stores that contain one user's data.
     private var ownDescriptions: [StoreDescription] {
         descriptions.filter { $0.cloud != nil && $0.cloud?.scope != .public }
     }
 
-    /// Puts the files of another user, or nobody's, behind the private and shared stores.
+    /// Opens the files of another user, or those used without a user, in the private and shared stores.
     private func switchFiles(to user: String, from previous: String) async {
         var adopts: AccountPolicy.SignInChoice = .leave
         if previous == AccountFiles.nobody { adopts = await signInChoice(user) }
         await switching.enter()
         defer { switching.leave() }
-        // Who has signed in since is another's concern.
+        // A later sign-in is handled by its own call.
         let isStill = stores.account == Account(user: user, standing: .signedIn)
         guard isStill, !state.withLock({ $0.isClosed }) else { return }
         for description in ownDescriptions { await switchFile(of: description, to: user, adopts) }
@@ -141,11 +142,11 @@ extension MirroredContainer {
         do {
             var accounts = AccountFiles.load(description.url)
             _ = accounts.assign(user, of: description.url)
-            // What is not written down there is looked up in vain: the file of whoever was here before would be opened.
+            // The map must be stored first; otherwise the next start would open the previous user's file.
             try accounts.store(description.url)
             try self.open(description, for: user, &gone)
         } catch {
-            // The file that was there is somebody else's: better none.
+            // The previous file belongs to another user, so the store stays without a file.
             await stores.putAway(description.id)
             return tell(.storeClosed(MirrorError(from: error).explanation), of: description.id)
         }
@@ -159,7 +160,7 @@ extension MirroredContainer {
 
     // MARK: Signing out
 
-    /// Asks what becomes of a user's files, and does it; `isOpen`: they are still the ones behind the stores.
+    /// Applies the application's decision about a user's files; `isOpen` means that the stores still have them open.
     func settleSignOut(of user: String, isOpen: Bool) async {
         let choice = await accountPolicy.signedOut(.init(user: user, unsent: unsent(of: user)))
         await switching.enter()
@@ -193,7 +194,7 @@ extension MirroredContainer {
         return counts
     }
 
-    /// A file that is behind no store just now; `nil` where there is none.
+    /// Opens a file that no store has open; `nil` if it does not exist.
     private func closedFile(_ description: StoreDescription, _ path: String) throws -> StoreFile? {
         guard FileManager.default.fileExists(atPath: path) else { return nil }
         return try storeFile(description, path)
@@ -215,10 +216,10 @@ extension MirroredContainer {
         return choice
     }
 
-    /// How many objects belong to no user yet, by store; stores without any are left out.
+    /// The number of objects that do not belong to a user yet, by store; stores without any are left out.
     ///
-    /// These are the objects of nobody's files, and those of a private store that was local until now, as long as no user has
-    /// synced it: the first one who does owns and sends them.
+    /// These are the objects written without a user, and those of a private store that was local until now, as long as
+    /// no user has synced it: the first one who does owns and sends them.
     public var localObjects: [StoreID: Int] {
         var counts: [StoreID: Int] = [:]
         for description in ownDescriptions where description.cloud?.scope == .private {
@@ -230,7 +231,7 @@ extension MirroredContainer {
         return counts
     }
 
-    /// How many objects a file holds; 0 where they are a user's.
+    /// Returns how many objects without a user a file holds; 0 if they belong to a user.
     private static func ownerless(_ entities: [String], inFileAt path: String) throws -> Int {
         guard FileManager.default.fileExists(atPath: path) else { return 0 }
         var configuration = Configuration()
@@ -245,11 +246,11 @@ extension MirroredContainer {
         }
     }
 
-    /// Makes nobody's objects the current user's: what was written while nobody was signed in is sent.
+    /// Gives objects written without a user to the current user, so that they are sent.
     ///
-    /// - Parameter choice: `adopt` or `merge`; with `leave` nothing happens.
-    /// - Returns: How many objects were taken over.
-    /// - Throws: `relay` while nobody is signed in, and what SQLite throws.
+    /// - Parameter choice: `adopt` or `merge`; `leave` does nothing.
+    /// - Returns: The number of objects taken over.
+    /// - Throws: `relay` if no user is signed in; SQLite's errors.
     @discardableResult
     public func adoptLocalData(_ choice: AccountPolicy.SignInChoice = .adopt) async throws(MirrorError) -> Int {
         await switching.enter()

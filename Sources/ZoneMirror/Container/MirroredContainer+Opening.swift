@@ -3,26 +3,26 @@ import GRDB
 import Synchronization
 import ZoneKit
 
-/// Which files stand behind the stores, and that they may.
+/// Opening the files of stores, and the checks before that.
 extension MirroredContainer {
-    /// Opens all stores, and begins to keep the mirrored ones in step.
+    /// Opens all stores and starts to sync the mirrored ones.
     ///
-    /// Needs no network: what was here is readable at once.
-    ///
-    /// Opens all of them or none: after an error the call may be made again.
+    /// Needs no network: local data can be read at once. Opens all stores or none; after an error, call it again.
     ///
     /// - Throws: `modelIncompatible` with every violation, `storeAlreadyLoaded`, `storeSyncedElsewhere`,
-    ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, `wrongStore` for a configuration that the model does not
-    ///   have, `unknownProperty` for an entity or property in the cloud options, and `storage` with what SQLite throws.
+    ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, `wrongStore` for a configuration that the model
+    ///   does not have, `unknownProperty` for an entity or property in the cloud options, and `storage` with SQLite's
+    ///   error.
     public func loadStores() async throws(MirrorError) {
         let (opened, gone) = try await openMissing()
         if let gone { await settleSignOut(of: gone, isOpen: false) }
         for description in opened { await sync(description.id)?.start() }
     }
 
-    /// Gives the stores that were opened, and who was here last and has signed out since, while this was not running.
+    /// Opens the missing stores, and returns them with the last user if that one has signed out since.
     ///
-    /// One call at a time: for another, what this one has just opened would be somebody else's, and be let go.
+    /// Runs one call at a time: a concurrent call would treat the stores just opened here as another container's, and
+    /// close them.
     private func openMissing() async throws(MirrorError) -> (opened: [StoreDescription], gone: String?) {
         await loading.enter()
         defer { loading.leave() }
@@ -38,7 +38,7 @@ extension MirroredContainer {
         return (missing, gone)
     }
 
-    /// Hears of commits from now on, if it does not already.
+    /// Starts to observe commits, unless that was done before.
     private func listen() {
         let isListening = state.withLock { state in
             state.isLoaded = true
@@ -51,7 +51,7 @@ extension MirroredContainer {
         watchFiles()
     }
 
-    /// Gives the stores that are to be opened.
+    /// Checks the descriptions and returns the stores to open.
     private func checkDescriptions() throws(MirrorError) -> [StoreDescription] {
         for description in descriptions { try checkNames(in: description) }
         let violations = descriptions.flatMap { self.violations(for: $0) }
@@ -62,7 +62,7 @@ extension MirroredContainer {
                 "The model cannot be mirrored as it is. Each line names a place and what to do there."
             )
         }
-        // A store that has lost its file is loaded anew beside the others.
+        // A store that has lost its file is opened again beside the others.
         let missing = descriptions.filter { stores.file($0.id) == nil }
         var urls: Set<StoreID> = []
         var databases: Set<String> = []
@@ -102,7 +102,7 @@ extension MirroredContainer {
         return missing
     }
 
-    /// A name that leads nowhere would make a store that holds nothing, and look like one that has nothing yet.
+    /// Throws for unknown names, which would make a store that stays empty without an error.
     private func checkNames(in description: StoreDescription) throws(MirrorError) {
         guard description.url.isFileURL else {
             throw MirrorError(.storage, "\(description.url) is no file's address. Make it with URL(filePath:).")
@@ -115,7 +115,7 @@ extension MirroredContainer {
         throw MirrorError(.wrongStore, "The configuration \(name) names \(unknown), which is no entity of the model.")
     }
 
-    /// Everything in the model that keeps a store from being mirrored; empty for a local store.
+    /// Returns everything in the model that prevents a store from being mirrored; empty for a local store.
     public func violations(for description: StoreDescription) -> [Violation] {
         guard let cloud = description.cloud else { return [] }
         let check = ModelCheck(
@@ -127,9 +127,9 @@ extension MirroredContainer {
         return check.violations()
     }
 
-    /// Opens a store with the file of a user; `nil`: of whoever was here last.
+    /// Opens a store with a user's file; `nil` means the last user's.
     ///
-    /// Notes who was here last where nobody is signed in any more.
+    /// Sets `gone` to the last user if no user is signed in any more.
     func open(_ description: StoreDescription, for user: String?, _ gone: inout String?) throws(MirrorError) {
         do {
             try Self.checkFolder(of: description.url.path)
@@ -162,7 +162,7 @@ extension MirroredContainer {
             )
             stores.put(file)
             let known = try file.pool.read { try State.text($0, .account) } ?? accounts.lastUser
-            // A public file tells who was here last, which nobody may be any more.
+            // A public file names its last user, who may have signed out since.
             if let known, known != AccountFiles.nobody, stores.account.user == nil, !Self.isOpenToNobody(cloud) {
                 stores.account = Account(user: known, standing: .signedIn)
             }
@@ -176,7 +176,7 @@ extension MirroredContainer {
         }
     }
 
-    /// Notes whose data a file holds; never where they are somebody else's.
+    /// Stores the user whose data a file holds; throws if it holds another user's.
     private static func claim(_ file: StoreFile, for user: String) throws {
         try file.pool.write { db in
             let holder = try State.text(db, .account)
@@ -190,7 +190,7 @@ extension MirroredContainer {
         }
     }
 
-    /// Takes back that a store was opened, before anything was done with it.
+    /// Closes a store that was opened but not used yet.
     private func letGo(_ store: StoreID) async {
         let sync = state.withLock { state in
             state.accounts[store] = nil
@@ -201,7 +201,7 @@ extension MirroredContainer {
         state.withLock { $0.locks[store] = nil }
     }
 
-    /// Nobody can open a file in a folder that is not there, which is no other container's doing.
+    /// Throws if the folder does not exist, which would otherwise look like another container's lock.
     private static func checkFolder(of path: String) throws(MirrorError) {
         let folder = URL(filePath: path).deletingLastPathComponent().path
         var isFolder: ObjCBool = false
@@ -217,7 +217,7 @@ extension MirroredContainer {
 }
 
 extension CloudOptions {
-    /// Names the database among those of all containers, relays and accounts.
+    /// Identifies the database among those of all containers, relays and accounts.
     var database: String {
         let name = "\(container.containerIdentifier ?? "")/\(scope)"
         guard let connection = try? container.session.connection() else { return name }

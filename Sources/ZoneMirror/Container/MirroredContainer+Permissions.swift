@@ -1,14 +1,14 @@
 import GRDB
 import ZoneKit
 
-/// What the relay would let the user do: answered from the files, without any wait.
+/// Checks of what the user may do on the relay, from stored data and without a request.
 ///
-/// `false` speaks about the relay's record, not about the local row. See Permissions.md, "Questions".
+/// `false` refers to the relay's record, not to the local row. See Permissions.md, "Questions".
 extension MirroredContainer {
-    /// Whether objects of a store can be changed at all.
+    /// Returns whether objects of a store can be changed at all.
     ///
-    /// Local and private stores always, unless they are read-only; public and shared ones while somebody is signed in, and
-    /// public ones only if the relay lets them write or make something there.
+    /// Always for local and private stores, unless they are read-only. For public and shared stores, while a user is
+    /// signed in; for public ones only if the user may write or create some record type.
     public func canModifyManagedObjects(in store: StoreID) -> Bool {
         guard let file = stores.file(store) else { return false }
         let kind: Permissions.Facts.Kind =
@@ -32,24 +32,24 @@ extension MirroredContainer {
         return Permissions.canModifyStore(facts)
     }
 
-    /// Whether the relay would take a change of an object's record.
+    /// Returns whether the relay would accept a change of an object's record.
     ///
-    /// `false` for an object of a shared or public store that is not there any more: its owner deleted it or ended the share, or
-    /// took this user out of it.
+    /// Returns `false` for an object of a shared or public store that is gone: its owner deleted it, ended the share,
+    /// or removed this user from it.
     public func canUpdateRecord(for object: ObjectID) -> Bool {
         judged(object) { try $0.canUpdate($1, oid: object.name.text) }
     }
 
-    /// Whether the relay would delete an object's record.
+    /// Returns whether the relay would delete an object's record.
     ///
-    /// A participant of a shared hierarchy may not delete its root. In a public database the deletion does not travel to
-    /// other mirrors; see `softDelete`.
+    /// A participant of a shared hierarchy may not delete its root. In a public database, other mirrors do not learn
+    /// of the deletion; see `softDelete`.
     public func canDeleteRecord(for object: ObjectID) -> Bool {
         judged(object) { try $0.canDelete($1, oid: object.name.text) }
     }
 
     private func judged(_ object: ObjectID, _ question: (Permissions, Database) throws -> Bool) -> Bool {
-        // Never saved: nobody has anything against it yet.
+        // An object that was never saved has no restrictions yet.
         guard let store = object.store else { return true }
         guard let file = stores.file(store) else { return false }
         let judge = Permissions(file: file, account: stores.account)

@@ -4,24 +4,24 @@ import SyncCore
 import Synchronization
 public import ZoneKit
 
-/// Looking at the sync, and steering it by hand.
+/// Observing and controlling the sync.
 extension MirroredContainer {
-    /// Everything that happens, as it happens; the current state first.
+    /// All events as they happen, after the current state.
     public var events: AsyncStream<MirrorEvent> { board.listen() }
 
-    /// Posted with each event, on the default center and whatever thread it happens on; the event is in the user info.
+    /// Posted for each event on the default center, on any thread; the event is in the user info.
     public static let eventChangedNotification = Notification.Name("ZoneMirrorEventChangedNotification")
-    /// Under which the user info of `eventChangedNotification` has its `MirrorEvent`.
+    /// The user info key of the `MirrorEvent` in `eventChangedNotification`.
     public static let eventNotificationUserInfoKey = "event"
 
-    /// The events that a store has kept.
+    /// Returns the events stored by a store.
     ///
     /// - Parameters:
     ///   - store: The store.
-    ///   - event: Only those after this one.
-    ///   - date: Only those that began then or later.
+    ///   - event: Only events after this one.
+    ///   - date: Only events that began at or after this time.
     /// - Returns: The events, oldest first.
-    /// - Throws: `unknownStore`, and what SQLite throws.
+    /// - Throws: `unknownStore`; SQLite's errors.
     public func events(
         of store: StoreID,
         after event: MirrorEvent? = nil,
@@ -30,33 +30,34 @@ extension MirroredContainer {
         try await reading(store) { try EventLog.fetch($0, store: store, after: event?.id ?? 0, since: date) }
     }
 
-    /// Sends everything that waits, now.
+    /// Sends all unsent changes now.
     ///
-    /// - Throws: `relay` with what stopped the sending, with the first refusal, or with what a change waits for that could not be
-    ///   sent for now (`explain` says it of each object): all else has been sent then.
+    /// - Throws: `relay` with the error that stopped the sending, with the first refusal, or with what a change waits
+    ///   for (`explain` gives it for each object). All other changes were sent then.
     public func sendChanges() async throws(MirrorError) {
         try await each { try await $0.sendNow() }
     }
 
-    /// Fetches everything that has changed, now; polls public databases.
+    /// Fetches all changes now, and polls public databases.
     ///
-    /// - Parameter prioritizedZoneIDs: Zones to fetch before all others, in their order; a share's is that of its record ID.
-    /// - Throws: `relay` with what stopped the fetching; what came before it is in the files.
+    /// - Parameter prioritizedZoneIDs: Zones to fetch before all others, in this order; a share's zone is that of its
+    ///   record ID.
+    /// - Throws: `relay` with the error that stopped the fetching; what was fetched before is stored.
     public func fetchChanges(prioritizedZoneIDs: [CKRecordZone.ID] = []) async throws(MirrorError) {
         let zones = prioritizedZoneIDs.map(\.zone)
         try await each { try await $0.fetchNow(prioritized: zones) }
     }
 
-    /// Polls the public databases now, whatever the time.
+    /// Polls the public databases now, regardless of their interval.
     public func pollNow() async throws(MirrorError) {
         try await each { sync in if sync.isPublic { try await sync.pollNow() } }
     }
 
-    /// Reads a store's database from the beginning with the next fetch, as if nothing had been read before.
+    /// Makes the next fetch read a store's database from the beginning.
     ///
-    /// Objects keep their identities, and what was not sent stays; for a store that seems to differ from its relay.
+    /// Use it if a store seems to differ from its relay. Objects keep their identities, and unsent changes stay.
     ///
-    /// - Throws: What SQLite throws.
+    /// - Throws: SQLite's errors.
     public func forgetTokens(in store: StoreID) async throws(MirrorError) {
         guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
         do {
@@ -79,7 +80,7 @@ extension MirroredContainer {
         if let failure { throw failure }
     }
 
-    /// What is the matter where not every store that has a database can be asked about it.
+    /// Returns an error if not every store with a database is open.
     private func trouble(with count: Int) -> MirrorError? {
         let (isLoaded, isClosed) = state.withLock { ($0.isLoaded, $0.isClosed) }
         let expected = descriptions.count { $0.cloud != nil }
@@ -94,27 +95,28 @@ extension MirroredContainer {
         )
     }
 
-    /// Whether a store has once seen all that the relay had; survives restarts.
+    /// Returns whether a store has ever fetched everything on the relay; survives restarts.
     public func hasCompletedInitialImport(_ store: StoreID) async throws(MirrorError) -> Bool {
         try await reading(store) { try State.text($0, .hasImported) != nil }
     }
 
-    /// How many objects wait to be sent, those held back included.
+    /// Returns the number of objects with unsent changes, including those held back.
     public func pendingExportCount(_ store: StoreID) async throws(MirrorError) -> Int {
         try await reading(store) { try OutboxRow.count($0) }
     }
 
-    /// When a store last saw all that the relay had.
+    /// Returns when a store last had fetched everything on the relay.
     public func lastSuccessfulImport(_ store: StoreID) async throws(MirrorError) -> Date? {
         try await reading(store) { try State.number($0, .lastImport) }.map { Date(timeIntervalSince1970: $0) }
     }
 
-    /// When a store last had nothing to send.
+    /// Returns when a store last had no unsent changes.
     public func lastSuccessfulExport(_ store: StoreID) async throws(MirrorError) -> Date? {
         try await reading(store) { try State.number($0, .lastExport) }.map { Date(timeIntervalSince1970: $0) }
     }
 
-    /// Whether every mirrored store has seen the relay's state at or after a moment, and has nothing to send.
+    /// Returns whether every mirrored store has fetched the relay's state at or after a date and has no unsent
+    /// changes.
     public func isUpToDate(asOf date: Date) async throws(MirrorError) -> Bool {
         for description in descriptions where description.cloud != nil {
             guard let seen = try await lastSuccessfulImport(description.id), seen >= date,
@@ -124,12 +126,12 @@ extension MirroredContainer {
         return true
     }
 
-    /// Asks the relay, sends what waits, and returns when both have gone through.
+    /// Fetches and sends, and returns when both have succeeded for all stores.
     ///
-    /// Ends at once when the time is over or the calling task is cancelled, whatever requests are under way; those go on.
+    /// Ends at once when the time is over or the calling task is cancelled; requests under way continue.
     ///
-    /// - Parameter timeout: How long to try; the relay is asked once however short it is.
-    /// - Throws: `timedOut` with the last trouble; never returns without having reached the relay.
+    /// - Parameter timeout: How long to try. At least one request is made, however short it is.
+    /// - Throws: `timedOut` with the last error. Never returns without having reached the relay.
     public func waitUntilUpToDate(timeout: Duration) async throws(MirrorError) {
         let wait = Wait(until: conditions.time.now() + timeout)
         let attempt = Task { await tryAgain(wait) }
@@ -196,7 +198,7 @@ extension MirroredContainer {
     }
 }
 
-/// Somebody waits for stores to be up to date: it ends once, by whatever comes first.
+/// A wait for stores to be up to date, which ends once by the first of several causes.
 private final class Wait: Sendable {
     enum Ending { case upToDate, tooLate, cancelled }
 
@@ -214,7 +216,7 @@ private final class Wait: Sendable {
     var isOver: Bool { state.withLock { $0.ending != nil } }
     var isCancelled: Bool { state.withLock { $0.ending == .cancelled } }
 
-    /// What went wrong last.
+    /// The last error.
     var trouble: MirrorError? {
         get { state.withLock(\.trouble) }
         set { state.withLock { $0.trouble = newValue } }
@@ -229,7 +231,7 @@ private final class Wait: Sendable {
         waiter?.resume(returning: ending)
     }
 
-    /// To be asked for once.
+    /// Waits for the end; call it once only.
     var ending: Ending {
         get async {
             await withCheckedContinuation { continuation in

@@ -4,18 +4,18 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// One zone as a store has it: for those who show how far a mirror is, such as the demo.
+/// One zone as stored, for programs that show the progress of a mirror, such as the demo.
 package struct MirroredZone: Sendable {
     package var name: String
     package var ownerName: String
-    /// How far its feed has been read, in the relay's own words; `nil` before the first fetch.
+    /// The relay's change token; `nil` before the first fetch.
     package var token: String?
-    /// The names of the objects whose records lie in it; those that were never sent are in no zone yet.
+    /// The names of the objects with a record in the zone; objects that were never sent are in no zone yet.
     package var objects: Set<String>
 }
 
 extension MirroredContainer {
-    /// The zones that a store knows to be on the relay, with what lies in them; asks nobody.
+    /// Returns the zones that a store knows to be on the relay, with their objects, without a request.
     package func zones(in store: StoreID) async throws(MirrorError) -> [MirroredZone] {
         try await reading(store) { db in
             var objects: [Int64: Set<String>] = [:]
@@ -32,13 +32,14 @@ extension MirroredContainer {
         }
     }
 
-    /// How long until a public store's next poll; `nil` while one is under way, and for other stores.
+    /// Returns the time until a public store's next poll; `nil` during a poll and for other stores.
     package func untilNextPoll(of store: StoreID) async -> Duration? {
         guard let next = await sync(store)?.poll.nextPoll else { return nil }
         return max(.zero, next - conditions.time.now())
     }
 
-    /// The values that merges have dropped by themselves since decision number `last`, oldest first, with their numbers.
+    /// Returns the values that automatic merges have dropped since decision number `last`, oldest first, with their
+    /// numbers.
     package func mergeDecisions(
         in store: StoreID,
         after last: Int64

@@ -5,7 +5,7 @@ import SyncCore
 import Synchronization
 import ZoneKit
 
-/// An application's stores, kept in step with the relay by themselves.
+/// An application's stores, synced with the relay automatically.
 ///
 ///     let container = MirroredContainer(model: MirrorModel(Note.self), stores: [
 ///         StoreDescription(url: file, cloud: CloudOptions(containerIdentifier: "iCloud.com.example.notes"))
@@ -14,7 +14,7 @@ import ZoneKit
 ///     try container.viewContext.insert(Note(title: "Buy milk"))
 ///     try container.viewContext.save()
 ///
-/// Whatever is committed to the files, by a context, by GRDB or by plain SQL, is sent; what others commit arrives.
+/// All commits to the files are sent, whether a context, GRDB or plain SQL makes them; commits of others are imported.
 public final class MirroredContainer: Sendable {
     struct Contents {
         var syncs: [StoreID: MirrorSync] = [:]
@@ -27,7 +27,7 @@ public final class MirroredContainer: Sendable {
         var isClosed = false
         var views: MirrorContext?
         var accountPolicy = AccountPolicy()
-        /// Whose files are being put behind the stores; empty for nobody's.
+        /// The user whose files are being opened; empty for the files without a user.
         var switchingTo: String?
     }
 
@@ -43,7 +43,7 @@ public final class MirroredContainer: Sendable {
     let switching = Turnstile()
     let loading = Turnstile()
 
-    /// A container whose stores are not open yet.
+    /// Creates a container; its stores are not open yet.
     ///
     /// - Parameters:
     ///   - model: The entities.
@@ -53,7 +53,7 @@ public final class MirroredContainer: Sendable {
         self.init(model: model, stores: stores, conditions: world.map { MirrorConditions($0) } ?? MirrorConditions())
     }
 
-    /// A container with its time and chance from outside.
+    /// Creates a container with a given clock and random source.
     package init(model: MirrorModel, stores: [StoreDescription], conditions: MirrorConditions) {
         self.model = model
         descriptions = stores
@@ -73,7 +73,7 @@ public final class MirroredContainer: Sendable {
         state.withLock { state in descriptions.compactMap { state.syncs[$0.id] } }
     }
 
-    /// The same when no other user's files are just being put in their place: in that moment there is none.
+    /// Returns the syncs after a replacement of files has ended, during which there are none.
     func settledSyncs() async -> [MirrorSync] {
         await switching.enter()
         defer { switching.leave() }
@@ -82,7 +82,7 @@ public final class MirroredContainer: Sendable {
 
     func sync(_ store: StoreID) -> MirrorSync? { state.withLock { $0.syncs[store] } }
 
-    /// Ends all work, and closes the files when nobody reads them any more.
+    /// Stops the sync, and closes the files once they are no longer read.
     public func close() async {
         state.withLock { $0.isClosed = true }
         let syncs = await settledSyncs()
@@ -93,18 +93,18 @@ public final class MirroredContainer: Sendable {
         watch?.cancel()
         for sync in syncs { await sync.stop() }
         if let listener { stores.stopListening(listener) }
-        // Not closed outright: closing a file under a read ends the process.
+        // Not closed immediately: closing a file during a read would crash.
         await stores.close()
         state.withLock { $0.locks = [:] }
         board.finish()
     }
 
-    /// Closes the files as the end of the program would; for a world in which nothing of this one goes on, and nobody reads.
+    /// Closes the files as the end of the process would; for simulations in which nothing else of it runs.
     package func abandon() { stores.abandon() }
 
     // MARK: Contexts
 
-    /// The context for what people see: it merges what arrives.
+    /// The context for the user interface, which merges incoming changes.
     @MainActor public var viewContext: MirrorContext {
         state.withLock { state in
             if let known = state.views { return known }
@@ -114,15 +114,15 @@ public final class MirroredContainer: Sendable {
         }
     }
 
-    /// A context for work beside the view's.
+    /// Creates a context for background work.
     ///
-    /// - Parameter name: What the history calls it.
-    /// - Returns: A context that merges nothing unless told to.
+    /// - Parameter name: The context's name in the history.
+    /// - Returns: A context that merges incoming changes only if told to.
     public func newBackgroundContext(named name: String? = nil) -> MirrorContext {
         MirrorContext(stores, name: name, policy: .error, merges: false)
     }
 
-    /// Does some work in a context of its own, off the main actor.
+    /// Runs `work` with a context of its own, off the main actor.
     public func performBackgroundTask<Result: Sendable>(
         _ work: @escaping @Sendable (MirrorContext) async throws -> Result
     ) async throws -> Result {
@@ -130,12 +130,12 @@ public final class MirroredContainer: Sendable {
         return try await Task { try await work(context) }.value
     }
 
-    /// A store's file, for queries and changes of the program's own with GRDB.
+    /// Returns a store's database for the application's own GRDB queries and writes.
     ///
-    /// - Returns: `nil` where the store is not open.
+    /// - Returns: `nil` if the store is not open.
     public func database(of store: StoreID) -> (any DatabaseWriter)? { stores.file(store)?.pool.pool }
 
-    /// The store of a file.
+    /// Returns the store of a file.
     public func store(at url: URL) -> StoreID { StoreID(url) }
 
     // MARK: Commits
@@ -144,11 +144,11 @@ public final class MirroredContainer: Sendable {
         if let sync = sync(store) { conditions.time.start { await sync.outboxChanged() } }
     }
 
-    /// How often other processes' commits are looked for.
+    /// The interval of checks for other processes' commits.
     private static let fileWatch: Duration = .seconds(1)
 
     func watchFiles() {
-        // In a test's world there are no other processes, and nobody wants to be woken every second of years.
+        // A simulation has no other processes, and a timer each second would only slow it down.
         guard conditions.isAutomatic, conditions.time.surroundings == nil else { return }
         let task: Task<Void, Never> = conditions.time.start { [weak self, time = conditions.time] in
             var seen: [StoreID: Int] = [:]
@@ -172,7 +172,7 @@ public final class MirroredContainer: Sendable {
         }
     }
 
-    /// Looks at once for what other processes and connections have committed.
+    /// Checks now for commits of other processes and connections.
     public func noticeOutsideCommits() {
         for file in stores.files { stores.committed(file.id, nil) }
     }

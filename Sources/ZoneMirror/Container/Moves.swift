@@ -5,18 +5,18 @@ import Synchronization
 ///
 /// See StoresAndModels.md, "Stores".
 extension MirroredContainer {
-    /// Copies an object into another store and deletes it in its own, both with one save.
+    /// Copies an object to another store and deletes it in its own, in one save.
     ///
-    /// The copy has a name of its own, so that nothing of the record it had goes along, and the values that the object has
-    /// now, with those that were changed in `object` since it was read. Links of the object and to it are not taken over: they
-    /// cannot lead out of a store. What it is linked to stays where it is, whatever the delete rules say.
+    /// The copy has a new name, so that nothing of its record is carried over. It has the object's current values,
+    /// including unsaved changes in `object`. Links of and to the object are not copied, because they cannot lead to
+    /// another store. Linked objects stay where they are, whatever the delete rules are.
     ///
     /// - Parameters:
     ///   - object: A saved object.
-    ///   - store: Where it is to be.
-    /// - Returns: The object as it is in the other store.
-    /// - Throws: `unknownStore`, `permissionFailure` where the user may not delete it, `mergeConflict` where it was changed in
-    ///   this very moment, and what SQLite throws; then it is where it was.
+    ///   - store: The target store.
+    /// - Returns: The object in the other store.
+    /// - Throws: `unknownStore`, `permissionFailure` if the user may not delete it, `mergeConflict` if it was changed
+    ///   at the same time, and SQLite's errors. The object then stays where it was.
     @discardableResult
     public func move<T: SyncedRecord>(_ object: T, to store: StoreID) throws(MirrorError) -> T {
         guard let file = stores.file(store), let table = file.mapping.tables[T.entityName] else {
@@ -46,7 +46,7 @@ extension MirroredContainer {
 }
 
 extension MirrorContext {
-    /// Saves an object without the links whose targets its deletion would delete; `false` where it has none.
+    /// Saves an object without the links whose targets its deletion would delete; returns `false` if it has none.
     fileprivate func releaseOwn<T: SyncedRecord>(_ object: T) throws(MirrorError) -> Bool {
         guard let (file, entity) = try home(of: object), let table = file.mapping.tables[T.entityName],
             Permissions.mayDelete(object.id.text, in: file, stores.account)
@@ -64,7 +64,7 @@ extension MirrorContext {
         return true
     }
 
-    /// Takes out of their links to an object those that its deletion would delete.
+    /// Clears the links to an object from objects that its deletion would delete.
     fileprivate func releaseOthers<T: SyncedRecord>(of object: T) throws(MirrorError) {
         guard let (file, entity) = try home(of: object) else { return }
         let (id, files) = (object.id.text, stores.paths)
@@ -94,7 +94,7 @@ extension MirrorContext {
 }
 
 extension Permissions {
-    /// Whether a store lets the user delete an object.
+    /// Returns whether a store lets the user delete an object.
     fileprivate static func mayDelete(_ oid: String, in file: StoreFile, _ account: Account) -> Bool {
         guard file.isMirrored, file.description.unpermittedWrites == .reject else { return true }
         let judge = Permissions(file: file, account: account)

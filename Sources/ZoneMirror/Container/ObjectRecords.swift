@@ -2,9 +2,9 @@ import GRDB
 import Records
 public import ZoneKit
 
-/// The records that objects stand for.
+/// The records of objects.
 extension MirroredContainer {
-    /// An object's record as the relay had it last; `nil` for one that was never sent.
+    /// Returns an object's record as the relay had it last; `nil` if it was never sent.
     public func record(for object: ObjectID) async throws(MirrorError) -> CKRecord? {
         guard let store = object.store else { return nil }
         return try await reading(store) { db in
@@ -16,26 +16,26 @@ extension MirroredContainer {
         }
     }
 
-    /// The address of an object's record; `nil` for one that was never sent.
+    /// Returns the ID of an object's record; `nil` if it was never sent.
     public func recordID(for object: ObjectID) async throws(MirrorError) -> CKRecord.ID? {
         try await record(for: object)?.recordID
     }
 
-    /// The records of several objects; objects that were never sent are left out.
+    /// Returns the records of several objects; objects that were never sent are left out.
     public func records(for objects: [ObjectID]) async throws(MirrorError) -> [ObjectID: CKRecord] {
         var found: [ObjectID: CKRecord] = [:]
         for object in objects { found[object] = try await record(for: object) }
         return found
     }
 
-    /// The record addresses of several objects; objects that were never sent are left out.
+    /// Returns the record IDs of several objects; objects that were never sent are left out.
     public func recordIDs(for objects: [ObjectID]) async throws(MirrorError) -> [ObjectID: CKRecord.ID] {
         try await records(for: objects).mapValues(\.recordID)
     }
 }
 
 extension KnownRecord {
-    /// The record as the relay had it last.
+    /// Returns the record as the relay had it last.
     func record(_ db: Database, in zone: ZoneID) throws -> Record {
         var record = Record(id: RecordID(name, in: zone), type: type, fields: allFields(), changeTag: tag)
         let sql = "SELECT created, creator, modified, modifier, parent, share FROM mirror_record WHERE id = ?"

@@ -2,50 +2,50 @@ public import Foundation
 import GRDB
 import ZoneKit
 
-/// Where an object stands between its file and the relay.
+/// The sync state of an object.
 public enum SyncState: String, Hashable, Sendable {
     /// Its store is not mirrored.
     case localOnly
-    /// Changed here, and not yet sent.
+    /// It has changes that were not sent yet.
     case pending
-    /// On its way.
+    /// Its changes are being sent.
     case sending
-    /// Here as on the relay.
+    /// It is the same here and on the relay.
     case synced
-    /// Changed here and there; merged, and sent again.
+    /// It was changed here and on the relay; the merged object is sent again.
     case conflicted
     /// The relay refused the change; see `rejectedWrites`.
     case refused
 }
 
-/// What is going on with one object, in words.
+/// An explanation of an object's sync state, as text.
 public struct Explanation: Hashable, Sendable, CustomStringConvertible {
-    /// Where it stands.
+    /// The object's sync state.
     public var state: SyncState
-    /// Since when, where that is known.
+    /// The time since when it has this state, if known.
     public var since: Date?
-    /// Why.
+    /// The reason for the state.
     public var reason: String
     /// What happens next.
     public var next: String
     /// The properties whose value this version of the app cannot read: they show their default, and the value is kept.
     public var unreadProperties: [String] = []
 
-    /// All of it in two sentences.
+    /// The reason and the next step as two sentences.
     public var description: String { "\(reason) \(next)" }
 }
 
 extension MirroredContainer {
-    /// Where an object stands.
+    /// Returns an object's sync state.
     ///
-    /// - Throws: `objectUnavailable` when there is none.
+    /// - Throws: `objectUnavailable` if the object does not exist.
     public func syncState(of object: ObjectID) async throws(MirrorError) -> SyncState {
         try await explain(object).state
     }
 
-    /// What is going on with an object: what, since when, why, and what happens next.
+    /// Explains an object's sync state: since when, why, and what happens next.
     ///
-    /// - Throws: `objectUnavailable` when there is none.
+    /// - Throws: `objectUnavailable` if the object does not exist.
     public func explain(_ object: ObjectID) async throws(MirrorError) -> Explanation {
         guard let store = object.store else {
             return Explanation(
@@ -73,7 +73,7 @@ extension MirroredContainer {
     }
 }
 
-/// Puts what the file knows about an object into words.
+/// Builds the explanation from what the file knows about an object.
 private struct Explainer {
     let db: Database
     let file: StoreFile
@@ -89,7 +89,7 @@ private struct Explainer {
                 next: "It is sent when that user signs in again."
             )
         }
-        // A change that waits is newer than one that was refused.
+        // An unsent change is newer than a refused one.
         if let row = try OutboxRow.find(db, oid) { return try pending(row) }
         if let refused = try refusal(oid) { return refused }
         guard let known = try KnownRecord.find(db, oid: oid), known.tag != nil else {
@@ -110,7 +110,7 @@ private struct Explainer {
         )
     }
 
-    /// Says which values of an object cannot be read.
+    /// Adds the properties of an object whose values cannot be read.
     static func addUnread(
         _ object: ObjectID,
         _ db: Database,
@@ -151,7 +151,7 @@ private struct Explainer {
             SELECT t.at, t.author FROM mirror_change c JOIN mirror_transaction t ON t.id = c.txn WHERE c.seq = ?
             """
         let begun = try Row.fetchOne(db, sql: sql, arguments: [row.place])
-        // When it was queued says nothing of when it was made.
+        // For an object from before the store was mirrored, the time of queueing is not the time of the change.
         let isFromBefore = begun.flatMap { $0[1] as String? } == ExistingObjects.author
         let since = isFromBefore ? nil : begun.map { Date(timeIntervalSince1970: $0[0]) }
         if isSending {

@@ -3,23 +3,23 @@ import GRDB
 import Synchronization
 import ZoneKit
 
-/// The stores that a container has open, for its contexts.
+/// The open stores of a container, for its contexts.
 ///
-/// When another user signs in, the files behind the same stores change; contexts find the new ones here.
+/// When another user signs in, the stores get other files; contexts find the new ones here.
 final class OpenStores: Sendable {
     private struct State {
         var files: [StoreFile] = []
-        /// The file that is, or was last, behind each store.
+        /// The current or last path of each store's file.
         var paths: [StoreID: String] = [:]
         var account = Account()
         var listeners: [UUID: Listener] = [:]
         var pins: [Pinned] = []
         var merging: [Merging] = []
-        /// The values that the application has been told of, as store, entity, object and property.
+        /// The unreadable values that were reported, as store, entity, object and property.
         var unread: Set<[String]> = []
     }
 
-    /// A context that moves on with every commit.
+    /// A context that is updated with every commit.
     private struct Merging {
         weak var context: MirrorContext?
     }
@@ -29,9 +29,9 @@ final class OpenStores: Sendable {
         weak var generation: QueryGeneration?
     }
 
-    /// Who wants to hear of commits.
+    /// A listener for commits.
     private struct Listener {
-        /// `nil`: of all tables.
+        /// The tables to observe; `nil` means all.
         var tables: Set<String>?
         var tell: @Sendable (StoreID) -> Void
         /// Called when there will be no more commits.
@@ -41,7 +41,7 @@ final class OpenStores: Sendable {
     let model: MirrorModel
     let conditions: MirrorConditions
     let tables: [String: TableForm]
-    /// In order of preference, whether they are open or not.
+    /// In order of preference, whether or not they are open.
     private let homes: [(description: StoreDescription, tables: Set<String>)]
     private let state = Mutex(State())
     private let board: EventBoard
@@ -56,7 +56,7 @@ final class OpenStores: Sendable {
 
     var now: Date { conditions.wallClock() }
 
-    /// Who is signed in, as the relay said last.
+    /// The signed-in user, as last reported by the relay.
     var account: Account {
         get { state.withLock(\.account) }
         set { state.withLock { $0.account = newValue } }
@@ -64,7 +64,7 @@ final class OpenStores: Sendable {
 
     var files: [StoreFile] { state.withLock(\.files) }
 
-    /// Which file is, or was last, behind each store: what was read or made with other files is another user's.
+    /// The current or last path of each store's file; objects read or created with other files belong to another user.
     var paths: [StoreID: String] { state.withLock(\.paths) }
 
     func file(_ id: StoreID) -> StoreFile? { state.withLock { $0.files.first { $0.id == id } } }
@@ -73,14 +73,14 @@ final class OpenStores: Sendable {
 
     func table(_ name: String) -> TableForm? { tables[name] }
 
-    /// Adds a store, or puts another file behind one.
+    /// Adds a store, or replaces a store's file.
     func put(_ file: StoreFile) {
         state.withLock { state in
             state.paths[file.id] = file.path
             if let index = state.files.firstIndex(where: { $0.id == file.id }) {
                 state.files[index] = file
             } else {
-                // One that was without its file for a while is where it was.
+                // A store that had lost its file gets back its place in the order.
                 let place = place(of: file.id)
                 let next = state.files.firstIndex { self.place(of: $0.id) > place }
                 state.files.insert(file, at: next ?? state.files.count)
@@ -89,25 +89,25 @@ final class OpenStores: Sendable {
         let watch = CommitWatch(file.mapping.tableNames) { [weak self, id = file.id] tables in
             self?.committed(id, tables)
         }
-        // The file alone keeps it alive.
+        // The database's lifetime extent keeps the observer alive.
         file.pool.add(transactionObserver: watch, extent: .databaseLifetime)
     }
 
-    /// Lets go of the files, whole on the disk as they are: whoever reads just now keeps one open until done.
+    /// Closes the files after a checkpoint; a reader keeps its file open until it is done.
     func close() async {
         let (files, listeners) = state.withLock { state in
             defer { (state.files, state.listeners) = ([], [:]) }
             return (state.files, state.listeners.values)
         }
         listeners.forEach { $0.end() }
-        // What cannot be brought into a file stays in its log, where the next opening finds it.
+        // If the checkpoint fails, the changes stay in the WAL, where the next opening finds them.
         for file in files { try? await file.pool.putAway() }
     }
 
-    /// Closes the files as the end of the program would.
+    /// Closes the files as the end of the process would.
     func abandon() { for file in files { file.pool.abandon() } }
 
-    /// Lets go of one store's file.
+    /// Closes one store's file.
     func putAway(_ id: StoreID) async {
         let file = state.withLock { state in
             state.files.firstIndex { $0.id == id }.map { state.files.remove(at: $0) }
@@ -120,7 +120,7 @@ final class OpenStores: Sendable {
         guard let home = writable.first(where: { $0.cloud?.scope != .shared }) ?? writable.first else {
             throw MirrorError(.noStoreForEntity, "No store that can be written holds \(entity).")
         }
-        // What was to be sent is not to lie unsent in the next store for that.
+        // Objects that are to be sent must not go to the next store, where they would stay unsent.
         guard file(home.id) != nil else {
             throw MirrorError(
                 .noStoreForEntity,
@@ -134,8 +134,8 @@ final class OpenStores: Sendable {
 
     // MARK: Commits
 
-    /// Calls `tell` after each commit that touches one of these tables, on whatever thread commits, and `end` when the
-    /// container closes.
+    /// Calls `tell` after each commit to one of these tables, on the committing thread, and `end` when the container
+    /// closes.
     func listen(
         to tables: Set<String>?,
         end: @escaping @Sendable () -> Void = {},
@@ -148,10 +148,10 @@ final class OpenStores: Sendable {
 
     func stopListening(_ id: UUID) { state.withLock { $0.listeners[id] = nil } }
 
-    /// A commit has touched these tables; `nil`: nobody knows which.
+    /// Reports a commit to these tables; `nil` means that the tables are unknown.
     func committed(_ store: StoreID, _ tables: Set<String>?) {
         lookAtPins()
-        // First: those who hear of the commit may read in such a context.
+        // Contexts are updated first, because listeners may read in them.
         state.withLock { $0.merging }.forEach { $0.context?.refreshAll() }
         let listeners = state.withLock { state in
             state.listeners.values.filter { listener in
@@ -162,7 +162,7 @@ final class OpenStores: Sendable {
         listeners.forEach { $0.tell(store) }
     }
 
-    /// From now on a context moves on with every commit, or does no longer.
+    /// Sets whether a context is updated with every commit.
     func setMerging(_ context: MirrorContext, _ merges: Bool) {
         state.withLock { state in
             state.merging.removeAll { $0.context == nil || $0.context === context }
@@ -172,7 +172,7 @@ final class OpenStores: Sendable {
 
     // MARK: Pins
 
-    /// A view of the moment of its first read, for contexts that are pinned.
+    /// Returns a view of the data at the time of its first read, for pinned contexts.
     func newGeneration() -> QueryGeneration {
         let generation = QueryGeneration(began: now)
         state.withLock { state in
@@ -182,7 +182,7 @@ final class OpenStores: Sendable {
         return generation
     }
 
-    /// Whether a view is over; ends it where that is due.
+    /// Returns whether a view has ended; ends it if it is too old or too large.
     func hasEnded(_ generation: QueryGeneration) -> Bool {
         guard !generation.isOver else { return true }
         guard generation.isTooOld(at: now, log: conditions.pinLog) else { return false }
@@ -192,10 +192,10 @@ final class OpenStores: Sendable {
         return true
     }
 
-    /// Looks at all views: one that nobody reads keeps the log of a file growing all the same.
+    /// Checks all views, because even one that is not read makes a file's WAL grow.
     private func lookAtPins() {
         guard state.withLock({ $0.pins.contains { $0.generation != nil } }) else { return }
-        // Not on the thread of the commit: whoever hears of it may want to write.
+        // Not on the committing thread, because the listener may want to write.
         conditions.time.start { [weak self] in
             guard let self else { return }
             for generation in self.state.withLock({ $0.pins.compactMap(\.generation) }) {
@@ -204,7 +204,7 @@ final class OpenStores: Sendable {
         }
     }
 
-    /// Tells the application, once for each, of values that its types cannot read.
+    /// Reports, once for each, values that the properties' types cannot read.
     func report(_ unread: [UnreadValue], of entity: String) {
         guard !unread.isEmpty else { return }
         let news = state.withLock { state in
@@ -230,11 +230,11 @@ final class OpenStores: Sendable {
         }
     }
 
-    /// So many unreadable values are remembered at most, and so many objects listed in one event.
+    /// The maximum number of unreadable values remembered, and of objects listed in one event.
     private static let remembered = 10_000
     private static let listed = 100
 
-    /// Tells the application of something that did not go well in one store, and keeps the event there.
+    /// Reports a problem in one store and stores the event.
     private func record(_ file: StoreFile, _ message: String, _ details: [MirrorEvent.Detail]) {
         let event = MirrorEvent(
             id: 0,
@@ -249,7 +249,7 @@ final class OpenStores: Sendable {
             total: nil,
             details: details
         )
-        // Not on the thread of the reader, which may be the main one.
+        // Not on the reader's thread, which may be the main thread.
         conditions.time.start { [board] in
             let written = try? await file.pool.write { [event] db in
                 var event = event
@@ -260,13 +260,13 @@ final class OpenStores: Sendable {
         }
     }
 
-    /// Tells the application that a request could not be read.
+    /// Reports that a request could not be read.
     func failed(_ error: MirrorError, reading entity: String) {
         guard let file = files(holding: entity).first ?? files.first else { return }
         record(file, "\(entity) cannot be read just now, and is tried again: \(error.localizedDescription)", [])
     }
 
-    /// Tells the application something that is about no store in particular.
+    /// Reports a notice that concerns no store in particular.
     func notice(_ message: String, _ details: [MirrorEvent.Detail] = []) {
         guard let store = files.first?.id else { return }
         board.post(
@@ -287,23 +287,23 @@ final class OpenStores: Sendable {
     }
 }
 
-/// Who is signed in.
+/// The signed-in user.
 struct Account: Hashable, Sendable {
     enum Standing: Hashable, Sendable {
         case signedIn
         case signedOut
-        /// Known, but not to be used just now.
+        /// The user is known but cannot be used now.
         case paused
     }
 
-    /// The user's own record name; `nil` when nobody is signed in or nobody has been seen yet.
+    /// The user's record name; `nil` if no user is signed in or none was seen yet.
     var user: String?
     var standing = Standing.signedOut
 }
 
-/// Notes which tables each transaction of a file touches.
+/// Records which tables each transaction of a file changes.
 private final class CommitWatch: TransactionObserver {
-    // Touched on the file's writer only.
+    // Accessed on the file's writer only.
     private var touched: Set<String> = []
     private let tables: Set<String>
     private let committed: @Sendable (Set<String>) -> Void
@@ -321,7 +321,7 @@ private final class CommitWatch: TransactionObserver {
         }
     }
 
-    /// Rows were entered by other means than GRDB's; which, it does not say.
+    /// Called for rows that were not inserted through GRDB, without their table.
     func databaseDidChange() { touched = tables }
 
     func databaseDidCommit(_ db: Database) {

@@ -1,15 +1,15 @@
 import GRDB
 import ZoneKit
 
-/// The changes that were not sent yet.
+/// Unsent changes.
 extension MirroredContainer {
-    /// The changes of a store that wait to be sent, oldest first.
+    /// Returns the objects with unsent changes, oldest first.
     ///
     /// - Parameters:
     ///   - store: The store.
-    ///   - states: Only those of objects in these states; left out, all.
+    ///   - states: Only objects in these states. The default is all.
     /// - Returns: The objects.
-    /// - Throws: `unknownStore`, and what SQLite throws.
+    /// - Throws: `unknownStore`; SQLite's errors.
     public func pendingExports(
         _ store: StoreID,
         in states: Set<SyncState>? = nil
@@ -23,12 +23,12 @@ extension MirroredContainer {
         return found
     }
 
-    /// Drops an object's change that was not sent: the object goes back to what the relay had last.
+    /// Drops an object's unsent change: the object returns to the relay's last version.
     ///
-    /// One that the relay does not have goes; where there is no such change, nothing is done. One that was deleted comes back
-    /// with the links that the relay has and that went with it, of other objects too.
+    /// An object that the relay does not have is removed; without an unsent change, nothing happens. A deleted object
+    /// is restored with the links that the relay has and that were removed with it, including those of other objects.
     ///
-    /// - Throws: `objectUnavailable` where the change is another user's who shares the file, and what SQLite throws.
+    /// - Throws: `objectUnavailable` if the change belongs to another user who shares the file; SQLite's errors.
     public func dropPendingExport(of object: ObjectID) async throws(MirrorError) {
         guard let store = object.store, let file = stores.file(store) else { return }
         let now = conditions.wallClock()

@@ -2,17 +2,18 @@ import GRDB
 import Records
 import ZoneKit
 
-/// What the relay would let the user do, from what the mirror knows: no network.
+/// What the user may do on the relay, from what the mirror knows and without a request.
 ///
 /// See Permissions.md, "Questions".
 struct Permissions {
-    /// Everything that the answer depends on.
+    /// Everything on which the answer depends.
     struct Facts: Hashable {
         enum Kind: Hashable {
             case local
             case privateStore
-            /// `isGranted`: the user's roles may write records of this type, whoever made them. `isOpen`: they may write or
-            /// make records of some type at all.
+            /// `isGranted` means that the user's roles may write records of this type, whoever created them.
+            ///
+            /// `isOpen` means that they may write or create records of some type.
             case publicStore(isMine: Bool, isGranted: Bool = false, isOpen: Bool = true)
             case sharedStore(canWrite: Bool, isRoot: Bool)
         }
@@ -20,7 +21,7 @@ struct Permissions {
         enum Stage: Hashable {
             /// Never saved.
             case temporary
-            /// Saved, and not yet on the relay.
+            /// Saved but not on the relay yet.
             case unexported
             case exported
         }
@@ -50,7 +51,7 @@ struct Permissions {
         }
     }
 
-    /// The same, but that the root of a shared hierarchy is its owner's to delete.
+    /// Like `canUpdate`, except that only the owner of a shared hierarchy may delete its root.
     static func canDelete(_ facts: Facts) -> Bool {
         guard canUpdate(facts) else { return false }
         if case .sharedStore(_, isRoot: true) = facts.kind, facts.stage != .temporary { return false }
@@ -60,7 +61,7 @@ struct Permissions {
     let file: StoreFile
     let account: Account
 
-    /// The facts about one object.
+    /// Returns the facts about one object.
     func facts(_ db: Database, oid: String?) throws -> Facts {
         let standing = try standing(db)
         func facts(_ stage: Facts.Stage, _ kind: Facts.Kind) -> Facts {
@@ -82,7 +83,7 @@ struct Permissions {
         case .public:
             let creator: String? = row?[2]
             let rights = try (row?[5] as String?).flatMap { try GrantedRights.of(db, type: $0) }
-            // What somebody else has made or changed here and not sent is not this user's to change.
+            // This user may not change an object with another user's unsent changes.
             let isAnothers = try oid.map { try OutboxRow.isOfAnother(db, $0) } ?? false
             return facts(
                 isAnothers ? .exported : stage,
@@ -100,7 +101,9 @@ struct Permissions {
         }
     }
 
-    /// Signed in is also who has something to show to the relay and has not met it yet, where nobody else was here before.
+    /// Returns the account's standing.
+    ///
+    /// A user with credentials whom the relay has not confirmed yet counts as signed in if the file has no other user.
     func standing(_ db: Database) throws -> Account.Standing {
         guard account == Account(), let cloud = file.description.cloud, !MirroredContainer.isOpenToNobody(cloud),
             try State.text(db, .account) == nil
@@ -109,16 +112,17 @@ struct Permissions {
     }
 
     func canInsert(_ db: Database, entity: String) throws -> Bool {
-        // The relay has the last word on creations; offline work of somebody known goes on.
+        // The relay decides about new records; a known user may work offline.
         if file.scope == .private || file.scope == nil { return Self.canModifyStore(try facts(db, oid: nil)) }
         guard !file.description.isReadOnly, try account.user != nil || standing(db) == .signedIn else { return false }
         guard file.scope == .public, let table = file.mapping.tables[entity] else { return true }
         return try GrantedRights.of(db, type: file.mapping.recordType(of: table))?.contains(.create) ?? true
     }
 
-    /// Whether this user still has access to an object, as far as the store knows; in a store of the user's own, always.
+    /// Returns whether this user still has access to an object, as far as the store knows; always `true` in the user's
+    /// own store.
     ///
-    /// Saves do not ask: they say of an object that has gone that it has.
+    /// Saves do not check this: they report that the object is gone.
     func mayBeThere(_ db: Database, _ object: ObjectID) throws -> Bool {
         guard file.scope == .shared || file.scope == .public else { return true }
         guard let known = try KnownRecord.find(db, oid: object.name.text) else {

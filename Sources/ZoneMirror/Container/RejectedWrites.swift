@@ -4,35 +4,35 @@ import Records
 import SyncCore
 public import ZoneKit
 
-/// A change that the relay refused for good.
+/// A change that the relay refused permanently.
 public struct RejectedWrite: Hashable, Sendable, Identifiable {
-    /// Names it among the store's rejected writes.
+    /// Identifies it among the store's rejected writes.
     public var id: Int64
     /// The object.
     public var object: ObjectID
     /// The record's name.
     public var recordName: String
-    /// The object was to be deleted.
+    /// Whether the object was to be deleted.
     public var isDeletion: Bool
-    /// What was to be written, by field, as text for people.
+    /// The values to be written, by field, as text for display.
     public var fields: [String: String]
-    /// Why, in CloudKit's numbers.
+    /// CloudKit's error code.
     public var code: CKError.Code
-    /// Why, in one sentence.
+    /// The reason in one sentence.
     public var explanation: String
-    /// When.
+    /// When the relay refused it.
     public var date: Date
-    /// How often it was tried.
+    /// How often it was sent.
     public var tries: Int
 }
 
-/// The changes that the relay refused: they stop no other, and wait here for a decision.
+/// The changes that the relay refused: they block no others and wait here for a decision.
 ///
 /// See Sync.md, "Refused writes".
 extension MirroredContainer {
-    /// A store's rejected writes, oldest first; kept across restarts.
+    /// Returns a store's rejected writes, oldest first; they survive restarts.
     ///
-    /// Of a public store those of the current user: others' wait for their users.
+    /// For a public store, only those of the current user are returned.
     public func rejectedWrites(_ store: StoreID) async throws(MirrorError) -> [RejectedWrite] {
         try await reading(store) { db in
             let sql = RefusedRow.select + " WHERE account IS NULL ORDER BY id"
@@ -40,12 +40,12 @@ extension MirroredContainer {
         }
     }
 
-    /// Applies a rejected change again, and sends it with the next round.
+    /// Applies a rejected change again and sends it with the next round.
     ///
-    /// What it changed of its object, and nothing else: what others have changed since stays, and so do later changes here.
+    /// Only what it changed in its object is applied: later changes made here or elsewhere stay.
     ///
-    /// - Throws: `objectUnavailable` when it is not among the current user's rejected writes any more, or its entity not in the
-    ///   model.
+    /// - Throws: `objectUnavailable` if it is no longer among the current user's rejected writes, or its entity is not
+    ///   in the model.
     public func retry(_ write: RejectedWrite) async throws(MirrorError) {
         guard let store = write.object.store, let file = stores.file(store) else {
             throw MirrorError(.unknownStore, "The store of this write is not open here.")
@@ -65,10 +65,10 @@ extension MirroredContainer {
         if let sync = sync(store) { await sync.outboxChanged() }
     }
 
-    /// Gives a rejected change up.
+    /// Discards a rejected change.
     ///
-    /// Where it stayed in its object (`keepsRefusedChanges`), the object goes back to what the relay had last, unless it was
-    /// changed here since or another rejected write of it waits.
+    /// If it stayed in its object (`keepsRefusedChanges`), the object returns to the relay's last version, unless it
+    /// was changed here since or has another rejected write.
     public func discard(_ write: RejectedWrite) async throws(MirrorError) {
         guard let store = write.object.store else { return }
         let (file, now) = (stores.file(store), conditions.wallClock())
@@ -79,7 +79,7 @@ extension MirroredContainer {
         }
     }
 
-    /// A rejected change as JSON, to be kept or sent elsewhere: the fields as they would have gone to the relay.
+    /// Returns a rejected change as JSON, with the fields as they would have been sent.
     public func export(_ write: RejectedWrite) async throws(MirrorError) -> Data {
         guard let store = write.object.store else { return Data() }
         return try await reading(store) { db in
@@ -100,15 +100,15 @@ struct RefusedRow {
     let name: String
     let operation: Outbox.Operation
     let fields: [String: FieldValue]
-    /// What the relay had then; `nil` where it had no such record.
+    /// The relay's fields when the change was made; `nil` if it had no such record.
     private let base: [String: FieldValue]?
     private let code: Int
     private let message: String
     private let at: Double
     private let tries: Int
-    /// Where the record was or was to be made.
+    /// The zone of the record, or the one in which it was to be created.
     private let zone: Int64?
-    /// What went with an object that was not to be made.
+    /// The many-to-many links that were removed with an object whose creation was refused.
     private let pairs: [RefusedPair]
 
     init(_ row: Row) {
@@ -145,9 +145,9 @@ struct RefusedRow {
         )
     }
 
-    /// Makes the change once more, as the user's; `false`, and nothing done, where that cannot be.
+    /// Applies the change again as a change of the user; returns `false` and does nothing if that is impossible.
     ///
-    /// Nobody decides about one that goes `byItself`: then it has to be as good as it was.
+    /// With `byItself`, the change is retried without a decision of the user, so the object must not have changed.
     func apply(_ db: Database, _ file: StoreFile, byItself: Bool = false) throws -> Bool {
         guard let table = file.mapping.tables[entity] else { return false }
         let current = try table.row(db, oid)
@@ -157,12 +157,13 @@ struct RefusedRow {
             if current != nil {
                 try table.delete(db, oid)
             } else if known?.tag != nil, try OutboxRow.find(db, oid) == nil {
-                // Where the deletion stayed, there is no row left for a statement to delete.
+                // If the deletion was kept, there is no row left for a statement to delete.
                 try OutboxRow.add(db, oid, entity: entity, .delete)
             }
             return true
         }
-        // A row that was gone when this was refused says nothing, least of all that every property is to be empty.
+        // The row was already gone when the change was refused, so the stored change has no values; it does not mean
+        // that all are empty.
         guard !fields.isEmpty else { return false }
         let names = try NameSpace(db)
         var row = file.mapping.row(of: fields, in: table)
@@ -176,7 +177,7 @@ struct RefusedRow {
                 policy: byItself ? file.description.cloud?.mergePolicy ?? .error : .mergeByPropertyObjectTrump
             )
             guard let values = merged?.values else { return false }
-            // What was changed here since is newer.
+            // A later local change is newer.
             row = row.indices.map { now[$0] == theirs[$0] ? values[$0] : now[$0] }
         }
         let share = try known == nil ? shareZone(db, file) : nil
@@ -195,12 +196,12 @@ struct RefusedRow {
             try KnownRecord.reserve(db, zone: share, name: name, oid: oid, entity: entity, type: type)
         }
         if current == nil { for pair in pairs { try pair.restore(db, file.mapping, share: share) } }
-        // Where the object kept the change, no statement has touched it.
+        // If the object kept the change, no statement has changed its row.
         if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: entity, .save) }
         return true
     }
 
-    /// Takes the change out of the object in which it stayed, once nobody decides about any change of that object any more.
+    /// Removes the change from the object in which it stayed, if no other change of the object waits for a decision.
     func takeBack(_ db: Database, _ file: StoreFile, at now: Date) throws {
         guard file.description.cloud?.keepsRefusedChanges == true, let table = file.mapping.tables[entity],
             try OutboxRow.find(db, oid) == nil, try !Refusals.wait(db, for: oid)
@@ -211,7 +212,8 @@ struct RefusedRow {
         }
     }
 
-    /// The share that a new object was to be made in, as long as it is there; with it went its place when it was taken back.
+    /// Returns the share's zone in which a new object was to be created, if it still exists; it was forgotten when the
+    /// change was undone.
     private func shareZone(_ db: Database, _ file: StoreFile) throws -> Int64? {
         guard let home = try zone.flatMap({ try KnownZone.find(db, id: $0) }), home.zone != file.homeZone, home.isThere,
             try KnownRecord.find(db, zone: home.id, name: name) == nil
@@ -219,7 +221,8 @@ struct RefusedRow {
         return home.id
     }
 
-    /// Whether the object has come, gone or changed since, so that the change is not what its user meant.
+    /// Returns whether the object was created, deleted or changed since, so that the change is no longer what its user
+    /// meant.
     private func isOvertaken(_ current: [DatabaseValue]?, _ known: KnownRecord?) -> Bool {
         switch operation {
         case .delete: known.map { $0.serverFields() != base ?? [:] } ?? false
@@ -229,7 +232,7 @@ struct RefusedRow {
 }
 
 extension FieldValue {
-    /// As a person reads it.
+    /// The value as text for display.
     fileprivate var forPeople: String {
         switch self {
         case .string(let text): text

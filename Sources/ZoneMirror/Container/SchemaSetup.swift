@@ -5,32 +5,33 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// Telling the relay about the model before the first object.
+/// Creating the model's schema on the relay before the first object.
 ///
 /// See StoresAndModels.md, "Schema".
 extension MirroredContainer {
-    /// What `initializeSchema` does.
+    /// Options of `initializeSchema`.
     public struct SchemaOptions: OptionSet, Sendable {
-        /// The bits.
+        /// The options' bits.
         public let rawValue: Int
 
-        /// Makes a set of its bits.
+        /// Creates options from their bits.
         public init(rawValue: Int) { self.rawValue = rawValue }
 
         /// Checks the model and sends nothing.
         public static let dryRun = SchemaOptions(rawValue: 1)
-        /// Gives the record types back as text; only the text, together with `dryRun`.
+        /// Returns the record types as text; with `dryRun`, does nothing else.
         public static let printSchema = SchemaOptions(rawValue: 2)
     }
 
-    /// Makes every record type and field of the mirrored stores in the development environment; may run again.
+    /// Creates every record type and field of the mirrored stores in the development environment; may be repeated.
     ///
-    /// Needed only to see the types on the relay before there are objects: in development what is unknown is made with
-    /// the first save anyway. Leaves no records behind.
+    /// Needed only to see the types on the relay before there are objects, because in development the first save
+    /// creates what is missing. Leaves no records behind.
     ///
     /// - Parameter options: What to do.
     /// - Returns: The record types as text, with `printSchema`.
-    /// - Throws: `modelIncompatible` with every violation, and `relay`: production takes its schema from development.
+    /// - Throws: `modelIncompatible` with every violation. `relay`, because production takes its schema from
+    ///   development.
     @discardableResult
     public func initializeSchema(options: SchemaOptions = []) async throws(MirrorError) -> String? {
         let violations = descriptions.flatMap { self.violations(for: $0) }
@@ -74,9 +75,10 @@ extension MirroredContainer {
     }
 }
 
-/// A model as record types.
+/// Converts a model to record types.
 enum ModelSchema {
-    /// All types of some stores, with every index that their fields can have: those that polls and queries need among them.
+    /// Returns all types of some stores with every index that their fields can have, including those needed by polls
+    /// and queries.
     static func schema(of mappings: [RecordMapping]) -> Schema {
         var schema = Schema()
         for mapping in mappings {
@@ -107,7 +109,8 @@ enum ModelSchema {
         return fields
     }
 
-    /// Records with a value in every field: two of each type that has companions, since a value stands in one of the two.
+    /// Returns records with a value in every field; types with companion fields need two, because a value is in only
+    /// one of both.
     static func samples(_ mapping: RecordMapping, in zone: ZoneID) -> [Outgoing] {
         mapping.tableNames.compactMap { mapping.tables[$0] }.flatMap { table -> [Outgoing] in
             let plain = sample(table, mapping, zone, large: [:])
@@ -131,7 +134,7 @@ enum ModelSchema {
         var write = ClientRequest.Write(.create, name, recordType: mapping.recordType(of: table))
         let row = table.columns.map { column -> DatabaseValue in
             guard let attribute = column.attribute else { return "target".databaseValue }
-            // A file needs content.
+            // An asset must not be empty.
             return attribute.type == .data || attribute.type == .transformable
                 ? Data([0]).databaseValue
                 : attribute.type.zero == "".databaseValue ? "-".databaseValue : attribute.type.zero
@@ -157,7 +160,7 @@ enum ModelSchema {
 }
 
 extension AttributeType {
-    /// What its values are on the relay.
+    /// The type of the attribute's field.
     fileprivate var fieldType: FieldType {
         switch self {
         case .string, .uuid, .uri, .undefined, .objectID: .scalar(.string)

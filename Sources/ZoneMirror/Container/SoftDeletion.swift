@@ -5,7 +5,7 @@ import Synchronization
 import ZoneKit
 
 extension MirrorContext {
-    /// Marks an object as deleted by a date, where deletion does not travel: in a public database.
+    /// Marks an object as deleted by a date, for public databases, which do not report deletions to mirrors.
     ///
     /// The entity has to name the attribute (`Entity.softDeletion`); fetches leave marked objects out by default.
     ///
@@ -27,27 +27,27 @@ extension MirrorContext {
     }
 }
 
-/// What one store holds.
+/// The size and contents of a store.
 public struct StoreStatistics: Hashable, Sendable {
-    /// The file's size in bytes, its log included.
+    /// The size of the file and its WAL in bytes.
     public var bytes: Int
-    /// How many objects, by entity.
+    /// The number of objects, by entity.
     public var rows: [String: Int]
 }
 
-/// Keeping a mirror of a database without tombstones clean, and seeing how large it is.
+/// Cleaning up and measuring a mirror of a database without tombstones.
 ///
 /// See PublicData.md, "Deletion does not travel".
 extension MirroredContainer {
-    /// Removes objects that were marked as deleted long enough ago: here, and on the relay where the user may.
+    /// Removes objects that were marked as deleted long enough ago, here and, if the user may, on the relay.
     ///
-    /// Nothing proves that every client has seen the mark before; choose a time longer than any client stays away.
+    /// Nothing proves that every client has seen the mark; choose a time longer than any client stays offline.
     ///
     /// - Parameters:
     ///   - type: The entity.
-    ///   - age: How long ago at least the mark was set.
-    /// - Returns: How many objects were removed here.
-    /// - Throws: `unknownProperty` for an entity without a mark, and what SQLite throws.
+    ///   - age: The minimum age of the mark.
+    /// - Returns: The number of objects removed here.
+    /// - Throws: `unknownProperty` for an entity without a mark; SQLite's errors.
     @discardableResult
     public func purgeSoftDeleted<T: SyncedRecord>(
         _ type: T.Type,
@@ -78,13 +78,13 @@ extension MirroredContainer {
         return count
     }
 
-    /// Drops objects of a public store that the relay no longer has, by reading through all record names of their type.
+    /// Removes objects of a public store that the relay no longer has, by reading all record names of their type.
     ///
-    /// Their links between many and many go likewise, by reading through those of all such links.
+    /// Their many-to-many links are checked in the same way.
     ///
     /// - Parameter type: The entity.
-    /// - Returns: How many objects were dropped.
-    /// - Throws: `wrongStore` where no public store holds the entity, and what stopped the reading.
+    /// - Returns: The number of objects removed.
+    /// - Throws: `wrongStore` if no public store holds the entity, and the error that stopped the reading.
     @discardableResult
     public func reconcile<T: SyncedRecord>(_ type: T.Type) async throws(MirrorError) -> Int {
         guard let file = stores.files(holding: T.entityName).first(where: { $0.scope == .public }),
@@ -102,7 +102,7 @@ extension MirroredContainer {
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 for record in left { try importer.remove(record) }
             }
-            // What was changed here and not sent stays, and is made on the relay anew.
+            // An object with unsent changes stays and is created again on the relay.
             return try left.count { record in
                 guard record.entity == table.name, let oid = record.oid else { return false }
                 return try table.row(db, oid) == nil
@@ -110,19 +110,19 @@ extension MirroredContainer {
         }
     }
 
-    /// An object whose record is not among those of the relay, and the version that it was known in.
+    /// The id of an object whose record the relay no longer has, and the record's last known version.
     private typealias Stray = (oid: String, tag: String)
 
-    /// Which records of some tables, all of one type, the relay has no more.
+    /// Returns the records of some tables of one type that the relay no longer has.
     private func strays(_ tables: [TableForm], in file: StoreFile) async throws(MirrorError) -> [Stray] {
         guard let cloud = file.description.cloud, let form = tables.first else { return [] }
-        // What comes or changes while all names are being read may not be among those.
+        // Read first: records created or changed while all names are being read may not be among those.
         let known = try await reading(file.id) { db in
             let sql = "SELECT oid, name, tag FROM mirror_record WHERE entity = ? AND tag IS NOT NULL"
             return try Set(tables.map(\.name)).flatMap { try Row.fetchAll(db, sql: sql, arguments: [$0]) }
                 .map { (oid: $0[0] as String, name: $0[1] as String, tag: $0[2] as String) }
         }
-        // Of a link that nobody has made yet the relay does not know the type.
+        // The relay does not know the type of a many-to-many relationship before the first link was created.
         if form.entity == nil, known.isEmpty { return [] }
         let link = MirrorLink(database: cloud.container.publicCloudDatabase)
         let type = file.mapping.recordType(of: form)
@@ -147,7 +147,7 @@ extension MirroredContainer {
         return known.filter { !names.contains($0.name) }.map { ($0.oid, $0.tag) }
     }
 
-    /// How large a store is, and what it holds: a public store holds the whole database.
+    /// Returns the size and contents of a store; a public store holds the whole database.
     public func statistics(_ store: StoreID) async throws(MirrorError) -> StoreStatistics {
         guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is not open here.") }
         let rows = try await reading(store) { db in

@@ -6,13 +6,13 @@ import Foundation
     import Darwin
 #endif
 
-/// The right to keep one file in step: one container at a time, in this process or another.
+/// The right to sync one file, held by one container at a time in any process.
 final class StoreLock: Sendable {
     private let descriptor: Int32
 
-    /// `nil` where another container has it.
+    /// Acquires the lock; `nil` if another container has it.
     ///
-    /// Throws `storage` where the file system refuses.
+    /// - Throws: `storage` if the file system refuses.
     init?(path: String) throws(MirrorError) {
         let descriptor = open(path + "-sync", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw Self.refused(path) }
@@ -33,8 +33,8 @@ final class StoreLock: Sendable {
     }
 
     deinit {
-        // A process that is being started just now holds a copy of the descriptor until it becomes another program: closing
-        // alone would leave the lock with it for that long.
+        // A process that is being forked holds a copy of the descriptor until it executes its program. Closing the
+        // file alone would keep the lock until then.
         flock(descriptor, LOCK_UN)
         close(descriptor)
     }

@@ -1,17 +1,17 @@
 import Foundation
 public import GRDB
 
-/// Which objects of an entity to find: made with operators on key paths.
+/// A condition on the objects of an entity, made with operators on key paths.
 ///
 ///     \Note.done == false && .hasPrefix(\.title, "Buy")
 ///
-/// Text is compared byte by byte. An absent value is less than any other, and equal to none but `nil`.
+/// Text is compared byte by byte. A missing value is less than any other, and equal only to `nil`.
 public struct Condition<T: SyncedRecord>: Sendable {
     let sql: String
     let arguments: [DatabaseValue]
-    /// The same for an object that is not in the file yet; `nil` where only SQLite can tell.
+    /// Evaluates the condition for an object that is not in the file yet; `nil` if only SQLite can.
     let test: (@Sendable (T) -> Bool)?
-    /// What kept the condition from being made.
+    /// The error that occurred when the condition was created.
     let problem: MirrorError?
 
     init(
@@ -26,22 +26,22 @@ public struct Condition<T: SyncedRecord>: Sendable {
         self.test = test
     }
 
-    /// A condition in SQL over the entity's columns.
+    /// Creates a condition from SQL over the entity's columns.
     ///
-    /// Objects that a context has not saved yet are not found by it.
+    /// It does not find objects that the context has not saved yet.
     ///
     /// - Parameters:
-    ///   - text: What follows `WHERE`, with a question mark for each argument.
+    ///   - text: The expression after `WHERE`, with a question mark for each argument.
     ///   - arguments: The values of the question marks.
     /// - Returns: The condition.
     public static func sql(_ text: String, _ arguments: any DatabaseValueConvertible & Sendable...) -> Condition {
         Condition("(\(text))", arguments.map(\.databaseValue), test: nil)
     }
 
-    /// The objects of these names.
+    /// Matches the objects with these names.
     public static func ids(_ names: [RecordName]) -> Condition {
         let wanted = Set(names)
-        // One argument, since a statement takes only so many.
+        // Passed as one argument, because a statement has a maximum number of arguments.
         let list = String(decoding: (try? JSONEncoder().encode(names.map(\.text))) ?? Data("[]".utf8), as: UTF8.self)
         return Condition("id IN (SELECT value FROM json_each(?))", [list.databaseValue]) { wanted.contains($0.id) }
     }
@@ -67,12 +67,12 @@ public struct Condition<T: SyncedRecord>: Sendable {
         }
     }
 
-    /// Both hold.
+    /// Matches if both conditions do.
     public static func && (a: Condition, b: Condition) -> Condition { a.joined(b, "AND") { $0 && $1 } }
-    /// One holds, or both.
+    /// Matches if at least one condition does.
     public static func || (a: Condition, b: Condition) -> Condition { a.joined(b, "OR") { $0 || $1 } }
 
-    /// It does not hold.
+    /// Matches if the condition does not.
     public static prefix func ! (a: Condition) -> Condition {
         var negated: (@Sendable (T) -> Bool)?
         if let test = a.test { negated = { !test($0) } }
@@ -96,54 +96,54 @@ public struct Condition<T: SyncedRecord>: Sendable {
     }
 }
 
-/// Objects whose property has this value.
+/// Matches objects whose property equals the value.
 public func == <T: SyncedRecord, V: Encodable & Equatable & Sendable>(
     path: any KeyPath<T, V> & Sendable,
     value: V
 ) -> Condition<T> { .compare(path, "=", value) { $0 == $1 } }
 
-/// Objects whose property has another value.
+/// Matches objects whose property differs from the value.
 public func != <T: SyncedRecord, V: Encodable & Equatable & Sendable>(
     path: any KeyPath<T, V> & Sendable,
     value: V
 ) -> Condition<T> { .compare(path, "<>", value) { $0 != $1 } }
 
-/// Objects whose property is smaller.
+/// Matches objects whose property is less than the value.
 public func < <T: SyncedRecord, V: Encodable & Comparable & Sendable>(
     path: any KeyPath<T, V> & Sendable,
     value: V
 ) -> Condition<T> { .compare(path, "<", value) { $0 < $1 } }
 
-/// Objects whose property is smaller or the same.
+/// Matches objects whose property is less than or equal to the value.
 public func <= <T: SyncedRecord, V: Encodable & Comparable & Sendable>(
     path: any KeyPath<T, V> & Sendable,
     value: V
 ) -> Condition<T> { .compare(path, "<=", value) { $0 <= $1 } }
 
-/// Objects whose property is greater.
+/// Matches objects whose property is greater than the value.
 public func > <T: SyncedRecord, V: Encodable & Comparable & Sendable>(
     path: any KeyPath<T, V> & Sendable,
     value: V
 ) -> Condition<T> { .compare(path, ">", value) { $0 > $1 } }
 
-/// Objects whose property is greater or the same.
+/// Matches objects whose property is greater than or equal to the value.
 public func >= <T: SyncedRecord, V: Encodable & Comparable & Sendable>(
     path: any KeyPath<T, V> & Sendable,
     value: V
 ) -> Condition<T> { .compare(path, ">=", value) { $0 >= $1 } }
 
-/// Objects whose link leads to this one.
+/// Matches objects whose link points to the target.
 public func == <T: SyncedRecord, Target: SyncedRecord>(
     path: any KeyPath<T, ToOne<Target>> & Sendable,
     target: Target
 ) -> Condition<T> { .compare(path, "=", ToOne(target.id)) { $0 == $1 } }
 
 extension Condition {
-    /// Objects whose text begins with this one.
+    /// Matches objects whose text property has the prefix.
     public static func hasPrefix(_ path: any KeyPath<T, String> & Sendable, _ text: String) -> Condition {
         do {
             let column = try PropertyNames.name(of: path).quoted
-            // SQLite counts code points where Swift counts what a person sees as one character.
+            // SQLite counts code points; Swift counts grapheme clusters.
             let length = text.unicodeScalars.count.databaseValue
             return Condition("substr(\(column), 1, ?) = ?", [length, text.databaseValue]) {
                 $0[keyPath: path].utf8.starts(with: text.utf8)
@@ -154,20 +154,20 @@ extension Condition {
     }
 }
 
-/// What fetched objects are sorted by.
+/// A sort criterion for fetched objects.
 public struct SortKey<T: SyncedRecord>: Sendable {
     let sql: String
     let problem: MirrorError?
-    /// Whether the first goes before the second; `nil` where they are the same to it.
+    /// Whether the first object goes before the second; `nil` if the key does not order them.
     let precedes: @Sendable (T, T) -> Bool?
 
-    /// From small to great.
+    /// Sorts in ascending order.
     public static func ascending<V: Comparable & Encodable & Sendable>(_ path: any KeyPath<T, V> & Sendable) -> SortKey
     {
         make(path, "ASC") { $0[keyPath: path] == $1[keyPath: path] ? nil : $0[keyPath: path] < $1[keyPath: path] }
     }
 
-    /// From great to small.
+    /// Sorts in descending order.
     public static func descending<V: Comparable & Encodable & Sendable>(_ path: any KeyPath<T, V> & Sendable) -> SortKey
     {
         make(path, "DESC") { $0[keyPath: path] == $1[keyPath: path] ? nil : $0[keyPath: path] > $1[keyPath: path] }
@@ -186,29 +186,29 @@ public struct SortKey<T: SyncedRecord>: Sendable {
     }
 }
 
-/// What to fetch.
+/// A fetch request.
 public struct FetchRequest<T: SyncedRecord>: Sendable {
-    /// Which objects; `nil`: all.
+    /// The condition for objects; `nil` means all.
     public var predicate: Condition<T>?
-    /// In what order; without any, by name.
+    /// The sort order; objects are sorted by name if empty.
     public var sorts: [SortKey<T>] = []
-    /// How many at most; a number below 0 is as good as 0.
+    /// The maximum number of objects; a negative number means 0.
     public var limit: Int?
-    /// How many of the first to leave out; a number below 0 is as good as 0.
+    /// The number of objects to skip; a negative number means 0.
     public var offset = 0
-    /// The stores to look in; `nil`: all that hold the entity.
+    /// The stores to search; `nil` means all that hold the entity.
     public var affectedStores: [StoreID]?
-    /// Objects marked as deleted are found too.
+    /// Whether objects marked as deleted are found.
     public var includesSoftDeleted = false
-    /// Changes of the context that are not saved yet count.
+    /// Whether unsaved changes of the context are included.
     public var includesPendingChanges = true
 
-    /// Says what to fetch.
+    /// Creates a fetch request.
     ///
     /// - Parameters:
     ///   - type: The entity.
-    ///   - predicate: Which objects; left out, all.
-    ///   - sorts: In what order.
+    ///   - predicate: The condition for objects. The default is all.
+    ///   - sorts: The sort order.
     public init(_ type: T.Type = T.self, _ predicate: Condition<T>? = nil, sortedBy sorts: SortKey<T>...) {
         self.predicate = predicate
         self.sorts = sorts

@@ -1,13 +1,13 @@
 import GRDB
 
-/// Links that a save has just written, to objects that are not there: another context has deleted them since they were read,
-/// or they are still to come.
+/// Handles links, written by a save, whose target is not in the store.
 ///
-/// Other devices will show such links as open ones, and so does this one.
+/// Another context has deleted the target since it was read, or it has not arrived yet. Other devices will show such
+/// links as open, and so does this one.
 struct LostTargets {
     let db: Database
     let file: StoreFile
-    /// What was deleted here, as far as the history goes back; read where it matters.
+    /// The objects deleted here, as far as the history goes back; read when first needed.
     private var deleted: Set<String>?
 
     init(_ db: Database, _ file: StoreFile) {
@@ -15,15 +15,15 @@ struct LostTargets {
         self.file = file
     }
 
-    /// Whether some of an object's links lead there.
+    /// Returns whether some of an object's links have lost their target.
     mutating func areAmong(_ row: [DatabaseValue], _ table: TableForm) throws -> Bool {
         for position in table.links where try isLost(row[position], table.columns[position], table) { return true }
         return false
     }
 
-    /// Opens those of one object, and deletes a pair that has lost an end.
+    /// Makes such links of one object open; deletes a many-to-many link that has lost an end.
     ///
-    /// Returns the row as it is then; `nil` where it was deleted.
+    /// Returns the row after that; `nil` if it was deleted.
     mutating func open(_ id: String, _ table: TableForm, _ row: [DatabaseValue]) throws -> [DatabaseValue]? {
         let lost = try table.links.filter { try isLost(row[$0], table.columns[$0], table) }
         guard !lost.isEmpty else { return row }
@@ -33,7 +33,7 @@ struct LostTargets {
         }
         var open = row
         for position in lost { open[position] = .null }
-        // What the user has done is noted, and to be sent.
+        // The user's change itself is recorded and will be sent.
         try StoreFile.unnoticed(db) { try table.update(db, id, open) }
         let zone = try KnownRecord.zone(db, oid: id) ?? file.homeZone.map { try KnownZone.make(db, $0).id } ?? 0
         for position in lost {
@@ -44,7 +44,8 @@ struct LostTargets {
         return open
     }
 
-    /// Pairs, and links of one to one, come about by themselves with a target that was never here: they wait as they are.
+    /// Many-to-many and one-to-one links to an object that was never here are resolved on its arrival; they stay as
+    /// they are.
     private mutating func isLost(_ value: DatabaseValue, _ column: ColumnForm, _ table: TableForm) throws -> Bool {
         guard let target = String.fromDatabaseValue(value), let link = column.link else { return false }
         let here = "SELECT EXISTS (SELECT 1 FROM \(link.destination.quoted) WHERE id = ?)"

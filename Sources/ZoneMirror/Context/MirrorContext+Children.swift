@@ -1,31 +1,31 @@
 import GRDB
 import Synchronization
 
-/// Contexts on top of another one: their changes go to that one first, and to the files with it.
+/// Child contexts, which save to their parent context.
 ///
 /// See ReadingAndHistory.md, "Pinned reads".
 extension MirrorContext {
-    /// A context that reads what this one sees, its unsaved changes included, and whose `save()` hands its changes to
-    /// this one instead of writing them: for a form that may be left without effect.
+    /// Creates a context that reads what this one sees, including unsaved changes, and whose `save()` adds its changes
+    /// to this one.
     ///
-    /// It sees the moment that this one is pinned to.
+    /// Use it for a form that may be cancelled. It is pinned with this context.
     ///
-    /// - Parameter name: What the history calls it; the changes are filed under this context's.
+    /// - Parameter name: The context's name. The history records the changes under this context's name.
     /// - Returns: A context without changes.
     public func newChildContext(named name: String? = nil) -> MirrorContext {
         MirrorContext(childOf: self, name: name)
     }
 
-    /// The change of this context, or of those it stands on, that counts for an object.
+    /// Returns the pending change of an object in this context or, without one, in its parents.
     func overlay(_ key: Key) -> Pending? { state.withLock { $0.pending[key] } ?? parent?.overlay(key) }
 
-    /// Takes over a child's changes: properties that the child changed, over what was changed here.
+    /// Takes over a child's changes: properties that the child changed replace this context's values.
     func absorb(_ child: State) {
         let (files, tables) = (stores.paths, stores.tables)
         state.withLock { state in
             for (key, item) in child.pending.sorted(by: { $0.value.place < $1.value.place }) {
                 state.absorb(key, item, tables)
-                // One that either of the two has made on another user's file stays that user's.
+                // A change that either context made while another user's file was open still belongs to that file.
                 if item.files != files { state.pending[key]?.files = item.files }
             }
             state.assigned.merge(child.assigned) { $1 }
@@ -57,7 +57,7 @@ extension MirrorContext.State {
 }
 
 extension [DatabaseValue] {
-    /// The values with what `edited` has changed since `base`.
+    /// Returns the values with the changes between `base` and `edited` applied.
     func edited(as edited: [DatabaseValue], since base: [DatabaseValue]) -> [DatabaseValue] {
         indices.map { edited[$0] != base[$0] ? edited[$0] : self[$0] }
     }

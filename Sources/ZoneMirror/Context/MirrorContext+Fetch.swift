@@ -3,16 +3,16 @@ import GRDB
 import Synchronization
 
 extension MirrorContext {
-    /// Finds objects, in all stores that hold the entity unless the request names some.
+    /// Fetches objects from all stores that hold the entity, or from the request's stores.
     ///
-    /// - Returns: Copies; changing them changes nothing until `update`.
+    /// - Returns: Copies of the objects. Changing a copy has no effect until `update`.
     public func fetch<T: SyncedRecord>(_ request: FetchRequest<T>) throws(MirrorError) -> [T] {
         if let problem = request.predicate?.problem ?? request.sorts.compactMap(\.problem).first { throw problem }
-        // Before the rows: what is put behind a store meanwhile is then taken for another file.
+        // Read before the rows, so that a file opened in between is recognized as another one.
         let paths = stores.paths
         let files = try affected(request)
         let pending = request.includesPendingChanges ? pendingRows(T.entityName) : [:]
-        // Cutting and sorting are SQLite's, as long as there is one source.
+        // With one source, SQLite applies the sort order and the limit.
         let isSimple = files.count == 1 && pending.isEmpty
         var found: [T] = []
         guard !files.isEmpty || !pending.isEmpty else { return found }
@@ -37,7 +37,7 @@ extension MirrorContext {
         return Array(request.limit.map { rest.prefix(max(0, $0)) } ?? rest)
     }
 
-    /// Finds all objects that a condition holds for.
+    /// Fetches all objects that match a condition.
     public func fetch<T: SyncedRecord>(
         _ type: T.Type,
         _ predicate: Condition<T>? = nil,
@@ -48,7 +48,7 @@ extension MirrorContext {
         return try fetch(request)
     }
 
-    /// How many objects a request finds.
+    /// Returns the number of objects that match a request.
     public func count<T: SyncedRecord>(_ request: FetchRequest<T>) throws(MirrorError) -> Int {
         if request.limit != nil || request.offset > 0 || !pendingRows(T.entityName).isEmpty {
             return try fetch(request).count
@@ -63,14 +63,14 @@ extension MirrorContext {
         return count
     }
 
-    /// The objects that one object is linked to.
+    /// Returns the objects to which a relationship of one object leads.
     ///
     /// - Parameters:
-    ///   - object: Where the link begins.
-    ///   - path: The link.
-    ///   - sorts: In what order; without any, by name.
-    /// - Returns: The objects at the other end.
-    /// - Throws: `unknownProperty` for a link without an inverse, and what SQLite throws.
+    ///   - object: The object that has the relationship.
+    ///   - path: The relationship.
+    ///   - sorts: The sort order; by name if empty.
+    /// - Returns: The related objects.
+    /// - Throws: `unknownProperty` for a relationship without an inverse; SQLite's errors.
     public func related<T: SyncedRecord, Target: SyncedRecord>(
         to object: T,
         _ path: KeyPath<T, ToMany<Target>>,
@@ -84,11 +84,11 @@ extension MirrorContext {
         if let pair = stores.model.pair(relationship, of: T.entityName) {
             return try paired(to: object, pair, name, sorts)
         }
-        // The other side holds the link: also in changes that are not saved.
+        // The other side stores the link, possibly in unsaved changes.
         guard let position = stores.table(Target.entityName)?.index[back.name] else { return [] }
         var request = FetchRequest(Target.self, .sql("\(back.name.quoted) = ?", object.id.text))
         request.includesPendingChanges = false
-        // Links lead nowhere out of a store, and another one may have an object of that name.
+        // Links do not lead to another store, which may have an object with the same name.
         let home = home(of: object.id)
         if let home, stores.file(home) != nil { request.affectedStores = [home] }
         let pending = pendingRows(Target.entityName)
@@ -113,7 +113,7 @@ extension MirrorContext {
         var ids: Set<String> = []
         let home = home(of: object.id)
         for file in stores.files(holding: pair.tableName) where home == nil || file.id == home {
-            // An end that is not here yet is nobody's.
+            // A link whose other end is not here yet is left out.
             let ends = "\(here.quoted) = ? AND \(there.quoted) IS NOT NULL"
             let sql = "SELECT \(there.quoted) FROM \(pair.tableName.quoted) WHERE \(ends)"
             ids.formUnion(try read(file) { try String.fetchSet($0, sql: sql, arguments: [object.id.text]) })
@@ -128,11 +128,11 @@ extension MirrorContext {
         }
         var request = FetchRequest(Target.self, .ids(ids.map { RecordName($0) }))
         request.sorts = sorts
-        // Also what is new, and in no store yet.
+        // Includes new objects, which are in no store yet.
         return try fetch(request).filter { home == nil || $0.id.origin == nil || $0.id.origin?.store == home }
     }
 
-    // MARK: Parts
+    // MARK: Helpers
 
     private func affected<T: SyncedRecord>(_ request: FetchRequest<T>) throws(MirrorError) -> [StoreFile] {
         let files = stores.files(holding: T.entityName)

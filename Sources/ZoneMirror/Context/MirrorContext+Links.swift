@@ -2,11 +2,11 @@ import GRDB
 import Records
 import Synchronization
 
-/// Links of many to many, and of one to many from the side that holds nothing.
+/// Many-to-many links, and one-to-many links from the to-many side.
 extension MirrorContext {
-    /// Links two objects; does nothing where they are linked already.
+    /// Links two objects; does nothing if they are linked already.
     ///
-    /// - Throws: `unknownProperty` for a link without an inverse.
+    /// - Throws: `unknownProperty` for a relationship without an inverse.
     public func link<T: SyncedRecord, Target: SyncedRecord>(
         _ object: T,
         _ path: KeyPath<T, ToMany<Target>>,
@@ -20,7 +20,7 @@ extension MirrorContext {
         if try find(key, home) != nil {
             return state.withLock { $0.pending[key] = nil }
         }
-        // Under a name of another program's: there, if it is not to be deleted by a context below.
+        // A link row of another program counts, unless a parent context is about to delete it.
         let others = try linked(pair, row, home).map { Key(entity: pair.tableName, id: $0.1) }.filter { other in
             if case .delete? = parent?.overlay(other)?.change { false } else { true }
         }
@@ -33,9 +33,9 @@ extension MirrorContext {
         }
     }
 
-    /// Takes the link between two objects away; does nothing where there is none.
+    /// Removes the link between two objects; does nothing if there is none.
     ///
-    /// - Throws: `unknownProperty` for a link without an inverse.
+    /// - Throws: `unknownProperty` for a relationship without an inverse.
     public func unlink<T: SyncedRecord, Target: SyncedRecord>(
         _ object: T,
         _ path: KeyPath<T, ToMany<Target>>,
@@ -55,10 +55,10 @@ extension MirrorContext {
         let files = stores.paths
         state.withLock { state in
             if case .insert? = state.pending[own]?.change { state.pending[own] = nil }
-            // New in a context below: taken back there with the save.
+            // If the link is new in a parent context, the save removes it there.
             if case .insert? = below { state.touch(own, .delete(base: row), nil, row, files) }
         }
-        // Another program may have linked the same two under a name of its own.
+        // Another program may have linked the same objects under another id.
         for (store, id) in try linked(pair, row, home(of: object.id) ?? home(of: other.id)) {
             let key = Key(entity: pair.tableName, id: id)
             state.withLock { $0.touch(key, .delete(base: row), store, row, files) }
@@ -75,7 +75,7 @@ extension MirrorContext {
         return (name, back.name, stores.model.pair(relationship, of: T.entityName))
     }
 
-    /// Sets the column of the side that holds the link.
+    /// Sets the column of the to-one side.
     private func point<Target: SyncedRecord>(
         _ type: Target.Type,
         _ id: RecordName,
@@ -114,7 +114,7 @@ extension MirrorContext {
         ends(pair, name, entity, here, there).map(\.databaseValue)
     }
 
-    /// The source, then the target.
+    /// Returns the source and the target.
     private static func ends(
         _ pair: PairForm,
         _ name: String,
@@ -141,7 +141,7 @@ extension MirrorContext {
 }
 
 extension SyncedRecord {
-    /// The same object under a name that remembers where it was read from.
+    /// Returns the object with an id that remembers where it was read.
     fileprivate func with(_ id: RecordName) -> Self {
         var copy = self
         copy.id = id
@@ -149,7 +149,7 @@ extension SyncedRecord {
     }
 }
 
-/// A name of fixed length for a longer text: the same on every device.
+/// Derives an id of fixed length from a longer text, the same on every device.
 enum ShortName {
     static func of(_ text: String) -> String {
         let (first, second) = Fingerprint.pair(of: text.utf8)

@@ -1,13 +1,13 @@
 import GRDB
 
-/// Objects as rows, and rows as objects.
+/// Converts objects to rows and rows to objects.
 extension MirrorContext {
-    /// `base`: the row that the object was read from.
+    /// Returns an object's row; `base` is the row that the object was read from.
     func row<T: SyncedRecord>(of object: T, over base: [DatabaseValue]? = nil) throws(MirrorError) -> [DatabaseValue] {
         try encoded(object, over: base).row
     }
 
-    /// Also gives the store that its links lead into, where that is known.
+    /// Returns an object's row and the store that its links lead to, if known.
     func encoded<T: SyncedRecord>(
         _ object: T,
         over base: [DatabaseValue]? = nil
@@ -19,7 +19,7 @@ extension MirrorContext {
             let (values, store) = try RowEncoder.values(of: object) { property, value, reason in
                 guard !value.isNull, let position = table.index[property] else { return false }
                 guard table.columns[position].attribute?.defaultValue == value else { return base?[position] == value }
-                // Numbers that no column can hold are rounded in it; only the default itself is meant.
+                // Numbers that no column can hold are rounded; only the default itself is accepted.
                 return (try? RowEncoder.refusals(of: T())[property]) == reason
             }
             return (table.columns.map { values[$0.name] ?? .null }, store)
@@ -28,11 +28,11 @@ extension MirrorContext {
         }
     }
 
-    /// Of an object as it was read, with what was changed since.
+    /// Returns the row of an object as it was read, with the changes made since.
     ///
-    /// A value may be written in more than one way: a set in any order, a UUID in small letters, JSON with members that only a
-    /// newer program knows. What would be written as what was read would be is no change, and stays in the row as it is. So does
-    /// a value that cannot be read, for which the object has a default.
+    /// A value may have several encodings: a set in any order, a UUID in lower case, JSON with members that only a
+    /// newer program knows. A value whose encoding equals that of the value read is not a change and keeps its stored
+    /// form. So does a value that cannot be read, for which the object has a default.
     func row<T: SyncedRecord>(
         of object: T,
         readFrom base: [DatabaseValue]?
@@ -82,10 +82,10 @@ extension MirrorContext {
 }
 
 extension MirrorContext.State {
-    /// The values of an object to be written over those in the file.
+    /// Returns the values of an object to write over those in the file.
     ///
-    /// One that was made here and not read since knows nothing of what came to it by the other side of a link: what its program
-    /// has not changed since the last save stays as it is.
+    /// An object created here and not fetched since lacks links that were set from their other side. Values that the
+    /// application has not changed since the last save stay as they are.
     func values(
         _ row: [DatabaseValue],
         _ key: MirrorContext.Key,
@@ -95,7 +95,7 @@ extension MirrorContext.State {
         origin?.row == nil ? saved.edits(key, of: row, over: base) : row
     }
 
-    /// A new object is not to be: nothing leads to it then.
+    /// Removes a new object that is not to be saved, and the links to it.
     mutating func forget(_ key: MirrorContext.Key, _ tables: [String: TableForm]) {
         pending[key] = nil
         for (holder, item) in pending {

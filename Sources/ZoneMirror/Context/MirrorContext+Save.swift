@@ -5,15 +5,15 @@ import Synchronization
 import ZoneKit
 
 extension MirrorContext {
-    /// Writes all changes of this context, one transaction for each store; or, where something is wrong, none.
+    /// Writes all changes of this context, in one transaction for each store; or none if there is an error.
     ///
-    /// Only a disk that fails in the very end of a transaction can leave some stores with their changes and others without;
-    /// what is in the files is then no change of the context any more. Returns when the files have them; sending is nobody's
-    /// wait. A pinned context moves on. A child hands its changes to the context that it was made of instead.
+    /// Only a disk failure at the very end of a transaction can leave some stores with their changes and others
+    /// without; changes that were written are then no longer pending in the context. Returns after the commit, without
+    /// waiting for the relay. A pinned context advances. A child context adds its changes to its parent instead.
     ///
-    /// - Throws: `mergeConflict` under the policy `error`, `permissionFailure`, `invalidName`, `crossStoreRelationship`,
-    ///   `noStoreForEntity`, `objectUnavailable` for a change that was made while another user was signed in, and what
-    ///   SQLite throws.
+    /// - Throws: `mergeConflict` under the policy `error`, `permissionFailure`, `invalidName`,
+    ///   `crossStoreRelationship`, `noStoreForEntity`, `objectUnavailable` for a change that was made while another
+    ///   user was signed in, and SQLite's errors.
     public func save() throws(MirrorError) {
         if let parent {
             let changes = state.withLock { state in
@@ -39,14 +39,14 @@ extension MirrorContext {
         state.withLock { $0.pin.advance() }
     }
 
-    /// Writes into one store and, before that is committed, into those that follow.
+    /// Writes to one store and, before it is committed, to those that follow.
     ///
-    /// So what is refused anywhere is written nowhere. All savers take the stores in one order, and so none waits for another
-    /// in a circle.
+    /// So an error in any store rolls back all of them. All saves lock the stores in the same order, which prevents
+    /// deadlocks.
     private func write(_ parts: ArraySlice<(StoreID, [SavePlan.Item])>, _ terms: SaveTerms) throws {
         guard let (store, items) = parts.first else { return }
         guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is closed.") }
-        // Asked of the very file that is written: accounts may switch at any time.
+        // Checked on the file that is written, because accounts may switch at any time.
         for item in items {
             if let path = item.pending.files[store], path != file.path { throw MirrorError.unavailable(item.key) }
         }
@@ -74,7 +74,7 @@ extension MirrorContext {
     }
 }
 
-/// What holds for all stores that one save writes to.
+/// The settings that apply to all stores of one save.
 private struct SaveTerms {
     var policy: MergePolicy
     var author: String?
@@ -83,7 +83,7 @@ private struct SaveTerms {
     var date: Date
 }
 
-/// Which change goes to which store, decided before anything is written.
+/// Assigns the changes to stores before anything is written.
 struct SavePlan {
     struct Item {
         var key: MirrorContext.Key
@@ -93,7 +93,7 @@ struct SavePlan {
     }
 
     private(set) var byStore: [(StoreID, [Item])] = []
-    /// The zones of new objects that belong to a share.
+    /// The share zones of new objects that were assigned to a share.
     private(set) var zones: [MirrorContext.Key: MirrorContext.ShareHome] = [:]
 
     init(_ pending: [MirrorContext.Key: MirrorContext.Pending], _ context: MirrorContext) throws(MirrorError) {
@@ -103,12 +103,12 @@ struct SavePlan {
         var homes: [MirrorContext.Key: StoreID] = [:]
         let items = pending.sorted { $0.value.place < $1.value.place }
         for (key, item) in items { homes[key] = item.store ?? assigned[key] }
-        // A new object follows the objects it is linked to; what they follow may be new too.
+        // A new object goes to the store of the objects it is linked to, which may be new too.
         for _ in 0..<(stores.files.count > 1 ? 4 : 0) {
             for (key, item) in items where homes[key] == nil {
                 homes[key] = try Self.homeByLinks(key, item, homes, pending, context)
             }
-            // A new object that others lead to belongs with them as well.
+            // A new object also goes to the store of objects that link to it.
             for (key, item) in items {
                 guard let home = homes[key] else { continue }
                 for target in Self.targets(key, item, stores)
@@ -133,13 +133,13 @@ struct SavePlan {
         byStore = order.map { ($0, groups[$0] ?? []) }
     }
 
-    /// Puts the stores in an order that all plans share.
+    /// Sorts the stores into the order that all saves use.
     mutating func sort(as order: [StoreID]) {
         let places = Dictionary(order.enumerated().map { ($1, $0) }) { first, _ in first }
         byStore.sort { places[$0.0, default: .max] < places[$1.0, default: .max] }
     }
 
-    /// The objects that a row is linked to, as keys.
+    /// Returns the targets of a row's links as keys.
     private static func targets(
         _ key: MirrorContext.Key,
         _ item: MirrorContext.Pending,
@@ -163,7 +163,7 @@ struct SavePlan {
     ) throws(MirrorError) -> StoreID? {
         for target in targets(key, item, context.stores) {
             if let home = homes[target], context.stores.file(home)?.mapping.tables[key.entity] != nil { return home }
-            // What is new itself is not what some store has of that name.
+            // A new target is not the object that some store has under this name.
             if case .insert? = pending[target]?.change { continue }
             for file in context.stores.files(holding: target.entity) {
                 guard let table = file.mapping.tables[target.entity], file.mapping.tables[key.entity] != nil else {
@@ -187,13 +187,13 @@ struct SavePlan {
         _ context: MirrorContext
     ) throws(MirrorError) {
         if case .delete = item.change { return }
-        // Only where there is more than one store can a link lead out of it.
+        // Only with more than one store can a link lead to another store.
         guard context.stores.files.count > 1 else { return }
         for target in targets(key, item, context.stores) {
             var home = homes[target]
             if home == nil { home = try context.find(target)?.0 }
             if home == nil, !isAssigned, case .insert = item.change { try checkAccess(to: target, homes[key], context) }
-            // Another store may have an object of that name too.
+            // Another store may also have an object with this name.
             if let home, home != homes[key], try context.find(target, homes[key]) == nil {
                 throw MirrorError(
                     .crossStoreRelationship,
@@ -203,9 +203,9 @@ struct SavePlan {
         }
     }
 
-    /// Refuses a link of a new object to an object that was in a shared store, and is there no more.
+    /// Throws if a new object is linked to an object of a shared store that is no longer there.
     ///
-    /// The new object belongs with that one, and would else wait in another store for a target that never comes.
+    /// The new object belongs in that store. In another one, it would wait for a target that never arrives.
     private static func checkAccess(
         to target: MirrorContext.Key,
         _ home: StoreID?,
@@ -225,7 +225,7 @@ struct SavePlan {
         }
     }
 
-    /// Refuses names that no record can have, for new objects of mirrored stores.
+    /// Throws for new objects of mirrored stores whose names cannot be record names.
     func checkNames(_ stores: OpenStores) throws(MirrorError) {
         for (store, items) in byStore where stores.file(store)?.isMirrored == true {
             let wrong = items.filter { item in
@@ -243,10 +243,10 @@ struct SavePlan {
         }
     }
 
-    /// Refuses what the relay would refuse, where the store wants that.
+    /// Throws for changes that the relay would refuse, if the store is configured so.
     mutating func checkPermissions(_ stores: OpenStores) throws(MirrorError) {
         for (store, items) in byStore {
-            // One's own database takes everything; whether the store may be written at all is known already.
+            // The user's own database accepts all changes; whether the store is writable was checked before.
             guard let file = stores.file(store), file.isMirrored, file.scope != .private,
                 file.description.unpermittedWrites == .reject
             else { continue }

@@ -2,10 +2,10 @@ import GRDB
 import Records
 import Synchronization
 
-/// A place to read objects and to gather changes, until `save()` writes them all or none.
+/// Reads objects and collects changes until `save()` writes all of them or none.
 ///
-/// Contexts may be used from any task; each call is atomic. Reads see the file as it is, or one moment of it where the
-/// context is pinned, with the context's own changes on top. Nothing waits for the network, ever.
+/// Contexts may be used from any task; each call is atomic. Reads see the file's current state, or the state to which
+/// the context is pinned, with the context's own changes applied. No call waits for the network.
 public final class MirrorContext: Sendable {
     struct Pending: Sendable {
         enum Change: Sendable {
@@ -18,12 +18,12 @@ public final class MirrorContext: Sendable {
         /// `nil` for a new object whose store is chosen at the save.
         var store: StoreID?
         var row: [DatabaseValue]
-        /// In the order of the first touch.
+        /// The order in which the objects were first changed.
         var place: Int
-        /// Which files were behind the stores when the change was made: into others, another user's, it is not written.
+        /// The files of the stores when the change was made; it is not written to another user's file.
         var files: [StoreID: String]
 
-        /// Whether it may be a change of the object that a store has; `nil`: of whichever.
+        /// Returns whether it may be a change of the object in a store; `nil` means any store.
         func isIn(_ home: StoreID?) -> Bool { store == nil || home == nil || store == home }
     }
 
@@ -35,10 +35,10 @@ public final class MirrorContext: Sendable {
     struct State: Sendable {
         var pending: [Key: Pending] = [:]
         var nextPlace = 0
-        /// What this context wrote last: what follows on that is no conflict.
+        /// The rows that this context wrote last, so that changes based on them are no conflicts.
         var saved = SavedRows()
         var assigned: [Key: StoreID] = [:]
-        /// New objects that go into the zone of a share.
+        /// New objects that are assigned to a share's zone.
         var assignedZones: [Key: ShareHome] = [:]
         var pin = Pin.none
         var mergePolicy = MergePolicy.error
@@ -46,18 +46,18 @@ public final class MirrorContext: Sendable {
         var author: String?
     }
 
-    /// Where in a share a new object goes.
+    /// The zone and parent of a new object in a share.
     struct ShareHome: Sendable {
         var zone: ZoneID
-        /// The root of a share that is no whole zone.
+        /// The root of a share that is not a whole zone.
         var parent: String?
     }
 
     let stores: OpenStores
-    /// What the history calls the context.
+    /// The context's name in the history.
     public let name: String?
     let state = Mutex(State())
-    /// The context whose changes this one's are made on; `nil`: the files'.
+    /// The parent context; `nil` for a context on the files.
     let parent: MirrorContext?
 
     init(childOf parent: MirrorContext, name: String?) {
@@ -77,9 +77,10 @@ public final class MirrorContext: Sendable {
         if merges { stores.setMerging(self, true) }
     }
 
-    /// What happens where a row changed since this context read it.
+    /// What a save does if a row has changed since this context read it.
     ///
-    /// With `error` a context that merges what arrives refuses to save whatever changed elsewhere meanwhile; an event warns.
+    /// With `error`, a context that merges incoming changes refuses to save objects that changed elsewhere; an event
+    /// warns about it.
     public var mergePolicy: MergePolicy {
         get { state.withLock(\.mergePolicy) }
         set {
@@ -97,16 +98,16 @@ public final class MirrorContext: Sendable {
         )
     }
 
-    /// Who the history says made this context's changes.
+    /// The author of this context's changes in the history.
     public var transactionAuthor: String? {
         get { state.withLock(\.author) }
         set { state.withLock { $0.author = newValue } }
     }
 
-    /// Whether a pinned context moves on when something is imported or another context saves.
+    /// Whether a pinned context advances when something is imported or another context saves.
     ///
-    /// Of any context of the container, and whatever it is pinned to: from each such commit on it shows the newest state, as
-    /// after `refreshAll()`. A context that is not pinned always does. Changes that were not saved stay on top.
+    /// This applies to commits of any context of the container. After each commit, the context shows the newest state,
+    /// as after `refreshAll()`, with its unsaved changes applied. A context that is not pinned always does this.
     public var automaticallyMergesChangesFromParent: Bool {
         get { state.withLock(\.merges) }
         set {
@@ -119,17 +120,17 @@ public final class MirrorContext: Sendable {
         }
     }
 
-    /// Whether there is something to save.
+    /// Whether there are unsaved changes.
     public var hasChanges: Bool { state.withLock { !$0.pending.isEmpty } }
 
     // MARK: Changes
 
     /// Adds a new object.
     ///
-    /// It goes to the first writable store that holds its entity, unless `assign` said otherwise or it is linked to an
-    /// object of another store.
+    /// It goes to the first writable store that holds its entity, unless it was assigned to another one or is linked
+    /// to an object of another store.
     ///
-    /// - Throws: `noStoreForEntity`, and what encoding the object throws.
+    /// - Throws: `noStoreForEntity`; errors of the object's encoding.
     public func insert<T: SyncedRecord>(_ object: T) throws(MirrorError) {
         let (row, link) = try encoded(object)
         let home = link.flatMap { stores.file($0)?.mapping.tables[T.entityName] == nil ? nil : $0 }
@@ -138,7 +139,7 @@ public final class MirrorContext: Sendable {
         state.withLock { state in
             if let home, state.assigned[key] == nil { state.assigned[key] = home }
             if let pending = state.pending[key], case .delete(let base?) = pending.change {
-                // Deleted and made again before a save: the same object with other values.
+                // Deleted and inserted again before a save: the same object with other values.
                 state.touch(key, .update(base: base), pending.store, row, pending.files)
             } else {
                 state.touch(key, .insert, nil, row, files)
@@ -146,10 +147,10 @@ public final class MirrorContext: Sendable {
         }
     }
 
-    /// Writes an object's values: those that differ from what was read.
+    /// Updates an object with those values that differ from the ones read.
     ///
-    /// - Throws: `objectUnavailable` when there is no such object, `wrongStore` where the context has changes of another
-    ///   store's object of that name, and what encoding the object throws.
+    /// - Throws: `objectUnavailable` if the object does not exist, `wrongStore` if the context has changes of another
+    ///   store's object with this name, and errors of the object's encoding.
     public func update<T: SyncedRecord>(_ object: T) throws(MirrorError) {
         let key = Key(entity: T.entityName, id: object.id.text)
         let origin = object.id.origin
@@ -173,7 +174,7 @@ public final class MirrorContext: Sendable {
 
     /// Changes an object in place.
     ///
-    /// - Throws: `objectUnavailable` when there is no such object, and what encoding the object throws.
+    /// - Throws: `objectUnavailable` if the object does not exist; errors of the object's encoding.
     public func edit<T: SyncedRecord>(
         _ type: T.Type,
         _ id: RecordName,
@@ -186,14 +187,14 @@ public final class MirrorContext: Sendable {
 
     /// Deletes an object at the next save.
     ///
-    /// - Throws: `wrongStore` where the context has changes of another store's object of that name.
+    /// - Throws: `wrongStore` if the context has changes of another store's object with this name.
     public func delete<T: SyncedRecord>(_ object: T) throws(MirrorError) {
         try delete(T.self, object.id, base: object.id.origin)
     }
 
     /// Deletes an object at the next save.
     ///
-    /// - Throws: `objectUnavailable` when there is no such object.
+    /// - Throws: `objectUnavailable` if the object does not exist.
     public func delete<T: SyncedRecord>(_ type: T.Type, id: RecordName) throws(MirrorError) {
         try delete(type, id, base: nil)
     }
@@ -217,7 +218,7 @@ public final class MirrorContext: Sendable {
         state.withLock { $0.touch(key, .delete(base: row), store, row, files) }
     }
 
-    /// Says in which store a new object is to be; before its first save.
+    /// Chooses the store of a new object, before its first save.
     ///
     /// - Throws: `unknownStore`, and `wrongStore` for an object that has been saved.
     public func assign<T: SyncedRecord>(_ object: T, to store: StoreID) throws(MirrorError) {
@@ -235,7 +236,7 @@ public final class MirrorContext: Sendable {
         }
     }
 
-    /// Forgets all changes since the last save.
+    /// Discards all changes since the last save.
     public func rollback() {
         state.withLock { state in
             state.pending = [:]
@@ -244,7 +245,7 @@ public final class MirrorContext: Sendable {
         }
     }
 
-    /// Another user's file is behind a store now: what was to be written into the one before is nobody's change any more.
+    /// Discards the changes for a store's former file, after another user's file has replaced it.
     func fileReplaced(behind store: StoreID) {
         let path = stores.paths[store]
         state.withLock { state in
@@ -258,7 +259,7 @@ public final class MirrorContext: Sendable {
         }
     }
 
-    /// Forgets changes, and what was pinned.
+    /// Discards all changes and what the context remembers of its reads.
     public func reset() {
         rollback()
         state.withLock { state in
@@ -269,9 +270,9 @@ public final class MirrorContext: Sendable {
 
     // MARK: Single objects
 
-    /// An object by its name, with the changes of this context.
+    /// Returns an object by its name, with this context's changes.
     ///
-    /// - Returns: `nil` where there is none, or this context has deleted it.
+    /// - Returns: `nil` if it does not exist or this context has deleted it.
     public func object<T: SyncedRecord>(_ type: T.Type, _ id: RecordName) throws(MirrorError) -> T? {
         let key = Key(entity: T.entityName, id: id.text)
         let home = home(of: id)
@@ -283,36 +284,37 @@ public final class MirrorContext: Sendable {
         return try decode(type, key.id, row, store, files)
     }
 
-    /// The object at the other end of a link.
+    /// Returns the object that a link points to.
     public func object<T: SyncedRecord>(_ link: ToOne<T>) throws(MirrorError) -> T? {
         guard let target = link.target else { return nil }
         return try object(T.self, target)
     }
 
-    /// The store that holds an object; `nil` for one that is not saved.
+    /// Returns the store that holds an object; `nil` if it is not saved.
     public func store<T: SyncedRecord>(of object: T) throws(MirrorError) -> StoreID? {
         let key = Key(entity: T.entityName, id: object.id.text)
         if let pending = overlay(key), pending.isIn(home(of: object.id)) { return pending.store }
         return try locate(key, object.id.origin, home(of: object.id))?.0
     }
 
-    /// Names an object for calls about its record.
+    /// Returns the object's ID for calls about its record.
     public func objectID<T: SyncedRecord>(of object: T) throws(MirrorError) -> ObjectID {
         ObjectID(store: try store(of: object), entity: T.entityName, name: RecordName(object.id.text))
     }
 
-    /// Where an object was read from; for one that was not, where it is.
+    /// Returns where an object was read; for an object that was not read, where it is.
     private func locate(_ key: Key, _ origin: Origin?, _ home: StoreID?) throws(MirrorError) -> Found? {
         if let origin, let row = origin.row { return (origin.store, row, origin.files) }
         return try find(key, home)
     }
 
-    /// The store of an object whose name was read in this container.
+    /// Returns the store of an object whose name was read in this container.
     func home(of id: RecordName) -> StoreID? {
         id.origin.flatMap { stores.paths[$0.store] == nil ? nil : $0.store }
     }
 
-    /// A context holds changes of one object of a name: of another store's one it knows only after the save.
+    /// Throws if the context has changes of another store's object with this name: it can hold one of them only until
+    /// the save.
     private func checkStore(of key: Key, _ home: StoreID?) throws(MirrorError) {
         guard let pending = overlay(key), !pending.isIn(home) else { return }
         throw MirrorError(
@@ -321,25 +323,25 @@ public final class MirrorContext: Sendable {
         )
     }
 
-    /// Whether the file that an object was read from is still the one behind its store.
+    /// Returns whether the file that an object was read from is still open.
     func isHere(_ origin: Origin?) -> Bool {
         guard let origin, let file = origin.files[origin.store] else { return true }
         return stores.paths[origin.store] == file
     }
 
-    /// A row, in which store it is, and which files were behind the stores.
+    /// A row, its store, and the files of the stores at that time.
     typealias Found = (store: StoreID?, row: [DatabaseValue], files: [StoreID: String])
 
-    /// The row of an object that this context has not changed, as it sees it; without a store where the object is new in a
-    /// context below.
+    /// Returns the row of an object as this context sees it, without its own changes; without a store if it is new in
+    /// a parent context.
     ///
-    /// `home`: the store that it is in, where that is known; another one may have an object of that name too.
+    /// `home` is the object's store if known; another store may have an object with this name too.
     func find(_ key: Key, _ home: StoreID? = nil) throws(MirrorError) -> Found? {
         if let below = parent?.overlay(key), below.isIn(home) {
             if case .delete = below.change { return nil }
             return (below.store, below.row, below.files)
         }
-        // Before the row: what is put behind the store meanwhile is then taken for another file.
+        // Read before the row, so that a file opened in between is recognized as another one.
         let files = stores.paths
         for file in stores.files(holding: key.entity) where home == nil || file.id == home {
             guard let table = file.mapping.tables[key.entity] else { continue }

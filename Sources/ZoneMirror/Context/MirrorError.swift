@@ -2,59 +2,59 @@ public import Foundation
 import GRDB
 import ZoneKit
 
-/// What went wrong with a mirror; `localizedDescription` says what a person can do.
+/// An error of a mirror; `localizedDescription` says what to do about it.
 public struct MirrorError: LocalizedError, Sendable {
-    /// The part to switch over.
+    /// The kinds of errors.
     public enum Code: Hashable, Sendable {
-        /// The store's file is open in this container already.
+        /// The store's file is already open in this container.
         case storeAlreadyLoaded(URL)
-        /// Another container, here or in another process, keeps this file in step.
+        /// Another container, in this process or another, syncs this file.
         case storeSyncedElsewhere
         /// A shared store needs a private store of the same container and account.
         case sharedStoreNeedsPrivateStore
-        /// There is a store for this database already.
+        /// Another store already mirrors this database.
         case databaseAlreadyMirrored
-        /// The model breaks rules of mirrored stores; all of them are listed.
+        /// The model breaks rules of mirrored stores; the value lists all violations.
         case modelIncompatible([Violation])
-        /// No store holds the entity, or none that can be written.
+        /// No writable store holds the entity.
         case noStoreForEntity
-        /// The store is not one of this container's.
+        /// The store does not belong to this container.
         case unknownStore
-        /// The property is not one that can be asked for.
+        /// The property cannot be used here.
         case unknownProperty
         /// The user may not change these objects.
         case permissionFailure([ObjectID])
-        /// The objects changed since they were read, and the policy merges nothing.
+        /// The objects have changed since they were read, and the policy merges nothing.
         case mergeConflict([MergeConflict])
-        /// The name is none that a record can have: 1 to 255 printable ASCII characters.
+        /// The name cannot be a record name, which has 1 to 255 printable ASCII characters.
         case invalidName([ObjectID])
-        /// The object is gone, or the access to it.
+        /// The object is gone, or this user has lost access to it.
         case objectUnavailable
-        /// Two objects of different stores, or of different shares, cannot be related.
+        /// Objects of different stores cannot be related.
         case crossStoreRelationship
-        /// Two objects of different shares cannot be related.
+        /// Objects of different shares cannot be related.
         case crossShareRelationship
-        /// The object is in a share already.
+        /// The objects are already in a share.
         case alreadyShared([ObjectID])
-        /// The store cannot do this.
+        /// The store does not support this.
         case wrongStore
-        /// Sharing would take more objects along than allowed.
+        /// Sharing would include more objects than allowed.
         case tooManyObjects(Int)
         /// The container is closed.
         case closed
-        /// The relay, or the way to it.
+        /// An error of the relay or the network.
         case relay
-        /// SQLite, or the file system.
+        /// An error of SQLite or the file system.
         case storage
-        /// The time was not enough.
+        /// The time was too short.
         case timedOut
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     public var code: Code
     /// What happened and what to do about it.
     public var explanation: String
-    /// The error behind this one.
+    /// The underlying error.
     public var underlying: (any Error)?
 
     init(_ code: Code, _ explanation: String, underlying: (any Error)? = nil) {
@@ -77,7 +77,7 @@ public struct MirrorError: LocalizedError, Sendable {
         }
     }
 
-    /// What a person can do about what SQLite says.
+    /// Explains an SQLite error and what to do about it.
     private static func explanation(of error: DatabaseError) -> String {
         switch error.resultCode {
         case .SQLITE_FULL:
@@ -101,7 +101,7 @@ public struct MirrorError: LocalizedError, Sendable {
 }
 
 extension CKError {
-    /// It was a file of ours that failed, and not the relay or the way to it.
+    /// Whether the error came from the local file system and not from the relay or network.
     var isOfStorage: Bool {
         guard let cause = userInfo[NSUnderlyingErrorKey] as? NSError else { return false }
         return [DatabaseError.errorDomain, NSCocoaErrorDomain, NSPOSIXErrorDomain].contains(cause.domain)
@@ -109,7 +109,7 @@ extension CKError {
 }
 
 extension CKError {
-    /// What SQLite said, where that is why something could not be sent or fetched.
+    /// The SQLite error that prevented sending or fetching, if any.
     fileprivate var storageCause: DatabaseError? {
         guard let cause = userInfo[NSUnderlyingErrorKey] as? NSError, cause.domain == DatabaseError.errorDomain else {
             return nil
@@ -118,32 +118,32 @@ extension CKError {
         return DatabaseError(resultCode: code, message: cause.localizedFailureReason)
     }
 
-    /// What happened and what to do about it, also where it was a file of ours.
+    /// What happened and what to do about it, including for local file errors.
     var advice: String? { storageCause.map { MirrorError(from: $0).explanation } ?? errorDescription }
 }
 
-/// An object that was changed in two ways: what both began from, and what each made of it.
+/// An object that was changed in two ways from a common base.
 public struct MergeConflict: Hashable, Sendable {
     /// The object.
     public var object: ObjectID
-    /// The properties as they were when the context read them; empty for a new object.
+    /// The values that the context read; empty for a new object.
     public var base: [String: String]
-    /// As the context would write them.
+    /// The values that the context would write.
     public var memory: [String: String]
-    /// As the store has them; empty where the object is deleted there.
+    /// The store's values; empty if the object is deleted there.
     public var store: [String: String]
 }
 
-/// Names one object of a container.
+/// Identifies an object of a container.
 public struct ObjectID: Hashable, Sendable, CustomStringConvertible {
-    /// The store that holds it; `nil` while it has never been saved.
+    /// The store that holds it; `nil` if it was never saved.
     public var store: StoreID?
     /// Its entity.
     public var entity: String
     /// Its name.
     public var name: RecordName
 
-    /// Names an object.
+    /// Creates an object ID.
     public init(store: StoreID?, entity: String, name: RecordName) {
         self.store = store
         self.entity = entity
@@ -153,6 +153,6 @@ public struct ObjectID: Hashable, Sendable, CustomStringConvertible {
     /// Whether the object has never been saved.
     public var isTemporary: Bool { store == nil }
 
-    /// Entity and name.
+    /// The entity and the name.
     public var description: String { "\(entity)/\(name)" }
 }

@@ -4,17 +4,19 @@ import SyncCore
 import ZoneKit
 
 extension MirrorContext {
-    /// What a request finds, now and again after each change, local or imported, for as long as somebody listens.
+    /// Returns the results of a request, now and after each change, local or imported.
     ///
-    /// Equal results in a row are given once; of several changes in a row only the newest result. Changes of this context that
-    /// are not saved show with the next commit.
+    /// Equal consecutive results are delivered once; of several changes in a row, only the newest result is. Unsaved
+    /// changes of this context are included at the next commit.
     ///
-    /// Ends when the container closes. While the request cannot be read, as a plain `fetch` would throw, the stream gives nothing
-    /// and tries again after each change, and by itself after 1 s to 60 s.
+    /// The stream ends when the container closes. While the request cannot be read, that is, while `fetch` would
+    /// throw, the stream delivers nothing, and reads again after each change and after an increasing delay of 1 s to
+    /// 60 s.
     ///
     /// - Parameters:
-    ///   - request: What to find.
-    ///   - failed: Called with each error that is another than the one before; an event of the kind `notice` says it too.
+    ///   - request: The request.
+    ///   - failed: Called with each error that differs from the one before; an event of the kind `notice` reports it
+    ///     too.
     /// - Returns: The results.
     public func objects<T: SyncedRecord>(
         _ request: FetchRequest<T>,
@@ -30,7 +32,7 @@ extension MirrorContext {
         }
     }
 
-    /// Gives what `element` makes of each result, and of each error that is another than the one before.
+    /// Delivers `element` of each result, and of each error that differs from the one before.
     fileprivate func follow<T: SyncedRecord, Element: Sendable>(
         _ request: FetchRequest<T>,
         _ element: @escaping @Sendable (Result<[T], MirrorError>) -> Element?
@@ -76,7 +78,7 @@ extension MirrorContext {
         }
     }
 
-    /// The objects of an entity, now and again after each change.
+    /// Returns the objects of an entity, now and after each change.
     public func objects<T: SyncedRecord>(
         _ type: T.Type,
         _ predicate: Condition<T>? = nil,
@@ -89,7 +91,7 @@ extension MirrorContext {
 
     private static func same<T: SyncedRecord>(_ old: [Origin?], _ new: [Origin?], _ objects: [T]) -> Bool {
         guard old.count == new.count else { return false }
-        // Rows in another order are told apart by their names, which the rows do not hold.
+        // Rows do not contain the names, which distinguish equal rows in another order.
         return zip(old, new).allSatisfy { a, b in
             guard let a, let b else { return false }
             return a.row == b.row && a.store == b.store && a.name == b.name
@@ -97,15 +99,15 @@ extension MirrorContext {
     }
 }
 
-/// A request's result that stays up to date, for views.
+/// The result of a request, kept up to date for views.
 @MainActor @Observable public final class LiveObjects<T: SyncedRecord> {
-    /// What the request finds; empty until the first read.
+    /// The current result; empty until the first read.
     public private(set) var objects: [T] = []
-    /// Why the request could not be read when that was last tried; `objects` is then what was found before.
+    /// The error of the last read, if it failed; `objects` is then the earlier result.
     public private(set) var error: MirrorError?
     @ObservationIgnored private var task: Task<Void, Never>?
 
-    /// Begins to follow a request.
+    /// Starts to observe a request.
     public init(_ request: FetchRequest<T>, in context: MirrorContext) {
         do {
             objects = try context.fetch(request)
@@ -129,11 +131,11 @@ extension MirrorContext {
 #if canImport(SwiftUI)
     public import SwiftUI
 
-    /// A request's result in a view: `@SyncedQuery(Note.self, in: context) var notes`.
+    /// A view's property with the result of a request: `@SyncedQuery(Note.self, in: context) var notes`.
     @MainActor @propertyWrapper public struct SyncedQuery<T: SyncedRecord>: DynamicProperty {
         @SwiftUI.State private var live: LiveObjects<T>
 
-        /// Follows all objects of an entity that a condition holds for.
+        /// Observes all objects of an entity that match a condition.
         public init(
             _ type: T.Type,
             _ predicate: Condition<T>? = nil,
@@ -145,7 +147,7 @@ extension MirrorContext {
             _live = SwiftUI.State(initialValue: LiveObjects(request, in: context))
         }
 
-        /// What is found now.
+        /// The current result.
         public var wrappedValue: [T] { live.objects }
     }
 #endif

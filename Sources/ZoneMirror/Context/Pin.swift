@@ -2,15 +2,15 @@ import Foundation
 import GRDB
 import Synchronization
 
-/// One moment of several stores, held by an open read transaction on each.
+/// A consistent view of several stores, kept by an open read transaction on each.
 ///
-/// Debian's SQLite has no snapshot functions, so a view costs a connection, and the log of each file grows while it lasts.
-/// See ReadingAndHistory.md, "Pinned reads".
+/// Debian's SQLite has no snapshot functions, so a view needs a connection, and the WAL of each file grows while it
+/// exists. See ReadingAndHistory.md, "Pinned reads".
 public final class QueryGeneration: Sendable {
     private struct State {
-        /// By file: behind a store may be another user's later on.
+        /// The snapshots by file, because a store may get another user's file later.
         var snapshots: [String: DatabaseSnapshot] = [:]
-        /// How long each file's log was before: what is longer cannot go into the file while this lasts.
+        /// The size of each file's WAL when the view began; later parts cannot be checkpointed while it exists.
         var logs: [String: Int] = [:]
         var isOver = false
     }
@@ -20,20 +20,20 @@ public final class QueryGeneration: Sendable {
 
     init(began: Date) { self.began = began }
 
-    /// Opens all stores at once, so that they show one moment as nearly as separate files can.
+    /// Opens all stores at once, so that they show the same time as closely as separate files can.
     func open(_ files: [StoreFile]) throws {
         try state.withLock { state in
             for file in files where !state.isOver && state.snapshots[file.path] == nil {
                 state.logs[file.path] = Self.log(of: file.path)
                 let snapshot = try file.pool.makeSnapshot()
-                // The moment is that of the first read.
+                // A snapshot begins at the first read.
                 _ = try snapshot.read { try Int.fetchOne($0, sql: "SELECT importing FROM mirror_local") }
                 state.snapshots[file.path] = snapshot
             }
         }
     }
 
-    /// `nil` once it is over.
+    /// Returns a file's snapshot, or `nil` if the view has ended.
     func snapshot(_ file: StoreFile) throws -> DatabaseSnapshot? {
         try open([file])
         return state.withLock { $0.snapshots[file.path] }
@@ -41,7 +41,7 @@ public final class QueryGeneration: Sendable {
 
     var isOver: Bool { state.withLock(\.isOver) }
 
-    /// Lets go of the files, as soon as nobody reads in them; `false` where that was done before.
+    /// Ends the view and closes its snapshots once they are no longer read; returns `false` if it had ended before.
     func end() -> Bool {
         let held = state.withLock { state -> [String: DatabaseSnapshot]? in
             guard !state.isOver else { return nil }
@@ -51,7 +51,7 @@ public final class QueryGeneration: Sendable {
         return held != nil
     }
 
-    /// Whether it lasts too long, or keeps too much in the log of a file.
+    /// Returns whether the view is too old, or keeps too much in the WAL of a file.
     func isTooOld(at now: Date, log limit: Int) -> Bool {
         if now.timeIntervalSince(began) > Self.age { return true }
         return state.withLock(\.logs).contains { Self.log(of: $0) - $1 > limit }
@@ -65,32 +65,32 @@ public final class QueryGeneration: Sendable {
     }
 }
 
-/// What a context reads from.
+/// The state that a context reads.
 enum Pin: Sendable {
     /// The newest commit.
     case none
-    /// The moment of the next read.
+    /// The state at the time of the next read, to be pinned then.
     case wanted
     case held(QueryGeneration)
 
-    /// To the moment of the next read, where anything is pinned.
+    /// Unpins the current state, if any; the next read pins a new one.
     mutating func advance() {
         if case .held = self { self = .wanted }
     }
 }
 
 extension MirrorContext {
-    /// What to pin a context to.
+    /// The state to which a context is pinned.
     public enum Generation: Sendable {
-        /// The moment of the next read.
+        /// The state at the time of the next read.
         case current
-        /// The moment of another context.
+        /// The state to which another context is pinned.
         case of(QueryGeneration)
     }
 
-    /// Pins the context, so that everything it reads is of one moment whatever is imported meanwhile; `nil` ends that.
+    /// Pins the context to one state of the stores, whatever is imported meanwhile; `nil` unpins it.
     ///
-    /// The moment moves on at a save of this context, a merge, `reset()` and `refreshAll()`.
+    /// A pinned context advances at its saves, at merges, and at `reset()` and `refreshAll()`.
     public func setQueryGeneration(_ generation: Generation?) {
         state.withLock { state in
             switch generation {
@@ -101,12 +101,13 @@ extension MirrorContext {
         }
     }
 
-    /// The moment that this context is pinned to, for another one; `nil` where it is not, or has not read yet.
+    /// The state to which this context is pinned, for use by another one; `nil` if it is not pinned or has not read
+    /// yet.
     public var queryGeneration: QueryGeneration? {
         state.withLock { if case .held(let token) = $0.pin { token } else { nil } }
     }
 
-    /// Moves a pinned context to the newest commit.
+    /// Advances a pinned context to the newest commit.
     public func refreshAll() {
         state.withLock { $0.pin.advance() }
     }
@@ -115,7 +116,7 @@ extension MirrorContext {
     func read<Result>(_ file: StoreFile, _ body: (Database) throws -> Result) throws(MirrorError) -> Result {
         do {
             while let generation = try held() {
-                // One that has ended just now is followed by the next.
+                // If the view has just ended, the loop continues with the next one.
                 if let snapshot = try generation.snapshot(file) { return try snapshot.read(body) }
             }
             return try file.pool.read(body)

@@ -2,12 +2,12 @@ import Foundation
 import GRDB
 import Synchronization
 
-/// Finds the name of the property that a key path leads to.
+/// Finds the name of the property that a key path refers to.
 ///
-/// Swift does not tell: an object is read in which one property alone differs from its default, and the path whose value
-/// differs is the one. Done once for each path.
+/// Swift has no API for this. So objects are decoded in which a single property differs from its default; the one for
+/// which the key path's value differs has the name. Done once for each path.
 enum PropertyNames {
-    /// A key path is immutable, whatever its values are.
+    /// Sendable because a key path is immutable.
     private struct Path: Hashable, @unchecked Sendable {
         let path: AnyKeyPath
     }
@@ -50,7 +50,7 @@ enum PropertyNames {
 
     private static func text(_ value: some Any) -> String { String(reflecting: value) }
 
-    /// Some other value of the column's type.
+    /// Returns another value of the column's type.
     private static func different(_ column: ColumnForm, from value: DatabaseValue) -> DatabaseValue? {
         guard let attribute = column.attribute else { return "probe-link".databaseValue }
         switch attribute.type {
@@ -72,7 +72,7 @@ enum PropertyNames {
         )
     }
 
-    /// The name of a to-many link.
+    /// Returns the name of a to-many relationship.
     static func name<T: SyncedRecord, Target>(of path: KeyPath<T, ToMany<Target>>) throws(MirrorError) -> String {
         let model = MirrorModel(T.self)
         guard let table = model.tables(in: nil).first(where: { $0.name == T.entityName }) else { throw unknown(T.self) }

@@ -2,11 +2,12 @@ import GRDB
 import Records
 import ZoneKit
 
-/// The zones of shares that new and newly linked objects belong into.
+/// Determines the share zones of new and newly linked objects.
 ///
 /// See SharingRules.md, "What is shared".
 extension SaveWriter {
-    /// New objects of a shared store without a link of their own: they go where others that lead to them are.
+    /// Assigns zones to new objects of a shared store that have no link of their own: they go to the zone of the
+    /// objects that link to them.
     mutating func settleHomeless() throws {
         for item in homeless {
             let closure = ShareClosure(db: db, file: file)
@@ -14,7 +15,7 @@ extension SaveWriter {
             guard zones.count < 2 else { throw Self.crossing(object(item)) }
             guard let table = file.mapping.tables[item.key.entity] else { continue }
             guard let zone = zones.first else {
-                // Where its link leads there is nothing any more, and it would belong to no share for ever.
+                // Its link's target is gone, so the object would never belong to a share.
                 if let lost = try lostTarget(of: item, table) { throw MirrorError.unavailable(lost) }
                 continue
             }
@@ -33,7 +34,8 @@ extension SaveWriter {
         return nil
     }
 
-    /// The zone of the share that a new object was assigned to; `nil` where that share of the user's own has ended meanwhile.
+    /// Returns the zone of the share that a new object was assigned to; `nil` if that share of this user has ended
+    /// since.
     func assignedZone(_ home: MirrorContext.ShareHome, _ item: SavePlan.Item) throws -> Int64? {
         if let zone = try KnownZone.find(db, home.zone) { return zone.id }
         guard file.scope == .shared else { return nil }
@@ -64,7 +66,7 @@ extension SaveWriter {
         )
     }
 
-    /// The zone of a share that an object linked to is in; `nil` for the home zone.
+    /// Returns the share zone of an object that this one is linked to; `nil` for the home zone.
     func zoneByLinks(_ item: SavePlan.Item, _ table: TableForm) throws -> Int64? {
         guard let home, !table.links.isEmpty else { return nil }
         var found: Int64?
@@ -78,7 +80,7 @@ extension SaveWriter {
         return found
     }
 
-    /// An object was not deleted, but the access to it has ended: then there is nothing to be merged.
+    /// Returns whether an object was removed because access to it ended; then there is nothing to merge.
     func wentWithShare(_ id: String) throws -> Bool {
         guard file.scope == .shared else { return false }
         let sql = """
@@ -88,12 +90,12 @@ extension SaveWriter {
         return try Bool.fetchOne(db, sql: sql, arguments: [id, Share.recordType]) ?? false
     }
 
-    /// What is linked to a shared object, or links to one, joins its zone, with all that hangs on it.
+    /// Moves objects that are linked with a shared object into its zone, with all objects connected to them.
     func joinShares() throws {
         guard let home, file.scope == .private else { return }
         for object in relinked {
             let closure = ShareClosure(db: db, file: file)
-            // What hangs together is in one zone, so the ends of the new links say all.
+            // Connected objects are in one zone, so it is enough to look at the ends of the new links.
             let ends = try [object] + closure.targets(of: object)
             var shared = Set(try ends.map { try KnownRecord.zone(db, oid: $0.name.text) ?? home })
             shared.remove(home)

@@ -3,7 +3,7 @@ import GRDB
 import Records
 import ZoneKit
 
-/// Writes a plan's part into one store, inside one transaction.
+/// Writes the part of a save plan for one store, within one transaction.
 struct SaveWriter {
     let db: Database
     let file: StoreFile
@@ -11,14 +11,14 @@ struct SaveWriter {
     let saved: SavedRows
     let now: Date
     private var conflicts: [MergeConflict] = []
-    /// Objects whose links may bring them, or what they are linked to, into a share.
+    /// Objects whose links may bring them or their targets into a share.
     var relinked: [ObjectID] = []
     var homeless: [SavePlan.Item] = []
-    /// Objects in which links were set, as they were written.
+    /// Objects in which links were set, as written.
     private var linked: [(key: MirrorContext.Key, table: TableForm, row: [DatabaseValue])] = []
-    /// The zone of what is in no share; `nil` where nothing is shared, and zones are no matter.
+    /// The home zone's number; `nil` if nothing is shared, so that zones do not matter.
     let home: Int64?
-    /// Rows as they were before this save, where one of its changes may follow from another; `nil` where none can.
+    /// The rows before this save, if one of its changes may cause another; otherwise `nil`.
     private var starts: [MirrorContext.Key: [DatabaseValue]]?
     private var written = SavedRows()
 
@@ -36,7 +36,7 @@ struct SaveWriter {
         self.now = now
         let count = try db.cachedStatement(sql: "SELECT count(*) FROM mirror_zone")
         let zones = file.isMirrored ? try Int.fetchOne(count) ?? 0 : 0
-        // In a shared store every zone is a share's.
+        // In a shared store, every zone belongs to a share.
         let isPlain = zones < 2 && file.scope == .private
         home = isPlain ? nil : try file.homeZone.flatMap { try KnownZone.find(db, $0)?.id } ?? 0
     }
@@ -50,7 +50,8 @@ struct SaveWriter {
         try db.cachedStatement(sql: "INSERT INTO mirror_transaction(author, context, at) VALUES (?, ?, ?)")
             .execute(arguments: [author, context, now.timeIntervalSince1970])
         let transaction = db.lastInsertedRowID
-        // Few changes are filed afterwards: that leaves a page of the file alone. Many are filed as they are noted.
+        // Few changes are assigned to their transaction afterwards, which saves writing a page; many are assigned as
+        // they are recorded.
         let last = try lastChange()
         let areFew = items.count <= Self.few
         if !areFew { try fileChanges(under: transaction) }
@@ -88,9 +89,9 @@ struct SaveWriter {
 
     private static let few = 8
 
-    /// Deletions come last: by then is changed what else would go along with what they delete, or not.
+    /// Orders the changes with deletions last, so that the rows that decide about cascades are written before.
     ///
-    /// But where a name is given to another object, it has to be free first.
+    /// If a name is reused by another object, its deletion comes first.
     private static func ordered(_ items: [SavePlan.Item]) -> [SavePlan.Item] {
         guard items.count > 1, items.contains(where: \.isDeletion) else { return items }
         let given = Set(items.filter { !$0.isDeletion }.map(\.key.id))
@@ -98,7 +99,7 @@ struct SaveWriter {
         return items.filter { !isLate($0) } + items.filter { isLate($0) }
     }
 
-    /// Whether a change may change other objects too, by delete rules or the other end of a link of one to one.
+    /// Returns whether a change may change other objects, by delete rules or one-to-one links.
     private func followsMore(_ item: SavePlan.Item) -> Bool {
         item.isDeletion || file.mapping.tables[item.key.entity]?.columns.contains { $0.back != nil } == true
     }
@@ -109,16 +110,16 @@ struct SaveWriter {
         return rows
     }
 
-    /// A row as it was before this save.
+    /// Returns a row as it was before this save.
     private func start(_ item: SavePlan.Item, _ table: TableForm) throws -> [DatabaseValue]? {
         if let starts { return starts[item.key] }
         return try table.row(db, item.key.id)
     }
 
-    /// So many objects at most are remembered to have changed by way of others: nobody has more of them in hand.
+    /// The maximum number of objects whose caused changes are remembered.
     private static let following = 1_000
 
-    /// Remembers what has followed from the changes: it is this context's doing too.
+    /// Remembers changes caused by this save, so that they count as made by this context.
     private mutating func noteFollowing(after last: Int64) throws {
         let sql = "SELECT oid, entity, names FROM mirror_change WHERE seq > ? AND kind = 2 AND names <> '' LIMIT ?"
         for change in try Row.fetchAll(db.cachedStatement(sql: sql), arguments: [last, Self.following]) {
@@ -133,7 +134,7 @@ struct SaveWriter {
         try Int64.fetchOne(try db.cachedStatement(sql: "SELECT max(seq) FROM mirror_change")) ?? 0
     }
 
-    /// Under which number the triggers file what changes from now on.
+    /// Sets the transaction number under which the triggers record changes from now on.
     private func fileChanges(under transaction: Int64) throws {
         try db.cachedStatement(sql: "UPDATE mirror_local SET txn = ?").execute(arguments: [transaction])
     }
@@ -160,7 +161,7 @@ struct SaveWriter {
         )
     }
 
-    /// Another device has made the same object, and it came in before this save.
+    /// Merges a new object with one of the same name from another device that was imported before this save.
     private mutating func merge(_ item: SavePlan.Item, _ table: TableForm, into store: [DatabaseValue]) throws {
         if case .pairs = table.kind { return }
         try update(item, table, file.mapping.row(of: [:], in: table))
@@ -169,7 +170,7 @@ struct SaveWriter {
     private mutating func update(_ item: SavePlan.Item, _ table: TableForm, _ base: [DatabaseValue]) throws {
         let (id, mine) = (item.key.id, item.pending.row)
         guard let store = try start(item, table) else { return try updateMissing(item, table, base) }
-        // What this context wrote itself is no change by somebody else.
+        // Changes written by this context itself are no conflict.
         let start = saved.isLast(item.key, store) ? store : saved.following(base, item.key, store)
         let edited = Self.onTop(of: start, mine, changedSince: base)
         guard edited != store else { return written.note(item.key, store) }
@@ -179,7 +180,7 @@ struct SaveWriter {
             conflicts.append(conflict(item, table, base, mine, store))
             return
         }
-        // What follows from another change of this save stays; an object that has gone by one does too.
+        // Values changed by another change of this save stay, as does an object deleted by one.
         guard let now = try starts == nil ? store : table.row(db, id) else { return }
         let result = now.edited(as: values, since: store)
         if result != now {
@@ -192,13 +193,13 @@ struct SaveWriter {
         if home != nil { relinked.append(object(item)) }
     }
 
-    /// Another one has deleted it.
+    /// Updates an object that was deleted by another context.
     private mutating func updateMissing(_ item: SavePlan.Item, _ table: TableForm, _ base: [DatabaseValue]) throws {
         let (id, mine) = (item.key.id, item.pending.row)
         switch PropertyMerge.keepsObjectDeletedInStore(policy) {
         case true?:
             let zone = try zoneByLinks(item, table)
-            // Somebody else's object whose share is gone cannot come back.
+            // Another user's object cannot be restored without its share.
             if file.scope == .shared, zone == nil { throw MirrorError.unavailable(item.key) }
             try table.insert(db, id, mine)
             if let zone { try reserve(item, table, in: zone) }
@@ -211,7 +212,7 @@ struct SaveWriter {
         }
     }
 
-    /// What a link was set to may have been deleted since it was read.
+    /// Makes links open whose target was deleted since it was read.
     private mutating func openLost() throws {
         guard file.isMirrored else { return }
         var targets = LostTargets(db, file)
@@ -229,7 +230,7 @@ struct SaveWriter {
         ObjectID(store: file.id, entity: item.key.entity, name: RecordName(item.key.id))
     }
 
-    /// The edits between `base` and `mine`, made on another start.
+    /// Returns the edits between `base` and `mine`, applied to another starting row.
     private static func onTop(
         of start: [DatabaseValue],
         _ mine: [DatabaseValue],

@@ -1,9 +1,9 @@
 import Foundation
 import GRDB
 
-/// A row as a context wrote it last, as far as it takes to know it again.
+/// Hashes of a row that a context wrote, by which the row is recognized.
 ///
-/// Of each value a mark: values may be large, and a context lives as long as its program.
+/// Hashes instead of values, because values may be large and a context may exist as long as its program.
 private struct SavedRow: Sendable {
     let marks: [Int]
 
@@ -11,7 +11,7 @@ private struct SavedRow: Sendable {
 
     static func mark(_ value: DatabaseValue) -> Int {
         var hasher = Hasher()
-        // Of its own accord Foundation looks at the beginning only.
+        // `Data` by itself hashes only its first bytes.
         if case .blob(let data) = value.storage {
             data.withUnsafeBytes { hasher.combine(bytes: $0) }
         } else {
@@ -21,19 +21,19 @@ private struct SavedRow: Sendable {
     }
 }
 
-/// What a context's saves have left in the files: what it wrote itself is no change by somebody else.
+/// The rows that a context's saves have written, so that its own changes are no conflicts.
 struct SavedRows: Sendable {
     private var rows: [MirrorContext.Key: SavedRow] = [:]
-    /// Links that have followed from what was written, by delete rules and from their other ends; by column.
+    /// Links that were changed as an effect of saves, by delete rules and one-to-one links, by column.
     private var followed: [MirrorContext.Key: [Int: DatabaseValue]] = [:]
 
-    /// A row was written.
+    /// Stores that a row was written.
     mutating func note(_ key: MirrorContext.Key, _ row: [DatabaseValue]) {
         rows[key] = SavedRow(row)
         followed[key] = nil
     }
 
-    /// Some of a row's values have followed from what was written.
+    /// Stores that some values of a row were changed as an effect of a save.
     mutating func follow(_ key: MirrorContext.Key, _ row: [DatabaseValue], _ positions: [Int]) {
         for position in positions where rows[key].map({ $0.marks[position] != SavedRow.mark(row[position]) }) ?? true {
             followed[key, default: [:]][position] = row[position]
@@ -53,7 +53,7 @@ struct SavedRows: Sendable {
         for (key, values) in newer.followed { followed[key, default: [:]].merge(values) { $1 } }
     }
 
-    /// Whether a row is as it was left.
+    /// Returns whether a row is as this context left it.
     func isLast(_ key: MirrorContext.Key, _ row: [DatabaseValue]) -> Bool {
         guard let marks = rows[key]?.marks, marks.count == row.count else { return false }
         let links = followed[key] ?? [:]
@@ -62,13 +62,14 @@ struct SavedRows: Sendable {
         }
     }
 
-    /// What an object was read as, with the links that have followed since, where nobody else has changed those.
+    /// Returns the row that an object was read from, with the links that saves have changed since, unless others
+    /// changed them.
     func following(_ base: [DatabaseValue], _ key: MirrorContext.Key, _ row: [DatabaseValue]) -> [DatabaseValue] {
         guard let links = followed[key], base.count == row.count else { return base }
         return base.indices.map { links[$0] == row[$0] ? row[$0] : base[$0] }
     }
 
-    /// The values of `row` with what `edited` has changed since its object was written.
+    /// Returns the values of `row` with the changes in `edited` since its object was written.
     func edits(_ key: MirrorContext.Key, of edited: [DatabaseValue], over row: [DatabaseValue]) -> [DatabaseValue] {
         guard let marks = rows[key]?.marks, marks.count == edited.count, row.count == edited.count else {
             return edited

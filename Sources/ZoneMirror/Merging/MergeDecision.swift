@@ -1,31 +1,33 @@
 public import Foundation
 import GRDB
 
-/// A value that a merge dropped by itself.
+/// A value that a merge dropped automatically.
 public struct MergeDecision: Hashable, Sendable {
-    /// When.
+    /// When it was dropped.
     public var date: Date
     /// The object.
     public var object: ObjectID
     /// The property.
     public var property: String
-    /// The value that stayed, in SQL's notation; `NULL` too where the object was deleted.
+    /// The value that was kept, in SQL notation; `NULL` also if the object was deleted.
     public var kept: String
-    /// The value that was dropped.
+    /// The value that was dropped, in SQL notation.
     public var dropped: String
-    /// By which rule.
+    /// The rule that decided.
     public var rule: Rule
 
-    /// What decided.
+    /// The rules that decide merges.
     public enum Rule: Hashable, Sendable {
-        /// The store's policy.
+        /// The store's merge policy.
         case policy(MergePolicy)
         /// The later edit won.
         case lastEditWins
-        /// The program's own resolver.
+        /// The application's resolver.
         case resolver
-        /// The object is not on the relay any more, and by the policy it would have stayed: but the store accepts deletions,
-        /// or the name is another entity's object's now.
+        /// The object is gone from the relay.
+        ///
+        /// The policy would keep it, but the store accepts deletions or the name now belongs to another entity's
+        /// object.
         case deletion
 
         var word: String {
@@ -50,7 +52,7 @@ public struct MergeDecision: Hashable, Sendable {
 }
 
 extension MirroredContainer {
-    /// The values that merges have dropped by themselves in the last 30 days, newest first.
+    /// Returns the values that merges have dropped automatically in the last 30 days, newest first.
     public func mergeDecisions(_ store: StoreID) async throws(MirrorError) -> [MergeDecision] {
         let oldest = conditions.wallClock().addingTimeInterval(-30 * 86_400).timeIntervalSince1970
         return try await writing(store) { db in

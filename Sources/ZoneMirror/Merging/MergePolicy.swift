@@ -1,62 +1,62 @@
 public import GRDB
 
-/// What becomes of two changes to one object that began from the same state.
+/// How two changes of one object with a common base are merged.
 ///
-/// Used where a context saves over a row that changed since it was read, and where a pending change meets a newer
-/// record of the relay; "in memory" is the context's or the pending values, "in store" the row's or the relay's.
+/// Used when a context saves over a row that changed since it was read, and when a pending change meets a newer record
+/// of the relay. "Memory" is the context's or the pending values, "store" the row's or the relay's.
 public enum MergePolicy: String, Hashable, Sendable, CaseIterable {
-    /// The save fails, nothing is written, and the error lists all three states of each object.
+    /// The save fails, writes nothing, and the error lists all three states of each object.
     case error
-    /// Property by property; where both changed one, the store's value stays.
+    /// Merges by property; if both changed a property, the store's value wins.
     case mergeByPropertyStoreTrump
-    /// Property by property; where both changed one, memory's value wins.
+    /// Merges by property; if both changed a property, the memory's value wins.
     case mergeByPropertyObjectTrump
-    /// Memory's whole object wins.
+    /// The memory's whole object wins.
     case overwrite
-    /// The store's whole object stays.
+    /// The store's whole object wins.
     case rollback
 }
 
-/// Three states of one object that was changed here and on the relay: property by property, as the table has them.
+/// The three states of an object that was changed here and on the relay, as column values by property.
 ///
-/// Links are the names of the objects that they lead to.
+/// Links are the names of their targets.
 public struct MergeStates: Hashable, Sendable {
     /// The entity.
     public var entity: String
     /// The object.
     public var name: RecordName
-    /// What both began from.
+    /// The common base.
     public var base: [String: DatabaseValue]
-    /// With the changes that were not sent.
+    /// The values with the unsent changes.
     public var mine: [String: DatabaseValue]
-    /// As the relay has it.
+    /// The relay's values.
     public var theirs: [String: DatabaseValue]
 }
 
-/// Merges an object by the program's own rules; what it leaves out stays as the relay has it, as does a property for which it
-/// gives a value of another type.
+/// The application's function for merging an object.
 ///
-/// Called on the store's writer, in the middle of an import: it must be quick, and give the same answer on every device.
-/// `nil`: the store's policy decides.
+/// Properties that it leaves out, and those for which it returns a value of another type, keep the relay's value. If
+/// it returns `nil`, the store's policy decides. Called on the store's writer during an import: it must be quick and
+/// return the same result on every device.
 public typealias MergeResolver = @Sendable (MergeStates) -> [String: DatabaseValue]?
 
-/// Merges one property by the program's own rules: `base` is what both began from.
+/// The application's function for merging one property; `base` is the common base.
 ///
-/// Called as `MergeResolver` is, and only where both sides changed the property: also to the same value, so that a count to which
-/// both have added one is two more; to different ones only where both made the object. `nil`, and a value of another type than
-/// the property's: the store's policy decides.
+/// Called like `MergeResolver`, and only if both sides changed the property. That includes changes to the same value,
+/// so that a counter to which both added one increases by two; if both sides created the object, only changes to
+/// different values. If it returns `nil` or a value of another type than the property's, the store's policy decides.
 public typealias PropertyResolver =
     @Sendable (_ base: DatabaseValue, _ mine: DatabaseValue, _ theirs: DatabaseValue) -> DatabaseValue?
 
-/// The decisions of the five policies, as values.
+/// The decisions of the five policies, as pure functions.
 ///
 /// See MergePolicies.md, "The five policies".
 package enum PropertyMerge {
-    /// What a merge came to.
+    /// The result of a merge.
     package struct Outcome<Value: Equatable & Sendable>: Equatable, Sendable {
-        /// `nil`: the object is deleted.
+        /// The merged values; `nil` means that the object is deleted.
         package var values: [Value]?
-        /// The positions at which one side's change was dropped, and whose.
+        /// The positions at which one side's change was dropped, and which side's.
         package var dropped: [Dropped]
 
         package struct Dropped: Equatable, Sendable {
@@ -77,9 +77,9 @@ package enum PropertyMerge {
         }
     }
 
-    /// Merges two edits; `nil` only for the policy `error` where both sides changed something differently.
+    /// Merges two edits; `nil` only for the policy `error` if both sides changed something differently.
     ///
-    /// All three have one value for each property, in the same order.
+    /// All three arrays have one value for each property, in the same order.
     package static func edits<Value: Equatable & Sendable>(
         base: [Value],
         memory: [Value],
@@ -97,9 +97,7 @@ package enum PropertyMerge {
         }
     }
 
-    /// An object edited in memory and deleted in the store.
-    ///
-    /// `nil` for `error`; otherwise whether it stays.
+    /// Returns whether an object stays that was edited in memory and deleted in the store; `nil` for `error`.
     package static func keepsObjectDeletedInStore(_ policy: MergePolicy) -> Bool? {
         switch policy {
         case .error: nil
@@ -108,9 +106,7 @@ package enum PropertyMerge {
         }
     }
 
-    /// An object deleted in memory and edited in the store.
-    ///
-    /// `nil` for `error`; otherwise whether it stays.
+    /// Returns whether an object stays that was deleted in memory and edited in the store; `nil` for `error`.
     package static func keepsObjectDeletedInMemory(_ policy: MergePolicy) -> Bool? {
         switch policy {
         case .error: nil

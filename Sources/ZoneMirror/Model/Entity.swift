@@ -1,62 +1,63 @@
 import Foundation
 package import GRDB
 
-/// The kind of value that an attribute holds.
+/// The type of an attribute's values.
 public enum AttributeType: String, Hashable, Sendable, CaseIterable {
     /// Text.
     case string
-    /// A whole number of up to 64 bits.
+    /// An integer of up to 64 bits.
     case integer
-    /// A number with a fraction.
+    /// A floating-point number.
     case double
-    /// Yes or no.
+    /// A Boolean.
     case boolean
-    /// A moment, kept exactly.
+    /// A date, stored exactly.
     case date
     /// Bytes.
     case data
     /// A UUID, as text on the relay.
     case uuid
-    /// An address, as text on the relay.
+    /// A URL, as text on the relay.
     case uri
     /// Any other codable value, as JSON.
     case transformable
-    /// Not said; refused in a mirrored store.
+    /// No type; not allowed in a mirrored store.
     case undefined
-    /// Another object's local identity; refused in a mirrored store.
+    /// Another object's local identity; not allowed in a mirrored store.
     case objectID
 }
 
 /// One stored property of an entity.
 public struct Attribute: Hashable, Sendable {
-    /// The property's name, and its column's.
+    /// The name of the property and its column.
     public var name: String
-    /// What it holds.
+    /// The type of its values.
     public var type: AttributeType
-    /// Whether it may hold nothing.
+    /// Whether it may be `nil`.
     public var isOptional: Bool
-    /// Whether there is a value for an object that says nothing.
+    /// Whether it has a default value.
     public var hasDefault: Bool
-    /// Kept encrypted by the relay.
+    /// Whether the relay stores it encrypted.
     public var isEncrypted = false
-    /// Has an index of its own in the local file.
+    /// Whether it has an index in the local file.
     public var isIndexed = false
-    /// Its last value stays in the history when the object is deleted.
+    /// Whether the history keeps its last value when the object is deleted.
     public var preservesValueOnDeletion = false
-    /// Where a pending change meets a newer record, the later edit of this attribute wins, whatever the store's policy.
+    /// Whether the later edit of this attribute wins over a conflicting one, whatever the store's merge policy is.
     ///
-    /// By the clocks of the devices that made the edits; the times travel in a field of the record beside the others.
+    /// Edits are dated by the clocks of the devices that made them; the dates are sent in an additional field of the
+    /// record.
     public var lastEditWins = false
 
     package var defaultValue: DatabaseValue = .null
 
-    /// Says what an attribute is.
+    /// Creates an attribute.
     ///
     /// - Parameters:
-    ///   - name: The property's name.
-    ///   - type: What it holds.
-    ///   - isOptional: Whether it may hold nothing.
-    ///   - hasDefault: Whether there is a value for an object that says nothing.
+    ///   - name: The name of the property.
+    ///   - type: The type of its values.
+    ///   - isOptional: Whether it may be `nil`.
+    ///   - hasDefault: Whether it has a default value.
     public init(_ name: String, _ type: AttributeType, isOptional: Bool = true, hasDefault: Bool = false) {
         self.name = name
         self.type = type
@@ -67,7 +68,7 @@ public struct Attribute: Hashable, Sendable {
 }
 
 extension AttributeType {
-    /// What stands for "nothing yet" where there has to be something.
+    /// The default of a required attribute without a default of its own.
     package var zero: DatabaseValue {
         switch self {
         case .integer, .boolean: 0.databaseValue
@@ -80,47 +81,47 @@ extension AttributeType {
 
 /// What happens to the objects at the other end of a relationship when an object is deleted.
 public enum DeleteRule: String, Hashable, Sendable, CaseIterable {
-    /// They lose the link.
+    /// Their link is cleared.
     case nullify
     /// They are deleted too.
     case cascade
-    /// Nothing.
+    /// Nothing happens.
     case noAction
-    /// The deletion is refused; not possible in a mirrored store.
+    /// The deletion fails; not allowed in a mirrored store.
     case deny
 }
 
-/// A link from one entity to another.
+/// A relationship from one entity to another.
 public struct Relationship: Hashable, Sendable {
-    /// The property's name.
+    /// The name of the property.
     public var name: String
-    /// The other entity.
+    /// The name of the other entity.
     public var destination: String
-    /// Whether it leads to any number of objects.
+    /// Whether it is a to-many relationship.
     public var isToMany: Bool
-    /// The relationship that leads back.
+    /// The name of the inverse relationship.
     public var inverse: String?
     /// Whether it may be empty.
     public var isOptional = true
-    /// Whether the other end has an order.
+    /// Whether it is ordered.
     public var isOrdered = false
-    /// What happens to the other end.
+    /// What happens to the objects at the other end when an object is deleted.
     public var deleteRule = DeleteRule.nullify
-    /// Sharing an object does not follow this link.
+    /// Whether sharing an object excludes the objects that this relationship leads to.
     public var stopsSharing = false
-    /// The object at the other end is the record's parent on the relay, as shares of a record with its children need it;
-    /// only for a link to one object.
+    /// Whether the target's record is the parent of the object's record, as needed for sharing a record with its
+    /// children; only for to-one relationships.
     public var isParent = false
-    /// Where a pending change meets a newer record, the later edit of this link wins; only for a link to one object.
+    /// Whether the later edit of this relationship wins over a conflicting one; only for to-one relationships.
     public var lastEditWins = false
 
-    /// Says what a relationship is.
+    /// Creates a relationship.
     ///
     /// - Parameters:
-    ///   - name: The property's name.
-    ///   - destination: The other entity.
-    ///   - isToMany: Whether it leads to any number of objects.
-    ///   - inverse: The relationship that leads back.
+    ///   - name: The name of the property.
+    ///   - destination: The name of the other entity.
+    ///   - isToMany: Whether it is a to-many relationship.
+    ///   - inverse: The name of the inverse relationship.
     public init(_ name: String, to destination: String, isToMany: Bool, inverse: String?) {
         self.name = name
         self.destination = destination
@@ -129,30 +130,30 @@ public struct Relationship: Hashable, Sendable {
     }
 }
 
-/// One kind of object: its table in the file, and its record type on the relay.
+/// A kind of object, with a table in the file and a record type on the relay.
 public struct Entity: Hashable, Sendable {
-    /// Its name, and its table's.
+    /// The name of the entity and its table.
     public var name: String
-    /// The entity that names the record type, where several share one; left out, its own name.
+    /// The entity that names the record type, if several share one; by default the entity's own name.
     public var root: String
-    /// Its stored properties, in the order of its declaration.
+    /// The attributes, in the order of declaration.
     public var attributes: [Attribute]
-    /// Its links.
+    /// The relationships.
     public var relationships: [Relationship]
-    /// Sets of properties that must be unique together; refused in a mirrored store.
+    /// Sets of properties that must be unique together; not allowed in a mirrored store.
     public var uniquenessConstraints: [[String]] = []
-    /// The date attribute that marks an object as deleted where deletion does not travel.
+    /// The date attribute that marks an object as deleted in a public database.
     public var softDeletion: String?
-    /// What a person reads as the object's name; the title of a share without one.
+    /// The attribute shown as the object's name, and used as the title of a share without one.
     public var displayAttribute: String?
 
-    /// Says what an entity is.
+    /// Creates an entity.
     ///
     /// - Parameters:
-    ///   - name: Its name.
-    ///   - root: The entity that names the record type; left out, its own name.
-    ///   - attributes: Its stored properties.
-    ///   - relationships: Its links.
+    ///   - name: The name of the entity.
+    ///   - root: The entity that names the record type. The default is the entity's own name.
+    ///   - attributes: The attributes.
+    ///   - relationships: The relationships.
     public init(
         _ name: String,
         root: String? = nil,
@@ -165,7 +166,7 @@ public struct Entity: Hashable, Sendable {
         self.relationships = relationships
     }
 
-    /// Lets the later edit win in every property, each by itself; see `Attribute.lastEditWins`.
+    /// Makes the later edit win in every property on its own; see `Attribute.lastEditWins`.
     public mutating func letLastEditsWin() {
         for index in attributes.indices { attributes[index].lastEditWins = true }
         for index in relationships.indices where !relationships[index].isToMany {
@@ -173,21 +174,21 @@ public struct Entity: Hashable, Sendable {
         }
     }
 
-    /// Changes what is known of an attribute; does nothing where there is none of that name.
+    /// Changes the description of an attribute; does nothing if there is none of this name.
     ///
     /// - Parameters:
     ///   - name: The attribute's name.
-    ///   - change: Changes it.
+    ///   - change: A closure that changes it.
     public mutating func attribute(_ name: String, _ change: (inout Attribute) -> Void) {
         guard let index = attributes.firstIndex(where: { $0.name == name }) else { return }
         change(&attributes[index])
     }
 
-    /// Changes what is known of a relationship; does nothing where there is none of that name.
+    /// Changes the description of a relationship; does nothing if there is none of this name.
     ///
     /// - Parameters:
     ///   - name: The relationship's name.
-    ///   - change: Changes it.
+    ///   - change: A closure that changes it.
     public mutating func relationship(_ name: String, _ change: (inout Relationship) -> Void) {
         guard let index = relationships.firstIndex(where: { $0.name == name }) else { return }
         change(&relationships[index])

@@ -1,13 +1,14 @@
 import Foundation
 import GRDB
 
-/// Dates as rows hold them, without loss.
+/// Stores dates in rows without loss of precision.
 ///
-/// A column has the seconds since 1970, and a `Date` those since 2001, which can be finer. Where they are, the column has the
-/// nearest number, `mirror_exact` has the rest, and rows in memory have the seconds since 2001 as a text that begins with "@".
-/// What `mirror_exact` says counts only while the column has the number that it belongs to: plain SQL need not know of it.
+/// A column stores the seconds since 1970, while a `Date` has the seconds since 2001, which can be more precise. In
+/// that case the column has the nearest number, and `mirror_exact` has the exact value. Rows in memory have the
+/// seconds since 2001 as a text that begins with "@". An entry of `mirror_exact` is valid only while the column has
+/// the number it belongs to, so plain SQL need not know of it.
 enum ExactDate {
-    /// A date's one form in memory: equal dates have equal values.
+    /// Returns a date's value in memory, which is the same for equal dates.
     static func value(_ date: Date) -> DatabaseValue {
         let seconds = date.timeIntervalSince1970
         let milliseconds = (seconds * 1000).rounded() / 1000
@@ -17,7 +18,7 @@ enum ExactDate {
         return "@\(date.timeIntervalSinceReferenceDate)".databaseValue
     }
 
-    /// The date of a column; `nil` where it holds none.
+    /// Returns the date of a column's value; `nil` if it is not a date.
     static func date(_ value: DatabaseValue) -> Date? {
         if case .string(let text) = value.storage {
             guard text.hasPrefix("@") else { return nil }
@@ -26,18 +27,18 @@ enum ExactDate {
         return Double.fromDatabaseValue(value).map { Date(timeIntervalSince1970: $0) }
     }
 
-    /// Whether a date is finer than its column.
+    /// Returns whether a date is more precise than its column.
     static func isFiner(_ value: DatabaseValue) -> Bool {
         guard case .string = value.storage else { return false }
         return date(value) != nil
     }
 
-    /// What a date's column has.
+    /// Returns the value to store in a date's column.
     static func inSQL(_ value: DatabaseValue) -> DatabaseValue {
         isFiner(value) ? date(value)?.timeIntervalSince1970.databaseValue ?? value : value
     }
 
-    /// Reads a column in a `SELECT`.
+    /// Returns the SQL expression that reads a date column exactly.
     static func select(_ column: String, of table: String) -> String {
         let (name, own) = ("\(table.quoted).\(column.quoted)", "oid = \(table.quoted).id AND col = \(column.literal)")
         return "coalesce((SELECT exact FROM mirror_exact WHERE \(own) AND seconds = \(name)), \(name))"

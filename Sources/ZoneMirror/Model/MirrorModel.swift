@@ -1,18 +1,18 @@
 import Foundation
 import GRDB
 
-/// All entities of an application, and which of them belong together in one store.
+/// The entities of an application and their configurations.
 public struct MirrorModel: Hashable, Sendable {
     /// The entities by name.
     public private(set) var entities: [String: Entity]
-    /// The entities' names in the order of their declaration.
+    /// The entities' names in the order of declaration.
     public private(set) var names: [String]
-    /// Named sets of entities; a store description without a configuration holds all.
+    /// Named sets of entities; a store description without a configuration uses all entities.
     public var configurations: [String: Set<String>]
-    /// The Swift types of entities, where the model was made of those.
+    /// The Swift types of entities, if the model was created from types.
     private var types: [String: EntityType] = [:]
 
-    /// A model of Swift types.
+    /// Creates a model from Swift types.
     ///
     /// - Parameters:
     ///   - types: The entities.
@@ -22,10 +22,10 @@ public struct MirrorModel: Hashable, Sendable {
         for type in types { self.types[type.entityName] = EntityType(type: type) }
     }
 
-    /// A model of entities described one by one, for programs that have no Swift types for them.
+    /// Creates a model from entity descriptions, for programs without Swift types for them.
     ///
     /// - Parameters:
-    ///   - entities: The entities; of two with one name the last counts.
+    ///   - entities: The entities; the last one of each name is used.
     ///   - configurations: Named sets of entities.
     public init(entities: [Entity], configurations: [String: Set<String>] = [:]) {
         self.entities = Dictionary(entities.map { ($0.name, $0) }) { $1 }
@@ -36,7 +36,7 @@ public struct MirrorModel: Hashable, Sendable {
 
     private static func read<T: SyncedRecord>(_ type: T.Type) -> Entity { TypeReader.entity(of: type) }
 
-    /// The names of a configuration's entities, in the order of their declaration; all without a configuration.
+    /// Returns the names of a configuration's entities in the order of declaration; all without a configuration.
     public func entityNames(in configuration: String?) -> [String] {
         guard let configuration else { return names }
         let members = configurations[configuration] ?? []
@@ -53,7 +53,7 @@ private struct EntityType: Hashable, Sendable {
 }
 
 extension MirrorModel {
-    /// The properties of an object whose values in its row cannot be read, in the order of the entity.
+    /// Returns the properties whose values in a row cannot be read, in the entity's order.
     func unreadProperties(of row: [DatabaseValue], _ table: TableForm) -> [String] {
         func names<T: SyncedRecord>(_ type: T.Type) -> [String] {
             var reader = RowReader<T>(table)
@@ -70,7 +70,7 @@ extension MirrorModel {
 }
 
 extension ColumnForm {
-    /// Whether a value in the file is one of the column's type, as far as that says without a Swift type.
+    /// Returns whether the column's type allows a value, as far as that can be decided without a Swift type.
     fileprivate func canHold(_ value: DatabaseValue) -> Bool {
         guard RecordMapping.fieldValue(value, self) != nil else { return false }
         return switch attribute?.type {
@@ -81,7 +81,7 @@ extension ColumnForm {
     }
 }
 
-/// A table of a store: an entity's own, or one of pairs between two entities.
+/// A table of a store: an entity's, or a join table of a many-to-many relationship.
 struct TableForm: Hashable, Sendable {
     enum Kind: Hashable, Sendable {
         case entity(Entity)
@@ -90,19 +90,19 @@ struct TableForm: Hashable, Sendable {
 
     let name: String
     let kind: Kind
-    /// All but `id`, which comes first in the file.
+    /// All columns but `id`, which is the first in the file.
     let columns: [ColumnForm]
-    /// Where each column stands.
+    /// Column positions by name.
     let index: [String: Int]
-    /// The statements that every part of the mirror uses, made once.
+    /// Prepared SQL texts for the table.
     let sql: TableSQL
-    /// The positions of the columns that hold links.
+    /// The positions of columns with links.
     let links: [Int]
-    /// The positions of the columns in which the later edit wins.
+    /// The positions of columns whose later edit wins.
     let timed: [Int]
-    /// The positions of the columns that hold dates.
+    /// The positions of columns with dates.
     let dates: [Int]
-    /// The position of the link to the record's parent.
+    /// The position of the link to the parent record.
     let parent: Int?
 
     init(name: String, kind: Kind, columns: [ColumnForm]) {
@@ -126,13 +126,13 @@ struct TableForm: Hashable, Sendable {
 struct ColumnForm: Hashable, Sendable {
     enum Kind: Hashable, Sendable {
         case attribute(Attribute)
-        /// Holds the name of an object of that entity.
+        /// A column with the id of an object of the relationship's entity.
         case link(Relationship)
     }
 
     let name: String
     let kind: Kind
-    /// The other entity's column that leads back, where there is place for one at both ends.
+    /// The column of the other entity that is the inverse of a one-to-one relationship.
     var back: String?
 
     var link: Relationship? {
@@ -151,25 +151,26 @@ struct ColumnForm: Hashable, Sendable {
     }
 }
 
-/// A link of many to many: which ends, in the order that the relay's records name them.
+/// A join table of a many-to-many relationship, with its ends in the order in which the relay's records name them.
 struct PairForm: Hashable, Sendable {
     struct End: Hashable, Sendable {
         let entity: String
         let relationship: String
     }
 
-    /// The end whose entity comes first in the alphabet; its objects stand in the column `source`.
+    /// The end whose entity is first in alphabetical order; its objects are in the column `source`.
     let first: End
     let second: End
 
     var tableName: String { "\(first.entity)_\(first.relationship)" }
 
-    /// The column in which the objects of one end stand.
+    /// Returns the column with the objects of one end.
     func column(of relationship: String, in entity: String) -> String {
         first.entity == entity && first.relationship == relationship ? "source" : "target"
     }
 
-    /// What the row of two objects is called: two devices that link the same two write the same record.
+    /// Returns the id of the row that links two objects, so that two devices that link the same objects write the same
+    /// record.
     func name(of source: String, _ target: String) -> String {
         let text = "\(tableName).\(source).\(target)"
         return text.utf8.count <= 255 ? text : ShortName.of(text)
@@ -177,7 +178,7 @@ struct PairForm: Hashable, Sendable {
 }
 
 extension MirrorModel {
-    /// The tables of a configuration.
+    /// Returns the tables of a configuration.
     func tables(in configuration: String?) -> [TableForm] {
         let members = entityNames(in: configuration).compactMap { entities[$0] }
         let pairs = members.flatMap { self.pairs(of: $0) }
@@ -197,7 +198,7 @@ extension MirrorModel {
     private static func table(_ pairs: PairForm) -> TableForm {
         func column(_ name: String, _ end: PairForm.End) -> ColumnForm {
             var link = Relationship(name, to: end.entity, isToMany: false, inverse: nil)
-            // A pair without one of its ends means nothing.
+            // A row without one of its ends has no meaning.
             link.deleteRule = .cascade
             return ColumnForm(name: name, kind: .link(link))
         }
@@ -208,13 +209,13 @@ extension MirrorModel {
         )
     }
 
-    /// The relationship that leads back.
+    /// Returns the inverse relationship.
     func inverse(of relationship: Relationship) -> Relationship? {
         guard let name = relationship.inverse else { return nil }
         return entities[relationship.destination]?.relationships.first { $0.name == name }
     }
 
-    /// The pair table behind a relationship of many to many; `nil` for all others.
+    /// Returns the join table of a many-to-many relationship; `nil` for all others.
     func pair(_ relationship: Relationship, of entity: String) -> PairForm? {
         guard relationship.isToMany, let back = inverse(of: relationship), back.isToMany else { return nil }
         let here = PairForm.End(entity: entity, relationship: relationship.name)

@@ -1,6 +1,6 @@
 import Records
 
-/// Finds everything that keeps a model from being mirrored.
+/// Finds everything that prevents a model from being mirrored.
 ///
 /// See StoresAndModels.md, "Rules for models".
 struct ModelCheck {
@@ -8,10 +8,10 @@ struct ModelCheck {
     let configuration: String?
     let isPublic: Bool
     let prefix: String
-    /// Fields known to exist in clear, as `type.field`.
+    /// Fields known to exist unencrypted, as `type.field`.
     var clearFields: Set<String> = []
 
-    /// All broken rules, by rule and then in the order of the model.
+    /// Returns all violations, sorted by rule and then in the order of the model.
     func violations() -> [Violation] {
         let names = model.entityNames(in: configuration)
         let members = names.compactMap { model.entities[$0] }
@@ -19,7 +19,7 @@ struct ModelCheck {
             attributes(of: entity) + relationships(of: entity, among: Set(names)) + fields(of: entity)
                 + wholeEntity(entity)
         }
-        // A stable order within each rule.
+        // Keeps the order within each rule.
         return found.enumerated().sorted { ($0.element.rule, $0.offset) < ($1.element.rule, $1.offset) }.map(\.element)
     }
 
@@ -86,7 +86,7 @@ struct ModelCheck {
         return properties.flatMap { name -> [Violation] in
             if !Self.isName(name) { return [.invalidName(entity: entity.name, name: name)] }
             let field = prefix + name
-            // SQLite's columns have no case.
+            // Column names in SQLite are case-insensitive.
             let isTaken =
                 Query.SystemField(anyName: field) != nil || Self.reserved.contains(field) || name.lowercased() == "id"
                 || field == prefix + "entityName"
@@ -96,7 +96,7 @@ struct ModelCheck {
         }
     }
 
-    /// What every record has under names of its own, beside what queries know.
+    /// Names that every record has, in addition to the system fields known to queries.
     private static let reserved: Set<String> = [
         "recordType", "parent", "share", "zone", "zoneID", "owner", "ownerName",
     ]
@@ -105,6 +105,6 @@ struct ModelCheck {
 }
 
 extension AttributeType {
-    /// Whether its values may be of any length, and so may have to go into a file beside the record.
+    /// Whether its values may have any length, so that they may need an asset.
     var hasLargeForm: Bool { self == .string || self == .data || self == .transformable }
 }

@@ -1,4 +1,4 @@
 import Records
 
-/// GRDB has a class of this name too.
+/// GRDB has a class with the same name.
 typealias Record = Records.Record

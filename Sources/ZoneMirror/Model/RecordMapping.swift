@@ -3,25 +3,25 @@ import GRDB
 import Records
 import ZoneKit
 
-/// How rows stand on the relay: record types, fields and values.
+/// Maps rows to record types, fields and values.
 ///
 /// See Sync.md, "Records of a mirror".
 struct RecordMapping: Sendable {
-    /// Put before types and fields, so that records are interchangeable with those of Core Data.
+    /// The prefix of types and fields, which makes records interchangeable with those of Core Data.
     let prefix: String
     let tables: [String: TableForm]
     /// In the order of the model.
     let tableNames: [String]
-    /// By table the columns that lead to it, with their tables.
+    /// For each table, the columns that refer to it, with their tables.
     let incoming: [String: [(table: TableForm, column: String)]]
     private let entityField: String
-    /// Where records say when their properties were edited.
+    /// The field with the times of property edits.
     let editTimesField: String
-    /// Whether some table keeps such times.
+    /// Whether some table stores edit times.
     let keepsEditTimes: Bool
     private let entitiesByType: [String: [TableForm]]
     private let pairTables: [PairForm: TableForm]
-    /// By table the fields of its columns.
+    /// The fields of the columns, by table.
     private let columnFields: [String: [String]]
 
     init(tables: [TableForm], prefix: String) {
@@ -47,7 +47,7 @@ struct RecordMapping: Sendable {
 
     static let pairType = "CDMR"
 
-    /// Every record type of these tables, sorted.
+    /// The record types of these tables, sorted.
     var recordTypes: [String] {
         (entitiesByType.keys + (pairTables.isEmpty ? [] : [Self.pairType])).sorted()
     }
@@ -62,19 +62,19 @@ struct RecordMapping: Sendable {
     func field(_ column: ColumnForm) -> String { prefix + column.name }
     func assetField(_ column: ColumnForm) -> String { field(column) + Self.companionSuffix }
 
-    /// The fields that a row of this model says everything about.
+    /// Returns the fields that a row of this model determines completely.
     func ownFields(of table: TableForm) -> Set<String> {
         if case .pairs = table.kind { return ["CD_entityNames", "CD_recordNames", "CD_relationships"] }
         let times = table.timed.isEmpty ? [] : [editTimesField]
         return Set((columnFields[table.name] ?? []) + times + [entityField])
     }
 
-    /// Ends the field that names the file of a value too large for its record.
+    /// The suffix of the field that refers to the asset of a value too large for its record.
     static let companionSuffix = "_ckAsset"
 
     // MARK: From records
 
-    /// The table for a record; `nil` where the model knows nothing of it.
+    /// Returns the table for a record; `nil` if the model does not know it.
     func table(forType type: String, fields: [String: FieldValue]) -> TableForm? {
         if type == Self.pairType { return pair(in: fields).flatMap { pairTables[$0.form] } }
         guard let candidates = entitiesByType[type] else { return nil }
@@ -83,9 +83,9 @@ struct RecordMapping: Sendable {
         return candidates.first { $0.entity?.root == $0.name }
     }
 
-    /// The row that a record stands for: links hold record names.
+    /// Returns a record's row, with links as record names.
     ///
-    /// What the record does not say, or says in another type, has the attribute's default.
+    /// Missing fields, and those with a value of another type, have the attribute's default.
     func row(of fields: [String: FieldValue], in table: TableForm) -> [DatabaseValue] {
         if case .pairs = table.kind {
             guard let names = pair(in: fields) else { return [.null, .null] }
@@ -97,7 +97,7 @@ struct RecordMapping: Sendable {
         }
     }
 
-    /// The properties for which a record has a value of another type than theirs.
+    /// Returns the properties for which a record has a value of another type than theirs.
     func misfits(in fields: [String: FieldValue], of table: TableForm) -> [String] {
         guard table.entity != nil else { return [] }
         return table.columns.filter { column in
@@ -141,7 +141,7 @@ struct RecordMapping: Sendable {
         return (turned, n.1, n.0)
     }
 
-    /// A name may have a colon of its own, which has a backslash before it then, as a backslash has.
+    /// Splits a text at its colon; colons and backslashes in a name are escaped by a backslash.
     private static func halves(_ text: String) -> (String, String)? {
         guard text.utf8.contains(UInt8(ascii: "\\")) else {
             let parts = text.split(separator: ":", omittingEmptySubsequences: false)
@@ -167,7 +167,7 @@ struct RecordMapping: Sendable {
 
     // MARK: To records
 
-    /// The fields that a row stands for; links must hold record names already.
+    /// Returns the fields of a row, whose links must be record names already.
     func fields(of row: [DatabaseValue], in table: TableForm) -> [String: FieldValue] {
         if case .pairs(let form) = table.kind { return pairFields(of: row, form) }
         var fields: [String: FieldValue] = [entityField: .string(table.name)]
@@ -186,7 +186,7 @@ struct RecordMapping: Sendable {
         ]
     }
 
-    /// `nil` where the column holds what its type does not allow: plain SQL can put anything there.
+    /// Returns `nil` if the column's type does not allow the value, because plain SQL can store any value.
     static func fieldValue(_ value: DatabaseValue, _ column: ColumnForm) -> FieldValue? {
         guard case .attribute(let attribute) = column.kind else {
             return String.fromDatabaseValue(value).map { .string($0) }
@@ -200,7 +200,8 @@ struct RecordMapping: Sendable {
         }
     }
 
-    /// A row as it will look when it comes back from the relay: plain SQL may write a date in more than one way.
+    /// Returns a row as it will look after a round trip to the relay, because plain SQL may write a date in several
+    /// ways.
     func settled(_ row: [DatabaseValue], in table: TableForm) -> [DatabaseValue] {
         zip(table.columns, row).map { column, value in
             guard column.attribute?.type == .date, !value.isNull, let field = Self.fieldValue(value, column) else {

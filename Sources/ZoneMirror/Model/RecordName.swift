@@ -1,30 +1,29 @@
 import Foundation
 public import GRDB
 
-/// What names an object in its mirror, and its record on the relay: a new UUID unless the program says otherwise.
+/// The name of an object and its record: a new UUID unless the application chooses another name.
 ///
-/// The name of a fetched object also remembers the row that the object was read from, so that a later `update` knows
-/// what was changed and against what; that in a link of a fetched object, the store. That memory takes no part in equality,
-/// and is not stored.
+/// The name of a fetched object also remembers the row that it was read from, so that a later `update` knows what was
+/// changed. The name in a link of a fetched object remembers the store. Equality and encoding ignore this.
 public struct RecordName: Hashable, Codable, Sendable, Comparable, ExpressibleByStringLiteral, CustomStringConvertible {
-    /// The name itself.
+    /// The text of the name.
     public let text: String
-    /// Where the object was read, or a link to it; `nil` for one made by the program.
+    /// Where the object, or a link to it, was read; `nil` for a name that the application created.
     let origin: Origin?
 
-    /// A new name that nobody else has.
+    /// Creates a new unique name.
     public init() { self.init(UUID().uuidString) }
 
-    /// A name of the program's choice, such as one derived from a key so that every device draws the same.
+    /// Creates a name from a text, for example from a key, so that every device derives the same name.
     ///
-    /// - Parameter text: 1 to 255 printable ASCII characters; in a mirrored store each object has one of its own, whatever its
-    ///   entity.
+    /// - Parameter text: 1 to 255 printable ASCII characters. In a mirrored store each name is unique, whatever the
+    ///   object's entity.
     public init(_ text: String) {
         self.text = text
         origin = nil
     }
 
-    /// A name written in the program.
+    /// Creates a name from a literal.
     public init(stringLiteral text: String) { self.init(text) }
 
     init(_ text: String, origin: Origin?) {
@@ -32,48 +31,48 @@ public struct RecordName: Hashable, Codable, Sendable, Comparable, ExpressibleBy
         self.origin = origin
     }
 
-    /// The name in a link of an object that was read.
+    /// Creates the name in a link of an object that was read.
     init(_ text: String, linkedFrom holder: Origin?) {
         self.init(text, origin: holder.map { Origin(store: $0.store, name: text, row: nil, files: $0.files) })
     }
 
-    /// Reads a name.
+    /// Decodes a name.
     public init(from decoder: any Decoder) throws { self.init(try decoder.singleValueContainer().decode(String.self)) }
 
-    /// Writes the name.
+    /// Encodes the name.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(text)
     }
 
-    /// The name.
+    /// The text of the name.
     public var description: String { text }
 
-    /// Whether two names are the same.
+    /// Returns whether two names have the same text.
     public static func == (a: RecordName, b: RecordName) -> Bool { a.text == b.text }
-    /// In the order of their characters.
+    /// Compares the texts of two names.
     public static func < (a: RecordName, b: RecordName) -> Bool { a.text < b.text }
-    /// Agrees with `==`.
+    /// Hashes the text of the name.
     public func hash(into hasher: inout Hasher) { hasher.combine(text) }
 }
 
 extension RecordName: DatabaseValueConvertible {
-    /// The name as a text, for queries of the program's own.
+    /// The name as a text, for the application's own queries.
     public var databaseValue: DatabaseValue { text.databaseValue }
 
-    /// Reads a name of a query's answer.
+    /// Creates a name from a query's result.
     public static func fromDatabaseValue(_ value: DatabaseValue) -> RecordName? {
         String.fromDatabaseValue(value).map { RecordName($0) }
     }
 }
 
-/// A row as it was read: from which store, and with what values.
+/// A row as it was read: its store and values.
 final class Origin: Sendable {
     let store: StoreID
     let name: String
-    /// `nil` where only a link to the object was read.
+    /// The values; `nil` if only a link to the object was read.
     let row: [DatabaseValue]?
-    /// Which files were behind the stores then: another user's objects are not those of this one.
+    /// The files of the stores at that time, because another user's objects are different ones.
     let files: [StoreID: String]
 
     init(store: StoreID, name: String, row: [DatabaseValue]?, files: [StoreID: String]) {

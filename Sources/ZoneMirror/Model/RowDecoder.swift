@@ -1,9 +1,9 @@
 import Foundation
 import GRDB
 
-/// Reads rows as objects of one type.
+/// Decodes rows as objects of one type.
 ///
-/// Every row gives an object: where a property's type cannot read a column's value, the object has the default of the property.
+/// Every row gives an object: a property has its default if its type cannot read the column's value.
 struct RowReader<T: SyncedRecord> {
     let table: TableForm
     /// The values that could not be read so far.
@@ -11,9 +11,9 @@ struct RowReader<T: SyncedRecord> {
 
     init(_ table: TableForm) { self.table = table }
 
-    /// Reads one row.
+    /// Decodes one row.
     ///
-    /// - Throws: Where the type has a property that the table has no column for.
+    /// - Throws: An error if the type has a property without a column in the table.
     mutating func read(_ id: RecordName, _ row: [DatabaseValue]) throws -> T {
         do {
             return try T(from: RowDecoder(table: table, id: id, row: row))
@@ -33,48 +33,48 @@ struct RowReader<T: SyncedRecord> {
             unread += defaults.used.map { UnreadValue(object: id, property: $0) }
             return object
         } catch {
-            // The type reads itself by code of its own, and refuses the object as a whole.
+            // The type has its own decoding code, which rejects the object as a whole.
             unread += table.columns.map { UnreadValue(object: id, property: $0.name) }
             return example
         }
     }
 }
 
-/// A value in the file that a property's type cannot read.
+/// A stored value that a property's type cannot read.
 struct UnreadValue: Sendable {
-    /// The object that has it.
+    /// The object with this value.
     var object: RecordName
     var property: String
 }
 
-/// What stands for the values of one row that cannot be read.
+/// The defaults for values of one row that cannot be read.
 private final class DefaultValues {
     private let example: Mirror
-    /// The properties whose value in the file was passed over.
+    /// The properties whose stored values were replaced by defaults.
     private(set) var used: [String] = []
 
     init(of example: some SyncedRecord) { self.example = Mirror(reflecting: example) }
 
-    /// A property's default; `isUnread` says whether there is a value in the file that waits to be read.
+    /// Returns a property's default; `isUnread` tells whether the file has a value that cannot be read.
     func value<V>(of property: String, isUnread: Bool) -> V? {
         if isUnread { used.append(property) }
         return example.children.first { $0.label == property }?.value as? V
     }
 }
 
-/// The type has a property that the store's model does not have.
+/// The type has a property that the store's model lacks.
 private struct MissingColumn: Error, CustomStringConvertible {
     let property: String
     var description: String { "the store's model has no property \(property)" }
 }
 
-/// Turns a row into an object.
+/// Decodes a row as an object.
 private struct RowDecoder: Decoder {
     let table: TableForm
     let id: RecordName
-    /// In the order of the table's columns.
+    /// The values in the order of the table's columns.
     let row: [DatabaseValue]
-    /// `nil`: a value that cannot be read is an error.
+    /// The defaults; `nil` means that a value that cannot be read is an error.
     var defaults: DefaultValues?
     var codingPath: [any CodingKey] = []
     var userInfo: [CodingUserInfoKey: Any] { [:] }
@@ -95,7 +95,7 @@ private struct RowDecoder: Decoder {
     func value(_ name: String) -> DatabaseValue? {
         if name == "id" { return id.text.databaseValue }
         guard let position = table.index[name] else { return nil }
-        // Written by a model in which it may be empty, or by plain SQL: as good as a record that does not say it.
+        // Written by a model in which it is optional, or by plain SQL: treated like a missing field.
         if row[position].isNull, let attribute = table.columns[position].attribute, !attribute.isOptional {
             return attribute.defaultValue
         }
@@ -111,7 +111,7 @@ private struct RowProperties<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func contains(_ key: Key) -> Bool { key.stringValue == "id" || decoder.table.index[key.stringValue] != nil }
     func decodeNil(forKey key: Key) -> Bool { decoder.value(key.stringValue)?.isNull ?? true }
 
-    /// Reads a property; with defaults, one whose value cannot be read has its default.
+    /// Reads a property; with `defaults`, one whose value cannot be read has its default.
     private func read<T>(_ key: Key, _ reading: (DatabaseValue) throws -> T) throws -> T {
         let name = key.stringValue
         guard let value = decoder.value(name) else { throw MissingColumn(property: name) }
@@ -136,7 +136,7 @@ private struct RowProperties<Key: CodingKey>: KeyedDecodingContainerProtocol {
 
     private func fallback<T>(_ name: String, _ value: DatabaseValue, _ type: T.Type) -> T? {
         let column = decoder.table.index[name].map { decoder.table.columns[$0] }
-        // An empty column waits for nothing; nor does a default that no column can hold, as that of a `UInt64`.
+        // An empty column is not an unread value, nor is a default that no column can hold, such as one of a `UInt64`.
         let isUnread = !value.isNull && value != column?.attribute?.defaultValue ?? .null
         return decoder.defaults?.value(of: name, isUnread: isUnread)
     }
@@ -153,7 +153,7 @@ private struct RowProperties<Key: CodingKey>: KeyedDecodingContainerProtocol {
 
     func decode<T: Decodable>(_ type: T.Type, forKey key: Key) throws -> T {
         if key.stringValue == "id", let id = decoder.id as? T { return id }
-        // A link to many has no column.
+        // A to-many relationship has no column.
         if type is any LinkProperty.Type, decoder.value(key.stringValue) == nil { return try other(type, key, .null) }
         return try read(key) { try other(type, key, $0) }
     }
@@ -170,7 +170,8 @@ private struct RowProperties<Key: CodingKey>: KeyedDecodingContainerProtocol {
         return try JSONDecoder().decode(type, from: data)
     }
 
-    // An optional property without a readable value is empty, unless it has a default. Each of these is a requirement of its own.
+    // An optional property without a readable value is `nil` unless it has a default. The protocol requires each of
+    // these methods.
     func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? { try readIfPresent(key, simple) }
     func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? { try readIfPresent(key, simple) }
     func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? { try readIfPresent(key, simple) }
@@ -200,15 +201,15 @@ private struct RowProperties<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func superDecoder(forKey key: Key) throws -> any Decoder { throw RowDecoder.refusal }
 }
 
-/// Why a column's value is none of a property's.
+/// A column's value does not fit the property's type.
 private struct Unreadable: Error, CustomStringConvertible {
     let type: String
     var description: String { "the column does not hold a value of type \(type)" }
 }
 
-/// Reads what Foundation's types look like in a column.
+/// Reads values of Foundation's types from columns.
 private enum ColumnReader {
-    /// Whether values of a type are kept as JSON.
+    /// Returns whether values of a type are stored as JSON.
     static func isJSON(_ type: Any.Type) -> Bool {
         switch type {
         case is String.Type, is Bool.Type, is Date.Type, is Data.Type, is UUID.Type, is URL.Type, is RecordName.Type,
@@ -218,7 +219,7 @@ private enum ColumnReader {
         }
     }
 
-    /// `nil` where the value is none of the type's.
+    /// Returns `nil` if the value does not fit the type.
     static func read<T>(_ type: T.Type, _ value: DatabaseValue) -> T? {
         switch type {
         case is String.Type: String.fromDatabaseValue(value) as? T
@@ -238,18 +239,18 @@ private enum ColumnReader {
 
     private static func exact<I: FixedWidthInteger>(_ type: I.Type, _ number: Int64) -> I? { I(exactly: number) }
 
-    /// `nil` for a number beyond those of the type.
+    /// Returns `nil` for a number outside the type's range.
     private static func nearest<F: BinaryFloatingPoint>(_ type: F.Type, _ number: Double) -> F? {
         let nearest = F(number)
         return nearest.isFinite == number.isFinite ? nearest : nil
     }
 }
 
-/// One link's value, and the name of its property.
+/// The value of one link, with the name of its property.
 struct ValueDecoder: Decoder, SingleValueDecodingContainer {
     let value: DatabaseValue
     let codingPath: [any CodingKey]
-    /// Where the object was read whose link it is.
+    /// Where the object with the link was read.
     let holder: Origin?
     var userInfo: [CodingUserInfoKey: Any] { [:] }
 
@@ -266,7 +267,7 @@ struct ValueDecoder: Decoder, SingleValueDecodingContainer {
 }
 
 extension DatabaseValue {
-    /// A whole number; `nil` for all others, which GRDB would round.
+    /// The value as a whole number; `nil` for all others, which GRDB would round.
     var wholeNumber: Int64? {
         switch storage {
         case .int64(let number): number

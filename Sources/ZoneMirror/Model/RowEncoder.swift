@@ -3,7 +3,7 @@ import GRDB
 import Records
 import ZoneKit
 
-/// Turns an object into column values by property name; absent ones are null, and to-many links are left out.
+/// Encodes an object as column values by property name; `nil` becomes NULL, and to-many links are left out.
 enum RowEncoder {
     /// A number, date or text that no record can hold.
     struct Unsendable: Error, CustomStringConvertible {
@@ -13,10 +13,10 @@ enum RowEncoder {
         var description: String { "its property \(property) \(reason)" }
     }
 
-    /// Also gives the store that its links lead into, where that is known.
+    /// Returns the column values and the store that the links lead to, if known.
     ///
-    /// `isKept` says of a property whether a value is not to be stored in a record: it stands for a field left out, or is in
-    /// the file already. Only then may it be one that no record can hold.
+    /// `isKept` returns whether a value is not to be stored in a record, because it is the default of a missing field
+    /// or already in the file. Only then may it be a value that no record can hold.
     static func values(
         of object: some Encodable,
         isKept: (_ property: String, DatabaseValue, _ reason: String) -> Bool
@@ -28,14 +28,14 @@ enum RowEncoder {
         throw Unsendable(property: property, reason: reason)
     }
 
-    /// Why records cannot hold some values of an object, by property.
+    /// Returns, by property, why records cannot hold values of an object.
     static func refusals(of object: some Encodable) throws -> [String: String] {
         let sink = Sink()
         try object.encode(to: PropertyEncoder(sink: sink))
         return sink.refusals
     }
 
-    /// How one value stands in its column.
+    /// Returns the column value of a property.
     static func column(_ value: some Encodable) throws -> DatabaseValue {
         switch value {
         case let value as String: return value.databaseValue
@@ -45,7 +45,8 @@ enum RowEncoder {
         case let value as UUID: return value.uuidString.databaseValue
         case let value as URL: return value.absoluteString.databaseValue
         case let value as RecordName: return value.text.databaseValue
-        // One that no record can hold stands for itself in conditions: SQLite compares whole numbers with fractions exactly.
+        // In conditions, a value that no record can hold is used unchanged: SQLite compares integers and
+        // floating-point numbers exactly.
         case let value as any BinaryInteger: return Int64(exactly: value)?.databaseValue ?? Double(value).databaseValue
         case let value as any BinaryFloatingPoint: return Double(value).databaseValue
         case is any LinkProperty:
@@ -62,9 +63,9 @@ enum RowEncoder {
 
     final class Sink {
         var values: [String: DatabaseValue] = [:]
-        /// Why records cannot hold some of them, by property.
+        /// Why records cannot hold some of the values, by property.
         var refusals: [String: String] = [:]
-        /// The store of an object that one of its links leads to.
+        /// The store of an object to which one of the links leads.
         var store: StoreID?
 
         func take(_ value: some Encodable, for property: String) throws {
@@ -75,9 +76,9 @@ enum RowEncoder {
         }
     }
 
-    /// Why a value cannot be stored; `nil` where it can.
+    /// Returns why a value cannot be stored, or `nil` if it can.
     ///
-    /// JSON has numbers for nothing else, and a record's whole numbers have 64 bits.
+    /// JSON has no other numbers than finite ones, and a record's integers have 64 bits.
     fileprivate static func refusal(of value: some Encodable, as column: DatabaseValue) -> String? {
         switch value {
         case let value as String where value.utf8.contains(0):
@@ -92,7 +93,7 @@ enum RowEncoder {
             return "is \(Double(value)), and records hold finite numbers only. Use nil, or a number of your choice."
         case let value as any OptionalColumn: return value.refusal(as: column)
         default:
-            // Kept as JSON, which has no `Decimal.nan`, say.
+            // Stored as JSON, which cannot represent `Decimal.nan`, for example.
             guard case .blob(let json) = column.storage, !(value is Data),
                 let type = Swift.type(of: value) as? any Decodable.Type
             else { return nil }
@@ -106,7 +107,7 @@ enum RowEncoder {
     }
 }
 
-/// An optional whatever it wraps.
+/// An optional of any wrapped type.
 private protocol OptionalColumn {
     func column() throws -> DatabaseValue
     func refusal(as column: DatabaseValue) -> String?
@@ -161,7 +162,7 @@ private struct Properties<Key: CodingKey>: KeyedEncodingContainerProtocol {
     mutating func superEncoder(forKey key: Key) -> any Encoder { PropertyEncoder(sink: RowEncoder.Sink()) }
 }
 
-/// Takes the one value of a link.
+/// Receives the single value of a link.
 private struct Single: Encoder, SingleValueEncodingContainer {
     final class Box { var value: DatabaseValue = .null }
 
@@ -179,7 +180,7 @@ private struct Single: Encoder, SingleValueEncodingContainer {
     func encode<T: Encodable>(_ value: T) throws { self.value.value = try RowEncoder.column(value) }
 }
 
-/// An object that writes itself as a list or a single value has no properties to keep.
+/// An object that encodes itself as an array or a single value has no properties to store.
 private struct JSONOnly: UnkeyedEncodingContainer, SingleValueEncodingContainer {
     var codingPath: [any CodingKey] { [] }
     var count: Int { 0 }

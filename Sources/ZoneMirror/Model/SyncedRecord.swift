@@ -1,4 +1,4 @@
-/// A plain value that lives in a mirror: a struct with defaults for all its properties.
+/// A value type that a mirror stores: a struct with a default for each property.
 ///
 ///     struct Note: SyncedRecord {
 ///         var id = RecordName()
@@ -7,45 +7,45 @@
 ///         var folder = ToOne<Folder>(inverse: "notes")
 ///     }
 ///
-/// Each stored property is a column of the entity's table and a field of its record. Properties hold text, numbers,
-/// yes or no, dates, data, UUIDs, URLs, optionals of these, `ToOne` and `ToMany` links, or any other codable value, which
-/// is kept as JSON. The coding keys have to be the properties' own names.
+/// Each stored property is a column of the entity's table and a field of its record. Properties are strings, numbers,
+/// Booleans, dates, data, UUIDs, URLs, optionals of these, `ToOne` and `ToMany` links, or any other codable value, which
+/// is stored as JSON. The coding keys must be the properties' names.
 public protocol SyncedRecord: Codable, Identifiable, Sendable where ID == RecordName {
-    /// Names the object; on the relay, its record.
+    /// The object's name, which is also its record's name.
     var id: RecordName { get set }
-    /// An object with the default of every property.
+    /// Creates an object with the default of every property.
     init()
-    /// The entity's name; left out, the type's.
+    /// The entity's name; by default the type's name.
     static var entityName: String { get }
-    /// Says more about the entity than its properties do: what is encrypted, what deletes what.
+    /// Adds to the entity's description what its properties do not show, such as encryption and delete rules.
     static func describe(_ entity: inout Entity)
 }
 
 extension SyncedRecord {
-    /// The type's own name.
+    /// The type's name.
     public static var entityName: String { String(describing: Self.self) }
 
-    /// Nothing more to say.
+    /// Adds nothing.
     public static func describe(_ entity: inout Entity) {}
 }
 
-/// A link to one object or none.
+/// A to-one relationship.
 ///
-/// Holds the other object's name only; a context finds the object. Links are equal when they lead to the same object.
+/// Stores the other object's name only; a context returns the object. Two are equal if they point to the same object.
 public struct ToOne<Target: SyncedRecord>: Hashable, Codable, Sendable {
-    /// The object at the other end.
+    /// The name of the object at the other end.
     public var target: RecordName?
     let inverse: String?
     let deleteRule: DeleteRule
-    /// The property's name, known for links of a fetched object.
+    /// The property's name, known in fetched objects.
     let name: String
 
-    /// A link, with what the model needs to know about it.
+    /// Creates a link with the information that the model needs about it.
     ///
     /// - Parameters:
-    ///   - target: The object at the other end.
-    ///   - inverse: The property of the other entity that leads back; needed in the property's default.
-    ///   - deleteRule: What happens to the other end when this object is deleted.
+    ///   - target: The name of the object at the other end.
+    ///   - inverse: The inverse property of the other entity; needed in the property's default.
+    ///   - deleteRule: What happens to the other object when this one is deleted.
     public init(_ target: RecordName? = nil, inverse: String? = nil, deleteRule: DeleteRule = .nullify) {
         self.target = target
         self.inverse = inverse
@@ -53,13 +53,13 @@ public struct ToOne<Target: SyncedRecord>: Hashable, Codable, Sendable {
         name = ""
     }
 
-    /// A link to an object.
+    /// Creates a link to an object.
     public init(_ target: Target) { self.init(target.id) }
 
-    /// Reads a link.
+    /// Decodes a link.
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
-        // A link leads nowhere out of its store, in which there may be another object of that name.
+        // A link stays within its store; another store may have an object with the same name.
         let holder = (decoder as? ValueDecoder)?.holder
         target = container.decodeNil() ? nil : RecordName(try container.decode(String.self), linkedFrom: holder)
         name = decoder.codingPath.last?.stringValue ?? ""
@@ -67,32 +67,32 @@ public struct ToOne<Target: SyncedRecord>: Hashable, Codable, Sendable {
         deleteRule = .nullify
     }
 
-    /// Writes the other object's name, or nothing.
+    /// Encodes the other object's name, or `nil`.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         if let target { try container.encode(target.text) } else { try container.encodeNil() }
     }
 
-    /// Whether both lead to the same object.
+    /// Returns whether both point to the same object.
     public static func == (a: ToOne, b: ToOne) -> Bool { a.target == b.target }
-    /// Agrees with `==`.
+    /// Hashes the target.
     public func hash(into hasher: inout Hasher) { hasher.combine(target) }
 }
 
-/// A link to any number of objects.
+/// A to-many relationship.
 ///
-/// Holds nothing: the other side's `ToOne` does, or, where both sides are `ToMany`, a table of pairs. A context finds
-/// the objects, and adds and removes them.
+/// Stores nothing: the link is stored in the other side's `ToOne`, or in a join table if both sides are `ToMany`. A
+/// context returns the objects, and adds and removes links.
 public struct ToMany<Target: SyncedRecord>: Hashable, Codable, Sendable {
     let inverse: String?
     let deleteRule: DeleteRule
-    /// The property's name, known for links of a fetched object.
+    /// The property's name, known in fetched objects.
     let name: String
 
-    /// A link, with what the model needs to know about it.
+    /// Creates a relationship with the information that the model needs about it.
     ///
     /// - Parameters:
-    ///   - inverse: The property of the other entity that leads back.
+    ///   - inverse: The inverse property of the other entity.
     ///   - deleteRule: What happens to the objects at the other end when this one is deleted.
     public init(inverse: String, deleteRule: DeleteRule = .nullify) {
         self.inverse = inverse
@@ -100,28 +100,28 @@ public struct ToMany<Target: SyncedRecord>: Hashable, Codable, Sendable {
         name = ""
     }
 
-    /// Takes the property's name from the place in the object.
+    /// Takes the property's name from the coding path.
     public init(from decoder: any Decoder) throws {
         name = decoder.codingPath.last?.stringValue ?? ""
         inverse = nil
         deleteRule = .nullify
     }
 
-    /// Writes nothing.
+    /// Encodes `nil`.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encodeNil()
     }
 
-    /// All are equal: they hold nothing.
+    /// Always `true`, because the value stores nothing.
     public static func == (a: ToMany, b: ToMany) -> Bool { true }
-    /// Agrees with `==`.
+    /// Hashes nothing.
     public func hash(into hasher: inout Hasher) {}
 }
 
-/// A link whatever its target, for those who read a type's properties.
+/// A relationship with any target, for code that reads a type's properties.
 protocol LinkProperty {
-    /// The store of the object at the other end, where that is known.
+    /// The store of the object at the other end, if known.
     var store: StoreID? { get }
     func relationship(named name: String) -> Relationship
 }

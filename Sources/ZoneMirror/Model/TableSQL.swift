@@ -1,8 +1,8 @@
 import GRDB
 
-/// A table's statements: the id first, then the columns in their order.
+/// A table's SQL statements, with the id first and then the columns in their order.
 struct TableSQL: Hashable, Sendable {
-    /// Without a condition.
+    /// Has no condition.
     let select: String
     let selectOne: String
     let insert: String
@@ -26,9 +26,10 @@ struct TableSQL: Hashable, Sendable {
 }
 
 extension Statement {
-    /// Executes with exactly as many values as the statement has marks, which nobody counts again; observers are told.
+    /// Executes with exactly as many values as the statement has parameters, without checking that; observers are
+    /// notified.
     func run(_ values: [DatabaseValue]) throws {
-        // Bound by hand: GRDB takes values of all kinds, and makes a copy of each first.
+        // Bound directly: GRDB would copy each value into a boxed one first.
         setUncheckedArguments([])
         let bound = BoundStatement(self)
         for (position, value) in values.enumerated() { bound.bind(Int32(position) + 1, value) }
@@ -37,7 +38,7 @@ extension Statement {
 }
 
 extension TableForm {
-    /// A row's values, the id left out; `nil` where there is no such row.
+    /// Returns a row's values without the id; `nil` if there is no such row.
     func row(_ db: Database, _ oid: String) throws -> [DatabaseValue]? {
         let statement = try BoundStatement(db, sql.selectOne)
         statement.bind(1, oid)
@@ -46,7 +47,7 @@ extension TableForm {
         }
     }
 
-    /// The columns of a row that `sql.select` gave.
+    /// Returns the column values of a row selected by `sql.select`.
     func values(_ row: Row) -> [DatabaseValue] {
         var values: [DatabaseValue] = []
         values.reserveCapacity(columns.count)
@@ -59,7 +60,7 @@ extension TableForm {
         try keepExactDates(of: row, oid, db)
     }
 
-    /// `false` where there is a row of that id already.
+    /// Inserts a row; returns `false` if there is one of this id already.
     func insertIfNew(_ db: Database, _ oid: String, _ row: [DatabaseValue]) throws -> Bool {
         let statement = try db.cachedStatement(sql: sql.insertOrIgnore)
         try statement.run([oid.databaseValue] + inSQL(row))
@@ -78,7 +79,7 @@ extension TableForm {
         try keepExactDates(of: row, oid, db)
     }
 
-    /// Changes a date to another one that is the same in its column, so that the triggers take it for a change.
+    /// Changes dates whose new value is equal in its column, so that the triggers record a change.
     func touchDates(_ db: Database, _ oid: String, from old: [DatabaseValue], to new: [DatabaseValue]) throws {
         let (before, after) = (inSQL(old), inSQL(new))
         for position in dates where old[position] != new[position] && before[position] == after[position] {
@@ -87,7 +88,7 @@ extension TableForm {
         }
     }
 
-    /// A row as plain SQL sees it.
+    /// Returns a row as plain SQL sees it.
     func inSQL(_ row: [DatabaseValue]) -> [DatabaseValue] {
         guard dates.contains(where: { ExactDate.isFiner(row[$0]) }) else { return row }
         var row = row
@@ -95,7 +96,7 @@ extension TableForm {
         return row
     }
 
-    /// Keeps what the columns of a row's dates cannot hold.
+    /// Stores the exact dates of a row whose columns cannot hold them.
     func keepExactDates(of row: [DatabaseValue], _ oid: String, _ db: Database) throws {
         for position in dates where ExactDate.isFiner(row[position]) {
             let sql = """

@@ -1,7 +1,7 @@
 import Foundation
 import GRDB
 
-/// Reads an entity off a Swift type: names and kinds from an object with all defaults.
+/// Reads an entity from a Swift type: the names and types are taken from an object with all defaults.
 enum TypeReader {
     static func entity<T: SyncedRecord>(of type: T.Type) -> Entity {
         let example = T()
@@ -40,7 +40,7 @@ enum TypeReader {
     }
 }
 
-/// An optional whatever it wraps.
+/// An optional of any wrapped type.
 private protocol OptionalProperty {
     static var wrapped: Any.Type { get }
 }

@@ -1,43 +1,43 @@
-/// Why a model cannot be mirrored: one broken rule at one place.
+/// Why a model cannot be mirrored: one violated rule at one place.
 ///
 /// See StoresAndModels.md, "Rules for models".
 public enum Violation: Hashable, Sendable, CustomStringConvertible {
-    /// R1: properties that must be unique together.
+    /// R1: a uniqueness constraint.
     case uniqueConstraint(entity: String, properties: [String])
-    /// R2: neither optional nor with a default.
+    /// R2: an attribute that is neither optional nor has a default.
     case attributeNeedsDefault(entity: String, attribute: String)
     /// R3: an attribute without a type.
     case undefinedType(entity: String, attribute: String)
-    /// R4: an attribute that holds a local identity.
+    /// R4: an attribute with a local identity.
     case objectIDType(entity: String, attribute: String)
-    /// R5: a relationship that must not be empty.
+    /// R5: a required relationship.
     case relationshipNotOptional(entity: String, relationship: String)
-    /// R6: a relationship that nothing leads back from.
+    /// R6: a relationship without an inverse.
     case relationshipNoInverse(entity: String, relationship: String)
-    /// R7: a relationship that can refuse a deletion.
+    /// R7: a relationship whose delete rule is `deny`.
     case denyDeleteRule(entity: String, relationship: String)
-    /// R8: a relationship with an order.
+    /// R8: an ordered relationship.
     case orderedRelationship(entity: String, relationship: String)
-    /// R9: a relationship that leads out of the configuration.
+    /// R9: a relationship to an entity outside of the configuration.
     case crossConfigurationRelationship(from: String, relationship: String, to: String)
-    /// R10: a record type of more than 256 fields.
+    /// R10: a record type with more than 256 fields.
     case tooManyFields(entity: String, count: Int)
-    /// R11: a property whose field would have a name that every record uses already.
+    /// R11: a property whose field would have a name that every record already has.
     case reservedFieldName(entity: String, property: String, field: String)
-    /// R12: an encrypted attribute where there can be none.
+    /// R12: an encrypted attribute that cannot be encrypted.
     case encryptionNotAllowed(entity: String, attribute: String, reason: EncryptionProblem)
-    /// R13: a name that is not made of ASCII letters, digits and underscores, or starts with an underscore.
+    /// R13: a name with other characters than ASCII letters, digits and underscores, or with an underscore first.
     case invalidName(entity: String, name: String)
-    /// R14: a property that has had another type in the store's file; both types in words.
+    /// R14: a property that had another type in the store's file; both types are phrases.
     case typeChanged(entity: String, property: String, from: String, to: String)
 
-    /// What is wrong with an encrypted attribute.
+    /// Why an attribute cannot be encrypted.
     public enum EncryptionProblem: String, Hashable, Sendable {
-        /// A public database keeps nothing encrypted.
+        /// A public database does not support encryption.
         case publicStore
-        /// What is encrypted cannot have an index.
+        /// An encrypted attribute cannot have an index.
         case indexed
-        /// The field exists already, and is not encrypted.
+        /// The field already exists unencrypted.
         case existsUnencrypted
     }
 
@@ -61,7 +61,7 @@ public enum Violation: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// What to do about it, in one line.
+    /// What to do about it, as one line.
     public var hint: String {
         switch self {
         case .uniqueConstraint:
@@ -86,7 +86,7 @@ public enum Violation: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Where and what, then what to do.
+    /// The place, the problem and what to do about it.
     public var description: String { "R\(rule) \(place): \(hint)" }
 
     private var place: String {

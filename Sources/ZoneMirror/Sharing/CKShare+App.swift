@@ -1,23 +1,23 @@
 import Wire
 public import ZoneKit
 
-/// Shares in an app's words.
+/// Convenience properties and methods of shares.
 extension CKShare {
-    /// What people see as its name.
+    /// The name that participants see.
     public var title: String? {
         get { self[SystemFieldKey.title] }
         set { self[SystemFieldKey.title] = newValue }
     }
 
-    /// Whether the share is the current user's own.
+    /// Whether the current user owns the share.
     public var isOwner: Bool { currentUserParticipant?.role == .owner }
 
-    /// What the current user may do.
+    /// The current user's permission.
     public var currentUserPermission: ParticipantPermission { currentUserParticipant?.permission ?? .none }
 
-    /// Invites somebody by e-mail address; the invitation binds whoever signs in by it.
+    /// Invites somebody by e-mail address; the invitation is bound to the user who signs in with this address.
     ///
-    /// Not while there is a public link: the relay refuses that.
+    /// The relay refuses this while the share has a public link.
     public func addParticipant(emailAddress: String, permission: ParticipantPermission) {
         addParticipant(Self.participant(inviting: .init(emailAddress: emailAddress), permission))
     }
@@ -27,24 +27,24 @@ extension CKShare {
         addParticipant(Self.participant(inviting: .init(userRecordName: user), permission))
     }
 
-    /// Changes what somebody may do; does nothing for who is not in the share.
+    /// Changes a participant's permission; does nothing if they are not in the share.
     public func setPermission(_ permission: ParticipantPermission, for participant: Participant) {
         participants.first { $0.isEqual(participant) }?.permission = permission
     }
 }
 
-/// What a link leads to, in an app's words.
+/// Convenience properties of share metadata.
 extension CKShareMetadata {
     /// The share's title.
     public var title: String? { share.title }
 
-    /// The owner's name, where the relay tells it.
+    /// The owner's name, if the relay returns it.
     public var ownerName: String? {
         guard let name = ownerIdentity.nameComponents else { return nil }
         let parts = [name.givenName, name.familyName].compactMap { $0 }
         return parts.isEmpty ? nil : parts.joined(separator: " ")
     }
 
-    /// Whether the current user has joined already.
+    /// Whether the current user has accepted the share.
     public var hasAccepted: Bool { participantStatus == .accepted }
 }

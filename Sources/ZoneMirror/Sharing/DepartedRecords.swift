@@ -2,11 +2,11 @@ import GRDB
 import Records
 import ZoneKit
 
-/// Records of somebody else's zone that still exist, outside of what this user sees.
+/// Records of another user's zone that still exist but are no longer visible to this user.
 ///
-/// A store that keeps copies leaves their objects where they are until a round has told all that has changed: only then is
-/// known whether the whole zone has ended, and what was linked is copied together. A table holds them meanwhile, so that a
-/// crash loses none. See SharingRules.md, "The end of a share".
+/// A store that keeps copies leaves their objects in place until a round has fetched all changes. Only then is it
+/// known whether the whole zone has ended, and linked objects are copied together. A table stores them meanwhile, so
+/// that a crash loses none. See SharingRules.md, "The end of a share".
 enum DepartedRecords {
     static func note(_ db: Database, _ known: KnownRecord) throws {
         try db.execute(
@@ -15,7 +15,7 @@ enum DepartedRecords {
         )
     }
 
-    /// The record is in sight again, or its object is gone.
+    /// Forgets a record that is visible again or whose object is gone.
     static func forget(_ db: Database, zone: Int64, _ name: String) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_departed WHERE zone = ? AND name = ?")
             .execute(arguments: [zone, name])
@@ -38,7 +38,8 @@ enum DepartedRecords {
         try String.fetchSet(db, sql: "SELECT name FROM mirror_departed WHERE zone = ?", arguments: [zone])
     }
 
-    /// Those of them that have turned up in another zone of the same owner: their objects are here still.
+    /// Returns the departed records that have appeared in another zone of the same owner; their objects are still
+    /// here.
     static func elsewhere(_ db: Database, zone: Int64) throws -> Set<String> {
         try String.fetchSet(
             db,
@@ -53,13 +54,13 @@ enum DepartedRecords {
 }
 
 extension Importer {
-    /// Whether the store copies objects before the access to them ends.
+    /// Whether the store copies objects before access to them ends.
     var keepsCopies: Bool {
         guard file.scope == .shared, case .keepCopy? = file.description.cloud?.losingAccess else { return false }
         return true
     }
 
-    /// A record was not deleted, but moved out of what this user sees: changes to it that were not sent go with it.
+    /// Handles a record that was not deleted but became invisible to this user; its unsent changes are dropped.
     func loseSight(of known: KnownRecord) throws {
         if keepsCopies, known.oid != nil {
             hasDepartures = true
@@ -68,7 +69,7 @@ extension Importer {
         try depart(known)
     }
 
-    /// Those who still see the record go on seeing its pairs, which stay on the relay.
+    /// Removes the object of such a record; its many-to-many links stay on the relay for the users who still see them.
     func depart(_ known: KnownRecord) throws {
         if let oid = known.oid, hasOutbox, try OutboxRow.find(db, oid) != nil {
             dropped.append(oid)
@@ -78,7 +79,7 @@ extension Importer {
         try remove(known, keepingPending: false)
     }
 
-    /// Of the records that a new listing of a shared zone leaves out, those that stood in a share which it leaves out too.
+    /// Returns those records missing from a full fetch of a shared zone that were in a share which is missing too.
     func lostWithShares(_ gone: [String], in zone: KnownZone) throws -> Set<String> {
         guard file.scope == .shared else { return [] }
         let shares = try gone.filter {
@@ -97,7 +98,7 @@ extension Importer {
 }
 
 extension MirrorSync {
-    /// All that has changed is here: what has left this user's sight, and not with a whole zone, goes now.
+    /// Removes the objects that became invisible without their whole zone; called after all changes were fetched.
     func settleDepartures(_ tally: inout Tally) async throws {
         guard file.scope == .shared else { return }
         let zones = try await file.pool.read { db in

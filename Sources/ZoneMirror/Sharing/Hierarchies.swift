@@ -3,15 +3,15 @@ import Records
 import Wire
 import ZoneKit
 
-/// Which record a new one hangs below, where not a whole zone is shared but a record with its children.
+/// Determines the parent record of new objects where a record is shared with its children instead of a whole zone.
 ///
-/// A model can say it by a link (`Relationship.isParent`). Where it does not, what is made in somebody else's hierarchy has
-/// to stand in it all the same, or the relay refuses it: below the first object of the hierarchy that it is linked to, else
-/// below the root. See Sharing.md, "Shares of one record".
+/// A model can define it by a relationship (`Relationship.isParent`). Otherwise, an object created in another user's
+/// hierarchy must still be part of it, or the relay refuses it. Its parent is then the first object of the hierarchy
+/// that it is linked to, or the root. See Sharing.md, "Shares of one record".
 struct Hierarchies {
     private let db: Database
     private let file: StoreFile
-    /// The zones in which records are shared with their children.
+    /// The zones that have records shared with their children.
     private let zones: Set<Int64>
     private let names: NameSpace
 
@@ -25,7 +25,7 @@ struct Hierarchies {
         zones = Set(shares.map { $0[0] as Int64 }).subtracting(whole)
     }
 
-    /// The name of the parent that an object's record should have; `nil` where there is nothing to say.
+    /// Returns the name of the parent that an object's record should have, or `nil` if it needs none.
     ///
     /// `row` has links as record names.
     func parent(of oid: String, _ row: [DatabaseValue], _ table: TableForm) throws -> String? {
@@ -44,7 +44,7 @@ struct Hierarchies {
             return nil
         }
         seen.insert(known.name)
-        // It stands in one, or was told where to.
+        // The record has a parent, or one was assigned to it.
         if known.parent != nil { return known.parent }
         if try ShareCache.name(db, zone: known.zone, record: known.name) != nil { return nil }
         for position in table.links {
@@ -56,7 +56,7 @@ struct Hierarchies {
         return file.scope == .shared ? try Self.root(db, zone: known.zone) : nil
     }
 
-    /// Whether a record stands in a hierarchy, or is new and will: then its own parent is settled now.
+    /// Returns whether a record is in a hierarchy, or is new and will be; its own parent is determined then.
     private func isInHierarchy(_ name: String, _ zone: Int64, _ seen: inout Set<String>) throws -> Bool {
         if try ShareCache.name(db, zone: zone, record: name) != nil { return true }
         guard let known = try KnownRecord.find(db, zone: zone, name: name), known.tag == nil, let oid = known.oid,
@@ -67,19 +67,20 @@ struct Hierarchies {
         return true
     }
 
-    /// Whether a record that the relay has below another is to stand alone: its link to the parent was cut.
+    /// Returns whether a record loses its parent because its link to the parent was removed.
     func losesParent(_ row: [DatabaseValue], _ table: TableForm, _ known: KnownRecord?) -> Bool {
         guard let position = table.parent else { return false }
         return row[position].isNull && known?.parent != nil
     }
 
-    /// Remembers the parent of a record that is about to be sent: its own children are in the hierarchy from now on.
+    /// Stores the parent of a record that is about to be sent, so that its own children count as part of the
+    /// hierarchy.
     func note(_ parent: String, of oid: String) throws {
         try db.cachedStatement(sql: "UPDATE mirror_record SET parent = ? WHERE oid = ? AND tag IS NULL")
             .execute(arguments: [parent, oid])
     }
 
-    /// The root of a share, or of the only one of a zone.
+    /// Returns the root record of a share, or of the zone's only share.
     static func root(_ db: Database, zone: Int64, share: String? = nil) throws -> String? {
         let sql = "SELECT name FROM mirror_record WHERE zone = ?1 AND share = coalesce(?2, share) ORDER BY id LIMIT 2"
         let roots = try String.fetchAll(db.cachedStatement(sql: sql), arguments: [zone, share])
@@ -88,7 +89,7 @@ struct Hierarchies {
 }
 
 extension Array<Outgoing> {
-    /// Parents before their children, where both are here; all else in its order.
+    /// Returns the changes with parents before their children, otherwise in the same order.
     ///
     /// See Sync.md, "Sending".
     func parentsFirst() -> [Outgoing] {

@@ -3,16 +3,16 @@ import GRDB
 import Records
 import ZoneKit
 
-/// A copy of everything in one zone of a shared store, in another store: made when the access to the zone ends.
+/// Copies the objects of a shared store's zone to another store when access to the zone ends.
 ///
-/// Copies have names of their own, derived from those of the originals, so that one that is interrupted and made again does
-/// not double anything. See SharingRules.md, "The end of a share".
+/// The ids of the copies are derived from those of the originals, so that repeating an interrupted copy creates no
+/// duplicates. See SharingRules.md, "The end of a share".
 struct KeptCopy {
     let file: StoreFile
     let target: StoreFile
     let now: Date
 
-    /// Copies the objects of some of a zone's records; `nil`: of all of them.
+    /// Copies the objects of the named records of a zone; `nil` means all records.
     ///
     /// Returns how many objects were copied.
     func run(_ zone: KnownZone, only names: Set<String>? = nil) throws -> Int {
@@ -21,7 +21,7 @@ struct KeptCopy {
         }
         guard !found.isEmpty else { return 0 }
         let place = "\(zone.zone.owner.recordName)/\(zone.zone.zoneName)/\(mark)"
-        // What leaves the zone by itself, and comes back, has another copy the next time.
+        // A record that leaves the zone on its own and returns gets a different copy the next time.
         let copies = found.map { object in
             (object.id, ShortName.of("\(place)/\(object.id)" + (names == nil ? "" : "/\(object.tag ?? "")")))
         }
@@ -39,11 +39,11 @@ struct KeptCopy {
                 else { continue }
                 var row = object.row
                 for position in table.links {
-                    // Links to what is not copied lead nowhere.
+                    // Links to objects that are not copied become NULL.
                     let copy = String.fromDatabaseValue(row[position]).flatMap { names[$0] }
                     row[position] = copy.databaseValue
                 }
-                // A pair needs both ends.
+                // A many-to-many link needs both ends.
                 if table.entity == nil, table.links.contains(where: { row[$0].isNull }) { continue }
                 if try table.insertIfNew(db, name, row), table.entity != nil { count += 1 }
             }
@@ -57,7 +57,7 @@ struct KeptCopy {
         var table: TableForm
         var id: String
         var row: [DatabaseValue]
-        /// The version of its record.
+        /// The change tag of its record.
         var tag: String?
     }
 
@@ -72,10 +72,9 @@ struct KeptCopy {
         }
     }
 
-    /// Tells the copies of what a zone holds now from those of what it held before its share ended and began again.
+    /// Returns a mark that distinguishes the copies of the zone's current objects from those of an earlier share.
     ///
-    /// Drawn once and kept with the zone, until the store loses that: a copy that was interrupted is made again under the same
-    /// names.
+    /// Generated once and stored with the zone, so that an interrupted copy is repeated with the same ids.
     private static func mark(of zone: KnownZone, _ db: Database) throws -> String {
         let sql = "SELECT copies FROM mirror_zone WHERE id = ?"
         if let mark = try String.fetchOne(db, sql: sql, arguments: [zone.id]) { return mark }
@@ -86,12 +85,12 @@ struct KeptCopy {
 }
 
 extension MirrorSync {
-    /// Copies what a zone holds, or some records of it, before it goes, where that is wanted.
+    /// Copies objects of a zone before they are removed, if the store is configured to keep copies.
     func keepCopy(of zone: KnownZone, only names: Set<String>? = nil) throws -> [MirrorEvent.Detail] {
         guard case .keepCopy(let url)? = file.description.cloud?.losingAccess, link.database.databaseScope == .shared,
             let target = otherStore(StoreID(url)), target.id != file.id
         else { return [] }
-        // While another user signs in, the other store may be theirs already.
+        // While another user signs in, the other store may already have that user's file.
         let owners = try [file, target].map { file in try file.pool.read { try State.text($0, .account) } }
         guard !target.isMirrored || owners[1] == nil || owners[0] == owners[1] else {
             throw CKError(.notAuthenticated, "The store for copies of lost objects is another user's just now.")

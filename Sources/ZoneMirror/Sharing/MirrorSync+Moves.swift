@@ -6,15 +6,15 @@ import Wire
 import ZoneKit
 
 extension MirrorSync {
-    /// As many records as one request moves.
+    /// The maximum number of records moved by one request.
     private static let moveLimit = 5_000
-    /// As many as the relay moves in one commit.
+    /// The maximum number of records that the relay moves in one commit.
     private static let commitLimit = 10_000
 
-    /// Lets the relay move what is to stand in another zone.
+    /// Moves records to their new zone on the relay.
     ///
-    /// Quiet where it cannot: then copies are sent, and the originals deleted when those have arrived. Throws only what will
-    /// be otherwise later.
+    /// Does not throw if the relay cannot move them: then copies are sent, and the originals are deleted after the
+    /// copies have arrived. Throws only temporary errors.
     func moveOnRelay() async throws {
         guard link.isPrivate else { return }
         for isLast in [false, true] {
@@ -25,23 +25,24 @@ extension MirrorSync {
                 if isLast || !conditions.relayMoves { try await copyUnknown(departure) }
             }
             guard isRefused, conditions.relayMoves, !isLast else { return }
-            // Something of it was deleted or moved elsewhere, or there is no such call.
+            // Some records were deleted or moved elsewhere, or the relay does not have this call.
             try await fetch(asksDatabase: true, held: [], prioritized: [])
             let file = file
             try await file.pool.write { try ShareMoves.emptyAll($0, file: file) }
         }
     }
 
-    /// Moves some records, and ends the zone that they leave where it is to go; `false` where the relay refuses that for good.
+    /// Moves records and ends the zone they leave, if it is to be removed; returns `false` if the relay refuses
+    /// permanently.
     ///
-    /// Participants lose the zone as a whole, and never see its records go one by one: they could not tell that from deletions.
-    /// Nearly always all of it is one commit. Where it cannot be, the share ends first.
+    /// Participants lose the zone as a whole and never see its records removed one by one, which they could not
+    /// distinguish from deletions. Usually this is one commit. If it cannot be, the share is ended first.
     private func carryOut(_ departure: ShareMoves.Departure, isLast: Bool) async throws -> Bool {
         guard departure.endsZone else { return try await move(departure) }
-        // Values sealed by the zone's key are sealed anew before it goes.
+        // Values encrypted with the zone's key must be encrypted again before the zone ends.
         let isOne = departure.names.count <= Self.commitLimit && !link.database.hasEncryptionKey
         if isOne, try await end(departure) { return true }
-        // Something else is in the zone: once what has changed there was fetched, that may be moved along.
+        // The zone has other records; after the next fetch, they may be moved too.
         guard isLast || !isOne else { return false }
         try await close(
             CKRecord.ID(recordName: CKRecordNameZoneWideShare, zoneID: CKRecordZone.ID(departure.from.zone))
@@ -49,7 +50,8 @@ extension MirrorSync {
         return try await move(departure)
     }
 
-    /// Moves everything out of a zone and ends it, with its share, in one commit; `false` where the relay refuses that.
+    /// Moves all records out of a zone and ends it with its share in one commit; returns `false` if the relay refuses
+    /// permanently.
     private func end(_ departure: ShareMoves.Departure) async throws -> Bool {
         let (from, to) = (departure.from.zone, departure.to.zone)
         guard try await endInOneCommit(departure) else { return false }
@@ -59,7 +61,7 @@ extension MirrorSync {
 
     private func endInOneCommit(_ departure: ShareMoves.Departure) async throws -> Bool {
         let (from, to) = (departure.from.zone, departure.to.zone)
-        // No page that was read before is written after.
+        // Pages that were read before the move must not be imported after it.
         for zone in [from, to] {
             await exchange(zone).enter()
             sends[zone, default: 0] += 1
@@ -83,12 +85,12 @@ extension MirrorSync {
         return true
     }
 
-    /// Moves some records; `false` where the relay refuses that for good.
+    /// Moves some records; returns `false` if the relay refuses permanently.
     private func move(_ departure: ShareMoves.Departure) async throws -> Bool {
         let (from, to) = (departure.from.zone, departure.to.zone)
         for start in stride(from: 0, to: departure.names.count, by: Self.moveLimit) {
             let part = Array(departure.names[start..<min(start + Self.moveLimit, departure.names.count)])
-            // No page that was read before is written after.
+            // Pages that were read before the move must not be imported after it.
             for zone in [from, to] {
                 await exchange(zone).enter()
                 sends[zone, default: 0] += 1
@@ -114,7 +116,7 @@ extension MirrorSync {
         feed.wrote(departure.to.zone)
     }
 
-    /// Sends copies of records that the model does not know; all others go by the line.
+    /// Sends copies of records that the model does not know; all others are sent from the outbox.
     private func copyUnknown(_ departure: ShareMoves.Departure) async throws {
         let unknown = try await file.pool.read { db in
             try departure.names.compactMap { try KnownRecord.find(db, zone: departure.from.id, name: $0) }
@@ -132,7 +134,7 @@ extension MirrorSync {
         }
     }
 
-    /// Deletes what has moved away, once its copies are there; `false` where something is to be moved before that.
+    /// Deletes moved originals after their copies have arrived; returns `false` if something must be moved first.
     func finishMoves() async throws -> Bool {
         let (originals, zones) = try await file.pool.read { try ShareMoves.due($0) }
         if !originals.isEmpty { try conditions.crashPoint(.beforeOriginalsGo) }
@@ -147,7 +149,7 @@ extension MirrorSync {
             }
             await tellOthers([zone])
         }
-        // Somebody has written to an original since it was copied: with the next fetch its object gets that.
+        // Somebody has changed an original since it was copied; the next fetch merges that into its object.
         if hasNews { tell(.noticed(nil)) }
         var isDone = true
         for zone in zones {
@@ -164,16 +166,16 @@ extension MirrorSync {
         return isDone
     }
 
-    /// What a zone turned out to be that was to go.
+    /// The result of removing a zone.
     private enum Drop {
         case dropped
-        /// There is something in it that was not fetched yet.
+        /// The zone has changes that were not fetched yet.
         case hasNews
-        /// Something in it is not moved yet.
+        /// The zone has records that were not moved yet.
         case hasRecords
     }
 
-    /// Deletes a zone that everything has left: also what others have put there.
+    /// Deletes a zone that this device has emptied, with what others have added to it.
     private func drop(_ zone: ZoneID) async throws -> Drop {
         let turnstile = exchange(zone)
         await turnstile.enter()
@@ -206,7 +208,7 @@ extension MirrorSync {
         }
     }
 
-    /// Deletes originals as they were when they were copied; returns the names of those that are gone.
+    /// Deletes originals if they are unchanged since they were copied; returns the names of those that are gone.
     private func delete(_ originals: ArraySlice<ShareMoves.Original>, in zone: ZoneID) async throws -> [String] {
         let writes = originals.map { original in
             ClientRequest.Write(original.tag == nil ? .forceDelete : .delete, original.name, changeTag: original.tag)
@@ -222,7 +224,7 @@ extension MirrorSync {
         return gone
     }
 
-    /// Moves objects into another zone of this user, in the store alone; the next round sends it.
+    /// Moves objects to another zone of this user in the store only; the next round sends the moves.
     func rebind(_ objects: [ObjectID], to zone: ZoneID) async throws {
         let file = file
         try await rebinding { db in
@@ -230,12 +232,12 @@ extension MirrorSync {
         }
     }
 
-    /// Moves all that is in a zone into another one, likewise; then the zone goes.
+    /// Moves everything from one zone to another in the store, after which the zone is removed.
     ///
     /// Returns the objects.
     func leaveZone(_ zone: ZoneID, for target: ZoneID) async throws -> [ObjectID] {
         let file = file
-        // Another device may have shared what is in it, and this one not have looked since.
+        // Another device may have shared these objects, and this one may not have fetched since.
         if try await file.pool.read({ try KnownZone.find($0, zone) }) == nil { try await fetchNow() }
         return try await rebinding { db in
             guard let known = try KnownZone.find(db, zone) else { return [] }

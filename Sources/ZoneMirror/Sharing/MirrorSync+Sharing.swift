@@ -6,10 +6,10 @@ import Wire
 import ZoneKit
 
 extension MirrorSync {
-    /// How often a share is put on top of somebody else's newer version before the conflict is the caller's.
+    /// How often a share is merged with a newer version of the relay before the conflict is thrown.
     private static let shareRounds = 5
 
-    /// Saves a share, and keeps the answer; changes of another device's are taken over first.
+    /// Saves a share and stores the result; changes made by other devices are merged first.
     func save(_ share: CKShare) async throws -> CKShare {
         try await checkAccount()
         let zone = share.recordID.zoneID.zone
@@ -36,7 +36,7 @@ extension MirrorSync {
         return share
     }
 
-    /// Not beside another exchange with the zone: a page read before would bring the old version back.
+    /// Runs with the zone's lock held: a page read before the save would restore the old version.
     private func sendShare(_ share: CKShare, in zone: ZoneID) async throws {
         let turnstile = exchange(zone)
         await turnstile.enter()
@@ -53,7 +53,7 @@ extension MirrorSync {
         }
     }
 
-    /// Takes this user out of a share, and what it held out of the store.
+    /// Removes this user from a share, and its objects from the store.
     func leave(_ share: CKRecord.ID) async throws {
         try await checkAccount()
         let zone = share.zoneID.zone
@@ -64,14 +64,14 @@ extension MirrorSync {
         try await forget(zone, .accessLost(.left))
     }
 
-    /// Ends a share of this user's; what is in it stays where it is.
+    /// Ends a share of this user; its objects stay in their zone.
     func end(_ share: CKRecord.ID) async throws {
         try await checkAccount()
         try await close(share)
         try await fetchNow()
     }
 
-    /// From here on nobody writes by a share but the user whose zone it is in.
+    /// Deletes a share on the relay, after which only the zone's owner can write to the zone.
     func close(_ share: CKRecord.ID) async throws {
         let zone = share.zoneID.zone
         let turnstile = exchange(zone)
@@ -81,7 +81,7 @@ extension MirrorSync {
         await tellOthers([zone])
     }
 
-    /// Quiet where it is gone already, alone or with its zone.
+    /// Does not throw if the share or its zone is already gone.
     private func delete(_ share: CKRecord.ID) async throws(CKError) {
         let zone = share.zoneID.zone
         sends[zone, default: 0] += 1
@@ -105,16 +105,16 @@ extension MirrorSync {
         await tellOthers([zone])
     }
 
-    /// Ends all zones of this user's, whatever is in them, here and everywhere.
+    /// Deletes all zones of this user with their contents, here and on the relay.
     func erase() async throws {
         try await checkAccount()
         let zones = try await link.database.allRecordZones().map(\.zoneID.zone).filter { !$0.isDefault }
         for zone in zones { try await purge(zone.owner == .caller ? zone : ZoneID(zone.zoneName)) }
     }
 
-    /// Makes all zones anew with other keys, out of what is here.
+    /// Creates all zones again with new keys, from the local objects.
     func resetKeys() async throws {
-        // What others have made goes into the new zones too: what is here is the newest then.
+        // The changes of other devices go to the new zones too, because the local objects then count as the newest.
         try await fetchNow()
         let (file, now) = (file, conditions.wallClock())
         for zone in try await file.pool.read({ try KnownZone.all($0) }) where zone.isThere {
@@ -147,7 +147,7 @@ extension MirrorSync {
         await note(.share, details: [.share(why, zone: zone.zoneName)] + kept + details)
     }
 
-    /// Why a shared zone is there no more, as far as its link can still tell.
+    /// Returns why a shared zone is gone, as far as its share link still shows it.
     func reasonOfLoss(_ zone: ZoneID) async -> ShareChange.Loss {
         let guid = try? await file.pool.read { db -> String? in
             guard let known = try KnownZone.find(db, zone) else { return nil }
@@ -171,7 +171,7 @@ extension MirrorSync {
 }
 
 extension ShareChange {
-    /// What a program is told of a share's new version; `nil` where there is nothing new.
+    /// Creates the event detail for a share's new version; `nil` if nothing has changed.
     init?(_ news: ShareCache.News, isOwn: Bool = true) {
         switch news {
         case .created: self = isOwn ? .created : .accepted

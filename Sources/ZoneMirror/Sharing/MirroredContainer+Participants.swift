@@ -3,19 +3,20 @@ import GRDB
 import Records
 public import ZoneKit
 
-/// Joining shares, changing them, and their end.
+/// Accepting, changing and ending shares.
 ///
 /// See SharingRules.md, "Public links and participants" and "The end of a share".
 extension MirroredContainer {
-    /// People to invite, by e-mail address, telephone number or user record.
+    /// Looks up people to invite, by e-mail address, telephone number or user record.
     ///
-    /// Whom the relay does not know can be invited all the same: they are bound when they first sign in by that address.
+    /// People unknown to the relay can be invited too: the invitation is bound when they first sign in with this
+    /// address.
     ///
     /// - Parameters:
-    ///   - infos: By what to look for them.
-    ///   - store: A store of the container whose users they are.
-    /// - Returns: For each a participant to add to a share.
-    /// - Throws: `wrongStore`, and `relay`.
+    ///   - infos: The addresses to look up.
+    ///   - store: A store of the container to whose users they belong.
+    /// - Returns: A participant for each, to add to a share.
+    /// - Throws: `wrongStore` and `relay`.
     public func fetchParticipants(
         matching infos: [CKUserIdentity.LookupInfo],
         into store: StoreID
@@ -29,7 +30,7 @@ extension MirroredContainer {
         }
     }
 
-    /// Says what a link leads to, without joining.
+    /// Returns the metadata of a share link without accepting the share.
     public func fetchShareMetadata(_ url: URL, from store: StoreID) async throws(MirrorError) -> CKShare.Metadata {
         let cloud = try cloud(of: store)
         do {
@@ -46,7 +47,7 @@ extension MirroredContainer {
         return cloud
     }
 
-    /// Joins shares by their links; see `acceptShareInvitations(from:into:)` with metadata.
+    /// Accepts shares by their links; see `acceptShareInvitations(from:into:)` with metadata.
     public func acceptShareInvitations(from urls: [URL], into store: StoreID) async throws(MirrorError) {
         let sync = try sharedStore(store)
         var (invitations, failure): ([CKShare.Metadata], MirrorError?) = ([], nil)
@@ -61,13 +62,15 @@ extension MirroredContainer {
         if let failure { throw failure }
     }
 
-    /// Joins shares; returns when their objects are in the store, with all that they are linked to.
+    /// Accepts shares and returns when the objects in them, with all objects linked to them, are in the store.
     ///
     /// - Parameters:
-    ///   - invitations: What the links lead to.
+    ///   - invitations: The metadata of the shares.
     ///   - store: A shared store.
-    ///   - waits: With `false` it returns as soon as the relay has agreed; the objects follow by themselves.
-    /// - Throws: `wrongStore` for any other store, and `relay`: the first failure, when all the others have been joined.
+    ///   - waits: Whether to wait for the objects. With `false`, the call returns once the relay has accepted, and the
+    ///     objects arrive later.
+    /// - Throws: `wrongStore` for any other store. `relay` with the first failure, after all other shares were
+    ///   accepted.
     public func acceptShareInvitations(
         from invitations: [CKShare.Metadata],
         into store: StoreID,
@@ -102,16 +105,16 @@ extension MirroredContainer {
         }
     }
 
-    /// Saves changes of a share: title, public permission, participants.
+    /// Saves changes of a share: its title, public permission and participants.
     ///
-    /// What was changed elsewhere meanwhile is taken over, and these changes put on top of it: a second change right after
-    /// the first succeeds, by whatever copy of the share it is made.
+    /// Changes made elsewhere meanwhile are merged with these: a second change right after the first succeeds,
+    /// whichever copy of the share it was made on.
     ///
     /// - Parameters:
-    ///   - share: The share, changed; it is brought up to date.
+    ///   - share: The changed share, which is updated.
     ///   - store: The store that holds it.
-    /// - Returns: The share as the relay has it now, which the store knows too.
-    /// - Throws: `wrongStore`, and `relay`.
+    /// - Returns: The share as the relay and the store now have it.
+    /// - Throws: `wrongStore` and `relay`.
     @discardableResult
     public func persistUpdatedShare(_ share: CKShare, in store: StoreID) async throws(MirrorError) -> CKShare {
         guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
@@ -122,14 +125,15 @@ extension MirroredContainer {
         }
     }
 
-    // MARK: The end
+    // MARK: Ending shares
 
-    /// Ends a share of this user's: the participants lose it, and its objects go back among the unshared ones.
+    /// Ends a share of this user: the participants lose it, and its objects move back to the unshared ones.
     ///
-    /// Nothing is deleted, whoever made it. A share of some records in a zone, or of the zone where new objects go, ends and
-    /// leaves its objects where they are. Returns when the relay has followed; interrupted, the next round goes on.
+    /// Nothing is deleted, whoever created it. If only some records of a zone are shared, or the zone for new objects,
+    /// the objects stay in their zone. Returns when the relay has completed this; after an interruption, the next
+    /// round continues.
     ///
-    /// - Throws: `wrongStore` for a share of somebody else; see `leaveShare`.
+    /// - Throws: `wrongStore` for another user's share; see `leaveShare`.
     public func stopSharing(_ share: CKShare, in store: StoreID) async throws(MirrorError) {
         guard share.isOwner, let file = stores.file(store), file.scope == .private, let sync = sync(store),
             let home = file.homeZone
@@ -138,7 +142,7 @@ extension MirroredContainer {
         }
         let zone = share.recordID.zoneID.zone
         do {
-            // A share of some records in a zone, or of the home zone, has no zone of its own that could go.
+            // A share of some records in a zone, or of the home zone, has no zone of its own to remove.
             guard share.recordID.recordName == CKRecordNameZoneWideShare, zone != home else {
                 return try await sync.end(share.recordID)
             }
@@ -149,9 +153,9 @@ extension MirroredContainer {
         }
     }
 
-    /// Leaves somebody else's share: its objects go from the store at once, with changes that were not sent.
+    /// Leaves another user's share: its objects are removed from the store at once, with their unsent changes.
     ///
-    /// - Throws: `wrongStore` for a share of one's own, and `relay`.
+    /// - Throws: `wrongStore` for the user's own share, and `relay`.
     public func leaveShare(_ share: CKShare, in store: StoreID) async throws(MirrorError) {
         guard !share.isOwner, stores.file(store)?.scope == .shared, let sync = sync(store) else {
             throw MirrorError(.wrongStore, "The owner cannot leave a share, but stop it.")
@@ -163,7 +167,7 @@ extension MirroredContainer {
         }
     }
 
-    /// Deletes a zone with all its records and objects, for everybody: not the way to stop sharing.
+    /// Deletes a zone with all its records and objects, for everybody; to end a share, use `stopSharing`.
     ///
     /// - Throws: `relay`.
     public func purgeObjectsAndRecordsInZone(with share: CKShare, in store: StoreID) async throws(MirrorError) {
@@ -175,10 +179,10 @@ extension MirroredContainer {
         }
     }
 
-    /// Deletes everything of the current user's in the private database, here and on all their devices: what the user means by
-    /// erasing the application's data.
+    /// Deletes all data of the current user in the private database, here and on all devices of the user.
     ///
-    /// Other devices remove their objects too, and send none of them again; what they hold that was never sent stays.
+    /// Use it when the user erases the application's data. Other devices remove their objects too and do not send them
+    /// again; objects that they have never sent stay.
     ///
     /// - Throws: `wrongStore` for any other store, and `relay`.
     public func eraseAllData(in store: StoreID) async throws(MirrorError) {
@@ -190,11 +194,11 @@ extension MirroredContainer {
         }
     }
 
-    /// Makes the private database anew out of what this device and the user's others hold: after the key of encrypted values
-    /// was lost, when nobody can read any more what is encrypted on the relay.
+    /// Creates the private database again from what this device and the user's other devices hold.
     ///
-    /// What the relay has is fetched first, so that nothing older takes its place; without a network nothing happens. Shares of
-    /// this user's end. Returns when the relay knows; the objects follow by themselves.
+    /// Use it after the key of the encrypted values was lost, so that nobody can decrypt those on the relay. The
+    /// relay's records are fetched first, so that nothing older replaces them; without a network, nothing happens.
+    /// Shares of this user end. Returns when the relay has been updated; the objects are sent afterwards.
     ///
     /// - Throws: `wrongStore` for any other store, and `relay`.
     public func resetEncryptedData(in store: StoreID) async throws(MirrorError) {

@@ -5,23 +5,24 @@ import Synchronization
 import Wire
 public import ZoneKit
 
-/// Sharing: each share has a zone of its own, and everything that hangs together goes along.
+/// Sharing objects: each share has a zone of its own, to which all linked objects move.
 ///
 /// See SharingRules.md, "What is shared".
 extension MirroredContainer {
-    /// Shares objects of the private store, with all that they are linked to.
+    /// Shares objects of the private store with all objects they are linked to.
     ///
-    /// Returns when the relay has the share; objects keep their identities. Without a title the share takes the first
-    /// object's display attribute, or its entity's name.
+    /// Returns when the relay has the share; objects keep their identities. The default title is the first object's
+    /// display attribute, or the name of its entity.
     ///
     /// - Parameters:
-    ///   - objects: Where to begin.
-    ///   - share: A share of this user's to put them into; left out, a new one.
-    ///   - title: What people see as its name.
-    ///   - publicPermission: What anybody with the link may do.
-    ///   - limit: More objects than this are not moved without being asked for.
-    /// - Returns: All objects that are in it now, the share as the relay has it, and its container.
-    /// - Throws: `alreadyShared`, `wrongStore`, `tooManyObjects`, `relay`: then nothing is lost, and the next round goes on.
+    ///   - objects: The objects to share.
+    ///   - share: A share of this user to add them to. The default is a new one.
+    ///   - title: The name that participants see.
+    ///   - publicPermission: The permission of anybody who has the link.
+    ///   - limit: The maximum number of objects to move.
+    /// - Returns: All objects that are now in the share, the share as the relay has it, and its container.
+    /// - Throws: `alreadyShared`, `wrongStore`, `tooManyObjects`, or `relay`. After a `relay` error nothing is lost,
+    ///   and the next round continues.
     public func share(
         _ objects: [ObjectID],
         to share: CKShare? = nil,
@@ -45,7 +46,7 @@ extension MirroredContainer {
         }
         try await refuseShared(closure, in: file, but: zone)
         do {
-            // Before anything is touched: whoever is not signed in cannot share.
+            // Checked before anything is changed, because a user who is not signed in cannot share.
             try await sync.checkAccount()
             try await sync.rebind(closure, to: zone)
             try await sync.sendNow(concerning: closure)
@@ -69,7 +70,7 @@ extension MirroredContainer {
         return (file, sync)
     }
 
-    /// A zone of this user's that a sharing had begun to fill when it was interrupted: it goes on there.
+    /// Returns the zone of a sharing that was interrupted, so that it continues there.
     private static func interruptedZone(
         of objects: [ObjectID],
         _ db: Database,
@@ -113,9 +114,9 @@ extension MirroredContainer {
         return text
     }
 
-    // MARK: Looking
+    // MARK: Reading shares
 
-    /// The shares that a store knows of; asks nobody.
+    /// Returns the shares that a store knows, without a request.
     public func fetchShares(in store: StoreID) async throws(MirrorError) -> [CKShare] {
         guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is not open here.") }
         let (found, user) = try await reading(store) { db in
@@ -124,7 +125,7 @@ extension MirroredContainer {
         return found.compactMap { self.share($0, file, user) }
     }
 
-    /// The shares that objects are in; objects without a known share are left out.
+    /// Returns the known shares of objects; objects without one are left out.
     public func fetchShares(matching objects: [ObjectID]) async throws(MirrorError) -> [ObjectID: CKShare] {
         var found: [ObjectID: CKShare] = [:]
         for (store, objects) in Dictionary(grouping: objects, by: \.store) {
@@ -149,16 +150,16 @@ extension MirroredContainer {
         return entry.share(database.scope, memory.named(user))
     }
 
-    /// Whether an object is in a share.
+    /// Returns whether an object is in a share.
     public func isShared(_ object: ObjectID) async throws(MirrorError) -> Bool {
         try await fetchShares(matching: [object])[object] != nil
     }
 }
 
 extension MirrorContext {
-    /// Puts a new object into a share of one's own, before its first save.
+    /// Puts a new object into a share of the user before its first save.
     ///
-    /// - Throws: `wrongStore` for an object that has been saved, and `unknownStore` for a share that no store holds.
+    /// - Throws: `wrongStore` for a saved object, and `unknownStore` for a share that no store holds.
     public func assign<T: SyncedRecord>(_ object: T, to share: CKShare) throws(MirrorError) {
         let home = share.recordID.zoneID.zone
         for file in stores.files where file.isMirrored && file.scope != .public {

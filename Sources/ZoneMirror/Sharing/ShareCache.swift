@@ -4,21 +4,21 @@ import Records
 import Wire
 import ZoneKit
 
-/// The shares that a store knows of: each beside its record, with what it says of people.
+/// The shares that a store knows, with their participants.
 ///
-/// Made of values that the relay sent; `share` gives them as programs know them, without asking anybody.
+/// Built from the relay's responses; `share` returns them as `CKShare` objects without a request.
 struct ShareCache {
     let db: Database
     let file: StoreFile
 
-    /// What this user may do by a share, and who is in it.
+    /// A share with this user's permission and its participants.
     struct Entry: Sendable {
         var zone: KnownZone
         var record: Record
         var details: ClientShare
     }
 
-    /// Keeps a share whose record is stored already; says what is new about it.
+    /// Stores a share whose record is already stored, and returns what has changed.
     @discardableResult
     static func store(_ db: Database, _ details: ClientShare, named name: String, zone: Int64) throws -> News {
         let old = try Data.fetchOne(
@@ -36,7 +36,7 @@ struct ShareCache {
         return News(old, details)
     }
 
-    /// What a share's record brought.
+    /// What has changed in a share.
     enum News {
         case created, updated, participantsChanged, unchanged
 
@@ -53,7 +53,7 @@ struct ShareCache {
         }
     }
 
-    /// Forgets one share of a zone, or all of them; says whether there was any.
+    /// Removes one share of a zone, or all of them; returns whether there was any.
     @discardableResult
     static func remove(_ db: Database, zone: Int64, named name: String? = nil) throws -> Bool {
         if let name {
@@ -64,14 +64,14 @@ struct ShareCache {
         return db.changesCount > 0
     }
 
-    // MARK: Looking
+    // MARK: Reading
 
     func all() throws -> [Entry] {
         let rows = try Row.fetchAll(db, sql: "SELECT zone, name, details FROM mirror_share ORDER BY zone, name")
         return try rows.compactMap { try entry($0[0], $0[1], $0[2]) }
     }
 
-    /// The share that a record of the store is in.
+    /// Returns the share that contains a record of the store.
     func entry(of record: KnownRecord) throws -> Entry? {
         guard let name = try Self.name(db, zone: record.zone, record: record.name) else { return nil }
         return try entry(zone: record.zone, named: name)
@@ -90,7 +90,7 @@ struct ShareCache {
         return Entry(zone: home, record: try known.record(db, in: home.zone), details: details)
     }
 
-    /// The name of the share that a record is in: its zone's, or that of a hierarchy that it stands in.
+    /// Returns the name of the share that contains a record: the zone's, or that of its hierarchy.
     static func name(_ db: Database, zone: Int64, record: String) throws -> String? {
         let names = try String.fetchAll(
             db.cachedStatement(sql: "SELECT name FROM mirror_share WHERE zone = ?"),
@@ -109,7 +109,7 @@ struct ShareCache {
         return try String.fetchOne(db.cachedStatement(sql: sql), arguments: [zone, record, zone])
     }
 
-    /// Whether this user may write a record of a zone; for one that is to be made, whether anywhere in the zone.
+    /// Returns whether this user may write a record of a zone; for a new record, whether anywhere in the zone.
     static func canWrite(_ db: Database, zone: Int64, record: String?) throws -> Bool {
         let rows = try Row.fetchAll(
             db.cachedStatement(sql: "SELECT name, permission FROM mirror_share WHERE zone = ?"),
@@ -124,9 +124,9 @@ struct ShareCache {
 }
 
 extension ShareCache.Entry {
-    /// The share as programs know it.
+    /// Returns the share as a `CKShare`.
     ///
-    /// `memory` knows the user, and where links lead to.
+    /// `memory` has the user and the base address of links.
     func share(_ scope: DatabaseScope, _ memory: CallerMemory) -> CKShare? {
         var reader = RecordReader(scope: scope, caller: memory)
         return reader.record(record, details) as? CKShare

@@ -1,13 +1,13 @@
 import GRDB
 
-/// Everything that hangs together with some objects: links followed both ways, to the end.
+/// All objects connected to some objects by links in either direction.
 ///
 /// See SharingRules.md, "What is shared".
 struct ShareClosure {
     let db: Database
     let file: StoreFile
 
-    /// The objects and all that they lead to; pairs of many-to-many links are among them.
+    /// Returns the objects and all connected ones, including many-to-many links.
     func objects(from start: [ObjectID]) throws -> [ObjectID] {
         var found = Set(start)
         var order = start
@@ -20,8 +20,8 @@ struct ShareClosure {
         return order
     }
 
-    /// What of the unshared hangs on an object, itself included where it is unshared; and the zones of shares that it hangs
-    /// on.
+    /// Returns the unshared objects connected to an object, including itself if unshared, and the zones of connected
+    /// shares.
     func newcomers(from start: ObjectID, home: Int64) throws -> (objects: [ObjectID], zones: Set<Int64>) {
         var (seen, waiting): (Set<ObjectID>, [ObjectID]) = ([start], [start])
         var (newcomers, zones): ([ObjectID], Set<Int64>) = ([], [])
@@ -34,7 +34,7 @@ struct ShareClosure {
         return (newcomers, zones)
     }
 
-    /// The other ends of the links that an object holds itself.
+    /// Returns the targets of the links that an object itself stores.
     func targets(of object: ObjectID) throws -> [ObjectID] {
         guard let table = file.mapping.tables[object.entity], let row = try table.row(db, object.name.text) else {
             return []
@@ -64,7 +64,7 @@ struct ShareClosure {
         return found
     }
 
-    /// The relationship at the other end may say so too.
+    /// Returns whether the inverse relationship stops the sharing.
     private func stops(_ link: Relationship?, at entity: String) -> Bool {
         guard let name = link?.inverse else { return false }
         return file.model.entities[entity]?.relationships.first { $0.name == name }?.stopsSharing == true

@@ -5,17 +5,17 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// Objects that move between two zones of their owner, as the store keeps them until the relay has followed.
+/// Objects that move between two zones of their owner, stored until the relay has followed.
 ///
-/// Identities stay; only the records' zones change. A relay that can moves them in one commit. Elsewhere the copies are sent
-/// first, and only when the relay has them the originals are deleted; so a crash at any point ends in "all moved" after the
-/// next start. See SharingRules.md, "What is shared" and "The end of a share".
+/// Their ids stay; only the records' zones change. If the relay can, it moves them in one commit. Otherwise the copies
+/// are sent first, and the originals are deleted only after the relay has the copies. So after a crash at any point,
+/// the next start completes the move. See SharingRules.md, "What is shared" and "The end of a share".
 enum ShareMoves {
-    /// The objects now belong into another zone: they are sent as new records of it.
+    /// Assigns objects to another zone: they are sent as new records of it.
     static func rebind(_ db: Database, _ objects: [ObjectID], to zone: Int64, file: StoreFile) throws {
         for object in objects {
             let oid = object.name.text
-            // What is to be deleted is deleted where it is.
+            // An object to be deleted is deleted in its old zone.
             if try OutboxRow.find(db, oid)?.operation == .delete { continue }
             if let known = try KnownRecord.find(db, oid: oid) {
                 guard known.zone != zone else { continue }
@@ -37,7 +37,7 @@ enum ShareMoves {
         }
     }
 
-    /// Notes the original, to be deleted when the copy is there.
+    /// Stores the original, to be deleted when the copy has arrived.
     private static func leave(
         _ db: Database,
         _ original: Original,
@@ -53,8 +53,8 @@ enum ShareMoves {
         )
     }
 
-    /// The relay has saved what was on its way to the zone that its object has been taken out of meanwhile: it is to be moved
-    /// from there, as the relay has it now.
+    /// Handles a record that the relay has saved in a zone from which its object was moved meanwhile: the saved record
+    /// is moved too.
     static func arrivedLate(
         _ db: Database,
         _ record: Record,
@@ -65,7 +65,7 @@ enum ShareMoves {
         try leave(db, Original(name: record.id.recordName, tag: record.changeTag), oid, in: zone, to: target)
     }
 
-    /// Notes that a zone is to go when everything in it has moved out.
+    /// Marks a zone to be removed when everything in it has moved.
     static func drop(_ db: Database, zone: Int64, to target: Int64) throws {
         try db.execute(
             sql: "INSERT OR REPLACE INTO mirror_move(zone, name, oid, dropsZone, target) VALUES (?, '', '', 1, ?)",
@@ -73,9 +73,9 @@ enum ShareMoves {
         )
     }
 
-    /// Moves all that is in a zone that is to go: objects, and what a newer program has put there.
+    /// Moves the contents of a zone to be removed: objects, and records that only a newer program knows.
     ///
-    /// Returns how much it was; the objects of it by name.
+    /// Returns the number of records and the objects among them.
     static func empty(_ db: Database, zone: Int64, file: StoreFile) throws -> (count: Int, objects: [ObjectID]) {
         let goal = "SELECT target FROM mirror_move WHERE zone = ? AND dropsZone = 1"
         guard let target = try Int64.fetchOne(db, sql: goal, arguments: [zone]) else { return (0, []) }
@@ -99,30 +99,30 @@ enum ShareMoves {
         return (objects.count + db.changesCount, objects)
     }
 
-    /// The same for all zones that are to go: what has turned up in them since moves along.
+    /// Moves the contents of all zones to be removed, including records that have appeared in them since.
     static func emptyAll(_ db: Database, file: StoreFile) throws {
         for zone in try Int64.fetchAll(db, sql: "SELECT zone FROM mirror_move WHERE dropsZone = 1") {
             _ = try empty(db, zone: zone, file: file)
         }
     }
 
-    /// Whether an object is to stand in another zone, and the relay has it in the old one only.
+    /// Returns whether an object was assigned to another zone while the relay has it only in the old one.
     static func isUnderWay(_ db: Database, _ known: KnownRecord) throws -> Bool {
         guard known.tag == nil, let oid = known.oid else { return false }
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_move WHERE oid = ? AND target = ? AND dropsZone = 0)"
         return try Bool.fetchOne(db.cachedStatement(sql: sql), arguments: [oid, known.zone]) ?? false
     }
 
-    /// Records that are to stand in another zone and do not yet.
+    /// Records that must move to another zone.
     struct Departure: Sendable {
         var from: KnownZone
         var to: KnownZone
         var names: [String]
-        /// The zone that they leave is to go with the last of them.
+        /// Whether the zone they leave is removed with the last of them.
         var endsZone = false
     }
 
-    /// What has to be moved, each pair of zones once; in the order in which it was noted.
+    /// Returns the pending moves, grouped by pair of zones, in the order in which they were stored.
     static func departures(_ db: Database) throws -> [Departure] {
         let rows = try Row.fetchAll(
             db,
@@ -147,13 +147,13 @@ enum ShareMoves {
         return found
     }
 
-    /// The relay has moved records.
+    /// Applies a move that the relay has made.
     ///
-    /// They are taken in anew from there: another device may have written to them what was not seen here before.
+    /// The records are imported again from the new zone, because another device may have changed them.
     static func moved(_ db: Database, _ departure: Departure, _ names: [String], file: StoreFile) throws {
         let (from, to) = (departure.from.id, departure.to.id)
         for name in names {
-            // What the model does not know waited in its old place.
+            // Records that the model does not know were kept in their old zone until now.
             try db.execute(
                 sql: "UPDATE mirror_record SET zone = ? WHERE zone = ? AND name = ? AND oid IS NULL",
                 arguments: [to, from, name]
@@ -171,7 +171,7 @@ enum ShareMoves {
         try db.execute(sql: "UPDATE mirror_zone SET isThere = 1 WHERE id = ?", arguments: [to])
     }
 
-    /// Another zone has another key: encrypted values are sent again.
+    /// Queues a record's encrypted values to be sent again, because the new zone has another key.
     static func sealAnew(_ db: Database, zone: Int64, _ name: String, _ file: StoreFile) throws {
         guard let known = try KnownRecord.find(db, zone: zone, name: name),
             let table = known.entity.flatMap({ file.mapping.tables[$0] })
@@ -185,13 +185,13 @@ enum ShareMoves {
         )
     }
 
-    /// A record whose copy stands in another zone, as it was when it was copied; `tag` is `nil` where that is not known.
+    /// A record that was copied to another zone, as it was then; `tag` is `nil` if its version is unknown.
     struct Original: Sendable {
         var name: String
         var tag: String?
     }
 
-    /// What can be deleted on the relay by now: originals whose copy is there, and zones that everything has left.
+    /// Returns what can be deleted on the relay: originals whose copy has arrived, and empty zones.
     static func due(_ db: Database) throws -> (originals: [ZoneID: [Original]], zones: [ZoneID]) {
         let arrived = "EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid AND r.tag IS NOT NULL)"
         let gone = "(m.oid <> '' AND NOT EXISTS (SELECT 1 FROM mirror_record r WHERE r.oid = m.oid))"
@@ -230,7 +230,7 @@ enum ShareMoves {
         }
     }
 
-    /// The relay has a zone no more that was to go; what was made for it here meanwhile goes where all of it went.
+    /// Handles the removal of a zone on the relay; new local objects for it go to the same target as the others.
     static func finished(_ db: Database, zone: ZoneID, file: StoreFile) throws {
         guard let known = try KnownZone.find(db, zone) else { return }
         _ = try empty(db, zone: known.id, file: file)

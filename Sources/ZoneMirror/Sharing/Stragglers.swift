@@ -3,27 +3,27 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// What hangs on shared objects and has stayed behind in the home zone.
+/// Finds objects in the home zone that are linked to shared objects, and moves them to the share.
 ///
-/// A save puts what is linked to shared objects into their share. Of what was made on one of the owner's devices before it
-/// heard that another one had shared them, neither device could know that. So when a round has told of objects that have
-/// moved, what is left behind is looked for, and follows them with the next sending. See SharingRules.md,
+/// A save puts objects linked to shared objects into their share. But if one device of the owner created such an
+/// object before it learned that another device had shared its target, neither device could do that. So when a round
+/// has reported moved objects, the objects left behind are searched and moved with the next send. See SharingRules.md,
 /// "What is shared".
 struct Stragglers {
     let db: Database
     let file: StoreFile
 
-    /// Where the store is with it; kept with what was imported, so that no crash makes it be forgotten.
+    /// The stage of the search, stored with the import so that a crash does not lose it.
     private enum Stage: String {
-        /// Not all that moves need have been read yet.
+        /// Some changes that the search needs may not have been fetched yet.
         case possible
         case found
     }
 
-    /// Something has turned up in another zone.
+    /// Notes that an object has appeared in another zone.
     static func mayBe(_ db: Database) throws { try State.set(db, .stragglers, Stage.possible.rawValue) }
 
-    /// All has been read that there was: notes whether anything has to follow, as changes to be sent.
+    /// Checks, after all changes were fetched, whether objects must move, so that a send is scheduled.
     func look() throws {
         guard try State.text(db, .stragglers) == Stage.possible.rawValue else { return }
         let found = try followers()
@@ -33,14 +33,14 @@ struct Stragglers {
         }
     }
 
-    /// Puts what was found into the zones that it hangs on.
+    /// Moves the objects found to the zones of the objects they are linked to.
     func join() throws {
         guard try State.text(db, .stragglers) == Stage.found.rawValue else { return }
         for (objects, zone) in try followers() { try ShareMoves.rebind(db, objects, to: zone, file: file) }
         try State.set(db, .stragglers, nil)
     }
 
-    /// What hangs on objects of one share; what hangs on several stays where it is.
+    /// Returns the objects linked to objects of one share; those linked to several stay where they are.
     private func followers() throws -> [(objects: [ObjectID], zone: Int64)] {
         guard let home = try file.homeZone.flatMap({ try KnownZone.find(db, $0)?.id }) else { return [] }
         let closure = ShareClosure(db: db, file: file)
@@ -56,7 +56,7 @@ struct Stragglers {
         return found
     }
 
-    /// The objects in the home zone at one end of a link whose other end is elsewhere.
+    /// Returns the objects in the home zone that are linked to an object in another zone.
     private func leftBehind(in home: Int64) throws -> [ObjectID] {
         var found: [ObjectID] = []
         for table in file.mapping.tables.values.sorted(by: { $0.name < $1.name }) {

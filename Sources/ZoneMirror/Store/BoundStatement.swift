@@ -2,10 +2,10 @@ import Foundation
 import GRDB
 import GRDBSQLite
 
-/// A cached statement of a connection, bound, run and read through SQLite's own calls.
+/// A cached statement of a connection that is bound, run and read through SQLite's C functions.
 ///
-/// For what is done once for each record: going through boxed values costs as much again as SQLite itself. To be used
-/// within one access, and not to be kept. Parameters count from 1, columns from 0.
+/// For work that is done once per record: boxed values would cost as much again as SQLite itself. Use it within one
+/// database access only; do not store it. Parameters are counted from 1, columns from 0.
 struct BoundStatement {
     private let handle: OpaquePointer
 
@@ -49,7 +49,7 @@ struct BoundStatement {
         }
     }
 
-    /// Runs it; returns how many rows it changed.
+    /// Runs the statement and returns the number of changed rows.
     func run() throws -> Int {
         let code = sqlite3_step(handle)
         let count = Int(sqlite3_changes(sqlite3_db_handle(handle)))
@@ -58,7 +58,7 @@ struct BoundStatement {
         return count
     }
 
-    /// The first row as `read` sees it; `nil` where there is none.
+    /// Returns the first row as `read` converts it, or `nil` if there is none.
     func first<Value>(_ read: (BoundStatement) -> Value) throws -> Value? {
         let code = sqlite3_step(handle)
         defer { sqlite3_reset(handle) }
@@ -69,7 +69,9 @@ struct BoundStatement {
         }
     }
 
-    /// Every row as `read` sees it, which must not come back to this statement.
+    /// Returns every row as `read` converts it.
+    ///
+    /// `read` must not use this statement.
     func all<Value>(_ read: (BoundStatement) -> Value) throws -> [Value] {
         defer { sqlite3_reset(handle) }
         var values: [Value] = []
@@ -84,13 +86,13 @@ struct BoundStatement {
     }
 
     private func failure(_ code: Int32) -> any Error {
-        // As GRDB has it: only the end of the task that asked interrupts a statement.
+        // Like GRDB: a statement is interrupted only by the cancellation of the task that runs it.
         if code & 0xFF == SQLITE_INTERRUPT { return CancellationError() }
         let message = sqlite3_errmsg(sqlite3_db_handle(handle)).map { String(cString: $0) }
         return DatabaseError(resultCode: ResultCode(rawValue: code), message: message)
     }
 
-    // MARK: Columns of the row that is being read
+    // MARK: Columns of the current row
 
     func isNull(_ column: Int32) -> Bool { sqlite3_column_type(handle, column) == SQLITE_NULL }
 
@@ -118,9 +120,9 @@ struct BoundStatement {
 
     /// Tells SQLite to copy what it is given before the call returns.
     private static var copied: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
-    /// An address for empty values: a null pointer would bind NULL.
+    /// A non-null address for empty values, because a null pointer would bind NULL.
     ///
-    /// Lives for ever, on purpose.
+    /// Never freed, on purpose.
     private static var nothing: UnsafePointer<CChar> {
         UnsafeRawPointer(StaticString("").utf8Start).assumingMemoryBound(to: CChar.self)
     }

@@ -1,12 +1,13 @@
 extension EntityTables {
-    /// Keeps the other side of a one-to-one link in step, whichever of the two is written first.
+    /// Triggers that keep both sides of a one-to-one relationship consistent, whichever side is written first.
     func oneToOne(_ table: TableForm) -> [String] {
         table.columns.flatMap { column -> [String] in
             guard let link = column.link, let back = column.back else { return [] }
             let (other, there, here) = (link.destination.quoted, back.quoted, column.name.quoted)
             let (name, own) = ("mirror_\(table.name)_\(column.name)", table.name.quoted)
             let join = "UPDATE \(other) SET \(there) = new.id WHERE id = new.\(here) AND \(there) IS NOT new.id;"
-            // With `recursive_triggers` off, this trigger does not run for the rows of its own table that it updates.
+            // With `recursive_triggers` off, this trigger does not fire for the rows of its own table that it updates
+            // itself.
             let isOwnInverse = link.destination == table.name && back == column.name
             let part = "UPDATE \(own) SET \(here) = NULL WHERE \(here) = new.\(here) AND id <> new.id;"
             return [
@@ -35,12 +36,12 @@ extension EntityTables {
         }
     }
 
-    /// An object made here may be what records of the relay lead to: those links are shown from now on, and nothing is to be
-    /// sent for that.
+    /// Triggers that resolve open links when their target object is inserted locally.
     ///
-    /// Those of one to one wait until it leads back, which is written with both ends. A link counts as open until it is shown:
-    /// by that `edited` knows the showing. Nothing is switched off meanwhile, since a statement that fails in the middle may
-    /// leave what it has done (`OR FAIL`), and so would leave that off.
+    /// The resolved link is not a change, so nothing is sent for it. One-to-one links are resolved when the other side
+    /// is written, which sets both sides. `edited` recognizes the update because the open link still exists while the
+    /// column is set. The triggers do not set the `importing` flag meanwhile: a failing statement may keep its partial
+    /// effects (`OR FAIL`), and the flag would stay set.
     func arrivals(_ table: TableForm) -> [String] {
         let shows = tables.flatMap { other in
             other.columns.filter { $0.link?.destination == table.name && $0.back == nil }.map { column in
@@ -64,7 +65,7 @@ extension EntityTables {
         ]
     }
 
-    /// Whether a statement has changed a column, in a trigger; an open link that is shown is no change.
+    /// Returns the trigger condition for a changed column; resolving an open link is not a change.
     func edited(_ column: ColumnForm) -> String {
         let name = column.name.quoted
         let differs = "old.\(name) IS NOT new.\(name)"

@@ -2,7 +2,9 @@ import Foundation
 import GRDB
 
 extension EntityTables {
-    /// Files of older versions hold a column to a value, and SQLite lets it go only with the column.
+    /// Removes the `NOT NULL` constraint that older versions put on a column.
+    ///
+    /// SQLite can remove the constraint only together with the column, so the values are copied to a new column.
     func relax(_ column: ColumnForm, of table: TableForm, _ db: Database) throws {
         let (name, spare, own) = (column.name.quoted, "mirror_\(column.name)".quoted, table.name.quoted)
         let form = ColumnForm(name: "mirror_\(column.name)", kind: column.kind, back: nil)
@@ -25,10 +27,10 @@ extension EntityTables {
         }
     }
 
-    /// A program's own generated column, or its check, names the column, which cannot be dropped then: the table is made again,
-    /// word for word but for the rule.
+    /// Creates the table again without the `NOT NULL` constraint, otherwise with the same definition.
     ///
-    /// `false`, and nothing done, where the rule is not found.
+    /// Needed if a generated column or a check of the application names the column, which then cannot be dropped.
+    /// Returns `false` and changes nothing if the constraint is not found in the definition.
     private func remake(_ table: TableForm, relaxing column: ColumnForm, _ db: Database) throws -> Bool {
         let (own, spare) = (table.name.quoted, "mirror_\(table.name)".quoted)
         let referring = """
@@ -42,7 +44,7 @@ extension EntityTables {
             let kept = found.output[1].substring
         else { return false }
         let definition = sql[start...].replacingCharacters(in: found.range, with: kept)
-        // Other tables would lose rows with this one.
+        // Dropping this table would delete rows of the tables whose foreign keys point to it.
         if try Bool.fetchOne(db, sql: referring, arguments: [table.name]) == true {
             try rewrite(table, as: String(sql[..<start]) + definition, db)
             return true
@@ -63,9 +65,9 @@ extension EntityTables {
         return true
     }
 
-    /// Changes a table's definition where it stands: for a rule less, SQLite's rows are the same.
+    /// Replaces a table's definition in place; the stored rows are the same without the constraint.
     ///
-    /// The way of <https://www.sqlite.org/lang_altertable.html#otheralter>.
+    /// Follows <https://www.sqlite.org/lang_altertable.html#otheralter>.
     private func rewrite(_ table: TableForm, as definition: String, _ db: Database) throws {
         let version = try Int.fetchOne(db, sql: "PRAGMA schema_version") ?? 0
         try db.execute(sql: "PRAGMA writable_schema = ON")
@@ -78,11 +80,11 @@ extension EntityTables {
         db.clearSchemaCache()
     }
 
-    /// Takes away the table's indexes and all views and triggers meanwhile, and puts them back as they were.
+    /// Drops the table's indexes and all views and triggers, runs `body`, and creates them again.
     ///
-    /// SQLite drops no column that any of them names; a program may have made its own.
+    /// SQLite does not drop a column that one of them names. The application may have created its own.
     private func withoutDependents(of table: TableForm, _ db: Database, _ body: () throws -> Void) throws {
-        // Triggers last: some are on views, and go with them.
+        // Triggers come last: those on views are dropped with the view.
         let rows = try Row.fetchAll(
             db,
             sql: """

@@ -1,7 +1,8 @@
 import GRDB
 
 extension EntityTables {
-    /// Whether a file is one for all users, for somebody who does not mirror it.
+    /// Returns whether the file holds a public database shared by several users, for a container that does not mirror
+    /// it.
     static func haveOwners(_ db: Database) throws -> Bool {
         let sql = """
             SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'mirror\\_%\\_owner' ESCAPE '\\')
@@ -9,9 +10,10 @@ extension EntityTables {
         return try Bool.fetchOne(db, sql: sql) ?? false
     }
 
-    /// What a user has changed and not sent is that user's to send: another's change would go out in their name.
+    /// Triggers that reject changes to an object that has another user's unsent changes.
     ///
-    /// Contexts ask before they write; this is for all other statements.
+    /// Such a change would be sent in the other user's name. Contexts check this before they write; the triggers cover
+    /// all other statements.
     func ownership(_ table: TableForm) -> [String] {
         ["UPDATE", "DELETE"].map { event in
             """

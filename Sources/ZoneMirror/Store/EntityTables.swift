@@ -2,21 +2,21 @@ import Foundation
 import GRDB
 import Records
 
-/// The application's own tables, and the triggers that note every change to them, by whatever statement it comes.
+/// The application's tables and the triggers that record every change to them, whichever statement makes it.
 ///
-/// The triggers use nothing but SQLite itself, so that any program may write to the file.
+/// The triggers use plain SQLite only, so that any program can write to the file.
 struct EntityTables {
     let model: MirrorModel
     let tables: [TableForm]
-    /// Whether changes go to the outbox; a local-only store has none.
+    /// Whether changes go to the outbox; a local-only store has no outbox.
     let isMirrored: Bool
-    /// Whether the file is one for all users, of whom each sends what they have changed themselves.
+    /// Whether several users share the file; each user's own changes are sent in that user's name.
     var isPublic = false
     let tracksHistory: Bool
 
-    /// Makes missing tables and columns, and these tables' triggers anew.
+    /// Creates missing tables and columns, and creates the triggers again.
     ///
-    /// Returns the columns of tables that were there before whose values are to be looked up in the relay's records.
+    /// Returns the columns of existing tables whose values must be read again from the stored records.
     func create(_ db: Database, since last: LayoutRecord?) throws -> [String: [LayoutChange]] {
         for table in tables { try dropTriggers(of: table, db) }
         var changes: [String: [LayoutChange]] = [:]
@@ -30,9 +30,10 @@ struct EntityTables {
         return changes
     }
 
-    /// Makes what is missing for one who keeps the file not in step: whoever does says what is noted in it.
+    /// Creates missing tables and columns for a container that does not mirror the file.
     ///
-    /// Of tables of which this model knows all and the file did not, the changes are noted as they would be then.
+    /// The mirroring container decides which changes are recorded. For tables that are new to the file, or that have
+    /// gained columns, and of which this model knows all columns, this method creates the triggers.
     func createMissing(_ db: Database) throws {
         for table in tables {
             let missing = try complete(table, db)
@@ -43,7 +44,7 @@ struct EntityTables {
         }
     }
 
-    /// Makes a table, or its missing columns, which it returns; `nil` for a table that was not there.
+    /// Creates the table or its missing columns, and returns those columns; `nil` if the table did not exist.
     private func complete(_ table: TableForm, _ db: Database) throws -> [ColumnForm]? {
         var missing: [ColumnForm]?
         if try db.tableExists(table.name) {
@@ -76,7 +77,7 @@ struct EntityTables {
         return missing
     }
 
-    /// What may not be empty any more has its default where it was: the same as for a record that does not say it.
+    /// Replaces NULL by the default in columns that are no longer optional, as for a record that lacks the field.
     private func fillEmpty(_ table: TableForm, _ db: Database) throws {
         for column in table.columns {
             guard let attribute = column.attribute, !attribute.isOptional, !attribute.defaultValue.isNull else {
@@ -87,7 +88,7 @@ struct EntityTables {
         }
     }
 
-    /// A UUID as Foundation writes it.
+    /// SQL for a random UUID in Foundation's format.
     private static let newID = """
         upper(substr(hex(randomblob(4)),1,8)||'-'||substr(hex(randomblob(2)),1,4)||'-4'||substr(hex(randomblob(2)),2,3)\
         ||'-A'||substr(hex(randomblob(2)),2,3)||'-'||hex(randomblob(6)))
@@ -103,7 +104,7 @@ struct EntityTables {
             case .data, .transformable: "BLOB"
             }
         let value = attribute.defaultValue
-        // None is held to a value: another model may let it be empty, and SQLite does not take such a rule back.
+        // No column is `NOT NULL`: another model may make it optional, and SQLite cannot remove the constraint.
         return "\(column.name.quoted) \(type)\(value.isNull ? "" : " DEFAULT \(Self.literal(value))")"
     }
 
@@ -111,7 +112,7 @@ struct EntityTables {
         switch value.storage {
         case .null: "NULL"
         case .int64(let number): String(number)
-        // SQL has no word for infinity, but numbers that are as good.
+        // SQL has no literal for infinity; a number out of range has the same effect.
         case .double(let number): number.isFinite ? "\(number)" : number < 0 ? "-9e999" : "9e999"
         case .string(let text): text.literal
         case .blob(let data): "x'" + data.map { String(format: "%02x", $0) }.joined() + "'"
@@ -130,8 +131,8 @@ struct EntityTables {
     }
 
     private func createTriggers(of table: TableForm, _ db: Database) throws {
-        // SQLite begins with the last: a row is noted before anything follows from it that may fail, and a replacement ends
-        // after everything else.
+        // SQLite fires the trigger created last first. So a row's change is recorded before dependent actions that may
+        // fail, and the replacement triggers run last.
         for sql in try replacements(table) + displacements(table, db) { try db.execute(sql: sql) }
         if isMirrored { for sql in arrivals(table) { try db.execute(sql: sql) } }
         for sql in oneToOne(table) { try db.execute(sql: sql) }
@@ -207,7 +208,9 @@ struct EntityTables {
         """
     }
 
-    /// Names are those of records, which a zone has once, whatever their type.
+    /// Rejects an id that cannot be a record name or that another entity uses.
+    ///
+    /// Record names are unique within a zone, whatever their type.
     private func takenName(_ entity: String) -> String {
         guard isMirrored else { return "" }
         return """
@@ -221,7 +224,7 @@ struct EntityTables {
             """
     }
 
-    /// The last operation on a record wins; its place in the line stays.
+    /// Queues an operation on a record, replacing an earlier one in the same place of the queue.
     private func outbox(_ id: String, _ entity: String, _ operation: String) -> String {
         guard isMirrored else { return "" }
         return """
@@ -231,7 +234,9 @@ struct EntityTables {
             """
     }
 
-    /// What was never sent need not be deleted there; what is to move was, under another address.
+    /// Removes the deletion of a record that was never sent.
+    ///
+    /// A record that moves between zones was sent under its old address.
     private var unsent: String {
         guard isMirrored else { return "" }
         return """
@@ -250,13 +255,14 @@ struct EntityTables {
         }.joined(separator: "\n")
     }
 
-    /// Notes which properties were edited; when is written by whoever commits, or notices.
+    /// Records which properties were edited; the committing or importing code sets the time later.
     private func editTimes(_ table: TableForm, isInsert: Bool) -> String {
         guard isMirrored else { return "" }
         return table.timed.map { position in
             let column = table.columns[position].name
             let condition = isInsert ? "true" : edited(table.columns[position])
-            // No OR REPLACE: what the statement says that fires the trigger, as OR IGNORE, would stand in its place.
+            // Not `OR REPLACE`: the conflict policy of the statement that fires the trigger, for example `OR IGNORE`,
+            // would override it.
             return """
                 INSERT INTO mirror_edit(oid, col, at) SELECT new.id, \(column.literal), NULL WHERE \(condition)
                 ON CONFLICT(oid, col) DO UPDATE SET at = NULL;
@@ -266,11 +272,11 @@ struct EntityTables {
 
     private func kept(_ table: TableForm) -> String { Self.keptValues(of: table, from: "old.") }
 
-    /// What the history keeps of a deleted row, as an expression over the row's columns.
+    /// The values of a deleted row that the history keeps, as a SQL expression over the row's columns.
     static func keptValues(of table: TableForm, from row: String) -> String {
         let columns = table.columns.filter { $0.attribute?.preservesValueOnDeletion == true }
         guard !columns.isEmpty else { return "NULL" }
-        // Bytes have no form in JSON: SQLite's own notation stands for them.
+        // JSON has no form for bytes, so they are stored in SQLite's blob notation.
         let pairs = columns.map { column in
             let value = row + column.name.quoted
             return "\(column.name.literal), CASE typeof(\(value)) WHEN 'blob' THEN quote(\(value)) ELSE \(value) END"
@@ -280,14 +286,14 @@ struct EntityTables {
 
     // MARK: Replacements
 
-    /// Makes `REPLACE` of a row under its own id an update, with `recursive_triggers` on or off.
+    /// Triggers that turn `REPLACE` of a row with the same id into an update, with `recursive_triggers` on or off.
     ///
-    /// SQLite deletes the old row and inserts the new one. Before that, the first trigger updates the old row to the new values,
-    /// so the update triggers note exactly what has changed. A row in `mirror_replaced` then keeps the insert and delete
-    /// triggers quiet until the second trigger removes it.
+    /// SQLite deletes the old row and inserts the new one. Before that, the first trigger updates the old row to the
+    /// new values, so the update triggers record exactly what has changed. A row in `mirror_replaced` then disables
+    /// the insert and delete triggers until the second trigger removes it.
     ///
-    /// Only the statement knows its conflict policy. A trigger's own statements take the policy over, so the second insert into
-    /// `mirror_replaced` succeeds under `REPLACE` only; an upsert does not take it over.
+    /// The triggers cannot read a statement's conflict policy, but their own statements inherit it. So the second
+    /// insert into `mirror_replaced` succeeds only under `REPLACE`; an upsert does not inherit it.
     private func replacements(_ table: TableForm) -> [String] {
         let (name, entity) = (table.name.quoted, table.name.literal)
         let row = "entity = \(entity) AND oid = new.id"
@@ -313,10 +319,10 @@ struct EntityTables {
         ]
     }
 
-    /// Whether the statement that fires a trigger replaces the row of this id by one of the same id.
+    /// Returns the condition that the statement firing a trigger replaces the row of this id by one of the same id.
     ///
-    /// `julianday('now')` stays the same during one statement: a row left over from a statement that skipped the insert, as
-    /// `RAISE(IGNORE)` in a trigger of the program's own does, means nothing to a later statement.
+    /// `julianday('now')` is constant during one statement. A row left by a statement that skipped the insert, as
+    /// `RAISE(IGNORE)` in a trigger of the application does, therefore has no effect on later statements.
     private func isReplaced(_ id: String, _ table: TableForm) -> String {
         """
         EXISTS (SELECT 1 FROM mirror_replaced
@@ -324,9 +330,7 @@ struct EntityTables {
         """
     }
 
-    /// Deletes a row before `REPLACE` removes it because of a unique index of the program's own.
-    ///
-    /// With `recursive_triggers` off, SQLite removes such a row without running its delete triggers.
+    /// Triggers that delete a row before `REPLACE` removes it because of the application's own unique index.
     private func displacements(_ table: TableForm, _ db: Database) throws -> [String] {
         let name = table.name.quoted
         return try UniqueIndex.all(db, of: table).flatMap { index in
@@ -334,7 +338,7 @@ struct EntityTables {
                 "\($0.name.quoted) = new.\($0.name.quoted) COLLATE \($0.collation.quoted)"
             }
             let other = columns.joined(separator: " AND ") + " AND id IS NOT new.id"
-            // The program may drop its index at any time.
+            // The application may drop its index at any time.
             let isThere = "EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = \(index.name.literal))"
             let (entity, row) = (table.name.literal, "entity = \(table.name.literal) AND oid = \(index.mark.literal)")
             let updated = index.columns.map(\.name.quoted).joined(separator: ", ")
@@ -357,11 +361,11 @@ struct EntityTables {
 
     // MARK: Delete rules
 
-    /// What the deletion of one of this table's rows does to others.
+    /// Triggers that apply the delete rules when a row of this table is deleted.
     ///
-    /// With `recursive_triggers` off, SQLite does not run this trigger again for what follows from it. Where a cascade can lead
-    /// back to the table, the trigger therefore looks up all rows that go, on every level, and does for them what their own
-    /// triggers would do.
+    /// With `recursive_triggers` off, SQLite does not fire this trigger again for the deletions it causes. If a
+    /// cascade can lead back to the table, the trigger therefore finds all rows to delete, on every level, and applies
+    /// to them what their own triggers would do.
     private func deleteRules(_ table: TableForm) -> [String] {
         guard let entity = table.entity else { return [] }
         let circle = self.circle(of: entity.name)
@@ -393,7 +397,7 @@ struct EntityTables {
         }
         let members = circle.compactMap { member in member.entity.map { (member, $0) } }
         let names = Set(circle.map(\.name))
-        // All rows that go: those that lead to one that goes, and those that one leads to.
+        // All rows to delete, following cascades in both directions: from a to-many and from a to-one relationship.
         var steps = ["SELECT \(table.name.literal), old.id"]
         for link in entity.cascades where names.contains(link.destination) {
             let target = "SELECT \(link.destination.literal), old.\(link.name.quoted)"
@@ -424,7 +428,8 @@ struct EntityTables {
                     rules.append("DELETE FROM \(other) WHERE id IN (\(targets)) AND \(Self.notImporting);")
                 }
             }
-            // Before links to it are emptied, which is for imports: they delete one row at a time.
+            // Goes before the statements that set references to NULL. Those are for imports, which delete one row at a
+            // time.
             deletions.insert(
                 "DELETE FROM \(member.name.quoted) WHERE id \(gone(member.name)) AND \(Self.notImporting);",
                 at: 0
@@ -438,7 +443,7 @@ struct EntityTables {
         return [forget, note] + rules + deletions + [forget]
     }
 
-    /// The tables that a cascade from an entity leads to and back from, itself included; empty where none leads back.
+    /// The tables on a cycle of cascades through an entity, including its own; empty if no cascade leads back to it.
     private func circle(of name: String) -> [TableForm] {
         let next = Dictionary(
             tables.compactMap { table in
@@ -460,14 +465,14 @@ struct EntityTables {
         return tables.filter { all.contains($0.name) && reached(from: $0.name).contains(name) }
     }
 
-    /// The columns that lead to an entity.
+    /// The columns that refer to an entity.
     private func columns(to entity: Entity) -> [(table: TableForm, column: ColumnForm)] {
         tables.flatMap { table in
             table.columns.filter { $0.link?.destination == entity.name }.map { (table, $0) }
         }
     }
 
-    /// What an entity says about the objects that a column leads to it from.
+    /// The entity's delete rule for the objects that refer to it through a column.
     private func rule(of entity: Entity, for column: ColumnForm) -> DeleteRule {
         let back = column.link?.inverse.flatMap { inverse in entity.relationships.first { $0.name == inverse } }
         return back?.deleteRule ?? .nullify
@@ -483,7 +488,8 @@ struct EntityTables {
         if case .pairs = other.kind { return ["DELETE FROM \(table) WHERE \(name) \(gone);"] }
         switch rule(of: entity, for: column) {
         case .noAction: return []
-        // What follows from a deletion elsewhere arrives from there; here the link alone goes.
+        // The relay sends the deletions that follow from a deletion on another device, so only the reference is
+        // cleared here.
         case .cascade:
             return [
                 "DELETE FROM \(table) WHERE \(name) \(gone) AND \(Self.notImporting);",
@@ -495,20 +501,20 @@ struct EntityTables {
 }
 
 extension Entity {
-    /// Its links to one object that goes with it.
+    /// To-one relationships whose target is deleted with the object.
     fileprivate var cascades: [Relationship] {
         relationships.filter { !$0.isToMany && $0.deleteRule == .cascade }
     }
 }
 
-/// A unique index of the program's own over columns of the model.
+/// A unique index of the application over columns of the model.
 ///
-/// Indexes over expressions or over a part of the rows are left out: a trigger cannot look up what they hold.
+/// Indexes over expressions and partial indexes are left out, because a trigger cannot look up their entries.
 struct UniqueIndex: CustomStringConvertible {
     let name: String
     let columns: [(name: String, collation: String)]
 
-    /// What stands for the index in `mirror_replaced`; no object can have this name.
+    /// The index's entry in `mirror_replaced`; no object can have this id.
     var mark: String { "\u{1}\(name)" }
 
     var description: String { "\(name)(\(columns.map { "\($0.name) \($0.collation)" }.joined(separator: ", ")))" }

@@ -2,25 +2,25 @@ import Foundation
 import GRDB
 import Records
 
-/// The objects of a mirrored store that the relay does not have and that nothing waits to send: those that the store held
-/// before it was mirrored.
+/// Queues the objects that a store held before it was mirrored.
 ///
-/// Every later change passes the triggers. So this runs with each new layout of the file, in the layout's transaction: after
-/// a crash either nothing has happened, or every object waits in the outbox.
+/// These are the objects that the relay does not have and that are not in the outbox. The triggers record every later
+/// change. Runs with each new layout of the file, in the same transaction: after a crash either nothing has happened
+/// or every object is in the outbox.
 struct ExistingObjects {
     let db: Database
     let file: StoreFile
 
-    /// The author in the history.
+    /// The author of these changes in the history.
     static let author = "zonecast.mirrored"
 
-    /// Queues all of them, and notes their number for the event that tells of them.
+    /// Queues all of them and stores their number for the event that reports them.
     ///
     /// - Parameters:
-    ///   - wasMirrored: Whether the file was mirrored before. Two objects of one id are an error only the first time; a file that
-    ///     is in use already stays readable.
-    ///   - now: When the history says that they were queued.
-    /// - Throws: `storage` where two objects of a store that is mirrored for the first time have one id.
+    ///   - wasMirrored: Whether the file was mirrored before. Two objects with the same id are an error only the first
+    ///   time; a file that is already in use stays readable.
+    ///   - now: The time of the history's transaction.
+    /// - Throws: `storage` if two objects of a store that is mirrored for the first time have the same id.
     func queue(wasMirrored: Bool, at now: Date) throws {
         try db.execute(
             sql: "INSERT INTO mirror_transaction(author, at) VALUES (?, ?)",
@@ -54,7 +54,7 @@ struct ExistingObjects {
         if count > 0 { try State.set(db, .existingObjects, count) }
     }
 
-    /// Notes a table's rows in the history, which numbers them.
+    /// Adds a table's rows to the history, which numbers them.
     private func note(_ table: String, _ transaction: Int64) throws {
         try db.execute(
             sql: """
@@ -67,7 +67,7 @@ struct ExistingObjects {
         )
     }
 
-    /// Names are those of records, which a zone has once, whatever their type.
+    /// Throws if objects of two entities have the same id, because record names are unique within a zone.
     private func checkNames(_ transaction: Int64) throws {
         let sql = """
             SELECT oid, min(entity), max(entity) FROM mirror_change WHERE txn = ? GROUP BY oid HAVING count(*) > 1 LIMIT 1
@@ -83,7 +83,7 @@ struct ExistingObjects {
         )
     }
 
-    /// Gives objects whose ids the relay takes for no record names records of other names.
+    /// Assigns other record names to objects whose ids are not valid record names.
     private func nameRecords(_ transaction: Int64) throws {
         guard let home = file.homeZone else { return }
         let odd = try Row.fetchAll(
@@ -110,7 +110,7 @@ struct ExistingObjects {
 }
 
 extension MirrorSync {
-    /// Tells, once, of the objects that the store held before it was mirrored.
+    /// Reports once, as an event, the objects that the store held before it was mirrored.
     func tellOfExisting() async {
         guard let count = try? await file.pool.read({ try State.number($0, .existingObjects) }) else { return }
         await note(.setup, done: Int(count), details: [.localData(Int(count))])

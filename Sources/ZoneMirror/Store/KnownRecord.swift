@@ -4,26 +4,28 @@ import Records
 import Wire
 import ZoneKit
 
-/// What the mirror knows of one record besides the object: its address, its version, and what the relay had last.
+/// The mirror's bookkeeping for one record: its address, its version and the contents the relay had last.
 struct KnownRecord {
-    /// A version that no record ever has: the next one that comes is taken in, whichever it is.
+    /// A change tag that no record has, so that the next fetched version is always imported.
     static let unseen = "0"
-    /// Likewise, of a record that its old zone says has moved to this one, where it has not been seen yet.
+    /// A change tag for a record that, according to its old zone, has moved to this zone but was not fetched here yet.
+    ///
+    /// Like `unseen`, no record has it.
     static let awaited = "00"
 
     var id: Int64
     var zone: Int64
     var name: String
-    /// `nil` for a record that the model knows nothing of.
+    /// The object's id; `nil` for a record that the model does not know.
     var oid: String?
     var entity: String?
     var type: String
-    /// `nil` before the first save, and after the record has gone from the relay.
+    /// The change tag; `nil` before the first save and after the relay has lost the record.
     var tag: String?
     var fields: [UInt8]?
-    /// Some of its values were sealed with a key that is not here.
+    /// Whether some values were encrypted with a key that this device does not have.
     var isLocked: Bool
-    /// The name of the record that it hangs below in a hierarchy.
+    /// The record name of its parent in a hierarchy.
     var parent: String?
 
     private static let select =
@@ -57,29 +59,30 @@ struct KnownRecord {
         return try statement.first(KnownRecord.init)
     }
 
-    /// The zone of an object's record, as cheaply as can be.
+    /// Returns the zone of an object's record without reading the rest.
     static func zone(_ db: Database, oid: String) throws -> Int64? {
         let statement = try db.cachedStatement(sql: "SELECT zone FROM mirror_record WHERE oid = ?")
         return try Int64.fetchOne(statement, arguments: [oid])
     }
 
-    /// What the relay had last; values that cannot be read here are left out.
+    /// The fields that the relay had last, without values that this device cannot decrypt.
     func serverFields() -> [String: FieldValue] {
         isLocked ? allFields().filter { !ZoneSeal.isSealed($0.value) } : allFields()
     }
 
-    /// What the relay had last, sealed values as they came.
+    /// The fields that the relay had last, with encrypted values as they were received.
     func allFields() -> [String: FieldValue] { Self.decode(fields) }
 
-    /// It belongs into this zone, and has not been seen in it yet.
+    /// Whether the record belongs in this zone but has not been seen there yet.
     var isMoving: Bool { tag == nil || tag == Self.unseen || tag == Self.awaited }
 
-    /// The fields that the relay's schema keeps encrypted, whether they could be opened or not.
+    /// The fields that the relay's schema keeps encrypted, whether or not they could be decrypted.
     func encryptedFields() -> Set<String> { Self.parse(fields).encrypted }
 
-    /// What the model does not know, for a record that is made anew; what stands in files is not here to be sent.
+    /// The fields that the model does not know, for a record that is created again, without assets, whose files are
+    /// not here.
     ///
-    /// Without what could not be opened: nobody can any more, once the record is another one.
+    /// Values that could not be decrypted are left out: nobody can decrypt them in a new record.
     func unknownFields(_ mapping: RecordMapping, _ table: TableForm) -> [String: FieldValue] {
         let own = mapping.ownFields(of: table)
         return serverFields().filter { !own.contains($0.key) && !$0.value.type.isAsset }
@@ -92,7 +95,9 @@ struct KnownRecord {
         return (try? ClientResponse.fields(document.root)) ?? ([:], [])
     }
 
-    /// `encrypted` is remembered with the values: as such they have to be sent, also by a model that does not know them.
+    /// Encodes fields and which of them are encrypted.
+    ///
+    /// Encrypted fields must be sent as such, even by a model that does not know them.
     static func encode(_ fields: [String: FieldValue], encrypted: Set<String> = []) -> Data {
         let entries = fields.map {
             FieldsJSON.Entry(name: $0.key, value: $0.value, isEncrypted: encrypted.contains($0.key))
@@ -100,7 +105,7 @@ struct KnownRecord {
         return Data(FieldsJSON.encode(entries))
     }
 
-    /// Makes the place for a record that is about to be sent for the first time.
+    /// Adds the row for a record that is about to be sent for the first time.
     static func reserve(_ db: Database, zone: Int64, name: String, oid: String, entity: String, type: String) throws {
         let sql = """
             INSERT INTO mirror_record(zone, name, oid, entity, type) VALUES (?, ?, ?, ?, ?)
@@ -111,7 +116,7 @@ struct KnownRecord {
         ])
     }
 
-    /// Keeps what the relay has sent.
+    /// Stores a record that the relay sent.
     static func store(
         _ db: Database,
         _ record: Record,
@@ -140,23 +145,24 @@ struct KnownRecord {
         ])
     }
 
-    /// Changes what is known of a record's contents, and nothing else.
+    /// Stores a record's fields and change tag, and nothing else.
     static func store(_ db: Database, fields: Data, tag: String, of id: Int64) throws {
         let sql = "UPDATE mirror_record SET fields = ?, tag = ? WHERE id = ?"
         try db.cachedStatement(sql: sql).execute(arguments: [fields, tag, id])
     }
 
-    /// What it is called in another zone, which may have a record of its name.
+    /// Returns the record's name in another zone: a new one if that zone already has a record of this name.
     func name(in zone: Int64, _ db: Database) throws -> String {
         try Self.find(db, zone: zone, name: name) == nil ? name : RecordName().text
     }
 
-    /// The relay has it no more; the object, if it stays, is new to the relay.
+    /// Forgets the version of a record that the relay no longer has; its object, if kept, is new to the relay.
     static func forgetVersion(_ db: Database, id: Int64) throws {
         try db.execute(sql: "UPDATE mirror_record SET tag = NULL, fields = NULL WHERE id = ?", arguments: [id])
     }
 
-    /// Likewise, where the record is to be made anew as it was: with what a newer program has written into it.
+    /// Forgets the version but keeps the fields that the model does not know, so that the record can be created again
+    /// with them.
     func forgetVersion(_ db: Database, _ mapping: RecordMapping) throws {
         let unknown = entity.flatMap { mapping.tables[$0] }.map { unknownFields(mapping, $0) } ?? [:]
         guard !unknown.isEmpty else { return try Self.forgetVersion(db, id: id) }
@@ -166,8 +172,10 @@ struct KnownRecord {
         )
     }
 
-    /// Likewise, where others make it anew too: of these fields of the model, what they and this device have changed since
-    /// shows by what the relay had last.
+    /// Forgets the version but keeps also these fields of the model, because other devices may create the record again
+    /// too.
+    ///
+    /// The kept values are the base that shows what this device and the others have changed since.
     func forgetVersion(_ db: Database, _ mapping: RecordMapping, keeping kept: Set<String>) throws {
         guard !kept.isEmpty, let table = entity.flatMap({ mapping.tables[$0] }) else {
             return try forgetVersion(db, mapping)
@@ -185,7 +193,7 @@ struct KnownRecord {
 }
 
 extension Record {
-    /// Some of its values were sealed with a key that is not here.
+    /// Whether some values were encrypted with a key that this device does not have.
     var isLocked: Bool { encryptedFields.contains { isLocked($0) } }
 
     func isLocked(_ field: String) -> Bool {
@@ -193,16 +201,18 @@ extension Record {
     }
 }
 
-/// A zone as the store keeps it.
+/// A zone's row in the store.
 struct KnownZone {
     var id: Int64
     var zone: ZoneID
     var token: String?
-    /// Whether the relay is known to have it.
+    /// Whether the relay is known to have the zone.
     var isThere: Bool
-    /// Not 0 while a listing from the beginning is under way: what does not turn up in it is gone.
+    /// Not 0 during a full fetch from the beginning, after which records that were not listed are removed.
     var sweep: Int64
-    /// The relay has it no more; what is in it is kept until all that has changed was fetched, since it may have moved.
+    /// Whether the relay no longer has the zone.
+    ///
+    /// Its objects are kept until all changes were fetched, since they may have moved to another zone.
     var isEnding = false
 
     private static let select = "SELECT id, name, owner, token, isThere, sweep, isEnding FROM mirror_zone "
@@ -237,7 +247,7 @@ struct KnownZone {
         try BoundStatement(db, select + "ORDER BY id").all(make)
     }
 
-    /// The relay has it no more; whether its objects are gone as well is not certain yet.
+    /// Marks a zone that the relay no longer has; it is not certain yet that its objects are gone too.
     static func end(_ db: Database, _ zone: ZoneID) throws {
         guard let known = try find(db, zone) else { return }
         try db.execute(
@@ -248,7 +258,7 @@ struct KnownZone {
         )
     }
 
-    /// Finds it, or notes a zone not known before.
+    /// Finds a zone, or adds it if it is not known.
     static func make(_ db: Database, _ zone: ZoneID) throws -> KnownZone {
         if let known = try find(db, zone) { return known }
         try db.execute(

@@ -1,16 +1,16 @@
 import Foundation
 import GRDB
 
-/// What a mirrored file's tables looked like to the model that kept it in step last.
+/// The columns and defaults of the model that last mirrored the file.
 ///
-/// By table and column the default, as SQL has it; `nil` for a column that had left the model by then. What has left it is
-/// still in the file, with values that nobody has kept in step since.
+/// For each table and column: the default as a SQL literal, or `nil` for a column that had left the model by then. The
+/// file still has such columns, but nobody has updated their values since.
 struct LayoutRecord: Codable {
     private(set) var columns: [String: [String: String?]] = [:]
 
     init() {}
 
-    /// `nil` for files of older versions.
+    /// Reads the stored layout; `nil` for files of older versions.
     init?(_ db: Database) throws {
         guard let text = try State.text(db, .columns),
             let found = try? JSONDecoder().decode(LayoutRecord.self, from: Data(text.utf8))
@@ -18,7 +18,7 @@ struct LayoutRecord: Codable {
         self = found
     }
 
-    /// The same with other tables in the model.
+    /// Returns this layout updated to the tables of another model.
     func followed(by tables: [TableForm]) -> LayoutRecord {
         var next = self
         for (table, known) in columns {
@@ -38,14 +38,14 @@ struct LayoutRecord: Codable {
     }
 }
 
-/// A column whose values are not, or not all, what the relay's records say.
+/// A column whose values may differ from the stored records.
 struct LayoutChange {
     enum Cause {
-        /// It was not in the file, or was put there by a program that keeps nothing in step.
+        /// The column was not in the file, or was added by a program that does not mirror it.
         case new
-        /// It was not in the model for a while.
+        /// The column was not in the model for a while.
         case returns
-        /// Something else stands for a field that the record leaves out.
+        /// The default for records that lack the field has changed.
         case newDefault(before: DatabaseValue)
     }
 
@@ -72,17 +72,18 @@ struct LayoutChange {
     }
 }
 
-/// Of which types the properties of a file's entities have ever been.
+/// The types that the properties of a file's entities have had.
 ///
-/// A value of another type could not be read, here or on the relay, whose schema keeps a field's type for ever.
+/// A value of another type could not be read, here or on the relay, whose schema never changes a field's type.
 enum ColumnTypes {
-    /// Refuses a model in which a property has another type than in the file, and remembers the types of all others.
+    /// Throws if the model gives a property another type than it has in the file, and stores the types of new
+    /// properties.
     static func check(_ db: Database, _ tables: [TableForm]) throws {
         let text = try State.text(db, .types) ?? "{}"
         var known = try JSONDecoder().decode([String: [String: String]].self, from: Data(text.utf8))
         var violations: [Violation] = []
         for table in tables where table.entity != nil {
-            // Files of older versions say it by their columns alone.
+            // Files of older versions have the types in their column declarations only.
             let declared = try db.tableExists(table.name) ? db.columns(in: table.name) : []
             for column in table.columns {
                 let type = column.valueType
@@ -103,7 +104,7 @@ enum ColumnTypes {
         try State.set(db, .types, String(decoding: JSONEncoder().encode(known), as: UTF8.self))
     }
 
-    /// What columns of a declared type may hold; `nil` for types that this module does not declare.
+    /// The types that a column of a declared type may hold, or `nil` for declarations that this module does not make.
     private static func types(of declared: String) -> [String]? {
         switch declared.uppercased() {
         case "TEXT": ["text", "link"]
@@ -116,7 +117,7 @@ enum ColumnTypes {
 }
 
 extension ColumnForm {
-    /// The type of its values on the relay, in words.
+    /// The type of the column's values on the relay, as a phrase for error messages.
     fileprivate var valueType: String {
         guard let attribute else { return "link" }
         return switch attribute.type {

@@ -2,21 +2,22 @@ import Dispatch
 import GRDB
 import Synchronization
 
-/// A store's file as its users open it.
+/// The database connections of a store's file.
 ///
-/// Tasks may read with or without waiting, in any number, and nobody waits for ever: a plain read blocks its thread until a
-/// connection is free, and with GRDB's own pool that could be one which a suspended task holds, which in turn waits for a
-/// thread to go on. So whoever holds a connection here is always running: reads that suspend are plain reads on threads of
-/// their own, and the connections of the program's own queries are others than ours.
+/// Any number of tasks may read, blocking or suspending, without deadlock. A blocking read holds its thread until a
+/// connection is free. With GRDB's pool alone, a suspended task could hold that connection while it waits for the same
+/// thread. So a suspending read here is a blocking read on a thread of its own, and the application's own queries use
+/// other connections than the mirror: the holder of a connection is always running.
 ///
-/// In a test's world accesses from tasks are made at once, on the caller's thread: then one seed gives one order of
-/// everything, and nothing is under way that the world does not know of.
+/// In a simulation, accesses from tasks run synchronously on the caller's thread, so that a seed determines the order
+/// of all operations.
 struct MirrorPool: Sendable {
-    /// The readers of contexts and of the mirror itself.
+    /// The readers of contexts and of the mirror.
     ///
-    /// Above the writer, so let go of before it: the last connection brings the log into the file, and a reader cannot.
+    /// Declared before the writer so that it closes first: the last connection to close checkpoints the WAL, which a
+    /// read-only one cannot.
     private let views: DatabasePool
-    /// The writer, and the program's own readers.
+    /// The writer and the application's readers.
     let pool: DatabasePool
     private let lanes: ReadingLanes
     private let isImmediate: Bool
@@ -25,7 +26,7 @@ struct MirrorPool: Sendable {
         pool = try DatabasePool(path: path, configuration: configuration)
         var reading = configuration
         reading.readonly = true
-        // As many as may read at once: the main thread, the threads of tasks, and our own.
+        // Enough for all concurrent readers: the main thread, the threads of tasks and our own.
         reading.maximumReaderCount = 16
         views = try DatabasePool(path: path, configuration: reading)
         lanes = ReadingLanes()
@@ -58,18 +59,18 @@ struct MirrorPool: Sendable {
         return try await pool.writeWithoutTransaction(body)
     }
 
-    /// Brings what the log holds into the file, as far as no reader still needs it there.
+    /// Runs a passive checkpoint, which copies the WAL into the file as far as no reader still needs it.
     func putAway() async throws {
         try await writeWithoutTransaction { _ = try $0.checkpoint(.passive) }
     }
 
-    /// Closes the file as the end of the program would.
+    /// Closes the file, as the end of the process would.
     func abandon() {
         try? views.close()
         try? pool.close()
     }
 
-    // By names of their own, since a task would choose the calls that suspend.
+    // Separate names, because in an async context the compiler would choose the suspending overloads.
     private func readNow<Value>(_ body: (Database) throws -> Value) throws -> Value { try views.read(body) }
     private func writeNow<Value>(_ body: (Database) throws -> Value) throws -> Value { try pool.write(body) }
 
@@ -80,9 +81,9 @@ struct MirrorPool: Sendable {
     }
 }
 
-/// A few threads for reads that tasks wait for, used in turn.
+/// A few threads for suspending reads, used round-robin.
 ///
-/// Serial queues, because those have threads of their own: a concurrent one shares those of all tasks.
+/// The queues are serial because those have threads of their own; a concurrent queue shares the threads of all tasks.
 private final class ReadingLanes: Sendable {
     private let queues = (0..<3).map { DispatchQueue(label: "ZoneMirror.read.\($0)") }
     private let next = Atomic(0)

@@ -1,8 +1,8 @@
 import GRDB
 
-/// Rows hold the local identities of objects, records hold record names; nearly always they are the same text.
+/// Translates between the object ids in rows and the record names in records, which nearly always are the same text.
 final class NameSpace {
-    /// A row with local identities, and the links whose target is not here.
+    /// A row with object ids, and the links whose target is not in the store.
     struct Local {
         var values: [DatabaseValue]
         var unresolved: [Unresolved] = []
@@ -14,9 +14,9 @@ final class NameSpace {
         var name: String
     }
 
-    /// Some object has another identity than its record's name, because the name was taken.
+    /// Whether some object has another id than its record's name, because the name was taken.
     var hasAliases: Bool
-    /// Objects of one user may be in several zones, with links between them where sharing did not follow those.
+    /// Whether there are several zones, so that links may lead from one zone of a user to another.
     let hasManyZones: Bool
 
     init(_ db: Database) throws {
@@ -29,7 +29,10 @@ final class NameSpace {
             ?? false
     }
 
-    /// `holder`: whose row it is, as the relay has it; for the user's own, `nil`, the other ends of links are written with it.
+    /// Returns a row with object ids in place of record names.
+    ///
+    /// `holder` is the object whose row it is, as received from the relay. For the user's own row it is `nil`; then
+    /// the other ends of its links are written with it.
     func toLocal(
         _ values: [DatabaseValue],
         _ table: TableForm,
@@ -56,7 +59,8 @@ final class NameSpace {
     private func identity(of name: String, _ zone: Int64, _ destination: String?, _ db: Database) throws -> String? {
         let sql = "SELECT oid FROM mirror_record WHERE zone = ? AND name = ? AND oid IS NOT NULL"
         if let oid = try String.fetchOne(db.cachedStatement(sql: sql), arguments: [zone, name]) {
-            // Deleted here and not there yet: the link is kept as one whose target is missing, as it will be everywhere.
+            // If the target was deleted here but not on the relay yet, the link is kept as unresolved, as it will be
+            // everywhere.
             return try isMissing(oid, destination, db) ? nil : oid
         }
         if hasManyZones, let destination {
@@ -69,7 +73,7 @@ final class NameSpace {
                 return try isMissing(oid, destination, db) ? nil : oid
             }
         }
-        // An object of ours that is not sent yet.
+        // A local object that was not sent yet.
         guard let destination, try db.tableExists(destination) else { return nil }
         let own = "SELECT id FROM \(destination.quoted) WHERE id = ?"
         guard let found = try String.fetchOne(db.cachedStatement(sql: own), arguments: [name]),
@@ -92,14 +96,14 @@ final class NameSpace {
         _ holder: (name: String, oid: String),
         _ db: Database
     ) throws -> Bool {
-        // Its own other end says what it is about to say.
+        // A link to the object itself: the row being imported also contains the other end.
         if target == holder.oid, let position = column.back.flatMap({ table.index[$0] }) {
             return values[position] == holder.name.databaseValue
         }
         return try leadsBack(column, from: target, to: holder.oid, named: holder.name, db)
     }
 
-    /// Whether the object at a link's other end says the same, where it has to.
+    /// Returns whether the inverse of a link points back to the holder, if the link has a to-one inverse.
     func leadsBack(
         _ column: ColumnForm,
         from target: String,
@@ -114,7 +118,7 @@ final class NameSpace {
         return try open == name ?? KnownRecord.find(db, oid: holder)?.name ?? holder
     }
 
-    /// With links as record names, those whose target is not here included.
+    /// Returns a row with record names in place of object ids, including unresolved links.
     func toRelay(_ row: [DatabaseValue], _ table: TableForm, _ oid: String, _ db: Database) throws -> [DatabaseValue] {
         guard !table.links.isEmpty else { return row }
         var values = row

@@ -1,6 +1,6 @@
 import GRDB
 
-/// Links that records have and objects do not show: the other end is not here, or does not lead back.
+/// Links that records have but objects do not show, because the target is not here or does not point back.
 enum OpenLinks {
     static func keep(
         _ db: Database,
@@ -14,13 +14,13 @@ enum OpenLinks {
         try db.cachedStatement(sql: sql).execute(arguments: [oid, entity, column, zone, name])
     }
 
-    /// The record name that a column would lead to.
+    /// The record name that an unresolved link points to.
     static func target(_ db: Database, of oid: String, _ column: String) throws -> String? {
         let sql = "SELECT target FROM mirror_link WHERE oid = ? AND col = ?"
         return try String.fetchOne(db.cachedStatement(sql: sql), arguments: [oid, column])
     }
 
-    /// Whether any lead to a name.
+    /// Returns whether any unresolved link points to a name.
     static func lead(_ db: Database, to name: String) throws -> Bool {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_link WHERE target = ?)"
         return try Bool.fetchOne(db.cachedStatement(sql: sql), arguments: [name]) ?? false

@@ -5,24 +5,24 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// One object with changes that the relay has not confirmed.
+/// An object with changes that the relay has not confirmed.
 ///
-/// The triggers write these; what exactly has changed is the difference between the object's row and what the relay
-/// had last.
+/// The triggers write these rows. The changes themselves are the difference between the object's row and the record
+/// that the relay had last.
 struct OutboxRow {
     var oid: String
     var entity: String
     var operation: Outbox.Operation
-    /// Newer than every touch before it.
+    /// Increases with each change of any object.
     var version: Int64
-    /// It may have reached the relay already.
+    /// Whether the change may have reached the relay already.
     var isAttempted: Bool
     var tries: Int
-    /// What it waits for; `nil`: its turn.
+    /// Why the change is not sent yet; `nil` if it can be sent.
     var held: String?
     var error: String?
     var place: Int64
-    /// CloudKit's number of the error.
+    /// CloudKit's error code.
     var code: Int?
 
     private static func make(_ row: BoundStatement) -> OutboxRow {
@@ -50,7 +50,7 @@ struct OutboxRow {
         return try statement.first(make)
     }
 
-    /// The next ones that are free to go, oldest first.
+    /// The next changes that can be sent, oldest first.
     static func next(_ db: Database, after place: Int64, limit: Int) throws -> [OutboxRow] {
         let sql = select + "account IS NULL AND held IS NULL AND place > ? ORDER BY place LIMIT ?"
         let statement = try BoundStatement(db, sql)
@@ -68,10 +68,10 @@ struct OutboxRow {
         return try Int.fetchOne(db, sql: sql) ?? 0
     }
 
-    /// In a file that users share: what was changed so far is that user's, and waits until they are back; `nil` leaves it.
+    /// Parks the previous user's unsent changes in a file that users share, and makes those of `user` active again.
     ///
-    /// So long nothing of it is sent, counted or listed: neither what waits to be sent nor what was refused and may be tried
-    /// again by itself.
+    /// Parked changes, in the outbox and among the refused ones that are retried, are not sent, counted or listed
+    /// until their user is back. A `nil` user has none; a `nil` previous user parks nothing.
     static func hand(_ db: Database, from before: String?, to user: String?) throws {
         if let before, before != user { try SentRequest.removeAll(db) }
         for table in ["mirror_outbox", "mirror_refused"] {
@@ -82,19 +82,19 @@ struct OutboxRow {
         }
     }
 
-    /// Whether an object has a change of a user who is not signed in.
+    /// Returns whether an object has a change of a user who is not signed in.
     static func isOfAnother(_ db: Database, _ oid: String) throws -> Bool {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = ? AND account IS NOT NULL)"
         return try Bool.fetchOne(db.cachedStatement(sql: sql), arguments: [oid]) ?? false
     }
 
-    /// Whether a deletion is free to go.
+    /// Returns whether a deletion can be sent.
     static func hasDeletion(_ db: Database) throws -> Bool {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE held IS NULL AND account IS NULL AND op = 'delete')"
         return try Bool.fetchOne(db, sql: sql) ?? false
     }
 
-    /// Whether the parent of a change is itself on its way to the relay still, or among the refusals.
+    /// Returns whether the parent of a change is itself unsent or refused.
     static func isAwaited(_ db: Database, by item: Outgoing) throws -> Bool {
         guard let parent = item.write.parent ?? nil else { return false }
         let sql = """
@@ -110,44 +110,44 @@ struct OutboxRow {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ?").execute(arguments: [oid])
     }
 
-    /// What it waited for is there, or will not come.
+    /// Makes an object's change sendable again: what it waited for is here or will not come.
     static func release(_ db: Database, _ oid: String) throws {
         try db.cachedStatement(sql: "UPDATE mirror_outbox SET held = NULL WHERE oid = ?").execute(arguments: [oid])
     }
 
-    /// There may be room for another zone now.
+    /// Makes changes without a zone sendable again, because there may now be room for another zone.
     static func releaseZoneless(_ db: Database) throws {
         try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'noZone'")
     }
 
-    /// The model may have again what it did not have when the file was open last.
+    /// Makes changes without a table sendable again, because the model may have the table again.
     static func releaseTableless(_ db: Database) throws {
         try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'noTable'")
     }
 
-    /// Whether something waits for something that is to come.
+    /// Returns whether a change waits for something that will come.
     static func hasWaiting(_ db: Database) throws -> Bool {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_outbox WHERE held = 'waiting' AND account IS NULL)"
         return try Bool.fetchOne(db, sql: sql) ?? false
     }
 
-    /// What waits for something that is to come, be it another model, oldest first.
+    /// The changes that wait for something that will come, another model included, oldest first.
     static func waiting(_ db: Database) throws -> [OutboxRow] {
         try BoundStatement(db, select + "held IN ('waiting', 'noTable') AND account IS NULL ORDER BY place").all(make)
     }
 
-    /// For whoever asked for it to be sent.
+    /// The error for a caller that asked to send a change which has to wait.
     var reasonToWait: CKError {
         let code = code.flatMap { CKError.Code(rawValue: $0) } ?? .referenceViolation
         return CKError(code, error ?? "It waits for something that is not on the relay yet.")
     }
 
-    /// What was waited for may be there now.
+    /// Makes all waiting changes sendable again, because what they waited for may be there now.
     static func releaseWaiting(_ db: Database) throws {
         try db.execute(sql: "UPDATE mirror_outbox SET held = NULL WHERE held = 'waiting'")
     }
 
-    /// The relay has answered for what was sent as `version`; what was changed since stays.
+    /// Removes an object's change that the relay has confirmed as `version`; a later change stays.
     static func settled(_ db: Database, _ oid: String, version: Int64) throws {
         try db.cachedStatement(sql: "DELETE FROM mirror_outbox WHERE oid = ? AND version <= ?")
             .run([oid.databaseValue, version.databaseValue])
@@ -157,7 +157,7 @@ struct OutboxRow {
         }
     }
 
-    /// Puts an object in the line that no statement has touched.
+    /// Queues an object that no statement has changed.
     static func add(_ db: Database, _ oid: String, entity: String, _ operation: Outbox.Operation) throws {
         let sql = """
             INSERT INTO mirror_change(txn, oid, entity, kind) VALUES ((SELECT txn FROM mirror_local), ?, ?, ?)
@@ -175,7 +175,7 @@ struct OutboxRow {
     }
 }
 
-/// The changes that the relay refused for good.
+/// The changes that the relay refused permanently.
 ///
 /// See Sync.md, "Refused writes".
 enum Refusals {
@@ -210,7 +210,7 @@ enum Refusals {
         try OutboxRow.drop(db, oid)
     }
 
-    /// Whether changes of an object wait for a decision, whoever's they are.
+    /// Returns whether refused changes of an object, of any user, wait for a decision.
     static func wait(_ db: Database, for oid: String) throws -> Bool {
         let sql = "SELECT EXISTS (SELECT 1 FROM mirror_refused WHERE oid = ?)"
         return try Bool.fetchOne(db, sql: sql, arguments: [oid]) ?? false

@@ -2,25 +2,25 @@ public import Foundation
 import Records
 import ZoneKit
 
-/// How much of one entity a mirror of a public database holds: a public database is everybody's, and may be large.
+/// The part of one entity that a mirror of a public database holds, since a public database may be large.
 ///
 ///     cloud.extents["Message"] = PublicExtent(NSPredicate(format: "board == %@", "news"), properties: ["text", "board"])
 ///
-/// An object that stops matching stays until `reconcile` drops it. Properties that are left out have their defaults here,
-/// and are never sent. See PublicData.md, "Less than all".
+/// An object that stops matching stays until `reconcile` removes it. Properties that are left out have their defaults and
+/// are never sent. See PublicData.md, "Less than all".
 public struct PublicExtent: Sendable {
-    /// What keeps the condition from being sent.
+    /// Why the condition cannot be sent, if so.
     let problem: String?
     private let filters: [Query.Filter]
     private let isEmpty: Bool
     let properties: [String]?
 
-    /// Says how much.
+    /// Creates an extent.
     ///
     /// - Parameters:
-    ///   - predicate: Which objects: comparisons of properties joined by `AND`, as queries allow them; left out, all. The
-    ///     relay needs an index for each property in it.
-    ///   - properties: Which properties; left out, all.
+    ///   - predicate: A condition on the objects: comparisons of properties joined by `AND`, as queries allow them.
+    ///     The default is all objects. The relay needs an index for each property in it.
+    ///   - properties: The properties to mirror. The default is all.
     public init(_ predicate: NSPredicate = NSPredicate(value: true), properties: [String]? = nil) {
         self.properties = properties
         var (filters, isEmpty, problem): ([Query.Filter], Bool, String?) = ([], false, nil)
@@ -34,7 +34,7 @@ public struct PublicExtent: Sendable {
         (self.filters, self.isEmpty, self.problem) = (filters, isEmpty, problem)
     }
 
-    /// For the wire.
+    /// Returns the extent for the wire.
     func wire(_ mapping: RecordMapping, _ entity: Entity) -> WireExtent {
         var extent = WireExtent(isEmpty: isEmpty)
         let known = Set(entity.attributes.map(\.name) + entity.relationships.map(\.name))
@@ -55,17 +55,17 @@ public struct PublicExtent: Sendable {
     }
 }
 
-/// The same in fields of records.
+/// An extent in terms of record fields.
 struct WireExtent: Hashable, Sendable {
     var filters: [Query.Filter] = []
-    /// `nil`: all.
+    /// The fields to fetch; `nil` means all.
     var fields: [String]?
-    /// No record can match.
+    /// Whether no record can match.
     var isEmpty = false
 }
 
 extension StoreFile {
-    /// What of each record type is mirrored, for those of which not all is.
+    /// The extents by record type, for types that are mirrored in part only.
     var extents: [String: WireExtent] {
         var found: [String: WireExtent] = [:]
         for (name, extent) in description.cloud?.extents ?? [:] {

@@ -1,16 +1,17 @@
 import Foundation
 import GRDB
 
-/// A link between many and many that went with an object whose making the relay refused; it comes back with it.
+/// A many-to-many link of an object whose creation the relay refused; it is restored with the object.
 ///
-/// On the relay it is a record of its own, but nobody's decision: without the object it pairs nothing.
+/// On the relay the link is a record of its own, but it is not offered for a decision by itself: without the object it
+/// links nothing.
 struct RefusedPair: Codable {
     let table: String
     let id: String
-    /// The objects that it pairs, in the order of the table's columns.
+    /// The ids of the linked objects, in the order of the table's columns.
     let ends: [String]
 
-    /// Those of an object, as they are written down with its refused change; `nil` where it has none.
+    /// Returns an object's links, encoded for its refused change, or `nil` if it has none.
     static func encoded(of oid: String, _ table: String, _ mapping: RecordMapping, _ db: Database) throws -> Data? {
         var pairs: [RefusedPair] = []
         for (other, column) in mapping.incoming[table] ?? [] where other.entity == nil {
@@ -28,9 +29,10 @@ struct RefusedPair: Codable {
         data.flatMap { try? JSONDecoder().decode([RefusedPair].self, from: $0) } ?? []
     }
 
-    /// Pairs the objects again, as the user's change; where one of them is not here, its own coming back does that.
+    /// Links the objects again, as a change of the user.
     ///
-    /// `share`: the zone of the share that the pair is to be made in; `nil`: its usual one.
+    /// If one of them is not here, its own restoration does this. `share` is the zone of the share in which to create
+    /// the link; `nil` means the usual zone.
     func restore(_ db: Database, _ mapping: RecordMapping, share: Int64?) throws {
         guard let form = mapping.tables[table], form.entity == nil, ends.count == form.columns.count,
             try zip(form.columns, ends).allSatisfy({ try Self.isHere($1, $0, mapping, db) }),

@@ -5,24 +5,26 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// A request on its way to the relay, kept until there is an answer: after a lost one, and after a restart, it is sent again
-/// as it was.
+/// A request to the relay, stored until it is answered.
 ///
-/// The relay knows it again by its name, carries it out once, and says what became of it. A change that was made meanwhile
-/// builds on it; without knowing, this device's own earlier change would meet that one as somebody else's. One for each zone.
+/// After a lost response or a restart, the mirror sends it again unchanged. The relay recognizes it by its idempotency
+/// key, executes it once and returns the result. Changes made meanwhile build on that result; without it, this
+/// device's own earlier change would look like a conflict with somebody else. There is one for each zone.
 struct SentRequest: Sendable {
-    /// With every value as it is here.
+    /// The items with all their local values.
     var items: [Outgoing]
-    /// Its operations as they went, in the order of the items.
+    /// The operations as they were sent, in the order of the items.
     var writes: [ClientRequest.Write]
     var body: [UInt8]
-    /// How often it was sent without an answer.
+    /// The number of sends without a response.
     var tries = 0
 
-    /// So often it is sent; a way that cannot carry it must not hold up the rest for good.
+    /// The maximum number of sends.
+    ///
+    /// A request that never gets through must not block the others for good.
     private static let maxTries = 10
 
-    /// Leaves out what has been taken back since it was read, by something that was fetched.
+    /// Leaves out changes that a fetch has withdrawn since they were read.
     init(
         stillDue request: [Outgoing],
         _ writes: [ClientRequest.Write],
@@ -35,9 +37,10 @@ struct SentRequest: Sendable {
         body = ClientRequest.modify(self.writes, in: zone, atomically: isAtomic, operationID: UUID().uuidString)
     }
 
-    /// Whether it is to be sent again as it was, after it has failed as a whole.
+    /// Returns whether to send the request again unchanged after it failed as a whole.
     mutating func staysOpen(after error: CKError) -> Bool {
-        // For as long as the relay is gone a proxy answers for it: how often that is says nothing of this request.
+        // While the relay is down, a proxy answers in its place; the number of such answers says nothing about this
+        // request.
         if error.leavesOutcomeOpen, error.trouble.kind == .busy {
             tries = max(tries, 1)
             return true
@@ -46,13 +49,13 @@ struct SentRequest: Sendable {
             tries += 1
             return tries < Self.maxTries
         }
-        // This time it was not carried out; whether it was before is still to be found out.
+        // This attempt was not executed; whether an earlier one was is still unknown.
         return tries > 0 && error.trouble.isRetriedAutomatically
     }
 }
 
 extension SentRequest {
-    /// Those to which there was no answer, by their zones.
+    /// The zones of the unanswered requests.
     static func zones(_ db: Database) throws -> [ZoneID] {
         let sql = "SELECT zone FROM mirror_sent ORDER BY zone"
         return try Int64.fetchAll(db.cachedStatement(sql: sql)).compactMap { try KnownZone.find(db, id: $0)?.zone }
@@ -69,7 +72,7 @@ extension SentRequest {
     }
 
     private init(_ row: Row, in zone: ZoneID) throws {
-        // One that the program's end cut off has been sent as well.
+        // A request that was interrupted by the end of the process counts as sent.
         (body, tries) = ([UInt8](row[0] as Data), max(row[2], 1))
         writes = try ClientRequest.writes(body)
         let kept = try JSONDocument(parsing: [UInt8](row[1] as Data), limits: .response)
@@ -85,7 +88,7 @@ extension SentRequest {
             .execute(arguments: [try KnownZone.make(db, zone).id, Data(body), Data(writer.bytes), tries])
     }
 
-    /// There is an answer, or none is expected any more.
+    /// Removes a zone's request, which was answered or will not be.
     static func remove(_ db: Database, in zone: ZoneID) throws {
         let sql = "DELETE FROM mirror_sent WHERE zone = (SELECT id FROM mirror_zone WHERE name = ? AND owner = ?)"
         try db.cachedStatement(sql: sql).execute(arguments: [zone.zoneName, zone.owner.recordName])

@@ -1,21 +1,21 @@
 import Foundation
 import GRDB
 
-/// Takes the objects of one file over into another, under their own names, as changes of the user's.
+/// Copies the objects of one file to another, under their own ids, as changes of the user.
 ///
-/// What the other file holds under a name stays as it is. The copy is committed before the originals go, so that a crash
-/// leaves both, and the next run finds the copies there.
+/// An id that the other file already has keeps its object. The copy is committed before the originals are deleted:
+/// after a crash both exist, and the next run finds the copies.
 struct StoreCopy {
     let from: StoreFile
     let into: StoreFile
     let now: Date
-    /// By which properties duplicates are to be found when all is here, as JSON.
+    /// The properties by which duplicates are merged once the import is complete, as JSON.
     var mergeKeys: String?
 
-    /// The author in the history.
+    /// The author of these changes in the history.
     static let author = "zonecast.takeover"
 
-    /// Returns how many objects are new in the other file.
+    /// Copies the objects and returns how many are new in the other file.
     @discardableResult
     func run(emptying: Bool = false) throws -> Int {
         var rows: [(TableForm, [(String, [DatabaseValue])])] = []
@@ -28,7 +28,7 @@ struct StoreCopy {
         let count = try into.pool.write { try insert(rows, $0) }
         guard emptying else { return count }
         try from.pool.write { db in
-            // What has been written since it was copied stays.
+            // Objects that were written after they were copied stay.
             let copied = try rows.map { table, objects in
                 (table, try objects.filter { try table.row(db, $0.0) == $0.1 }.map(\.0))
             }

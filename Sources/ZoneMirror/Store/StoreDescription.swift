@@ -1,9 +1,9 @@
 public import Foundation
 public import ZoneKit
 
-/// Names one store of a container, for as long as its file exists.
+/// Identifies one store of a container, as long as its file exists.
 public struct StoreID: Hashable, Sendable, CustomStringConvertible {
-    /// The file's address in the container's list of descriptions.
+    /// The URL of the file in the container's list of descriptions.
     public let text: String
 
     init(_ url: URL) { text = url.standardizedFileURL.path }
@@ -12,41 +12,41 @@ public struct StoreID: Hashable, Sendable, CustomStringConvertible {
     public var description: String { text }
 }
 
-/// One store to open: where its file is, what it holds, and which database of the relay it mirrors.
+/// Describes a store to open: its file, its contents, and which database of the relay it mirrors.
 ///
-/// A value: the shared store's description is the private one's, copied, with another address and scope.
+/// A value: for the shared store, copy the private store's description and change its URL and scope.
 public struct StoreDescription: Sendable {
-    /// What a save does with changes that the relay would not let the user make.
+    /// What a save does with changes that the user may not make on the relay.
     public enum UnpermittedWrites: String, Sendable {
-        /// The save throws, and nothing is written.
+        /// The save throws and writes nothing.
         case reject
-        /// The save succeeds; the relay refuses, and the change goes to the rejected writes.
+        /// The save succeeds; the relay refuses the change, which is then listed among the rejected writes.
         case allow
     }
 
-    /// The file; other accounts' files lie beside it.
+    /// The file's URL; the files of other accounts are in the same folder.
     public var url: URL
-    /// Which of the model's entities; `nil`: all.
+    /// The configuration of the model whose entities the store holds; `nil` means all entities.
     public var configuration: String?
-    /// The database to mirror; `nil`: the store is local only, and nothing of it leaves the machine.
+    /// The database to mirror, or `nil` for a local store, which sends nothing.
     ///
-    /// A local store may get this later: the objects in it are sent then.
+    /// If a local store gets this later, its objects are sent then.
     public var cloud: CloudOptions?
-    /// Nothing can be written by contexts.
+    /// Whether contexts are refused to write.
     public var isReadOnly = false
-    /// Keeps a history of changes; a mirrored store always does.
+    /// Whether the store keeps a history of changes; a mirrored store always does.
     public var tracksHistory = true
-    /// Tells of commits by other containers and processes.
+    /// Whether the store reports commits by other containers and processes.
     public var postsRemoteChanges = true
-    /// What a save does with changes that the relay would not let the user make.
+    /// What a save does with changes that the user may not make on the relay.
     public var unpermittedWrites = UnpermittedWrites.reject
 
-    /// Describes a store.
+    /// Creates a description.
     ///
     /// - Parameters:
     ///   - url: The file.
-    ///   - configuration: Which of the model's entities; left out, all.
-    ///   - cloud: The database to mirror; left out, none.
+    ///   - configuration: The configuration whose entities the store holds. The default is all entities.
+    ///   - cloud: The database to mirror. The default is none.
     public init(url: URL, configuration: String? = nil, cloud: CloudOptions? = nil) {
         self.url = url
         self.configuration = configuration
@@ -58,53 +58,60 @@ public struct StoreDescription: Sendable {
 
 /// Which database a store mirrors, and how.
 public struct CloudOptions: Sendable {
-    /// The container whose database it is.
+    /// The container of the database.
     public var container: CKContainer
-    /// Which of its databases.
+    /// The scope of the database.
     public var scope: CKDatabase.Scope
-    /// The zone of the private database in which new objects go; Core Data's own unless said otherwise.
+    /// The zone of the private database for new objects.
+    ///
+    /// The default is the one that Core Data uses.
     public var zoneName = "com.apple.coredata.cloudkit.zone"
-    /// Record types and fields begin with `CD_`, as Core Data's do.
+    /// Whether record types and fields begin with `CD_`, as Core Data's do.
     public var usesPrefix = true
-    /// What happens where a pending change meets a newer record.
+    /// How a pending change is merged with a newer record.
     public var mergePolicy = MergePolicy.mergeByPropertyObjectTrump
-    /// By entity: the program's own merging, asked before the policy.
+    /// The application's own merging by entity, called before the policy is applied.
     public var mergeResolvers: [String: MergeResolver] = [:]
-    /// By entity and property, as in `"Note.labels"`: the program's own merging of single properties, asked before the policy.
+    /// The application's own merging of single properties, called before the policy is applied.
+    ///
+    /// Keys are entity and property, as in `"Note.labels"`.
     public var propertyResolvers: [String: PropertyResolver] = [:]
-    /// Between two polls of a public database; held between a minute and a day.
+    /// The interval between polls of a public database, limited to between a minute and a day.
     public var pollInterval: Duration = .seconds(1800)
-    /// By entity: which records of a public database the store holds, and which properties of them; left out, all.
+    /// The part of a public database that the store holds, by entity.
+    ///
+    /// Entities without an extent are held completely.
     public var extents: [String: PublicExtent] = [:]
-    /// What becomes of the objects of a shared store when their share ends, or this user's place in it.
+    /// What happens to the objects of a shared store when their share ends or this user leaves it.
     public var losingAccess = LosingAccess.remove
-    /// A refused change stays in the local object, marked, instead of being taken back.
+    /// Whether a refused change stays in the local object, marked, instead of being undone.
     public var keepsRefusedChanges = false
-    /// When an object was deleted elsewhere and changed here, the deletion is accepted whatever the merge policy says.
+    /// Whether a deletion on another device wins over a local change, whatever the merge policy is.
     public var acceptsDeletions = false
-    /// Pending changes above this number raise a warning event.
+    /// The number of pending changes above which an event warns.
     public var outboxWarning = 10_000
 
-    /// Says which database to mirror.
+    /// Creates options for a database of a container.
     ///
     /// - Parameters:
-    ///   - containerIdentifier: The container's name; its relay is the one configured for it.
-    ///   - scope: Which database; left out, the private one.
+    ///   - containerIdentifier: The container's identifier; its configured relay is used.
+    ///   - scope: The scope of the database. The default is private.
     public init(containerIdentifier: String, scope: CKDatabase.Scope = .private) {
         self.init(container: CKContainer(identifier: containerIdentifier), scope: scope)
     }
 
-    /// Says which database to mirror.
+    /// Creates options for a database of a container.
     ///
     /// - Parameters:
     ///   - container: The container.
-    ///   - scope: Which database; left out, the private one.
+    ///   - scope: The scope of the database. The default is private.
     public init(container: CKContainer, scope: CKDatabase.Scope = .private) {
         self.container = container
         self.scope = scope
     }
 
-    /// The entities and properties of extents and resolvers that the model does not have: of these nobody would ever be asked.
+    /// The entities and properties named by extents and resolvers that the model does not have, so that they would
+    /// have no effect.
     func unknownNames(in model: MirrorModel) -> [String] {
         func isKnown(_ entity: String, _ property: String) -> Bool {
             guard let entity = model.entities[entity] else { return false }
@@ -122,14 +129,15 @@ public struct CloudOptions: Sendable {
 
     var prefix: String { usesPrefix ? "CD_" : "" }
 
-    /// What becomes of shared objects when the access to them ends.
+    /// What happens to shared objects when the user loses access to them.
     public enum LosingAccess: Hashable, Sendable {
-        /// They go, and changes to them that were not sent.
+        /// The objects are deleted, with their unsent changes.
         case remove
-        /// Copies of them, with the links between them, are put into another store of the container first: a local one, or the
-        /// private one, which sends them.
+        /// The objects and the links between them are first copied to another store of the container: a local store,
+        /// or the private store, which sends them.
         ///
-        /// Also of single objects that the owner takes out of what this user sees. What the owner deletes goes without a copy.
+        /// This also applies to single objects that the owner no longer shares with this user. Objects that the owner
+        /// deletes are not copied.
         case keepCopy(in: URL)
     }
 }

@@ -4,22 +4,22 @@ import Records
 import Synchronization
 import ZoneKit
 
-/// One open store: its file, its tables, and what they mean on the relay.
+/// One open store: its file, its tables and their mapping to records.
 final class StoreFile: Sendable {
     let id: StoreID
     let description: StoreDescription
     let model: MirrorModel
     let mapping: RecordMapping
-    /// The file that is open: the description's own, or another account's beside it.
+    /// The path of the open file: the description's own, or another account's in the same folder.
     let path: String
     let pool: MirrorPool
 
     var isMirrored: Bool { description.cloud != nil }
     var scope: CKDatabase.Scope? { description.cloud?.scope }
 
-    /// Opens or makes the file.
+    /// Opens or creates the file.
     ///
-    /// Throws what SQLite throws.
+    /// - Throws: SQLite's errors.
     init(_ description: StoreDescription, model: MirrorModel, path: String, isImmediate: Bool = false) throws {
         id = description.id
         self.description = description
@@ -31,33 +31,33 @@ final class StoreFile: Sendable {
         configuration.label = "ZoneMirror"
         configuration.busyMode = .timeout(10)
         configuration.prepareDatabase { db in
-            // Cascades may lead back to the same table.
+            // A cascade may lead back to its own table.
             try db.execute(sql: "PRAGMA recursive_triggers = ON")
-            // Names are drawn at random, so that an import touches pages all over: they should still be in memory, and
-            // written to the file itself now and then only.
+            // Record names are random, so an import touches pages all over the file. The cache keeps them in memory,
+            // and the WAL is checkpointed rarely.
             let cache = db.configuration.readonly ? Self.readersCache : Self.cache
             try db.execute(sql: "PRAGMA cache_size = -\(cache)")
             guard !db.configuration.readonly else { return }
             try db.execute(sql: "PRAGMA wal_autocheckpoint = \(Self.checkpoint)")
-            // What a long read made of the log goes when that is over.
+            // Truncates the WAL after a long read has let it grow.
             try db.execute(sql: "PRAGMA journal_size_limit = \(Self.checkpoint * 4_096)")
         }
         pool = try MirrorPool(path: path, configuration: configuration, isImmediate: isImmediate)
         try prepare(tables)
     }
 
-    /// What the writer keeps in memory, in KiB, as far as it has touched so much.
+    /// The maximum page cache of the writer, in KiB.
     private static let cache = 32_768
-    /// What each reader does.
+    /// The maximum page cache of each reader, in KiB.
     private static let readersCache = 4_096
-    /// How many pages of 4 KiB the log takes before they go into the file.
+    /// The size of the WAL, in pages of 4 KiB, at which it is checkpointed.
     private static let checkpoint = 8_000
 
     private func prepare(_ tables: [TableForm]) throws {
         try pool.write { db in
             try StoreTables.create(db)
             let last = try State.text(db, .layout)
-            // Another container keeps it in step, or will again: what is written here is to be sent then.
+            // Another container mirrors the file, or will again; it will send what is written here.
             let isGuest = !isMirrored && Self.isOfMirror(last)
             let layout = EntityTables(
                 model: model,
@@ -66,7 +66,7 @@ final class StoreFile: Sendable {
                 isPublic: try scope == .public || isGuest && EntityTables.haveOwners(db),
                 tracksHistory: description.tracksHistory || isMirrored || isGuest
             )
-            // A new version of this module may write other triggers for the same model.
+            // A new version of this module may create other triggers for the same model.
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
             let indexes = try tables.flatMap { try UniqueIndex.all(db, of: $0) }
             let mark = "10 \(isMirrored) \(layout.tracksHistory) \(shape)\(indexes.isEmpty ? "" : " \(indexes)")"
@@ -85,18 +85,19 @@ final class StoreFile: Sendable {
                     try Importer(db, self, transaction: transaction, now: now).adopt(changes)
                 }
             }
-            // A new object of a shared store needs a share, which those of a local store do not have.
+            // A new object of a shared store needs a share, which the objects of a local store do not have.
             guard scope != .shared else { return }
             try ExistingObjects(db: db, file: self).queue(wasMirrored: Self.isOfMirror(last), at: now)
         }
     }
 
-    /// Whether a layout's mark is that of a container which mirrors the file.
+    /// Returns whether a layout's mark was written by a container that mirrors the file.
     private static func isOfMirror(_ mark: String?) -> Bool {
         mark?.split(separator: " ", maxSplits: 2).dropFirst().first == "true"
     }
 
-    /// Refuses to encrypt what earlier models sent in clear, and remembers what this one does.
+    /// Throws if the model encrypts a field that an earlier model sent in clear text, and stores this model's clear
+    /// fields.
     private func checkEncryption(_ db: Database, _ tables: [TableForm]) throws {
         guard let cloud = description.cloud else { return }
         let before = try State.text(db, .clearFields)?.split(separator: ",").map(String.init) ?? []
@@ -123,9 +124,9 @@ final class StoreFile: Sendable {
         try State.set(db, .clearFields, Set(before).union(clear).sorted().joined(separator: ","))
     }
 
-    /// Writes as the relay's hand: the triggers do not note it as the user's change.
+    /// Runs `body` as an import: the triggers do not record its writes as changes of the user.
     ///
-    /// `author` goes into the history with all that changes.
+    /// The history records all changes under `author`.
     static func importing<Result>(
         _ db: Database,
         author: String,
@@ -140,7 +141,7 @@ final class StoreFile: Sendable {
         return try unnoticed(db) { try body(transaction) }
     }
 
-    /// Writes without the triggers noting it.
+    /// Runs `body` without the triggers recording its writes.
     static func unnoticed<Result>(_ db: Database, _ body: () throws -> Result) throws -> Result {
         try db.execute(sql: "UPDATE mirror_local SET importing = 1")
         let result = try body()
@@ -149,23 +150,23 @@ final class StoreFile: Sendable {
     }
 }
 
-/// The few values that a store keeps about itself.
+/// The values that a store keeps about itself.
 enum State {
     enum Key: String {
         case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, heldFor, identity
         case quotaIsFull
         case extents, mergeKeys, clearFields
-        /// What the model looked like that kept the file in step last.
+        /// The layout of the model that mirrored the file last; see `LayoutRecord`.
         case columns
-        /// Of which types the properties have ever been; see `ColumnTypes`.
+        /// The types that the properties have had; see `ColumnTypes`.
         case types
-        /// Some records are awaited in other zones than they were in.
+        /// Set if some records are expected in other zones than they were in.
         case awaitsRecords
-        /// Something has moved to another zone, and what hangs on it may have stayed behind; see `Stragglers`.
+        /// Set if records have moved to another zone and their dependents may be left behind; see `Stragglers`.
         case stragglers
-        /// How many objects the store held before it was mirrored, until an event has told of them.
+        /// The number of objects that the store held before it was mirrored, until an event has reported it.
         case existingObjects
-        /// Some records that the model does not know are to be sent anew.
+        /// Set if some records that the model does not know must be sent again.
         case hasUnsent
     }
 
@@ -192,7 +193,7 @@ enum State {
 }
 
 extension StoreFile {
-    /// Where new objects go; `nil` in a shared database, which has no zone of its own.
+    /// The zone for new objects; `nil` in a shared database, which has no zone of its own.
     var homeZone: ZoneID? {
         switch description.cloud?.scope {
         case .private: ZoneID(description.cloud?.zoneName ?? ZoneID.defaultName)

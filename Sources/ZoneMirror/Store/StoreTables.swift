@@ -3,13 +3,13 @@ import GRDB
 
 /// The mirror's own tables, beside the application's.
 enum StoreTables {
-    /// Makes them where they are missing.
+    /// Creates the missing tables and columns.
     ///
-    /// `mirror_local` is one row: whether an import is under way in this transaction, which the triggers then leave alone,
-    /// and under which number the history files what changes.
+    /// `mirror_local` is one row: whether the current transaction is an import, which the triggers ignore, and the
+    /// number of the transaction in the history.
     static func create(_ db: Database) throws {
         try db.execute(sql: sql)
-        // What files of older versions lack.
+        // Columns that files of older versions lack.
         try add("bytes INTEGER NOT NULL DEFAULT 0", to: "mirror_event", db)
         try add("schema INTEGER", to: "mirror_refused", db)
         try add("base BLOB", to: "mirror_refused", db)
@@ -101,7 +101,7 @@ enum StoreTables {
         """
 }
 
-/// What a change did to a row, as `mirror_change.kind` has it.
+/// The kind of a change to a row, as stored in `mirror_change.kind`.
 enum ChangeKind: Int {
     case insert = 1
     case update = 2
@@ -109,8 +109,8 @@ enum ChangeKind: Int {
 }
 
 extension String {
-    /// As a name in SQL.
+    /// The name as a quoted SQL identifier.
     var quoted: String { "\"" + replacingOccurrences(of: "\"", with: "\"\"") + "\"" }
-    /// As a text in SQL.
+    /// The text as a SQL string literal.
     var literal: String { "'" + replacingOccurrences(of: "'", with: "''") + "'" }
 }

@@ -2,26 +2,29 @@ import GRDB
 import SyncCore
 import ZoneKit
 
-/// Whose data a store holds: asked before anything is sent or fetched, and again after the credentials have changed.
+/// Checks that a store belongs to the signed-in user, before anything is sent or fetched and after each change of
+/// credentials.
 ///
-/// Nothing passes for another user than the store's own.
+/// No request is sent in the name of another user than the store's own.
 actor AccountGate {
-    /// What has been found out.
+    /// The result of a check.
     enum Change: Equatable, Sendable {
-        /// That user speaks; `previous` is whose the file is, where that is somebody else, or nobody.
+        /// This user is signed in; `previous` is the user whose data the file holds, if it is another one.
         case `is`(String, previous: String?)
-        /// The relay does not take what the user has to show.
+        /// The relay rejects the user's credentials.
         case refused
-        /// The program has signed out; with whose the file is, where it is one user's alone.
+        /// The program has signed out.
+        ///
+        /// The value is the user whose data the file holds, if it holds one user's data only.
         case signedOut(of: String?)
     }
 
     private let file: StoreFile
     private let link: MirrorLink
-    /// Tells the container.
+    /// Reports a change to the container.
     private let changed: @Sendable (Change) async -> Void
     private let turnstile = Turnstile()
-    /// The credentials that have passed.
+    /// The generation of the credentials that were checked.
     private var passed: Int?
 
     init(
@@ -42,7 +45,8 @@ actor AccountGate {
         guard passed != generation else { return }
         let isPublic = link.database.databaseScope == .public
         if isPublic, !connection.credentials.namesUser {
-            // Nobody may read too; what was found out of somebody before holds for their requests alone.
+            // Requests without a user may read a public database, but the previous user's unsent changes must wait for
+            // that user.
             if let previous = try await storedUser() { try await hand(from: previous, to: nil) }
             try link.belongs(to: generation)
             passed = generation
@@ -69,12 +73,13 @@ actor AccountGate {
                 "Another user has signed in; their own store is opened in place of this one."
             )
         }
-        // Whose data the file holds stands in it before the first of them do: the next user is told from this one by that. And
-        // before anything is asked in this one's name: a round that still goes through the line goes under the other's.
+        // The file's user is stored before this user's data is, so that the next user can be distinguished from this
+        // one. It is stored before any request in this user's name: a round still under way continues in the previous
+        // name.
         if isPublic { try await hand(from: previous, to: name) } else if previous != name { try await store(name) }
         try link.belongs(to: generation)
         passed = generation
-        // Also of the user whose the file was: they may have been refused meanwhile.
+        // Also reported for the file's own user, whose credentials may have been rejected before.
         await changed(.is(name, previous: nil))
     }
 
@@ -86,8 +91,10 @@ actor AccountGate {
         }
     }
 
-    /// The public file stays behind its store whoever comes; what one user has changed there is not sent by the next, nor by
-    /// nobody.
+    /// Parks the unsent changes of the previous user of a public database and activates those of `user`.
+    ///
+    /// A public store keeps its file when the user changes. Another user, or a request without a user, must not send
+    /// these changes.
     private func hand(from previous: String?, to user: String?) async throws(CKError) {
         do {
             try await file.pool.write { db in

@@ -1,13 +1,12 @@
 import GRDB
 import Records
 
-/// Enters new records into a file as fast as SQLite takes them, through its own calls: going through boxed values costs as
-/// much again.
+/// Inserts new records into a file through SQLite's C functions, since boxed values would cost as much again.
 ///
-/// Belongs to one transaction. The statements are the connection's cached ones, and are left as they were found. Observers
-/// of the tables are not told; whoever uses this tells them at the end.
+/// Valid within one transaction. The statements are the connection's cached ones. GRDB's observers of the tables are
+/// not notified; the caller must do that at the end.
 struct BulkEntry {
-    /// The application's tables that rows were entered into.
+    /// The application's tables that received rows.
     private(set) var touched: Set<String> = []
     private let db: Database
     private let record: BoundStatement
@@ -27,7 +26,7 @@ struct BulkEntry {
         change = try BoundStatement(db, "INSERT INTO mirror_change(txn, oid, entity, kind) VALUES (?, ?, ?, 1)")
     }
 
-    /// What is known of the record; `false` where there is one of that name.
+    /// Inserts the record's bookkeeping; returns `false` if a record of this name exists.
     func record(_ new: Record, _ zone: KnownZone, _ entity: String, _ fields: [UInt8]) throws -> Bool {
         record.bind(1, zone.id)
         record.bind(2, new.id.recordName)
@@ -45,7 +44,7 @@ struct BulkEntry {
         return try record.run() > 0
     }
 
-    /// The object's row; `false` where there is one of that name.
+    /// Inserts the object's row; returns `false` if an object of this id exists.
     mutating func row(_ table: TableForm, _ name: String, _ values: [DatabaseValue]) throws -> Bool {
         let statement = try statement(of: table)
         statement.bind(1, name)

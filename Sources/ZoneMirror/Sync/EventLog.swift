@@ -3,17 +3,17 @@ import GRDB
 import Synchronization
 import ZoneKit
 
-/// Events of all stores, to everybody who listens; each newcomer gets the current state first.
+/// Delivers the events of all stores to all listeners; a new listener first receives the current state.
 final class EventBoard: Sendable {
     private struct Contents {
         var listeners: [UUID: AsyncStream<MirrorEvent>.Continuation] = [:]
-        /// The last of each store and kind.
+        /// The latest event of each store and kind.
         var latest: [StoreID: [MirrorEvent.Kind: MirrorEvent]] = [:]
     }
 
     private let contents = Mutex(Contents())
 
-    /// At most this many events wait for a listener that does not take them; older ones are dropped.
+    /// The maximum number of events buffered for a slow listener; older ones are dropped.
     private static let depth = 1_000
 
     func listen() -> AsyncStream<MirrorEvent> {
@@ -52,9 +52,9 @@ final class EventBoard: Sendable {
     }
 }
 
-/// The events of one store, as its file keeps them.
+/// The events of one store, stored in its file.
 enum EventLog {
-    /// Events older than the newest so many are forgotten.
+    /// The number of newest events to keep.
     private static let kept = 1_000
 
     static func write(_ db: Database, _ event: inout MirrorEvent) throws {

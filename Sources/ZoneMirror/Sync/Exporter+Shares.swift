@@ -4,22 +4,22 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// Which share a change belongs into that no context has saved.
+/// Finds the share for changes that were not saved by a context.
 ///
-/// A save puts what is linked to shared objects into their share. What SQL, GRDB, or a program that does not mirror the file
-/// has written shows when it is about to be sent, and not before. See SharingRules.md,
-/// "What is shared".
+/// A context's save moves objects linked to shared objects into their share. For changes by SQL, GRDB, or a program
+/// that does not mirror the file, this happens when they are about to be sent. See SharingRules.md, "What is shared".
 extension Exporter {
     enum Place {
-        /// Where it is, or where new objects go.
+        /// The object stays in its zone, or goes to the zone for new objects.
         case settled
-        /// With others that hang on it, into a share: the relay is to move what it has before anything else is sent.
+        /// The object and those linked to it go to a share; the relay must move existing records before anything else
+        /// is sent.
         case moves
-        /// It hangs on several shares; with one of them.
+        /// The object is linked to several shares, of which this is one.
         case crosses(Int64)
     }
 
-    /// Puts an object into the share that its links lead to, where nobody has yet.
+    /// Puts an object into the share that its links lead to, if it is not in one yet.
     func place(_ row: OutboxRow) throws -> Place {
         guard row.operation == .save, let table = file.mapping.tables[row.entity] else { return .settled }
         let object = ObjectID(store: file.id, entity: row.entity, name: RecordName(row.oid))
@@ -38,7 +38,7 @@ extension Exporter {
         return try home.map { try placeOwn(object, known, home: $0) } ?? .settled
     }
 
-    /// In a shared store every zone is a share's.
+    /// In a shared store, every zone belongs to a share.
     private func placeGuest(_ object: ObjectID, _ table: TableForm) throws -> Place {
         let zones = try ShareClosure(db: db, file: file).newcomers(from: object, home: 0).zones
         guard let zone = zones.first else { return .settled }
@@ -48,7 +48,7 @@ extension Exporter {
         return .settled
     }
 
-    /// What an object is linked to that it was not when the relay had it last.
+    /// The objects that an object is linked to now, but not in the record that the relay had last.
     private func newEnds(_ row: OutboxRow, _ table: TableForm, _ known: KnownRecord?) throws -> [String] {
         guard let values = try table.row(db, row.oid) else { return [] }
         let base = file.mapping.row(of: known?.tag == nil ? [:] : known?.serverFields() ?? [:], in: table)
@@ -57,7 +57,7 @@ extension Exporter {
             .compactMap { String.fromDatabaseValue(values[$0]) }
     }
 
-    /// What hangs together is in one zone, so the ends of the new links say all.
+    /// Linked objects are in one zone, so it is enough to look at the targets of the new links.
     private func placeOwn(_ object: ObjectID, _ known: KnownRecord?, home: Int64) throws -> Place {
         let closure = ShareClosure(db: db, file: file)
         let ends = try [object] + closure.targets(of: object)
@@ -65,7 +65,7 @@ extension Exporter {
         guard zones.contains(home), let zone = zones.first(where: { $0 != home }) else { return .settled }
         let (newcomers, met) = try closure.newcomers(from: object, home: home)
         guard zones.union(met).subtracting([home]).count == 1 else {
-            // What is in a share already stays there, with a link that leads out of it.
+            // An object that is in a share already stays there, with a link that leads out of it.
             return (known?.zone ?? home) == home ? .crosses(zone) : .settled
         }
         guard !newcomers.isEmpty, try KnownZone.find(db, id: zone)?.isEnding == false else { return .settled }
@@ -73,7 +73,7 @@ extension Exporter {
         return .moves
     }
 
-    /// A change that the relay is not asked about.
+    /// A change that fails without being sent to the relay.
     func refused(_ row: OutboxRow, _ zone: Int64) throws -> Outgoing? {
         guard let zone = try KnownZone.find(db, id: zone)?.zone else { return nil }
         let type = file.mapping.tables[row.entity].map { file.mapping.recordType(of: $0) }

@@ -5,7 +5,7 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// One change on its way to the relay.
+/// One change to send to the relay.
 struct Outgoing: Sendable {
     var oid: String
     var entity: String
@@ -14,13 +14,13 @@ struct Outgoing: Sendable {
     var tries: Int
     var place: Int64
     var zone: ZoneID
-    /// With every value as it is here.
+    /// The write with all its local values.
     var write: ClientRequest.Write
-    /// Fields whose values go as files, with the fields that then name the files.
+    /// Fields whose values are sent as assets, mapped to the fields that then refer to the assets.
     var large: [String: String] = [:]
-    /// About how many bytes of a request it takes.
+    /// The approximate size of the change in a request, in bytes.
     var size: Int
-    /// Why it cannot be sent at all.
+    /// The reason why the change cannot be sent at all.
     var trouble: CKError?
 }
 
@@ -40,7 +40,7 @@ extension Outgoing {
     }
 }
 
-/// Reads what is to be sent out of a store, and writes down what became of it; inside one transaction each.
+/// Reads the changes to send from a store and stores their results, within one transaction each.
 struct Exporter {
     let db: Database
     let file: StoreFile
@@ -54,23 +54,24 @@ struct Exporter {
         hierarchies = try Hierarchies(db, file, names)
     }
 
-    /// Part of the line.
+    /// A part of the outbox.
     struct Batch: Sendable {
         var items: [Outgoing] = []
-        /// The place up to which the line was read.
+        /// The place in the outbox up to which it was read.
         var upTo: Int64
         var isLast = false
-        /// Objects have joined shares: those are to be moved, and this part is to be read again.
+        /// Objects have joined shares: they must be moved, and this part read again.
         var hasMoves = false
-        /// New objects that no share is known for.
+        /// New objects whose share is unknown.
         var homeless: [String] = []
     }
 
-    /// The next changes after a place in the line.
+    /// Returns the next changes after a place in the outbox.
     ///
-    /// At most `limit`, and so many that the last goes beyond `room` bytes, values that go as files included.
+    /// Returns at most `limit` changes and stops after the change that exceeds `room` bytes, including values sent as
+    /// assets.
     ///
-    /// Whoever is new to the relay is marked as perhaps sent **before** it is, so that a later deletion is sent too.
+    /// A new record is marked as possibly sent **before** it is sent, so that a later deletion is sent too.
     func batch(after place: Int64, limit: Int, room: Int, isFull: Bool) throws -> Batch {
         let rows = try OutboxRow.next(db, after: place, limit: limit)
         var (batch, bytes) = (Batch(upTo: place), 0)
@@ -94,7 +95,8 @@ struct Exporter {
         return batch
     }
 
-    /// Whether a change takes no more room on the relay than what is there: while the user's space is full, such changes go on.
+    /// Returns whether a change needs no more space on the relay; such changes are sent even while the quota is
+    /// exceeded.
     func makesRoom(_ row: OutboxRow) throws -> Bool {
         if row.operation == .delete { return true }
         guard let table = file.mapping.tables[row.entity], let known = try KnownRecord.find(db, oid: row.oid),
@@ -138,7 +140,8 @@ struct Exporter {
                 if let known { try KnownRecord.remove(db, id: known.id) }
                 return nil
             }
-            // A record that is not there as it was known may have moved, or been changed by somebody: the policy decides.
+            // If the record has another version than known here, it may have moved or been changed by somebody else:
+            // the merge policy decides.
             write = ClientRequest.Write(known.tag == nil ? .forceDelete : .delete, known.name)
             write.changeTag = known.tag
         } else {
@@ -173,7 +176,7 @@ struct Exporter {
         )
         let companions = large(mine, table)
         guard let tag = known?.tag else {
-            // What a newer program had written there goes along.
+            // Includes the fields that a newer program wrote into the record.
             let unknown = known?.unknownFields(file.mapping, table) ?? [:]
             write.fields = unknown.merging(mine) { $1 }.mapValues { $0 }
             if !unknown.isEmpty { write.encrypted.formUnion(known?.encryptedFields().intersection(unknown.keys) ?? []) }
@@ -189,7 +192,7 @@ struct Exporter {
         write.changeTag = tag
         for field in changedFields(of: relayed, mine, since: base, table) {
             write.fields.updateValue(mine[field], forKey: field)
-            // What stands in the record itself again needs no file any more.
+            // A value that fits into the record again needs no asset.
             let companion = field + RecordMapping.companionSuffix
             if companions[field] == nil, base[companion] != nil { write.fields.updateValue(nil, forKey: companion) }
         }
@@ -205,20 +208,20 @@ struct Exporter {
             try OutboxRow.drop(db, row.oid)
             return nil
         }
-        // When is worth a word only with what.
+        // Edit times are sent only together with other changes.
         if let times = mine[file.mapping.editTimesField], times != base[file.mapping.editTimesField] {
             write.fields.updateValue(times, forKey: file.mapping.editTimesField)
         }
         return (write, companions.filter { write.fields.keys.contains($0.key) })
     }
 
-    /// The values that the record has no room for, with the fields of their files.
+    /// The values that do not fit into the record, mapped to the fields of their assets.
     private func large(_ mine: [String: FieldValue], _ table: TableForm) -> [String: String] {
         let total = mine.reduce(0) { $0 + Self.bytes(in: $1.value) }
         guard total > LargeValues.limit else { return [:] }
         var (sizes, companions): ([String: Int], [String: String]) = ([:], [:])
         for column in table.columns {
-            // A file cannot be sealed: such a value has to fit.
+            // Assets are not encrypted, so an encrypted value has to fit.
             guard let attribute = column.attribute, attribute.type.hasLargeForm, !attribute.isEncrypted else {
                 continue
             }
@@ -230,10 +233,10 @@ struct Exporter {
         return companions.filter { moved.contains($0.key) }
     }
 
-    /// The fields in which a row says something else than the relay's record.
+    /// The fields in which a row differs from the relay's record.
     ///
-    /// Compared as rows: a field that the record leaves out stands for the attribute's default, as does a value that the attribute
-    /// cannot read, which stays on the relay as it is. A value of the row that no field can hold is not sent.
+    /// Compared as rows: a field that the record lacks has the attribute's default, as does a value that the attribute
+    /// cannot read, which stays on the relay unchanged. A value of the row that no field can hold is not sent.
     private func changedFields(
         of relayed: [DatabaseValue],
         _ mine: [String: FieldValue],
@@ -244,7 +247,7 @@ struct Exporter {
         let (before, now) = (file.mapping.row(of: base, in: table), file.mapping.settled(relayed, in: table))
         return table.columns.indices.compactMap { position in
             let field = file.mapping.field(table.columns[position])
-            // Dates of one millisecond are equal as fields.
+            // Dates within the same millisecond are equal as fields.
             guard now[position] != before[position], table.columns[position].isDate || mine[field] != base[field]
             else { return nil }
             let isSendable = now[position].isNull ? base[field] != nil : mine[field] != nil

@@ -3,7 +3,7 @@ import Records
 import ZoneKit
 
 extension Importer {
-    /// Gives objects to records that the model knows only now, and values to columns that are new.
+    /// Creates objects for records whose type the model has only now, and fills new columns.
     func adopt(_ changes: [String: [LayoutChange]]) throws {
         for (zone, name, type, fields) in try unknownRecords() {
             guard let table = mapping.table(forType: type, fields: fields) else { continue }
@@ -43,7 +43,8 @@ extension Importer {
         for oid in oids {
             guard let known = try KnownRecord.find(db, oid: oid), var row = try table.row(db, oid) else { continue }
             let isPending = hasOutbox ? try OutboxRow.find(db, oid) != nil : false
-            // The change is one to what this device had then; what came since is asked for again, and merged.
+            // The pending change is based on the version that this device had then; newer versions are fetched again
+            // and merged.
             if returns, isPending {
                 if known.tag == KnownRecord.unseen { try askAgain(for: oid, known.type) }
                 continue
@@ -64,7 +65,7 @@ extension Importer {
         }
     }
 
-    /// Whether what a column holds is no worse than what the record says.
+    /// Returns whether a column's value must be kept in place of the record's.
     private func keeps(
         _ value: DatabaseValue,
         _ change: LayoutChange,
@@ -73,7 +74,7 @@ extension Importer {
     ) -> Bool {
         let fallback = change.column.attribute?.defaultValue ?? .null
         return switch change.cause {
-        // Another program, with this model before this one, has changed it.
+        // Another program that had this model earlier has changed the value.
         case .new: isPending && value != fallback
         case .returns: false
         case .newDefault(let before):
@@ -82,7 +83,7 @@ extension Importer {
         }
     }
 
-    /// Nobody fetched values in files that no attribute stood for: their records are asked for once more.
+    /// Fetches records again whose assets were not fetched because no attribute used them.
     private func askForFiles(
         of oid: String,
         _ fields: [String: FieldValue],

@@ -2,13 +2,14 @@ import GRDB
 import SyncCore
 import ZoneKit
 
-/// Links as the relay's records have them, and as objects show them.
+/// Imports links.
 ///
-/// A link is shown where the object at its other end is here, and, where that has room for one only, leads back. All others
-/// are open: the column is empty, `mirror_link` has the name, and the link comes about when that becomes true. So what is
-/// shown depends on the records and not on the order in which they came, and nothing that arrives is a change of the user's.
+/// A link is shown if the object at its other end is here and, for a to-one inverse, points back. All other links are
+/// open: the column is NULL, `mirror_link` stores the target's name, and the link is resolved once both conditions
+/// hold. So the result depends on the records and not on the order of their arrival, and imports are never recorded as
+/// changes of the user.
 extension Importer {
-    /// Writes an object's values, its links as record names; says which columns are others than before.
+    /// Writes an object's values, with links as record names, and returns the columns that have changed.
     func write(
         _ values: [DatabaseValue],
         to table: TableForm,
@@ -31,7 +32,7 @@ extension Importer {
         return changed
     }
 
-    /// Remembers links that cannot be shown yet.
+    /// Stores links that cannot be shown yet.
     func keep(_ unresolved: [NameSpace.Unresolved], of table: TableForm, _ oid: String, _ zone: Int64) throws {
         for link in unresolved { try keepOpen(table, table.columns[link.column].name, of: oid, zone, to: link.name) }
     }
@@ -47,9 +48,9 @@ extension Importer {
         try OpenLinks.keep(db, oid, table.name, column, zone, to: name)
     }
 
-    /// The target of some links has come, or leads back now.
+    /// Resolves the open links to an object that was imported or that points back now.
     func resolveLinks(to name: String, zone: Int64, as oid: String, _ target: TableForm) throws {
-        // Also from other zones of the same owner: a sharing may have stopped at the link.
+        // Includes links from other zones of the same owner, because sharing may have stopped at the link.
         let sql = """
             SELECT oid, entity, col FROM mirror_link WHERE target = ?1 AND (zone = ?2 OR zone IN
                 (SELECT id FROM mirror_zone WHERE owner = (SELECT owner FROM mirror_zone WHERE id = ?2)))
@@ -67,7 +68,7 @@ extension Importer {
         }
     }
 
-    /// An object leads elsewhere: that the other one leads to it is open from now on.
+    /// Makes the inverse link of a former target open, because the object now points elsewhere.
     private func partFrom(_ other: DatabaseValue, _ column: ColumnForm, _ oid: String, _ name: String) throws {
         guard let back = column.back, let other = String.fromDatabaseValue(other), other != oid,
             let table = column.link.flatMap({ mapping.tables[$0.destination] }),
@@ -86,7 +87,7 @@ extension Importer {
 
     // MARK: Deletions
 
-    /// Deletes a row by the relay's hand: links to it are open, and come about again with an object of that name.
+    /// Deletes a row as part of an import; links to it become open and are resolved if an object of this name returns.
     func takeAway(_ table: TableForm, _ oid: String, named name: String) throws {
         for (other, column) in mapping.incoming[table.name] ?? [] {
             let sql = "SELECT id FROM \(other.name.quoted) WHERE \(column.quoted) = ? AND id <> ?"
@@ -98,9 +99,9 @@ extension Importer {
         try OpenLinks.forget(db, of: oid)
     }
 
-    /// The relay has an object no more: the records that pair it with others go too, where the user may delete them.
+    /// Deletes the many-to-many links of an object that the relay has deleted, as far as the user may delete them.
     ///
-    /// Whoever deleted it did not know of those that others were making meanwhile.
+    /// The device that deleted the object did not know the links that others created meanwhile.
     func dropPairs(with name: String, zone: Int64) throws {
         guard hasLinks else { return }
         let sql = "SELECT oid, entity FROM mirror_link WHERE target = ? AND zone = ?"
@@ -114,10 +115,10 @@ extension Importer {
         }
     }
 
-    /// An object is back that was deleted here, and that not sent: as is what the deletion did to others, where that was not
-    /// sent either.
+    /// Restores the links of an object that was deleted here, if that deletion was not sent and the object is back.
     ///
-    /// `deletion`: its number in the history.
+    /// Links that the deletion changed in other objects are restored if these changes were not sent either. `deletion`
+    /// is the deletion's number in the history.
     func linkAgain(_ oid: String, _ table: TableForm, deletion: Int64) throws {
         guard let known = try KnownRecord.find(db, oid: oid), table.entity != nil else { return }
         let sql = "SELECT txn FROM mirror_change WHERE seq = ?"
@@ -135,7 +136,9 @@ extension Importer {
         }
     }
 
-    /// Whose link was emptied last in a transaction, and that not sent; where the history does not go back so far, in any.
+    /// Returns the unsent objects whose link was last changed, namely cleared, in the given transaction.
+    ///
+    /// If the history no longer has that change, the transaction does not matter.
     private func emptied(_ table: TableForm, _ column: String, in transaction: Int64?) throws -> [String] {
         let sql = """
             SELECT o.id FROM \(table.name.quoted) o JOIN mirror_outbox w ON w.oid = o.id
@@ -149,7 +152,7 @@ extension Importer {
         return try String.fetchAll(db, sql: sql, arguments: [table.name, column, transaction])
     }
 
-    /// Sets a link as the relay has it; what else of the object is to be sent stays so.
+    /// Sets a link to the relay's value and leaves the other unsent changes of the object.
     private func lead(
         _ known: KnownRecord,
         _ holder: String,
@@ -161,7 +164,7 @@ extension Importer {
         row[position] = oid.databaseValue
         try table.update(db, holder, row)
         try note(table, holder, .update, names: table.columns[position].name)
-        // What is under way is without the link.
+        // A request under way does not contain the link.
         let sql = "UPDATE mirror_outbox SET version = ? WHERE oid = ?"
         try db.execute(sql: sql, arguments: [db.lastInsertedRowID, holder])
         let mine = mapping.settled(try names.toRelay(row, table, holder, db), in: table)
@@ -169,7 +172,7 @@ extension Importer {
         if hasLinks { try resolveLinks(to: known.name, zone: known.zone, as: holder, table) }
     }
 
-    /// Likewise its pairs, but for those that were parted before.
+    /// Restores the many-to-many links of an object, except those that were removed earlier.
     private func pairAgain(_ oid: String) throws {
         let sql = """
             SELECT w.oid, w.entity, c.txn FROM mirror_outbox w LEFT JOIN mirror_change c ON c.seq = w.version
@@ -183,7 +186,7 @@ extension Importer {
             else { continue }
             let ends = mapping.row(of: record.serverFields(), in: table)
             let local = try names.toLocal(ends, table, of: (record.name, pair), zone: record.zone, db)
-            // One that has lost its other end as well waits for that to come back.
+            // A link whose other end is missing too waits until that is back.
             guard local.unresolved.isEmpty, local.values.contains(oid.databaseValue) else { continue }
             if let transaction {
                 let deleted = try known[transaction] ?? deletions(in: transaction)

@@ -4,7 +4,8 @@ import SyncCore
 import ZoneKit
 
 extension Importer {
-    /// Merges a pending change with the relay's version, in record names; drops the entry when nothing is left to send.
+    /// Merges a pending change with the relay's version, with links as record names; removes the change if nothing is
+    /// left to send.
     func merge(
         _ table: TableForm,
         _ oid: String,
@@ -34,7 +35,7 @@ extension Importer {
         return values
     }
 
-    /// Gives both sides one value where a property has a rule of its own: for the policy that is no conflict any more.
+    /// Resolves properties that have their own merge rule; the merge policy then sees no conflict in them.
     private func settleProperties(
         _ table: TableForm,
         _ oid: String,
@@ -47,7 +48,7 @@ extension Importer {
         guard !resolvers.isEmpty || !table.timed.isEmpty else { return }
         let times = table.timed.isEmpty ? nil : (mine: try ownTimes(oid), theirs: theirTimes(since: known))
         let isOfBoth = Self.beganTogether(known)
-        // What is left of a version that was made anew says which properties both began with.
+        // If the record was created again, the rest of its old version shows which values both sides started from.
         let left = isOfBoth ? [:] : known?.serverFields() ?? [:]
         for position in table.columns.indices
         where mine[position] != base[position] && theirs[position] != base[position]
@@ -75,15 +76,16 @@ extension Importer {
         }
     }
 
-    /// Whether both sides have changed one version.
+    /// Returns whether both sides changed the same version.
     ///
-    /// Then two changes that look the same are two all the same, such as one more on each of two devices; where both made the
-    /// object, they are not.
+    /// Then two equal changes count as two, for example an increment on each of two devices. If both sides created the
+    /// object, they count as one.
     private static func beganTogether(_ known: KnownRecord?) -> Bool { known?.tag != nil }
 
-    /// When the arriving record's properties were edited.
+    /// Returns the times at which the properties of the imported record were edited.
     ///
-    /// A time that was there before says nothing of a newer value: whoever wrote that keeps no times.
+    /// A time that has not changed since the known version is ignored for a newer value: the program that wrote that
+    /// value stores no times.
     private func theirTimes(since known: KnownRecord?) -> (String) -> Int64 {
         let times = EditTimes(arriving?.fields[mapping.editTimesField])
         let before = EditTimes(known?.serverFields()[mapping.editTimesField])
@@ -99,7 +101,7 @@ extension Importer {
         return try EditTimes(db, of: oid)
     }
 
-    /// Lets the program merge; what it drops of this side's changes is written down as with every policy.
+    /// Calls the application's merge resolver; local changes that it drops are recorded as with any policy.
     private func resolve(
         _ resolver: MergeResolver,
         _ table: TableForm,
@@ -131,9 +133,10 @@ extension Importer {
         return PropertyMerge.Outcome(values: values, dropped: dropped)
     }
 
-    /// What a rule of the program's gives, unless it is of another type than the column: that object could not be read again.
+    /// Returns the value of the application's rule if the column's type can hold it; otherwise the object could not be
+    /// read again.
     ///
-    /// A rule sees dates as SQL does; one that it chooses is meant exactly.
+    /// A rule receives dates as SQL stores them; the date it returns is stored exactly.
     private static func fitting(
         _ value: DatabaseValue?,
         _ column: ColumnForm,
@@ -143,9 +146,9 @@ extension Importer {
         return column.isDate ? states.first { ExactDate.inSQL($0) == value } ?? value : value
     }
 
-    /// Whether an object that was deleted here is to be there again, since it was changed on the relay.
+    /// Returns whether an object that was deleted here is restored because it was changed on the relay.
     ///
-    /// A pair that has lost an end stays deleted under every policy: there is nothing left that it could pair.
+    /// A many-to-many link that has lost an end stays deleted under every policy.
     func takesBackDeletion(
         _ table: TableForm,
         _ oid: String,
@@ -164,8 +167,8 @@ extension Importer {
         return true
     }
 
-    /// An object was deleted on the relay that was changed here: what was changed waits for a decision, or is written down as
-    /// dropped.
+    /// Handles an object that was changed here but deleted on the relay: its change waits for a decision or is
+    /// recorded as dropped.
     func giveUpEdit(_ table: TableForm, _ oid: String, _ known: KnownRecord, _ acceptsDeletion: Bool) throws {
         guard !table.columns.isEmpty, let current = try table.row(db, oid) else { return }
         let mine = mapping.settled(try names.toRelay(current, table, oid, db), in: table)
@@ -182,7 +185,7 @@ extension Importer {
         }
     }
 
-    /// Keeps a change for whoever decides about it.
+    /// Stores a change for a later decision.
     func leave(
         _ table: TableForm,
         _ oid: String,

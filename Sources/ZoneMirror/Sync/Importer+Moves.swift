@@ -4,11 +4,13 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// Objects that change their zone, as a share begins or ends: the two zones' feeds come in any order.
+/// Imports objects that change zones when a share begins or ends.
 ///
-/// Whichever tells first, the object stays the same one, with its links and with what was changed here and not sent.
+/// The feeds of the two zones may arrive in any order. The object stays the same one, with its links and its unsent
+/// changes.
 extension Importer {
-    /// An object that was in another zone turns up here; `nil` where the record is another one that has its name.
+    /// Returns the object of a record that was in another zone before; `nil` if that record is a different one with
+    /// the same name.
     func movedHere(
         _ table: TableForm,
         _ record: Record,
@@ -30,10 +32,11 @@ extension Importer {
         return name
     }
 
-    /// A record that the relay has moved was still made when it was, by whom it was; a copy says the same as its original.
+    /// Returns whether a record is one that has moved: it then has the same creation date and creator; a copy has the
+    /// same values as its original.
     ///
-    /// Programs may give one name in several zones: records with it that both stay where they are would else be one object that
-    /// is now in the one, now in the other.
+    /// Programs may use one name in several zones. Without this check, such records would be one object that switches
+    /// between the zones.
     private func isSame(
         _ record: Record,
         _ theirs: [DatabaseValue],
@@ -48,7 +51,10 @@ extension Importer {
             || theirs == mapping.row(of: before.serverFields(), in: table)
     }
 
-    /// Between the zones of this user's; those of others only where one has ended, or the record has left it.
+    /// Returns whether a record may have left a zone.
+    ///
+    /// Always between the user's own zones; from another user's zone only if that has ended or the record was removed
+    /// from it.
     private func mayLeave(_ before: KnownRecord, for zone: KnownZone) throws -> Bool {
         switch file.scope {
         case .private: return true
@@ -61,8 +67,8 @@ extension Importer {
         }
     }
 
-    /// A record's old zone says that it is in another one now: so it is here, and the next version that comes from there is
-    /// taken in.
+    /// Assigns a record to the zone to which its old zone's feed says it has moved; the next version from there is
+    /// imported.
     func expect(_ known: KnownRecord, in zone: KnownZone) throws {
         if let there = try KnownRecord.find(db, zone: zone.id, name: known.name), there.id != known.id {
             return try remove(known)
@@ -86,10 +92,10 @@ extension Importer {
         count += 1
     }
 
-    // MARK: Originals of what is to move
+    // MARK: Originals of moved records
 
-    /// Somebody has written to a record that this device is about to move, or whose copy it has sent: the object that it
-    /// stands for takes that in where it is.
+    /// Imports somebody's change to a record that this device is about to move, or whose copy it has sent, into the
+    /// object.
     func takeOriginal(
         _ record: Record,
         _ theirs: [DatabaseValue],
@@ -105,7 +111,7 @@ extension Importer {
         )
         keepsPlace = true
         defer { keepsPlace = false }
-        // A copy that was sent lacks what has come now.
+        // A copy that was already sent lacks the new changes.
         if try OutboxRow.find(db, oid) == nil { try OutboxRow.add(db, oid, entity: table.name, .save) }
         try update(table, oid, theirs, moving, home)
         if moving.tag == nil {
@@ -117,26 +123,26 @@ extension Importer {
         return true
     }
 
-    /// A record that this device was about to move is not there any more.
+    /// Handles a record that this device was about to move but that is gone.
     func originalIsGone(_ name: String, _ zone: KnownZone, movedTo goal: String?) throws {
         guard let moving = try target(ofOriginal: name, zone) else { return }
         try db.execute(
             sql: "DELETE FROM mirror_move WHERE zone = ? AND name = ? AND dropsZone = 0",
             arguments: [zone.id, name]
         )
-        // What has arrived has left its original behind by ourselves.
+        // If the copy has arrived, this device itself deleted the original.
         guard moving.tag == nil else { return }
         if let goal { return try expect(moving, in: try KnownZone.make(db, ZoneID(goal))) }
         guard let oid = moving.oid, let table = moving.entity.flatMap({ mapping.tables[$0] }) else {
             return try KnownRecord.remove(db, id: moving.id)
         }
-        // Where nothing but the move was to be sent, the deletion counts.
+        // If only the move was pending, the deletion wins.
         let mine = try table.row(db, oid).map { mapping.settled(try names.toRelay($0, table, oid, db), in: table) }
         let isEdited = mine.map { $0 != mapping.row(of: moving.serverFields(), in: table) } ?? false
         try remove(moving, keepingPending: isEdited)
     }
 
-    /// Where the object of a record is to be that is to move out of a zone.
+    /// Returns the target of a record that is about to move out of a zone.
     private func target(ofOriginal name: String, _ zone: KnownZone) throws -> KnownRecord? {
         let sql = "SELECT oid FROM mirror_move WHERE zone = ? AND name = ? AND dropsZone = 0 AND oid <> ''"
         let statement = try db.cachedStatement(sql: sql)

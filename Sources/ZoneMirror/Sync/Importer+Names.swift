@@ -3,12 +3,14 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// Names that were given to objects of different entities: a zone has each once, and the relay's record has it.
+/// Resolves conflicts between objects of different entities with the same name; a zone has each name once, and the
+/// relay's record keeps it.
 extension Importer {
-    /// Takes away what has an arriving record's name here and is of another entity.
+    /// Removes the local object of another entity that has an imported record's name, and returns what is known of the
+    /// record itself.
     ///
-    /// What was known of the relay is gone there, since its name is another's. What never arrived there waits for a decision:
-    /// another device was first. Returns what is known of the record itself.
+    /// If the relay knew that object, it is gone there, since its name is in use. If it was never sent, it waits for a
+    /// decision: another device was first.
     func clearName(
         of record: Record,
         _ known: KnownRecord?,

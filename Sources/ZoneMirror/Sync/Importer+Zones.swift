@@ -4,9 +4,9 @@ import SyncCore
 import ZoneKit
 
 extension KnownZone {
-    /// A listing from the beginning starts: from now on records are marked as seen.
+    /// Starts a full fetch of a zone: records are marked as seen from now on.
     ///
-    /// Nothing to do for a zone of which nothing is known.
+    /// Does nothing for a zone without known records.
     mutating func beginSweep(_ db: Database, _ number: Int64) throws {
         let hasRecords = try Bool.fetchOne(
             db,
@@ -20,12 +20,13 @@ extension KnownZone {
 }
 
 extension Importer {
-    /// A zone is gone.
+    /// Handles the loss of a zone.
     ///
-    /// Deleted or purged: its objects go, and changes to them that were not sent; objects that were never sent stay, and make
-    /// the home zone anew; what may have reached a purged zone does not. After a reset of encrypted data everything is sent again.
+    /// If the zone was deleted or purged, its objects are removed with their unsent changes. Objects that were never
+    /// sent stay and create the home zone again; those that may have reached a purged zone do not. After a reset of
+    /// encrypted data, everything is sent again.
     ///
-    /// `isOurs`: this device has ended it, with what is here as the newest that there is.
+    /// `isOurs` means that this device ended the zone, so that the local values are the newest.
     func lose(_ zone: KnownZone, _ loss: DatabasePage.Loss, isOurs: Bool = false) throws -> [MirrorEvent.Detail] {
         let sql = "SELECT name FROM mirror_record WHERE zone = ?"
         let names = try String.fetchAll(db, sql: sql, arguments: [zone.id])
@@ -40,7 +41,8 @@ extension Importer {
             if let home = file.homeZone, home != zone.zone, loss == .deleted, let oid = known.oid,
                 try OutboxRow.find(db, oid)?.operation == .save
             {
-                // A share of ours has ended while a change was under way, or something new: it goes home with its object.
+                // A share of this user has ended while a change or a new object was unsent: it moves to the home zone
+                // with its object.
                 let target = try KnownZone.make(db, home)
                 try db.execute(
                     sql: "UPDATE mirror_record SET zone = ?, name = ?, tag = NULL WHERE id = ?",
@@ -73,23 +75,25 @@ extension Importer {
         return details
     }
 
-    /// Nobody can read any more what the relay had: what is known of it here goes there again.
+    /// Sends the known version again, because no device can decrypt what the relay had.
     private func sendAnew(_ known: KnownRecord, isNewest: Bool) throws {
         guard let oid = known.oid, let entity = known.entity else {
             try db.execute(sql: "UPDATE mirror_record SET tag = NULL WHERE id = ?", arguments: [known.id])
             return try State.set(db, .hasUnsent, "1")
         }
         try known.forgetVersion(db, mapping, keeping: baseFields(of: known, entity, isNewest: isNewest))
-        // What was deleted here is gone there by now; and is deleted once more where another device sends it anew.
+        // An object that was deleted here is gone there too, and is deleted once more if another device sends it
+        // again.
         guard try OutboxRow.find(db, oid)?.operation != .delete else { return }
         try OutboxRow.add(db, oid, entity: entity, .save)
     }
 
-    /// The fields of which is to be seen what was changed here since the relay had them: what was not is to cover nothing of
-    /// what others send.
+    /// The fields whose old values are kept to show what was changed here, so that unchanged ones do not overwrite
+    /// those of others.
     ///
-    /// Where this device has the newest it is to cover what is older, and only rules of the program's own need to see that.
-    /// Nowhere what was encrypted: some of the others may not have been able to read it, and send nothing in its place.
+    /// If this device has the newest values, they are to overwrite older ones, and only the application's own rules
+    /// need the old values. Encrypted fields are never kept: other devices may not have been able to read them, and
+    /// send nothing in their place.
     private func baseFields(of known: KnownRecord, _ entity: String, isNewest: Bool) -> Set<String> {
         guard let table = mapping.tables[entity] else { return [] }
         let resolvers = file.description.cloud?.propertyResolvers ?? [:]

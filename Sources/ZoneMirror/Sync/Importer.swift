@@ -4,10 +4,10 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// Writes what came from the relay into a store, inside one transaction.
+/// Writes records from the relay into a store, inside one transaction.
 ///
-/// A record that meets a pending change of ours is merged with it by the store's policy; the merged values stay pending,
-/// now on top of the relay's version.
+/// A record with a pending local change is merged by the store's policy; the merged values stay pending, based on the
+/// relay's version.
 final class Importer {
     let db: Database
     let file: StoreFile
@@ -15,26 +15,26 @@ final class Importer {
     let transaction: Int64
     let now: Date
     let policy: MergePolicy
-    /// How many records changed something here.
+    /// The number of records that changed something here.
     var count = 0
-    /// Objects whose pending change and the relay's the policy decides nothing about.
+    /// Objects with conflicts that the policy leaves undecided.
     var conflicts: [String] = []
-    /// The record that is being taken in.
+    /// The record being imported.
     private(set) var arriving: Record?
     var hasOutbox: Bool
-    /// Some links are open.
+    /// Whether some links are open.
     var hasLinks: Bool
-    /// Objects of this store are on their way to other zones.
+    /// Whether objects of this store are moving to other zones.
     let hasMoves: Bool
-    /// Some records have left this user's sight, and their objects wait for the end of the round.
+    /// Whether some records are no longer visible to this user and their objects wait for the end of the round.
     var hasDepartures: Bool
-    /// Objects with changes that will never be sent, as access to them has ended.
+    /// Objects whose unsent changes are dropped because access to them has ended.
     var dropped: [String] = []
-    /// Zones out of which records have turned up in others: what was read of them before is older than that.
+    /// Zones whose records have appeared in another zone; pages of them that were read earlier are out of date.
     var leftZones: Set<Int64> = []
-    /// Zones in which records are awaited.
+    /// Zones in which records are expected.
     var awaitingZones: Set<Int64> = []
-    /// What is merged stays in the line even where nothing of it is the user's change.
+    /// Whether a merged object stays in the outbox even if it contains no change of the user.
     var keepsPlace = false
     let names: NameSpace
 
@@ -52,15 +52,15 @@ final class Importer {
         names = try NameSpace(db)
     }
 
-    /// The name under which imports stand in the history.
+    /// The author of imports in the history.
     static let author = "zonecast.import"
 
     // MARK: Many records
 
-    /// Takes records in, in their order; `readied` is what was made ready of each, or empty.
+    /// Imports records in their order; `readied` holds the prepared form of each, or is empty.
     ///
-    /// As long as records turn out to be new, each is simply entered; the first look at what is there already is the
-    /// refusal of its name.
+    /// While records turn out to be new, they are inserted without a lookup: a name conflict shows that one exists
+    /// already.
     func take(_ records: [Record], _ readied: [ReadiedRecord?], zone: KnownZone) throws {
         var hope = readied.count == records.count && records.count >= Self.many ? Self.patience : 0
         var entry = hope > 0 ? try BulkEntry(db) : nil
@@ -74,16 +74,16 @@ final class Importer {
             }
             try take(records[index], zone: zone)
         }
-        // What was entered without GRDB's knowing has to be told to those who observe the tables.
+        // GRDB's observers of the tables must be notified of rows inserted through SQLite's C functions.
         for name in entry?.touched ?? [] { try db.notifyChanges(in: Table(name)) }
     }
 
-    /// From so many records on it is worth a try whether they are new.
+    /// The minimum number of records for which the fast path for new records is tried.
     private static let many = 20
-    /// So many more known records than new ones end it.
+    /// The fast path ends after this many more known than new records.
     private static let patience = 16
 
-    /// Enters a record that is new here; `false`, and nothing written, where its name is not.
+    /// Inserts a record that is new here; returns `false` and writes nothing if its name is taken.
     private func enter(
         _ record: Record,
         _ ready: ReadiedRecord,
@@ -92,13 +92,13 @@ final class Importer {
     ) throws -> Bool {
         let name = record.id.recordName
         let table = ready.table
-        // An object that was not sent yet may have it, and be of another entity.
+        // An unsent object, possibly of another entity, may have the name.
         if hasOutbox, try OutboxRow.find(db, name) != nil { return false }
         guard try entry?.record(record, zone, table.name, ready.fields) == true else { return false }
         var row = NameSpace.Local(values: ready.row)
         if !table.links.isEmpty { row = try names.toLocal(ready.row, table, of: (name, name), zone: zone.id, db) }
         guard try entry?.row(table, name, row.values) == true else {
-            // Another program's row, or one of ours that was not sent yet, has the name.
+            // The row of another program, or an unsent local object, has the name.
             try entry?.forget(name, in: zone)
             return false
         }
@@ -111,7 +111,7 @@ final class Importer {
 
     // MARK: One record
 
-    /// `again`: values of a version known already have become readable.
+    /// Imports one record; `again` means that values of a known version have become readable.
     func take(_ record: Record, zone: KnownZone, again: Bool = false) throws {
         var known = try KnownRecord.find(db, zone: zone.id, name: record.id.recordName)
         if hasDepartures, !again { try DepartedRecords.forget(db, zone: zone.id, record.id.recordName) }
@@ -129,7 +129,8 @@ final class Importer {
         let theirs = mapping.row(of: readable, in: table)
         known = try clearName(of: record, known, table, zone)
         if known == nil, hasMoves, try takeOriginal(record, theirs, table, zone) { return }
-        // A move that this device has begun: what is sealed by the old zone's key is still to be sealed by this one's.
+        // This device has begun to move the record: values encrypted with the old zone's key must be encrypted with
+        // this one's.
         let isToSeal = !record.encryptedFields.isEmpty && known?.isMoving == true && file.scope == .private
         keepsPlace = isToSeal
         defer { keepsPlace = false }
@@ -140,12 +141,13 @@ final class Importer {
         try ShareMoves.sealAnew(db, zone: zone.id, record.id.recordName, file)
     }
 
-    /// A newer program's, or an older one's: kept whole until this one's model knows the type.
+    /// Keeps a record of a type that only a newer or older program knows until the model has the type.
     private func keepUnknown(_ record: Record, _ known: KnownRecord?, _ zone: KnownZone, _ fields: Data) throws {
         // The object is still in the file.
         let left = known?.entity.flatMap { mapping.tables[$0] == nil ? known?.oid : nil }
         if let known, let left, hasOutbox, try OutboxRow.find(db, left) != nil {
-            // Its pending change can be merged by a model only that knows it, and with what it was a change to.
+            // Only a model with this type can merge the pending change, and it needs the version that the change is
+            // based on.
             try db.execute(
                 sql: "UPDATE mirror_record SET tag = ?, seen = ? WHERE id = ?",
                 arguments: [KnownRecord.unseen, zone.sweep, known.id]
@@ -157,7 +159,7 @@ final class Importer {
         try KnownRecord.store(db, record, zone: id, oid: left, entity: entity, fields: fields, seen: seen)
     }
 
-    /// Puts the row where it belongs and says under which identity.
+    /// Writes the row to its table and returns the object's id.
     func place(
         _ theirs: [DatabaseValue],
         _ record: Record,
@@ -171,7 +173,7 @@ final class Importer {
         }
         let name = record.id.recordName
         let row = try names.toLocal(theirs, table, of: (name, name), zone: zone.id, db)
-        // A record of another zone may have the name and stand in another table.
+        // A record of another zone may have the name, in another table.
         let isTaken = try KnownRecord.zone(db, oid: name).map { $0 != zone.id } ?? false
         if try !isTaken && table.insertIfNew(db, name, row.values) {
             try keep(row.unresolved, of: table, name, zone.id)
@@ -179,8 +181,8 @@ final class Importer {
             try note(table, name, .insert, names: nil)
             return name
         }
-        // The name is taken: by an object of ours that was made under the same name and not sent yet, or by a record of
-        // another zone.
+        // The name belongs to an unsent local object that was created under the same name, or to a record of another
+        // zone.
         if try KnownRecord.find(db, oid: name) == nil, zone.zone == file.homeZone {
             try update(table, name, theirs, known, zone)
             return name
@@ -210,7 +212,7 @@ final class Importer {
         let pending = hasOutbox ? try OutboxRow.find(db, oid) : nil
         let name = known?.name ?? oid
         guard let current = try table.row(db, oid) else {
-            // Deleted here, and not yet there.
+            // Deleted here but not yet on the relay.
             if pending?.operation == .delete, try !takesBackDeletion(table, oid, theirs, known, zone) { return }
             try OutboxRow.drop(db, oid)
             _ = try write(theirs, to: table, oid, named: name, over: nil, zone: zone.id)
@@ -227,7 +229,10 @@ final class Importer {
 
     // MARK: Deletions
 
-    /// `goal`: where the relay says that the record went; `isOutOfSight`: it still exists, where this user does not see it.
+    /// Removes a record that its zone no longer has.
+    ///
+    /// `goal` is the zone to which the relay says it has moved. `isOutOfSight` means that it still exists but this
+    /// user cannot see it.
     func remove(
         _ name: String,
         zone: KnownZone,
@@ -246,7 +251,7 @@ final class Importer {
         try dropPairs(with: name, zone: zone.id)
     }
 
-    /// The relay has this record no more.
+    /// Removes a record that the relay no longer has.
     func remove(_ known: KnownRecord, keepingPending: Bool = true) throws {
         count += 1
         if known.type == Share.recordType, try ShareCache.remove(db, zone: known.zone, named: known.name),
@@ -272,13 +277,14 @@ final class Importer {
         try KnownRecord.remove(db, id: known.id)
     }
 
-    /// Also one whose entity has left the model: its objects are still in the file, and would be there again with the entity.
+    /// Returns an entity's table, even if the model no longer has the entity: its objects are still in the file and
+    /// would return with it.
     private func table(named entity: String) throws -> TableForm? {
         if let table = mapping.tables[entity] { return table }
         return try db.tableExists(entity) ? TableForm(name: entity, kind: .entity(Entity(entity)), columns: []) : nil
     }
 
-    /// A listing from the beginning has ended: what did not turn up in it is gone.
+    /// Ends a full fetch: removes the records that were not listed.
     func sweep(_ zone: KnownZone) throws {
         guard zone.sweep != 0 else { return }
         let gone = try String.fetchAll(
@@ -305,7 +311,7 @@ final class Importer {
         ])
     }
 
-    /// Shares have no objects; in the history they stand as one of the entity `cloudkit.share` named by its zone.
+    /// Records a change of a share in the history, as an object of the entity `cloudkit.share` named by its zone.
     func noteShare(in zone: KnownZone, _ kind: ChangeKind) throws {
         try db.cachedStatement(
             sql: "INSERT INTO mirror_change(txn, oid, entity, kind) VALUES (?, ?, ?, ?)"

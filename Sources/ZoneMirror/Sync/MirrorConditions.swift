@@ -2,29 +2,30 @@ package import Foundation
 package import SyncCore
 package import ZoneKit
 
-/// What a mirrored container takes from the world around it.
+/// The environment of a mirrored container, replaceable in tests.
 package struct MirrorConditions: Sendable {
     package var time = Timekeeper.system
     package var chance = Chance.system
-    /// The wall clock, for what must hold across a restart.
+    /// The wall clock, for times that must survive a restart.
     package var wallClock: @Sendable () -> Date = { Date() }
     package var schedule = SyncSchedule.Settings.engine
-    /// The mirrors sync by themselves, not only when called.
+    /// Whether the mirrors sync on their own and not only when called.
     package var isAutomatic = true
-    /// Nobody may ask a public database more often than this.
+    /// The minimum interval between polls of a public database.
     package var shortestPoll: Duration = .seconds(60)
-    /// Asks the relay to move records between zones; `false`: as if it were one that cannot.
+    /// Whether the relay is asked to move records between zones; `false` behaves like a relay that cannot.
     package var relayMoves = true
-    /// As much of values is in memory at a time on its way from the relay or to it, in bytes; one record may have more.
+    /// The maximum size of values in memory at a time on their way to or from the relay, in bytes; a single record may
+    /// exceed it.
     package var room = 32 << 20
-    /// A pinned view lasts until the log of a file has grown by so many bytes.
+    /// The growth of a file's WAL, in bytes, at which a pinned view is brought up to date.
     package var pinLog = 64 << 20
-    /// Called at named places, so that a test can end the process or the transaction there.
+    /// Called at named points, so that a test can end the process or the transaction there.
     package var crashPoint: @Sendable (CrashPoint) throws -> Void = { _ in }
 
     package init() {}
 
-    /// What a test's world gives.
+    /// Takes the environment of a simulation.
     package init(_ world: SyncConditions) {
         time = world.time
         chance = world.chance
@@ -34,40 +35,40 @@ package struct MirrorConditions: Sendable {
     }
 }
 
-/// The places at which a crash must neither lose nor double anything.
+/// Points at which a crash must neither lose nor duplicate anything.
 package enum CrashPoint: String, Sendable, CaseIterable {
-    /// The batch is marked as perhaps sent; nothing is sent yet.
+    /// The batch is marked as possibly sent; nothing is sent yet.
     case beforeSend
-    /// The relay has the files of large values; the records that name them are not sent yet.
+    /// The assets of large values are uploaded; the records that refer to them are not sent yet.
     case afterUpload
-    /// The relay has answered; nothing of it is written down yet.
+    /// The relay has answered; the result is not stored yet.
     case afterSend
-    /// The confirmation is written and not yet committed.
+    /// The confirmation is written but not committed.
     case insideConfirm
     case afterConfirm
-    /// A page has come; nothing of it is written down yet.
+    /// A page has arrived; nothing of it is stored yet.
     case beforeImport
-    /// Its rows are written and not yet committed.
+    /// Its rows are written but not committed.
     case insideImport
     case afterImport
-    /// The zones of a page of the database's feed are written and not yet committed.
+    /// The zones of a page of the database's feed are written but not committed.
     case insideDatabasePage
-    /// Half of a listing from the beginning is in.
+    /// Half of a full fetch is imported.
     case insideSweep
-    /// A context's changes are written and not yet committed.
+    /// A context's changes are written but not committed.
     case insideSave
     case afterSave
-    /// Objects belong to another zone now; that is not yet committed.
+    /// The new zone of moved objects is written but not committed.
     case insideMove
-    /// They do, and the relay knows nothing of it yet.
+    /// The new zone of moved objects is committed; the relay does not know it yet.
     case afterMove
-    /// The relay has moved records to another zone; the store does not know yet.
+    /// The relay has moved records to another zone; the store does not know it yet.
     case afterRelayMove
-    /// The relay has the copies; the originals are still there.
+    /// The relay has the copies; the originals still exist.
     case beforeOriginalsGo
-    /// The originals are gone on the relay; that is not written down yet.
+    /// The originals are deleted on the relay; that is not stored yet.
     case afterOriginalsGo
-    /// A zone that everything has left is gone on the relay; that is not written down yet.
+    /// An empty zone is deleted on the relay; that is not stored yet.
     case afterZoneGone
     /// The relay has a new version of a share; the store does not.
     case afterShareSaved

@@ -1,13 +1,13 @@
 public import Foundation
 public import ZoneKit
 
-/// What became of a share.
+/// A change of a share.
 public enum ShareChange: Hashable, Sendable, Codable {
-    /// Why objects of a share are here no more.
+    /// Why the objects of a share are no longer here.
     public enum Loss: String, Hashable, Sendable, Codable {
         /// The owner ended the share.
         case stopped
-        /// The owner took this user out of it.
+        /// The owner removed this user from it.
         case removed
         /// This user left it.
         case left
@@ -15,105 +15,111 @@ public enum ShareChange: Hashable, Sendable, Codable {
         case unknown
     }
 
-    /// The current user began it.
+    /// The current user created it.
     case created
-    /// Its title, its public permission or its link are others.
+    /// Its title, public permission or link changed.
     case updated
-    /// People came, went, or may do something else.
+    /// Participants were added or removed, or their permissions changed.
     case participantsChanged
-    /// The current user has joined it.
+    /// The current user accepted it.
     case accepted
-    /// The current user is in it no more, and its objects are gone from the store.
+    /// The current user is no longer a participant, and its objects were removed from the store.
     case accessLost(Loss)
-    /// The current user has ended it.
+    /// The current user ended it.
     case ended
 }
 
-/// Something that a mirrored container did, or is doing.
+/// Something that a mirrored container did or is doing.
 public struct MirrorEvent: Hashable, Sendable, Identifiable {
-    /// The kinds of work.
+    /// The kinds of events.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
         /// A store began to sync.
         case setup
-        /// From a private or shared database to the store.
+        /// An import from a private or shared database.
         case `import`
-        /// From the store to its database.
+        /// An export to the store's database.
         case export
-        /// From a public database to the store.
+        /// An import from a public database.
         case poll
-        /// Something about shares.
+        /// A change of shares.
         case share
-        /// Something about the account.
+        /// A change of the account.
         case account
-        /// Something that the application should know of, such as a refused change.
+        /// Something that the application should know, such as a refused change.
         case notice
     }
 
-    /// Something in an event that a program may act on.
+    /// A detail that a program may act on.
     public enum Detail: Hashable, Sendable, Codable {
-        /// These changes were refused for good; see `rejectedWrites`.
+        /// These changes were refused permanently; see `rejectedWrites`.
         case refused([String])
-        /// A zone was listed from its beginning.
+        /// A zone was fetched again from its beginning.
         case zoneResynced(zone: String, reason: String)
-        /// A zone is gone, and its objects with it.
+        /// A zone and its objects are gone.
         case zoneLost(zone: String, reason: String)
-        /// The public database lacks an index; this type is skipped until it has one.
+        /// The public database lacks an index; this record type is skipped until the index exists.
         case indexMissing(recordType: String, field: String)
-        /// There is no space left for saves: how many bytes are used, may be, and wait to be sent, where that is known; of
-        /// others' databases it is not.
+        /// The quota is exceeded: the bytes used, allowed, and waiting to be sent, if known.
+        ///
+        /// For other users' databases they are unknown.
         case quotaExceeded(used: Int64? = nil, limit: Int64? = nil, needed: Int64? = nil)
-        /// There is space again.
+        /// There is space again for saves.
         case quotaRecovered
         /// Many changes wait to be sent.
         case outboxIsLarge(Int)
-        /// The store has no file any more, and why: the current user's could not be opened. Loading the stores anew tries again.
-        case storeClosed(String)
-        /// Changes that were not sent and never will be.
-        case droppedChanges([String])
-        /// Another user than before, or none.
-        case account(previous: String?, current: String?)
-        /// How many objects are here from before a user signed in, or before the store was mirrored.
+        /// The store has no file, because the current user's file could not be opened; the value is the reason.
         ///
-        /// In an event of the kind `account` they belong to nobody: `adoptLocalData` takes them over. In one of the kind `setup`
-        /// the store held them when it got its cloud options, and they are being sent.
+        /// Load the stores again to retry.
+        case storeClosed(String)
+        /// Changes that were not sent and will never be.
+        case droppedChanges([String])
+        /// The user changed, or signed out.
+        case account(previous: String?, current: String?)
+        /// The number of objects from before a user signed in, or from before the store was mirrored.
+        ///
+        /// In an event of the kind `account`, they belong to no user; `adoptLocalData` takes them over. In one of the
+        /// kind `setup`, the store held them when it got its cloud options, and they are being sent.
         case localData(Int)
-        /// So many objects of a share that ended were copied to another store before they went.
+        /// The number of objects of an ended share that were copied to another store before they were removed.
         case keptCopy(Int)
         /// A share began, changed or ended.
         case share(ShareChange, zone: String)
-        /// Encrypted values of this zone cannot be read here: the user's key is another one, or was not given yet.
+        /// Encrypted values of this zone cannot be read here: the user's key differs or was not received yet.
         case keyMissing(zone: String)
-        /// New objects of a shared store that are linked to no share, as plain SQL can make them: they wait until they are.
+        /// New objects of a shared store without a link to a share, as plain SQL can create them; they wait until they
+        /// have one.
         case shareMissing([String])
-        /// These objects have a value that the property's type cannot read: written by another version of the app, or by another
-        /// program. They show the property's default and keep the value; at most 100 objects are listed.
+        /// These objects have a value that the property's type cannot read, written by another version of the app or
+        /// by another program.
+        ///
+        /// They show the property's default and keep the value; at most 100 objects are listed.
         case unreadable(entity: String, property: String, objects: [String])
-        /// A pinned view grew too old or too large, and was brought up to date.
+        /// A pinned view was brought up to date because it grew too old or too large.
         case pinAdvanced
     }
 
-    /// Grows with each event of a store.
+    /// Increases with each event of a store.
     public var id: Int64
-    /// The store it is about.
+    /// The store of the event.
     public var store: StoreID
-    /// What was done.
+    /// The kind of the event.
     public var kind: Kind
-    /// When it began.
+    /// When the work began.
     public var began: Date
-    /// When it ended; `nil` while it goes on.
+    /// When the work ended; `nil` while it continues.
     public var ended: Date?
-    /// Whether all went well.
+    /// Whether the work succeeded.
     public var succeeded: Bool
-    /// CloudKit's number of what went wrong.
+    /// CloudKit's error code.
     public var errorCode: CKError.Code?
-    /// What went wrong, in one sentence.
+    /// The error as one sentence.
     public var message: String?
-    /// How many records so far.
+    /// The number of records so far.
     public var done: Int
-    /// How many in all, where that is known.
+    /// The total number of records, if known.
     public var total: Int?
-    /// How many bytes of records went over the wire for it, files beside records left out.
+    /// The bytes of records transferred, without assets.
     public var bytes = 0
-    /// What a program may act on.
+    /// Details that a program may act on.
     public var details: [Detail]
 }

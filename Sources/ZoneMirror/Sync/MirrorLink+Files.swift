@@ -3,23 +3,23 @@ import Records
 import Wire
 import ZoneKit
 
-/// Values too large for a record: they stand in a file beside it, in the field's companion.
+/// Values too large for a record, which are stored in an asset in the field's companion field.
 ///
 /// See Sync.md, "Records of a mirror".
 extension MirrorLink {
-    /// The content of an asset that a record names; `nil` when it is not to be had any more.
+    /// Returns the content of a record's asset, or `nil` if it is no longer available.
     func content(of asset: Asset, record: RecordID, field: String) async throws(CKError) -> [UInt8]? {
         guard let keeper = try files() else { return nil }
         let origin = AssetOrigin(scope: database.scope, record: record, field: field)
         do {
-            // Somebody who wanted the same content may have read it, and thrown the file away, a moment before.
+            // Another reader of the same content may have deleted the cached file a moment before.
             for isLast in [false, false, true] {
                 let file = try await asOwner { () throws(CKError) in
                     do { return try await keeper.download(asset, origin) } catch { throw CKError(from: error) }
                 }
                 let data = try isLast ? Data(contentsOf: file.url) : (try? Data(contentsOf: file.url))
                 guard let data else { continue }
-                // The store has it now, and nobody else reads the link's own folder.
+                // The store now has the content, and only this link reads its own folder.
                 try? FileManager.default.removeItem(at: file.url)
                 return [UInt8](data)
             }
@@ -31,14 +31,14 @@ extension MirrorLink {
         }
     }
 
-    /// Uploads large values; the write then names their files in place of the values.
+    /// Uploads large values and returns a write that refers to their assets.
     func withFiles(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
         guard !item.large.isEmpty, let keeper = try files() else { return item.write }
         var write = item.write
         for (field, companion) in item.large {
             guard let value = item.write.fields[field] ?? nil, let bytes = value.content else { continue }
             let asset = try await upload(bytes, item.write, companion, keeper, zone)
-            // A new record has no such field yet that could be emptied.
+            // A new record has no such field to clear.
             write.fields.removeValue(forKey: field)
             if write.type != .create { write.fields.updateValue(nil, forKey: field) }
             write.fields[companion] = .asset(asset)
@@ -46,7 +46,7 @@ extension MirrorLink {
         return write
     }
 
-    /// The relay would not have a file that was sent before: it is sent again with the next try.
+    /// Makes the next attempt upload assets again that the relay did not find.
     func forgetFiles(of write: ClientRequest.Write) {
         guard let keeper = try? files() else { return }
         for case .asset(let asset)? in write.fields.values { keeper.forget(asset.fileChecksum) }
@@ -77,7 +77,7 @@ extension MirrorLink {
 }
 
 extension FieldValue {
-    /// The bytes of a text or of bytes; `nil` for everything else.
+    /// The bytes of a text or bytes value; `nil` for all others.
     var content: [UInt8]? {
         switch self {
         case .string(let text): Array(text.utf8)
@@ -87,14 +87,14 @@ extension FieldValue {
     }
 }
 
-/// Which values of a record go into files.
+/// Selects the values of a record that are sent as assets.
 package enum LargeValues {
-    /// Records may have a million bytes; names, and the wire's own words, are not counted here.
+    /// Records may have a million bytes; names and JSON syntax are not counted here.
     package static let limit = 900_000
 
-    /// Moves the largest values out until the rest fits; always the same ones for the same record.
+    /// Selects the largest values until the rest fits; always the same ones for the same record.
     ///
-    /// `sizes` are those of values that have a companion.
+    /// `sizes` are the sizes of values that have a companion field.
     package static func moved(out sizes: [String: Int], total: Int, limit: Int = Self.limit) -> Set<String> {
         var (rest, moved): (Int, Set<String>) = (total, [])
         for (field, size) in sizes.sorted(by: { ($0.value, $0.key) > ($1.value, $1.key) }) where rest > limit {

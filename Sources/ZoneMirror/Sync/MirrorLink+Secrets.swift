@@ -4,19 +4,20 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// Values that leave this machine encrypted: sealed on their way out, opened on their way in.
+/// Encrypted values: encrypted when they are sent, decrypted when they are received.
 ///
-/// In the store's file they stand as they are; the file is the user's own.
+/// The store's file holds the plain values; the file belongs to the user.
 extension MirrorLink {
     private func zoneID(_ zone: ZoneID) -> CKRecordZone.ID { CKRecordZone.ID(zone) }
 
-    /// Opens what can be opened of records that came; the rest of their encrypted values stays sealed.
+    /// Decrypts the encrypted values of received records as far as possible; the rest stays encrypted.
     ///
-    /// Throws where the key could not be asked for: what is written down as locked is looked at again with the next key only.
+    /// `former` is the zone whose key was used, if it is another one than the records' zone.
     ///
-    /// `former`: whose key it is done with, where that is not the zone that they are in.
+    /// - Throws: An error if the key could not be requested. Records stored as locked are tried again only with the
+    ///   next key.
     func open(_ records: inout [Record], in zone: ZoneID, by former: ZoneID? = nil) async throws(CKError) {
-        // Values that no device has sealed are marked, and readable all the same.
+        // Values that no device has encrypted are marked as encrypted but are readable.
         guard records.contains(where: \.isLocked) else { return }
         let seal = try await database.seal(of: zoneID(former ?? zone), creating: false)
         for index in records.indices where records[index].isLocked {
@@ -34,15 +35,15 @@ extension MirrorLink {
         return opened
     }
 
-    /// A record whose values were sealed when it came, tried again.
+    /// Tries again to decrypt records whose values were locked when they arrived.
     func reopen(_ records: [Record], in zone: ZoneID) async throws(CKError) -> [Record] {
         guard let seal = try await database.seal(of: zoneID(zone), creating: false) else { return [] }
         return records.map { Self.opened($0, by: seal) }
     }
 
-    /// Seals what a write has to send sealed.
+    /// Encrypts the values of a write that must be sent encrypted.
     ///
-    /// Without a key provider the values go as they are, marked as encrypted, as layer 1 does it.
+    /// Without a key provider, they are sent in clear text and marked as encrypted, as in layer 1.
     func sealed(_ write: ClientRequest.Write, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
         let names = write.encrypted.filter { (write.fields[$0] ?? nil) != nil }
         guard !names.isEmpty, let seal = try await database.seal(of: zoneID(zone), creating: true) else { return write }
@@ -55,7 +56,7 @@ extension MirrorLink {
         return sealed
     }
 
-    /// A change as it goes to the relay: encrypted values sealed, large ones in files that the relay has.
+    /// Returns the write to send: encrypted values are sealed, and large values are uploaded as assets.
     func readied(_ item: Outgoing, in zone: ZoneID) async throws(CKError) -> ClientRequest.Write {
         if let trouble = item.trouble { throw trouble }
         if item.operation == .delete || (item.large.isEmpty && item.write.encrypted.isEmpty) { return item.write }

@@ -4,53 +4,54 @@ import Synchronization
 import Wire
 import ZoneKit
 
-/// One page of a zone's feed, and what the share records in it say of people.
+/// One page of a zone's feed, with what its share records say about participants.
 struct MirrorPage: Sendable {
     var records: ZonePage<Record>
     var shares: [(name: String, details: ClientShare)] = []
-    /// Records of keys were among the others: what could not be opened before may be openable now.
+    /// Whether the page contains key records, so that locked values may be readable now.
     var hasKeys = false
-    /// By name the zones to which deleted records have moved.
+    /// The zones to which deleted records have moved, by record name.
     var goals: [String: String] = [:]
-    /// Of the deleted records of somebody else's zone those that still exist, outside of what this user sees.
+    /// The records of another user's zone that were removed from this user's view but still exist.
     var outOfSight: Set<String> = []
-    /// How many records follow; `nil` where it is not known.
+    /// The number of records that follow; `nil` if unknown.
     var remaining: Int?
-    /// What was made ready of the changed records, one for each; empty where nothing was.
+    /// The prepared form of each changed record; empty if nothing was prepared.
     var readied: [ReadiedRecord?] = []
-    /// How long the answer was.
+    /// The size of the response in bytes.
     var bytes = 0
-    /// Of a page that is written in parts: whether it is the first.
+    /// Whether this is the first part of a page that is imported in parts.
     var isFirstPart = true
-    /// Likewise, whether it is the last.
+    /// Whether this is the last part of a page that is imported in parts.
     var isLastPart = true
 }
 
-/// A mirror's way to its database: records as values, each call one request.
+/// A mirror's connection to its database; each call makes one request.
 ///
-/// In the private database every zone is the user's own, whatever the relay calls them.
+/// In the private database, every zone belongs to the current user, whatever name the relay gives the owner.
 struct MirrorLink: Sendable {
     let database: CKDatabase
     private let memory = LinkMemory()
-    /// For whom alone it asks; `nil`: for whoever was found to be the owner last.
+    /// The user in whose name requests are made; `nil` means the one that was last found to own the store.
     private var fixed: AccountBinding?
 
     init(database: CKDatabase) { self.database = database }
 
-    /// The same for the owner of now, also when another one is found meanwhile: what is to be written was read as theirs.
+    /// Returns a link that stays with the current user, even if another one is found later, since the changes to send
+    /// were read as that user's.
     func ofNow() -> MirrorLink {
         var link = self
         link.fixed = memory.binding.withLock { $0 }
         return link
     }
 
-    /// The sign-in of that generation was found to be that of the user whose data these are.
+    /// Stores that the sign-in of this generation belongs to the user who owns the store.
     func belongs(to generation: Int) throws(CKError) {
         let binding = AccountBinding(try connection(), generation: generation)
         memory.binding.withLock { $0 = binding }
     }
 
-    /// Makes a request in the name of the user whose data these are, or not at all.
+    /// Makes a request in the name of the user who owns the store, or not at all.
     func asOwner<Answer>(_ ask: () async throws(CKError) -> Answer) async throws(CKError) -> Answer {
         let binding = fixed ?? memory.binding.withLock { $0 }
         do {
@@ -64,7 +65,7 @@ struct MirrorLink: Sendable {
 
     func connection() throws(CKError) -> RelayConnection { try database.session.connection() }
 
-    /// The files of this link alone: those of the connection may be in the hands of the program, as assets.
+    /// The asset files of this link; those of the connection may be in use by the program.
     func files() throws(CKError) -> AssetKeeper? {
         let caller = try connection().caller
         return memory.files.withLock { files in
@@ -93,7 +94,7 @@ struct MirrorLink: Sendable {
                 switch entry {
                 case .zone(let zone): page.changed.append(Self.own(zone.id, isPrivate))
                 case .deleted(let zone, let loss): page.deleted.append((Self.own(zone, isPrivate), loss))
-                // A zone that cannot be read now is told of again by its own feed.
+                // If a zone cannot be read now, its own feed reports the error again.
                 case .failed(let zone?, _): page.changed.append(Self.own(zone, isPrivate))
                 case .failed(nil, let failure): unnamed = unnamed ?? failure
                 }
@@ -108,7 +109,10 @@ struct MirrorLink: Sendable {
         isPrivate ? ZoneID(zone.zoneName) : zone
     }
 
-    /// `countsRest`: the page says how much follows, which costs the relay a look at all of it.
+    /// Fetches one page of a zone's feed.
+    ///
+    /// With `countsRest`, the response contains the number of records that follow, for which the relay has to scan
+    /// them.
     func zoneChanges(
         in zone: ZoneID,
         since token: String?,
@@ -117,7 +121,7 @@ struct MirrorLink: Sendable {
         try page(of: try await zoneAnswer(in: zone, since: token, countsRest: countsRest), in: zone)
     }
 
-    /// A page of a zone's feed as it came: where the next one begins is known already, its records are not read yet.
+    /// An undecoded page of a zone's feed: the token of the next page is known, its records are not decoded yet.
     struct ZoneAnswer: Sendable {
         fileprivate let entry: JSONValue
         fileprivate let end: ClientResponse.PageEnd
@@ -151,10 +155,10 @@ struct MirrorLink: Sendable {
         return try outcome.get()
     }
 
-    /// Reads a page's records; with a mapping, makes them ready to be written as well.
+    /// Decodes a page's records and, with a mapping, prepares them for the import.
     ///
-    /// Throws where the relay could not give one of them: its token would say that the record is here, and a listing that ends
-    /// without it, that it is gone.
+    /// - Throws: An error if the relay could not return one of them. The token would mark the record as fetched, and a
+    ///   full fetch without it would remove it.
     func page(of answer: ZoneAnswer, in zone: ZoneID, readied mapping: RecordMapping? = nil) throws(CKError)
         -> MirrorPage
     {
@@ -191,14 +195,15 @@ struct MirrorLink: Sendable {
         return page
     }
 
-    /// Some records of a zone as they are now; those that are not there are left out.
+    /// Fetches records of a zone by name; those that do not exist are left out.
     func lookup(_ names: [String], in zone: ZoneID) async throws(CKError) -> [Record] {
         let body = ClientRequest.lookup(names, in: zone, desiredKeys: nil)
         let document = try await asOwner { () throws(CKError) in try await database.call("records/lookup", body) }
         return try records(document.root, in: zone)
     }
 
-    /// An answer's records without those that are not there; throws where the relay could not give one, which is not gone.
+    /// Decodes the response's records without those that do not exist; throws if the relay could not return one that
+    /// does.
     private func records(_ answer: JSONValue, in zone: ZoneID) throws(CKError) -> [Record] {
         var records: [Record] = []
         var missing: CKError?
@@ -217,7 +222,7 @@ struct MirrorLink: Sendable {
         return records
     }
 
-    /// Makes zones; those that exist already stay as they are.
+    /// Creates zones; existing ones stay unchanged.
     func make(_ zones: [ZoneID]) async throws(CKError) {
         let document = try await asOwner { () throws(CKError) in
             try await database.modifyZones(creating: zones, deleting: [])
@@ -229,22 +234,23 @@ struct MirrorLink: Sendable {
         }
     }
 
-    /// `loss` is what other devices are told of why.
+    /// Deletes a zone; `loss` is the reason that other devices receive.
     func delete(_ zone: ZoneID, because loss: ZoneLoss = .deleted) async throws(CKError) {
         try await asOwner { () throws(CKError) in try await database.end(CKRecordZone.ID(zone), because: loss) }
     }
 
-    /// What became of one item.
+    /// The result for one item.
     enum Answer: Sendable {
         case saved(Record)
         case deleted
-        /// With the relay's record, where it differs from ours.
+        /// With the relay's record if it differs from the local one.
         case failed(CKError, Record?)
     }
 
-    /// Moves records from one zone of this user to another, all or none.
+    /// Moves records between zones of this user, all or none.
     ///
-    /// `deletesSource`: in the same commit the source ends, with its shares; refused where it holds more than these records.
+    /// With `deletesSource`, the source zone and its shares end in the same commit; the relay refuses if the zone has
+    /// other records.
     func move(_ names: [String], from: ZoneID, to: ZoneID, deletesSource: Bool = false) async throws(CKError) {
         let connection = try connection()
         _ = try await asOwner { () throws(CKError) in
@@ -260,7 +266,7 @@ struct MirrorLink: Sendable {
         }
     }
 
-    /// Writes records of one zone as they are; one answer for each, in their order.
+    /// Writes records of one zone and returns one result for each, in their order.
     func modify(
         _ writes: [ClientRequest.Write],
         in zone: ZoneID,
@@ -272,8 +278,8 @@ struct MirrorLink: Sendable {
         }
     }
 
-    /// Sends the body of a `records/modify`, which has a name by which the relay knows it again; one answer for each of its
-    /// operations, in their order.
+    /// Sends the body of a `records/modify` request that has an idempotency key; returns one result for each
+    /// operation, in their order.
     func modify(_ body: [UInt8], count: Int, in zone: ZoneID) async throws(CKError) -> [Answer] {
         let connection = try database.session.connection()
         return try await answers(for: count, in: zone) { () throws(CallFailure) in
@@ -290,7 +296,7 @@ struct MirrorLink: Sendable {
             do throws(CallFailure) {
                 return try await ask()
             } catch {
-                // An atomic failure is an error answer that lists every item.
+                // The response to an atomic failure lists every item.
                 guard error.failure?.error.code == .atomicError, let listed = error.document,
                     listed.root["records"] != nil
                 else { throw error.error }
@@ -313,7 +319,7 @@ struct MirrorLink: Sendable {
         return Array(answers.prefix(count))
     }
 
-    /// One page of the records of a type that were modified since a moment, oldest first.
+    /// Fetches one page of the records of a type that were modified since a given time, oldest first.
     func query(
         _ type: String,
         since: Timestamp?,
@@ -349,10 +355,10 @@ struct MirrorLink: Sendable {
     }
 }
 
-/// What a link keeps from one call to the next.
+/// State that a link keeps between calls.
 private final class LinkMemory: Sendable {
-    /// For whom it asks and writes, whoever signs in meanwhile; `nil` until a sign-in was looked at.
+    /// The user in whose name it reads and writes, whoever else signs in; `nil` until the sign-in was checked.
     let binding = Mutex<AccountBinding?>(nil)
-    /// Made when a file is first needed, and anew where the container has been configured anew since.
+    /// Created when first needed, and again after the container was configured again.
     let files = Mutex<(caller: CallerMemory, keeper: AssetKeeper)?>(nil)
 }

@@ -4,9 +4,9 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// Requests that change something, and those of them whose answers were lost.
+/// Sending requests, and repeating those whose responses were lost.
 extension MirrorSync {
-    /// Sends a request that is kept, and writes down what became of it; returns what is to be sent again at once.
+    /// Sends a stored request and applies its result; returns the items to send again immediately.
     func exchange(_ sent: SentRequest, in zone: ZoneID, _ tally: inout SendTally) async throws -> [Outgoing] {
         let request = sent.items
         sends[zone, default: 0] += 1
@@ -32,7 +32,7 @@ extension MirrorSync {
         return try await settle(request, answers, zone, &tally, answers: true)
     }
 
-    /// What was saved comes back whole: with values that only a newer program knows, and that are sealed.
+    /// Decrypts the saved records, which the relay returns completely, with fields that only a newer program knows.
     private func open(
         _ answers: inout [MirrorLink.Answer],
         to writes: [ClientRequest.Write],
@@ -47,7 +47,7 @@ extension MirrorSync {
         }
     }
 
-    /// The relay has said nothing about a request's changes one by one.
+    /// Handles a failure of the request as a whole, without a result for each change.
     private func failed(
         _ sent: SentRequest,
         _ error: CKError,
@@ -74,13 +74,13 @@ extension MirrorSync {
             suspect(request, error, &tally)
             return []
         }
-        // The request as a whole: each of its changes is told the same.
+        // The request failed as a whole, so each of its changes gets the same error.
         return try await settle(request, request.map { _ in .failed(error, nil) }, zone, &tally)
     }
 
-    /// Sends again, as it was, what the relay may have carried out without its answer having come.
+    /// Repeats requests that the relay may have executed without its response having arrived.
     ///
-    /// What was changed since builds on that: it goes only when it is known what became of it.
+    /// Later changes build on them: they are sent only when the result is known.
     func askAgain(_ tally: inout SendTally) async throws {
         for zone in try await file.pool.read({ try SentRequest.zones($0) }) {
             guard tally.error == nil else { return }
@@ -92,10 +92,12 @@ extension MirrorSync {
         }
     }
 
-    /// Before a page of the zone is read: what this device wrote itself would look like somebody else's change in it.
+    /// Repeats a zone's unanswered request before one of its pages is read, in which this device's own writes would
+    /// look like those of others.
     ///
-    /// Throws while it is not known what became of the request: then the page has to wait. The zone's turnstile is the
-    /// caller's.
+    /// Called with the zone's lock held.
+    ///
+    /// - Throws: An error while the result of the request is unknown; the page must wait then.
     func askAgain(beforeReading zone: ZoneID) async throws(CKError) {
         var tally = SendTally(link: isPublic ? link.ofNow() : link, began: conditions.wallClock())
         let isOpen: Bool
@@ -109,7 +111,7 @@ extension MirrorSync {
         if isOpen, let error = tally.error ?? tally.busy { throw error }
     }
 
-    /// Writes down what a round of sending has come to, where it has come to anything.
+    /// Records the result of a round of sending as an event, if there is any.
     func note(sent tally: SendTally, _ failure: CKError?) async {
         var details = tally.details
         if !tally.refused.isEmpty { details.append(.refused(tally.refused.map(\.oid))) }
@@ -130,7 +132,7 @@ extension MirrorSync {
             guard let open = try await file.pool.read({ try SentRequest.find($0, in: zone) }) else { return }
             sent = open
         } catch is JSONError {
-            // As another version of this library may write it. What it was about is sent as any change is.
+            // Another version of this library may have stored it. Its changes are sent like any others.
             return try await file.pool.write { try SentRequest.remove($0, in: zone) }
         }
         let names = sent.items.map(\.oid)

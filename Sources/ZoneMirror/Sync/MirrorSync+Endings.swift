@@ -4,15 +4,15 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// What the end of a round settles: records that have left one zone and turned up in no other, and zones that have ended.
+/// The end of a fetch round: records that left a zone without appearing in another, and zones that ended.
 extension MirrorSync {
-    /// A page has told of records that have moved to another zone, which may have nothing else to tell.
+    /// Notes that records are expected in a zone, whose own feed may have nothing else to report.
     func expectsRecords(in zone: ZoneID) {
         awaitsRecords = true
         feed.changed(zone)
     }
 
-    /// All that has changed is here.
+    /// Called after all changes were fetched.
     func settleMoves(_ tally: inout Tally) async throws {
         if awaitsRecords { try await lookForAwaited(&tally) }
         if !endings.isEmpty { try await endZones(&tally) }
@@ -20,9 +20,10 @@ extension MirrorSync {
         if link.isPrivate { try await lookForStragglers() }
     }
 
-    // MARK: Records that were to be there
+    // MARK: Expected records
 
-    /// Asks for single records that the feed of their new zone did not bring: it told of them before their old zone did.
+    /// Fetches expected records by name that their new zone's feed did not contain, because it was read before the old
+    /// zone's.
     private func lookForAwaited(_ tally: inout Tally) async throws {
         let awaited = try await file.pool.read { db -> [ZoneID: [String]] in
             var found: [ZoneID: [String]] = [:]
@@ -59,7 +60,7 @@ extension MirrorSync {
         } catch {
             if error.code == .zoneNotFound { return [] }
             guard error.code == .limitExceeded, names.count > 1 else { throw error }
-            // Too many bytes for one answer.
+            // The records exceed the maximum size of a response.
             let half = names.count / 2
             return try await records(Array(names[..<half]), in: zone) + records(Array(names[half...]), in: zone)
         }
@@ -80,9 +81,9 @@ extension MirrorSync {
         }
     }
 
-    // MARK: Zones that have ended
+    // MARK: Ended zones
 
-    /// What is still in a zone that has ended has ended with it.
+    /// Removes the objects that are still in an ended zone.
     private func endZones(_ tally: inout Tally) async throws {
         let (file, now, reasons) = (file, conditions.wallClock(), endings)
         let zones = try await file.pool.read { try KnownZone.all($0).filter(\.isEnding) }
@@ -98,7 +99,7 @@ extension MirrorSync {
                     try Importer(db, file, transaction: transaction, now: now).lose(zone, .deleted)
                 }
             }
-            // What waited to know where it belongs knows now.
+            // Changes that waited to know their zone can be sent now.
             try OutboxRow.releaseWaiting(db)
             return details
         }

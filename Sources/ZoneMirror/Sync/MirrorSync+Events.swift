@@ -3,7 +3,7 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// What a store's sync tells, and how far it is, for those who wait.
+/// Events of a store's sync, and its progress for callers that wait for it.
 extension MirrorSync {
     func note(
         _ kind: MirrorEvent.Kind,
@@ -38,7 +38,7 @@ extension MirrorSync {
 }
 
 extension MirrorSync {
-    // How far this mirror has seen the news of a test's world; nothing outside of one.
+    // Counts the changes this mirror has seen, in a simulation only.
 
     func countNews(_ event: SyncSchedule.Event) {
         guard !isPublic, let surroundings = conditions.time.surroundings else { return }
@@ -55,7 +55,7 @@ extension MirrorSync {
     }
 
     func pollEnds() {
-        // A type that the relay knows nothing of yet has nothing new either.
+        // A type that the relay does not know yet has no changes either.
         newsSeen = newsAsked
     }
 }

@@ -7,18 +7,18 @@ import ZoneKit
 extension MirrorSync {
     private enum Arrival: Sendable {
         case database(Result<DatabasePage, CKError>)
-        /// `sends`: how many there had been to the zone when it was asked for.
+        /// A page of a zone; `sends` is the number of requests sent to the zone when the page was requested.
         case zone(ZoneID, since: SyncToken?, sends: Int, Result<MirrorPage, CKError>)
     }
 
-    /// What one round of fetching has come to.
+    /// The result of one fetch round.
     struct Tally {
         var began: Date
         var records = 0
         var bytes = 0
-        /// What is to come, by zone, as far as relays have said.
+        /// The number of records still to fetch, by zone, as far as the relay has reported it.
         var rest: [ZoneID: Int] = [:]
-        /// What went wrong, by zone; `nil` for the database.
+        /// The errors by zone; `nil` is the database.
         var errors: [ZoneID?: CKError] = [:]
         var details: [MirrorEvent.Detail] = []
     }
@@ -49,7 +49,7 @@ extension MirrorSync {
             let outcome = await walk(round, held, &tally)
             let failure = Self.failure(outcome, tally.errors)
             lastTrouble = failure
-            // That of the relay's state which was seen first: what was left out is as the relay had it then, or newer.
+            // The start of the last round that read the database's feed: all its zones have that state or a newer one.
             if outcome.sawDatabase { importOwed = tally.began }
             if failure == nil, !leavesOut(held), let seen = importOwed {
                 importOwed = nil
@@ -73,12 +73,12 @@ extension MirrorSync {
         }
     }
 
-    /// What was read counts no more; nothing of it is removed before it is known to be gone.
+    /// Forgets all change tokens; objects are removed only after a full fetch shows that their records are gone.
     func forgetTokens() async throws {
         let isPublic = isPublic
         try await withFetchLane {
             repeat {
-                // One that is under way would note how far it has come.
+                // A poll under way would store its progress.
                 await noPollUnderWay()
                 try await file.pool.write { db in
                     try db.execute(sql: "UPDATE mirror_zone SET token = NULL")
@@ -92,7 +92,7 @@ extension MirrorSync {
         }
     }
 
-    /// Whether something has changed in zones that the round does not ask, since they want patience.
+    /// Returns whether there are changes in zones that the round skips because they are in back-off.
     private func leavesOut(_ held: Set<ZoneID>) -> Bool { feed.unfetched.contains(where: held.contains) }
 
     private func noteImported(at seen: Date) async {
@@ -127,7 +127,7 @@ extension MirrorSync {
         self.round = nil
         aheads.values.forEach { $0.walk.stop() }
         aheads = [:]
-        // That a zone is gone is no trouble: the database's feed has told of it since.
+        // A zone that is gone is not an error: the database's feed has reported it meanwhile.
         let isComplete = outcome.zoneTroubles.values.allSatisfy { $0.kind == .zoneGone }
         if outcome.trouble == nil, isComplete, !leavesOut(held) {
             do {
@@ -149,7 +149,7 @@ extension MirrorSync {
         }
     }
 
-    /// Leaves the zone's turnstile to `take`, which lets the next one through when the page is applied.
+    /// Acquires the zone's lock; `take` releases it after the page is applied.
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) async -> Arrival {
         await exchange(zone).enter()
         do throws(CKError) {
@@ -163,10 +163,10 @@ extension MirrorSync {
 
     private func page(of zone: ZoneID, _ token: SyncToken?, _ sends: Int) async -> Result<MirrorPage, CKError> {
         if let ahead = aheads[zone] {
-            // A save of ours since may be newer than what such pages say.
+            // A save sent since may be newer than the prefetched pages.
             if ahead.token == token, ahead.walk.sends == sends {
                 let page = await ahead.walk.take()
-                // After a failure the next try is a new one.
+                // After a failure, the next attempt starts again.
                 if case .failure = page { aheads[zone] = nil }
                 return page
             }
@@ -180,7 +180,7 @@ extension MirrorSync {
         }
     }
 
-    /// Goes on in the feed while a page is being written.
+    /// Prefetches the following pages while this one is imported.
     private func askAhead(_ page: MirrorPage, of zone: ZoneID) {
         guard page.records.moreComing, !isStopped else { return }
         let token = page.records.token
@@ -193,27 +193,27 @@ extension MirrorSync {
         inBackground { await walk.walk($0.link, $0.file.mapping, zone, from: token) }
     }
 
-    /// Adds what a listing of the database does not say, and lets answers about lost zones come first that are on their way.
+    /// Adds the zones that a full database listing omits, after responses under way for lost zones have arrived.
     private func completed(_ arrival: Arrival) async -> Arrival {
         guard case .database(.success(var page)) = arrival else { return arrival }
         var known: Set<ZoneID> = []
         if !page.moreComing, feed.listing != nil {
             await awaitExchanges()
-            // Those too of which nothing was read yet, since all that is in them was written here.
+            // Includes zones of which nothing was fetched yet, because all of their records were written here.
             let zones = (try? await file.pool.read { try KnownZone.all($0) }) ?? []
             known = Set(zones.filter { $0.isThere && !$0.zone.isDefault }.map(\.zone))
         }
         let missing = feed.missing(after: page.changed, moreComing: page.moreComing, besides: known)
         page.deleted += missing.filter { !page.deleted.map(\.zone).contains($0) }.map { ($0, .deleted) }
         for (zone, _) in page.deleted {
-            // What was sent before the zone went, and is answered after, would bring its records back.
+            // A response to a request sent before the zone was lost would bring its records back.
             await exchange(zone).enter()
             exchange(zone).leave()
         }
         return .database(.success(page))
     }
 
-    /// Writes what has come, and only then notes how far that is.
+    /// Imports what has arrived, then advances the round.
     private func take(_ arrival: Arrival, _ tally: inout Tally) async -> [FetchRound.Effect] {
         let arrival = await completed(arrival)
         defer {
@@ -245,7 +245,7 @@ extension MirrorSync {
             tally.errors[nil] = error
             return advance(.databaseFailed(error.trouble))
         case .zone(let zone, let since, let sends, .success(let page)):
-            // Read before something in it was met in another zone: it would bring that back.
+            // The page was read before one of its records was found in another zone, and would bring it back here.
             guard sends == self.sends[zone, default: 0] else { return [.askZone(zone, since: since)] }
             askAhead(page, of: zone)
             do {
@@ -264,7 +264,7 @@ extension MirrorSync {
             return advance(.zonePage(zone, token: page.records.token, moreComing: page.records.moreComing))
         case .zone(let zone, _, _, .failure(let error)):
             tally.errors[zone] = error
-            // What was in a zone that is only deleted may have moved on: a listing of the new one settles that.
+            // Records of a zone that was only deleted may have moved; a full fetch of their new zone shows that.
             if let loss = error.formerZone, loss != .deleted {
                 do {
                     tally.details += try await lose(zone, loss)
@@ -278,7 +278,7 @@ extension MirrorSync {
 
     private func enter(_ part: MirrorPage, of zone: ZoneID, _ since: SyncToken?, _ tally: inout Tally) async throws {
         var part = part
-        // Before the page counts as read: where the new key cannot be had just now, the page is asked for again.
+        // Runs before the page counts as read: if the new key is not available now, the page is fetched again.
         if part.hasKeys { try await unlock(zone) }
         try await makeReadable(&part.records.changed, in: zone)
         let (count, details) = try await write(part, of: zone, since: since)
@@ -287,13 +287,14 @@ extension MirrorSync {
         tally.details += details
     }
 
-    /// What could not be written down, by a full disk or because the task was cancelled, is no word of the relay's: it is asked
-    /// for again, and not only when the next notice comes.
+    /// Returns how to retry after a failed import, such as one caused by a full disk or a cancelled task.
+    ///
+    /// The relay did not report this failure, so the page is fetched again without waiting for the next notice.
     private static func trouble(of error: CKError, _ kind: Trouble.Kind) -> Trouble {
         error.trouble.isRetriedAutomatically ? error.trouble : Trouble(kind)
     }
 
-    /// Says how far an import has come, to those who listen; the file keeps its end only.
+    /// Reports an import's progress to the listeners; the file stores only its end.
     private func tell(of tally: Tally) {
         board.post(
             MirrorEvent(
@@ -313,7 +314,7 @@ extension MirrorSync {
         )
     }
 
-    /// Says which keys are missing, and gives a zone's key to those it is shared with.
+    /// Reports missing keys and gives the zone's key to the users with whom it is shared.
     private func seeToKeys(_ page: MirrorPage, in zone: ZoneID, isListed: Bool, _ tally: inout Tally) async {
         if page.records.changed.contains(where: \.isLocked) {
             let missing = MirrorEvent.Detail.keyMissing(zone: zone.zoneName)
@@ -329,7 +330,7 @@ extension MirrorSync {
     }
 
     private static func failure(_ outcome: FetchRound.Outcome, _ errors: [ZoneID?: CKError]) -> CKError? {
-        // A zone that is gone is no failure: the database's feed has told of it.
+        // A zone that is gone is not a failure: the database's feed has reported it.
         let failed = outcome.zoneTroubles.filter { $0.value.kind != .zoneGone }
         let unexplained = CKError(
             .internalError,

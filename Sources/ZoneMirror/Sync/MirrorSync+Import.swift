@@ -4,18 +4,18 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// How pages are written down: each with the token that covers it, in one transaction.
+/// Importing pages, each in one transaction with its change token.
 extension MirrorSync {
-    /// A page that does not follow on what the store holds of its zone.
+    /// The page does not follow the store's state of its zone.
     struct Misfit: Error {}
 
-    /// The zones of a page, and the token that covers them, in one transaction.
+    /// Imports the zones of a page of the database's feed and its token in one transaction.
     func write(
         _ page: DatabasePage,
         _ reasons: [ZoneID: ShareChange.Loss]
     ) async throws -> [MirrorEvent.Detail] {
         let (file, now, crash) = (file, conditions.wallClock(), conditions.crashPoint)
-        // What was in a zone that has ended may have moved into one that has changed: it waits for those.
+        // Records of an ended zone may have moved to a changed one, so the zone is kept until those are fetched.
         let waits = page.moreComing || !page.changed.isEmpty || !feed.unfetched.isEmpty
         var ending: [ZoneID] = []
         var lost: [(ZoneID, DatabasePage.Loss)] = []
@@ -56,7 +56,7 @@ extension MirrorSync {
         }
     }
 
-    /// A zone had ended, and was made anew, since it was looked at: what the store holds is of the one before.
+    /// Handles a zone that was deleted and created again: the store's objects belong to the old one.
     func lose(_ zone: ZoneID, _ loss: ZoneLoss) async throws -> [MirrorEvent.Detail] {
         let (file, now) = (file, conditions.wallClock())
         var kept: [MirrorEvent.Detail] = []
@@ -74,17 +74,17 @@ extension MirrorSync {
         }
     }
 
-    /// What a page did to a store.
+    /// The result of importing a page.
     private struct Written: Sendable {
         var count = 0
         var details: [MirrorEvent.Detail] = []
-        /// Zones out of which something has turned up in this one.
+        /// Zones whose records have appeared in this one.
         var left: [ZoneID] = []
-        /// Zones that something has moved to.
+        /// Zones to which records have moved.
         var awaiting: [ZoneID] = []
     }
 
-    /// A page's records, and the token that covers them, in one transaction.
+    /// Imports a page's records and its token in one transaction.
     func write(
         _ found: MirrorPage,
         of zone: ZoneID,
@@ -111,7 +111,7 @@ extension MirrorSync {
         return (written.count, written.details)
     }
 
-    /// How far the zone has been read.
+    /// Stores how far the zone has been read.
     private static func note(
         _ token: SyncToken,
         _ moreComing: Bool,
@@ -142,7 +142,7 @@ extension MirrorSync {
             if isFirst { try known.beginSweep(db, transaction) }
             let importer = try Importer(db, file, transaction: transaction, now: now)
             try importer.take(page.changed, found.readied, zone: known)
-            // Something was deleted elsewhere: there may be space again.
+            // A deletion elsewhere may have freed space.
             if !page.deleted.isEmpty { try State.set(db, .quotaIsFull, nil) }
             for item in page.deleted {
                 let name = item.id.recordName

@@ -2,17 +2,18 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// How a mirror hears of changes, and tells the others on its line of its own.
+/// Receiving notices of changes, and notifying the other listeners on the same connection of this mirror's own.
 extension MirrorSync {
     func listenForNotices() async {
         await ear.listen(heldUntil: heldUntil) { [weak self] in await self?.take($0) }
         if isStopped { await ear.stop() }
     }
 
-    /// A relay that was put back from a copy may have lost the subscription, and no notice would ever come.
+    /// Subscribes again, because a relay restored from a backup may have lost the subscription and would send no
+    /// notices.
     private func subscribeAgain() async {
         await ear.subscribe()
-        // What came in between was told to nobody.
+        // Changes made in between were not reported to anyone.
         tell(.noticed(nil))
     }
 
@@ -24,7 +25,7 @@ extension MirrorSync {
                 inBackground { await $0.subscribeAgain() }
             }
         case .lost: tell(.channelLost)
-        // The account is checked before the next round, which this brings about, whatever the one before had to wait for.
+        // This starts the next round, which checks the account first, whatever the last round was waiting for.
         case .accountReplaced: tell(.accountChanged(isUsable: true))
         case .changed(nil, _): tell(.noticed(nil))
         case .changed(let zone?, let token):
@@ -33,12 +34,12 @@ extension MirrorSync {
             if isKnown, round?.covers(zone) == true {
                 _ = round?.handle(.noticed(zone), state: &feed)
             } else {
-                // An unknown zone is first met in the database's feed.
+                // A new zone is first reported by the database's feed.
                 tell(.noticed(isKnown ? zone : nil))
             }
         }
     }
 
-    /// Tells the other mirrors and engines on this line what the relay will not.
+    /// Notifies the other mirrors and engines on this connection of changes for which the relay sends it no notice.
     func tellOthers(_ zones: Set<ZoneID>) async { await ear.tellOthers(zones) }
 }

@@ -2,11 +2,12 @@ import GRDB
 import SyncCore
 import ZoneKit
 
-/// The look at what is to be sent, after each commit to the store.
+/// Checking the outbox after each commit to the store.
 extension MirrorSync {
-    /// Something was committed to the store.
+    /// Called after each commit to the store.
     ///
-    /// One look at a time: an older one that is told after a newer one would leave a change lying until the next.
+    /// Checks run one at a time: an older result reported after a newer one would leave a change unsent until the next
+    /// commit.
     func outboxChanged() async {
         await outboxLook.enter()
         defer { outboxLook.leave() }
@@ -16,7 +17,7 @@ extension MirrorSync {
             let isUnsent = try State.text(db, .hasUnsent) != nil
             let count = try OutboxRow.count(db, free: true) + (isUnsent ? 1 : 0)
             guard try State.text(db, .quotaIsFull) != nil else { return (count, false, count > 0) }
-            // Wherever they stand in the line, deletions go on.
+            // Deletions are sent, wherever they are in the outbox.
             if try OutboxRow.hasDeletion(db) { return (count, true, true) }
             let exporter = try Exporter(db, file)
             let first = try OutboxRow.next(db, after: -1, limit: Self.lookedAt)
@@ -30,10 +31,10 @@ extension MirrorSync {
         hasWarned = isLarge
     }
 
-    /// Of so many changes is asked whether one of them takes no space, when there is none.
+    /// While the quota is exceeded, the number of changes checked for one that needs no space.
     private static let lookedAt = 1_000
 
-    /// What finds no space waits, without being tried again and again; space may be made elsewhere.
+    /// Schedules a later retry of changes that found no space; another device may free some.
     func lookForSpaceLater() {
         guard spaceWatch == nil, conditions.isAutomatic, !isStopped else { return }
         let time = conditions.time
@@ -52,7 +53,7 @@ extension MirrorSync {
         await outboxChanged()
     }
 
-    /// What waits for something else is tried again now and then, also where nothing tells that this has come.
+    /// Schedules a later retry of changes that wait for something, even if nothing reports its arrival.
     private func lookAgainLater() {
         guard waitWatch == nil, conditions.isAutomatic, !isStopped else { return }
         let time = conditions.time
@@ -68,6 +69,6 @@ extension MirrorSync {
         await outboxChanged()
     }
 
-    /// Between two tries whether the user's space is still full, or what is waited for still missing.
+    /// The interval between retries of changes that found no space or that wait for something.
     private static let spaceInterval = Duration.seconds(900)
 }

@@ -4,7 +4,7 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// Where the polls of a public database have come to, as the store keeps it.
+/// The progress of the polls of a public database, as stored.
 enum PollMarks {
     private struct Seen: Codable {
         var name: String
@@ -45,8 +45,7 @@ enum PollMarks {
 }
 
 extension PollMarks {
-    /// Forgets how far polls have come where another part of the database is to be mirrored than before: what is known of
-    /// records may not be all of them any more.
+    /// Forgets the polls' progress if the extents have changed, because the store may now lack records of them.
     static func follow(_ db: Database, _ extents: [String: WireExtent]) throws {
         let wanted =
             extents.isEmpty
@@ -63,22 +62,22 @@ extension PollMarks {
 }
 
 extension PublicPoll {
-    /// The same poll with the marks of the last run.
+    /// Returns the same poll with the progress of the last run.
     func restored(with marks: [String: Mark]) -> PublicPoll {
         PublicPoll(types: followedTypes, settings: followedSettings, marks: marks)
     }
 }
 
 extension MirrorSync {
-    /// Asks about all types now; throws the first failure, after all have been asked.
+    /// Polls all types now and throws the first failure after all were polled.
     ///
-    /// A type that the relay does not know, or has no index for, is skipped with an event.
+    /// A type that the relay does not know, or for which it lacks an index, is skipped with an event.
     func pollNow() async throws {
         try await checkAccount()
         await lookAtRights()
         try await withFetchLane {
             var failure: CKError?
-            // A poll that is under way may have asked before what this one is about.
+            // A poll under way may have been requested before the changes that this one is to find.
             await noPollUnderWay()
             let effects = poll.handle(.pollNow, at: conditions.time.now(), using: &chance)
             for case .query(let type, let since) in effects {
@@ -98,7 +97,7 @@ extension MirrorSync {
         while walking > 0 { await withCheckedContinuation { walkWaiters.append($0) } }
     }
 
-    /// One type on schedule.
+    /// Polls one type on schedule.
     func walk(_ type: String, _ since: Timestamp?) async {
         defer { walkEnds() }
         do throws(CKError) {
@@ -125,7 +124,7 @@ extension MirrorSync {
         walkWaiters = []
     }
 
-    /// All types have been asked about on schedule; a poll by hand says so itself.
+    /// Notes the end of a scheduled poll of all types; a manual poll notes its own.
     func pollHasEnded() {
         defer { hasPollFailed = false }
         guard walking > 0, !hasPollFailed, unpolled.isEmpty else { return }
@@ -159,9 +158,9 @@ extension MirrorSync {
         if count > 0 { await note(.poll, began: began, done: count) }
     }
 
-    /// Asks for a page and writes what of it is news; `nil` where the type is left out.
+    /// Fetches a page and imports what is new; returns `nil` if the type is skipped.
     ///
-    /// Not beside another exchange: a page that was read before a save or a deletion of ours would undo it.
+    /// Runs with the zone's lock held, because a page read before a save or deletion of this device would undo it.
     private func take(
         _ type: String,
         _ since: Timestamp?,
@@ -183,22 +182,22 @@ extension MirrorSync {
         let before = poll.marks[type]
         do {
             let count = try await take(page.records, type, isLast: page.marker == nil)
-            // A task that is cancelled says so, and does not leave the type as one that is being asked about.
+            // A cancelled task must report the failure, so that the type does not stay marked as being polled.
             if page.marker != nil { try Task.checkCancellation() }
             return (count, page.marker)
         } catch {
             poll.takeBack(type, to: before)
             let error = CKError(from: error)
-            // Nothing of it was the relay's word: it is asked again as soon as after any other trouble.
+            // This failure did not come from the relay, so the poll is retried as after any temporary error.
             let trouble = error.trouble.isRetriedAutomatically ? error.trouble : Trouble(.busy)
             await pollFailed(type, error, trouble)
             throw error
         }
     }
 
-    /// Whether a type is left out until the relay can be asked for it; said once.
+    /// Returns whether a type is skipped until the relay can be asked for it; reports this once.
     ///
-    /// One that is not there yet has no records. Without an index there may be some that cannot be had.
+    /// A type that does not exist yet has no records. Without an index, there may be records that cannot be fetched.
     private func skips(_ type: String, _ error: CKError) async -> Bool {
         let isUnknown = error.code == .unknownItem
         guard isUnknown || error.code == .invalidArguments else { return false }
@@ -212,9 +211,9 @@ extension MirrorSync {
         return true
     }
 
-    /// The field of CloudKit's sentence about an index: "Field 'recordName' is not marked queryable".
+    /// Returns the field named in CloudKit's error "Field 'recordName' is not marked queryable".
     ///
-    /// The answer has nothing else that says which of the three, or of an extent's own, is meant.
+    /// Nothing else in the response says whether one of the three fields, or one of the extent's, is meant.
     private static func unmarkedField(_ error: CKError) -> String? {
         let parts = (error.errorDescription ?? "").split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count == 3, parts[0] == "Field ", parts[2].hasPrefix(" is not marked ") else { return nil }
@@ -231,7 +230,7 @@ extension MirrorSync {
         await keepHold()
     }
 
-    /// Writes what of a page is news, with the mark that covers it; only then the type may be at its end.
+    /// Imports what is new in a page together with the poll's progress; only then the type may be complete.
     private func take(_ records: [Record], _ type: String, isLast: Bool) async throws -> Int {
         let sightings = records.map { record in
             PublicPoll.Sighting(

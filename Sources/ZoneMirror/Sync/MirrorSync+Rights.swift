@@ -4,17 +4,17 @@ import Records
 import SyncCore
 public import ZoneKit
 
-/// What the user may do in a public database by roles, kept in the store so that questions about it need no network.
+/// The user's role permissions in a public database, stored so that checks need no network.
 ///
 /// See Permissions.md, "Questions".
 enum GrantedRights {
-    /// What was granted for a record type; `nil` where the relay has not said, or does not know the type.
+    /// Returns the permissions for a record type; `nil` if the relay has not reported them or does not know the type.
     static func of(_ db: Database, type: String) throws -> Rights? {
         let statement = try db.cachedStatement(sql: "SELECT rights FROM mirror_right WHERE type = ?")
         return try Int.fetchOne(statement, arguments: [type]).map { Rights(rawValue: $0) }
     }
 
-    /// Whether there is a type that may be written or made; true as long as nothing is known.
+    /// Returns whether any type may be written or created; `true` as long as nothing is known.
     static func allowsAnything(_ db: Database) throws -> Bool {
         let sql = "SELECT count(*) = 0 OR max(rights & ?) > 0 FROM mirror_right"
         let wanted = Rights.create.union(.write).rawValue
@@ -34,10 +34,10 @@ enum GrantedRights {
 }
 
 extension MirrorSync {
-    /// Between two looks at the rights of one user.
+    /// The interval between checks of one user's permissions, in seconds.
     private static let rightsInterval: TimeInterval = 300
 
-    /// Asks what the user's roles may do, with the first poll of a user and now and then after it.
+    /// Fetches the permissions of the user's roles at the first poll of a user, and from time to time afterwards.
     func lookAtRights() async {
         guard isPublic, let generation = try? link.connection().credentials.current.generation else { return }
         let now = conditions.wallClock()
@@ -58,7 +58,7 @@ extension MirrorSync {
         try? await file.pool.write { try GrantedRights.store($0, rights, of: types) }
     }
 
-    /// Adds the numbers to the news that there is no space left.
+    /// Adds the numbers to an event that the quota is exceeded.
     func withNumbers(_ details: [MirrorEvent.Detail], needed: Int) async -> [MirrorEvent.Detail] {
         guard details.contains(.quotaExceeded()), link.isPrivate,
             let storage = try? await link.database.limits().storage
@@ -71,9 +71,9 @@ extension MirrorSync {
 }
 
 extension MirroredContainer {
-    /// What the relay takes from the current user in a store's database, and how much of the space is used.
+    /// Returns the relay's limits for the current user in a store's database, and the space used.
     ///
-    /// - Throws: `wrongStore` for a store that mirrors nothing, and `relay` with what the call throws.
+    /// - Throws: `wrongStore` for a store that mirrors nothing, and `relay` with the call's error.
     public func limits(of store: StoreID) async throws(MirrorError) -> RelayLimits {
         guard let sync = sync(store) else { throw MirrorError(.wrongStore, "The store mirrors no database.") }
         do {

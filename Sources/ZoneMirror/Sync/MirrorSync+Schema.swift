@@ -5,11 +5,11 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// Changes that the relay refused because of its schema: tried again by themselves when that is another one.
+/// Retrying changes that the relay refused because of its schema, after the schema has changed.
 ///
 /// See Sync.md, "Refused writes".
 extension MirrorSync {
-    /// Looks at the relay's schema again later; what was refused for it waits for another one.
+    /// Schedules a check of the relay's schema for changes that were refused because of it.
     func watchSchema() {
         guard schemaWatch == nil, conditions.isAutomatic, !isStopped, conditions.time.surroundings == nil else {
             return
@@ -26,17 +26,17 @@ extension MirrorSync {
         await lookAtSchema()
     }
 
-    /// Between two looks at the relay's schema, as long as there are such changes.
+    /// The interval between schema checks, as long as there are such changes.
     static let schemaInterval = Duration.seconds(900)
 
-    /// Tries what was refused once more if the schema has changed since the last look.
+    /// Retries refused changes if the schema has changed since the last check.
     ///
-    /// Costs nothing where nothing was refused for a reason that a schema can mend.
+    /// Makes no request if nothing was refused for a reason that a schema change can fix.
     func lookAtSchema() async {
         guard await hasSchemaRefusals(), let version = try? await link.schemaVersion() else { return }
         let file = file
         let count = try? await file.pool.write { db -> Int in
-            // What was refused since the last look was refused under the schema of now.
+            // Changes refused since the last check were refused under the current schema.
             try db.execute(sql: "UPDATE mirror_refused SET schema = ? WHERE schema IS NULL", arguments: [version])
             let rows = try Row.fetchAll(
                 db,
@@ -71,14 +71,14 @@ extension MirrorSync {
 }
 
 extension MirrorLink {
-    /// The version of the relay's schema: another number than before means another schema.
+    /// Fetches the version of the relay's schema; a different number means a different schema.
     func schemaVersion() async throws(CKError) -> Int64 {
         var writer = JSONWriter(reserving: 64)
         writer.object { body in
             body.member("schemaVersion", true)
             body.member("resultsLimit", 1)
         }
-        // The public database has no such call; the schema is the container's.
+        // The public database has no such call, but the schema belongs to the container.
         let own = CKContainer(sharing: database.session).privateCloudDatabase
         let document = try await own.call("changes/database", writer.bytes)
         return try reading { () throws(JSONError) in try document.root.required("schemaVersion").int64() }

@@ -6,37 +6,38 @@ import Wire
 import ZoneKit
 
 extension MirrorSync {
-    /// What one round of sending has come to.
+    /// The result of one round of sending.
     struct SendTally {
-        /// Writes in the name of the user whose changes are read.
+        /// Writes in the name of the user whose changes were read.
         let link: MirrorLink
         var began: Date
         var outcome = SyncSchedule.SendOutcome()
-        /// What ended the round.
+        /// The error that ended the round.
         var error: CKError?
-        /// Zones that are busy: nothing more is sent to them in this round.
+        /// Busy zones, to which nothing more is sent in this round.
         var heldZones: Set<ZoneID> = []
-        /// What the first of them said.
+        /// The error of the first busy zone.
         var busy: CKError?
         var sent = 0
         var bytes = 0
         var refused: [Settlement.Refusal] = []
-        /// Something found no space.
+        /// The error of a change that found no space.
         var noSpace: CKError?
         var changedZones: Set<ZoneID> = []
-        /// Something is to be sent again in this round.
+        /// Whether something must be sent again in this round.
         var goesOn = false
-        /// What has changed is to be fetched before anything is sent again.
+        /// Whether changes must be fetched before anything is sent again.
         var looksFirst = false
-        /// Zones of which the database's feed has to tell.
+        /// Whether the database's feed must be read for lost zones.
         var looksAtZones = false
         var details: [MirrorEvent.Detail] = []
-        /// New objects that no share is known for.
+        /// New objects whose share is unknown.
         var homeless: [String] = []
-        /// Changes sent alone at which the relay, or the way to it, has failed, since it last answered for any.
+        /// Changes that failed when sent alone, by a failure of the relay or the network, since the relay last
+        /// answered any request.
         var suspects: [(item: Outgoing, error: CKError)] = []
 
-        /// Notes what is tried again later: a busy zone holds no other, everything else ends the round.
+        /// Records a temporary error: a busy zone does not block the others; any other error ends the round.
         mutating func retryLater(_ error: CKError, in zone: ZoneID) {
             guard error.trouble.kind == .zoneBusy else { return self.error = self.error ?? error }
             heldZones.insert(zone)
@@ -45,7 +46,8 @@ extension MirrorSync {
         }
     }
 
-    /// So often what turns up in a zone that is to go is moved in one round; the next one goes on.
+    /// The maximum number of times that records found in a zone to be removed are moved in one round; the next round
+    /// continues.
     private static let maxMoves = 6
 
     func sendOnSchedule(held: Set<ZoneID>) async {
@@ -58,13 +60,14 @@ extension MirrorSync {
         _ = try? await send(held: held)
     }
 
-    /// Sends what waits.
+    /// Sends all unsent changes.
     ///
-    /// Throws what stopped the round, the first refusal, or what something waits for; of the given objects where some are
-    /// given. The rest has been sent all the same.
+    /// With `objects`, only errors of these objects are thrown. The other changes are sent nevertheless.
+    ///
+    /// - Throws: The error that ended the round, the first refusal, or what a change waits for.
     func sendNow(concerning objects: [ObjectID]? = nil) async throws {
         try await checkAccount()
-        // Who asks wants all tried again that waits for a zone, or for something else that may have come by now.
+        // A caller's request also retries changes that wait for a zone or for something that may have arrived.
         _ = try? await file.pool.write { db in
             try OutboxRow.releaseZoneless(db)
             try OutboxRow.releaseWaiting(db)
@@ -76,9 +79,9 @@ extension MirrorSync {
         if let first = waiting.first(where: { names?.contains($0.oid) ?? true }) { throw first.reasonToWait }
     }
 
-    /// Sends nothing to the zones that are `held`.
+    /// Sends changes except to the zones in `held`.
     ///
-    /// Returns what was refused.
+    /// Returns the refusals.
     private func send(held: Set<ZoneID>) async throws -> [Settlement.Refusal] {
         try await withSendLane {
             tell(.sendBegan)
@@ -87,7 +90,7 @@ extension MirrorSync {
             for _ in 0..<Self.maxMoves {
                 guard await moveAndSend(&tally), tally.error == nil else { break }
             }
-            // Nothing has shown that it was not the way.
+            // Nothing has shown that the failure was not in the network.
             tally.error = tally.error ?? tally.suspects.first?.error ?? tally.noSpace
             await finish(&tally)
             if let error = tally.error ?? tally.busy { throw error }
@@ -95,7 +98,7 @@ extension MirrorSync {
         }
     }
 
-    /// `true` where something has turned up that is to be moved before its zone can go.
+    /// Moves and sends; returns `true` if a record was found that must move before its zone can be removed.
     private func moveAndSend(_ tally: inout SendTally) async -> Bool {
         do {
             try await askAgain(&tally)
@@ -104,7 +107,7 @@ extension MirrorSync {
         } catch {
             tally.error = CKError(from: error)
         }
-        // Conflicts are merged and sent again at once; each change only so often.
+        // Conflicts are merged and sent again immediately, a limited number of times for each change.
         for _ in 0...SendVerdict.maxConflicts + 2 where tally.error == nil {
             tally.goesOn = false
             tally.suspects = []
@@ -122,7 +125,7 @@ extension MirrorSync {
         }
     }
 
-    /// What was not found where it was may have moved, which the feeds tell.
+    /// Fetches changes if a record was not found in its zone, because it may have moved.
     private func lookFirst(_ tally: inout SendTally) async {
         guard tally.looksFirst, tally.error == nil else { return }
         tally.looksFirst = false
@@ -149,7 +152,7 @@ extension MirrorSync {
                 try State.set(db, .lastExport, now)
                 try db.execute(sql: "UPDATE mirror_duplicate SET isExported = 1")
             }
-            // What was held may go now that something has been saved.
+            // Waiting changes may be sent now that something was saved.
             if hasSent { try OutboxRow.releaseWaiting(db) }
         }
         tally.outcome.madeProgress = hasSent
@@ -164,7 +167,7 @@ extension MirrorSync {
         await tellOthers(tally.changedZones)
     }
 
-    /// Walks the line once, from its beginning to its end.
+    /// Sends the outbox once, from its beginning to its end.
     private func sendAll(_ tally: inout SendTally) async {
         var place: Int64 = -1
         while tally.error == nil, !isStopped {
@@ -178,7 +181,7 @@ extension MirrorSync {
             do {
                 let batch = try await file.pool.write { db in
                     var isFull = try State.text(db, .quotaIsFull) != nil
-                    // Space may have been made elsewhere: tried again every quarter of an hour.
+                    // Space may have been freed elsewhere, so a full database is tried again every 15 minutes.
                     if let since = try State.number(db, .quotaIsFull), abs(now - since) > 900 {
                         try State.set(db, .quotaIsFull, nil)
                         isFull = false
@@ -199,7 +202,7 @@ extension MirrorSync {
         }
     }
 
-    /// One batch: a request for each zone, or several where the limits want it.
+    /// Sends one batch: a request for each zone, or several if the limits require it.
     private func send(_ items: [Outgoing], _ tally: inout SendTally) async throws {
         try conditions.crashPoint(.beforeSend)
         var seen: Set<ZoneID> = []
@@ -216,9 +219,10 @@ extension MirrorSync {
         }
     }
 
-    /// Makes a zone of this user's before the first record in it.
+    /// Creates a zone of this user before its first record is sent.
     ///
-    /// `false`: it cannot be made now. That is settled for what was to go there; what goes elsewhere goes on.
+    /// Returns `false` if the zone cannot be created now. The changes for the zone are settled then, and others
+    /// continue.
     func makeZone(_ zone: ZoneID, for items: [Outgoing], _ tally: inout SendTally) async throws -> Bool {
         guard link.isPrivate, !zone.isDefault else { return true }
         let isThere = try await file.pool.read { try KnownZone.find($0, zone)?.isThere ?? false }
@@ -246,7 +250,8 @@ extension MirrorSync {
         return true
     }
 
-    /// The user may have no more zones, which says nothing of the space: only what was to go there waits.
+    /// Holds changes for a zone that cannot be created because the user has too many zones, which does not affect the
+    /// quota.
     private func hold(_ items: [Outgoing], _ error: CKError, _ tally: inout SendTally) async throws {
         let file = file
         try await file.pool.write { db in
@@ -257,7 +262,7 @@ extension MirrorSync {
         lookForSpaceLater()
     }
 
-    /// Sends one request and writes down what became of it; returns what is to be sent again at once.
+    /// Sends one request and applies its result; returns the items to send again immediately.
     private func exchange(_ request: [Outgoing], in zone: ZoneID, _ tally: inout SendTally) async throws -> [Outgoing] {
         let turnstile = exchange(zone)
         await turnstile.enter()

@@ -4,14 +4,15 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// What requests need before they go, and what becomes of them.
+/// Preparing requests and applying their results.
 extension MirrorSync {
-    /// So many changes in a row are sent alone in vain before the way to the relay is taken to be out of order.
+    /// The number of consecutive failures of single changes after which the connection is considered broken.
     private static let maxSuspects = 3
 
-    /// The relay has said nothing about what was sent: it stays, and the next request is a smaller one.
+    /// Handles a request without a response: its changes stay, and the next request is smaller.
     ///
-    /// A change that goes alone does not hold up the next: once the relay answers for that one, it is this one's own failure.
+    /// A change that was sent alone does not block the next one: if the relay answers that one, the failure is the
+    /// change's own.
     func suspect(_ request: [Outgoing], _ error: CKError, _ tally: inout SendTally) {
         guard let item = request.first, request.count == 1 else {
             limits.exceeded(by: request.count)
@@ -22,7 +23,7 @@ extension MirrorSync {
         if tally.suspects.count >= Self.maxSuspects { tally.error = error }
     }
 
-    /// The way is in order: at what failed before, the relay itself fails.
+    /// Settles the failed changes as refused by the relay, since a later response shows that the connection works.
     func settleSuspects(_ tally: inout SendTally) async throws {
         let suspects = tally.suspects
         tally.suspects = []
@@ -31,7 +32,7 @@ extension MirrorSync {
         }
     }
 
-    /// Seals and uploads what some changes need; those for which that cannot be done are settled as failed.
+    /// Encrypts and uploads what the changes need; those for which that fails are settled as failed.
     func ready(
         _ request: [Outgoing],
         in zone: ZoneID,
@@ -40,12 +41,12 @@ extension MirrorSync {
         var (good, writes, bad): ([Outgoing], [ClientRequest.Write], [(Outgoing, CKError)]) = ([], [], [])
         for item in request {
             do throws(CKError) {
-                // Who has not been given the zone's key asks for it once.
+                // A missing zone key is requested once, not for each change.
                 if let noKey = bad.last?.1, noKey.awaitsZoneKey, !item.write.encrypted.isEmpty { throw noKey }
                 writes.append(try await tally.link.readied(item, in: zone))
                 good.append(item)
             } catch {
-                // A disk of ours without space for a file to send is no reason to take the change back.
+                // A full local disk is no reason to undo the change.
                 guard !error.trouble.isRetriedAutomatically, !error.isOfStorage else {
                     tally.error = error
                     return ([], [])
@@ -60,9 +61,9 @@ extension MirrorSync {
         return (good, writes)
     }
 
-    /// Writes down what became of a request, in one transaction.
+    /// Applies the results of a request in one transaction.
     ///
-    /// `answers`: by the relay's answer to what was sent to the zone last, which is open no more.
+    /// `answers` means that they come from the relay's response to the zone's stored request, which is complete then.
     func settle(
         _ request: [Outgoing],
         _ outcomes: [MirrorLink.Answer],
@@ -90,7 +91,7 @@ extension MirrorSync {
         tally.details += await withNumbers(result.details, needed: request.reduce(0) { $0 + $1.size })
         tally.noSpace = tally.noSpace ?? result.noSpace
         if let later = result.later { tally.retryLater(later, in: zone) }
-        // Each failed for another's sake, and there is no other: sent again at once it would be no different.
+        // Each change failed because of another one, but no other is left: sending them again would change nothing.
         if result.resend.count == request.count {
             tally.error = tally.error ?? CKError(.batchRequestFailed, "The relay does not say which change it refuses.")
             return []

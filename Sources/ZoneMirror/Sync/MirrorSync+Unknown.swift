@@ -4,11 +4,11 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// What only a newer program knows, and this one has to send all the same.
+/// Sending records and values that only a newer program knows.
 ///
 /// See Sync.md, "Unknown records".
 extension MirrorSync {
-    /// Sends records anew that the model does not know: their zone has been made anew, since the key of it was lost.
+    /// Sends records of unknown types again after their zone was created again because its key was lost.
     func sendUnknown(_ tally: inout SendTally) async throws {
         guard link.isPrivate, try await file.pool.read({ try State.text($0, .hasUnsent) }) != nil else { return }
         for zone in try await file.pool.read({ try KnownZone.all($0) }) {
@@ -40,7 +40,7 @@ extension MirrorSync {
                 settled.append(known.id)
                 continue
             }
-            // What the relay refuses for good stays here for the program that knows it.
+            // Records that the relay refuses permanently stay here for the program that knows them.
             if error.trouble.isRetriedAutomatically || error.isOfWay {
                 tally.retryLater(error, in: zone.zone)
             } else if error.code == .quotaExceeded {
@@ -61,9 +61,9 @@ extension MirrorSync {
         }
     }
 
-    /// Seals values anew that the model does not know, after the relay has moved them: another zone has another key.
+    /// Encrypts unknown values again after the relay has moved them, because the new zone has another key.
     ///
-    /// Those that it knows are sent with the change that the move is.
+    /// Known values are sent with the change that is created by the move.
     func sealUnknown(in departure: ShareMoves.Departure, _ names: [String]) async throws {
         guard link.database.hasEncryptionKey else { return }
         let (file, zone) = (file, departure.to.zone)
@@ -91,7 +91,7 @@ extension MirrorSync {
 }
 
 extension KnownRecord {
-    /// Records of the zone that the model does not know and the relay does not have any more.
+    /// The records of a zone that the model does not know and the relay no longer has.
     fileprivate static func unsent(_ db: Database, in zone: KnownZone) throws -> [KnownRecord] {
         let sql = "SELECT name FROM mirror_record WHERE zone = ? AND oid IS NULL AND tag IS NULL ORDER BY id"
         return try String.fetchAll(db, sql: sql, arguments: [zone.id]).compactMap { name in
@@ -99,7 +99,7 @@ extension KnownRecord {
         }
     }
 
-    /// A write of the record as it is known here, without what stands in files.
+    /// Returns a write of the record as known here, without assets.
     func copy(_ type: OperationType) -> ClientRequest.Write {
         let fields = serverFields().filter { !$0.value.type.isAsset }
         var write = ClientRequest.Write(type, name, recordType: self.type, fields: fields.mapValues { Optional($0) })

@@ -3,11 +3,11 @@ import GRDB
 import Records
 import ZoneKit
 
-/// Values that do not stand in their records as they are: encrypted ones, and those in files.
+/// Encrypted values and values in assets.
 extension MirrorSync {
-    /// Makes records as they came readable, before they are written down.
+    /// Decrypts the values of received records and loads those in assets, before they are imported.
     ///
-    /// Costs nothing for records that have no such values.
+    /// Does nothing for records without such values.
     func makeReadable(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
         if records.contains(where: { !$0.encryptedFields.isEmpty }) {
             try await link.open(&records, in: zone)
@@ -21,7 +21,8 @@ extension MirrorSync {
         }
     }
 
-    /// What came out of another zone is sealed by that one's key, until whoever has moved it has sealed it anew.
+    /// Decrypts records that came from another zone with that zone's key, until the device that moved them has
+    /// encrypted them again.
     private func openMoved(_ records: inout [Record], in zone: ZoneID) async throws(CKError) {
         let locked = records.filter(\.isLocked).map(\.id.recordName)
         let zones = try? await file.pool.read { db -> [ZoneID] in
@@ -35,7 +36,7 @@ extension MirrorSync {
         for former in zones ?? [] where former != zone { try await link.open(&records, in: zone, by: former) }
     }
 
-    /// Puts a value from its file into the field that it belongs to.
+    /// Loads an asset into the field that it belongs to.
     private func fill(_ record: inout Record, companion: String, _ asset: Asset, in zone: ZoneID) async throws(CKError)
     {
         let field = String(companion.dropLast(RecordMapping.companionSuffix.count))
@@ -52,7 +53,7 @@ extension MirrorSync {
         record.fields[field] = type == .string ? .string(String(decoding: bytes, as: UTF8.self)) : .bytes(bytes)
     }
 
-    /// What the store has already is not fetched again.
+    /// Returns the content if the store already has it, so that it is not downloaded again.
     private func knownContent(
         of record: RecordID,
         _ field: String,
@@ -71,7 +72,7 @@ extension MirrorSync {
         return found ?? nil
     }
 
-    /// A zone's keys have changed: reads again what could not be opened when it came, and sends what could not be sealed.
+    /// Handles a change of a zone's keys: reads locked values again and sends changes that could not be encrypted.
     func unlock(_ zone: ZoneID) async throws {
         await link.keysChanged(in: zone)
         try await file.pool.write { try OutboxRow.releaseWaiting($0) }
@@ -97,7 +98,7 @@ extension MirrorSync {
             try StoreFile.importing(db, author: Importer.author, at: now) { transaction in
                 let importer = try Importer(db, file, transaction: transaction, now: now)
                 for record in opened {
-                    // Something newer may have come meanwhile.
+                    // A newer version may have arrived meanwhile.
                     guard let known = try KnownRecord.find(db, zone: home.id, name: record.id.recordName),
                         known.tag == record.changeTag
                     else { continue }

@@ -5,21 +5,21 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// Keeps one store in step with its database: the shell around `SyncSchedule`, `FetchRound` and `PublicPoll`.
+/// Syncs one store with its database by running `SyncSchedule`, `FetchRound` and `PublicPoll`.
 ///
-/// Everything it learns goes into the store's file in one transaction with the token that covers it. It never waits for
-/// the application. Fetching and sending go side by side, each one round at a time, and one exchange at a time with each
-/// zone: a page read before a save of ours but written after it would bring an old version back.
+/// Each page is stored in one transaction with its change token. The sync never waits for the application. Fetching
+/// and sending run concurrently, each one round at a time, with one request at a time per zone: a page read before a
+/// save but imported after it would restore an old version.
 actor MirrorSync {
     let file: StoreFile
     let link: MirrorLink
     let conditions: MirrorConditions
     let board: EventBoard
     let isPublic: Bool
-    /// What of each record type of a public database is mirrored, where that is not all.
+    /// The mirrored part of each record type of a public database, for types that are not mirrored completely.
     let extents: [String: WireExtent]
 
-    /// Another store of the container, for copies.
+    /// Returns another store of the container, for copies.
     let otherStore: @Sendable (StoreID) -> StoreFile?
     private let account: AccountGate
     let ear: NoticeEar
@@ -28,13 +28,14 @@ actor MirrorSync {
     let sendLane = Turnstile()
     let outboxLook = Turnstile()
     private var exchanges: [ZoneID: Turnstile] = [:]
-    /// How many requests of ours have gone to each zone, or out of it: pages that were asked for before are too old.
+    /// The number of requests sent to each zone or moving records out of it; pages requested before the last one are
+    /// out of date.
     var sends: [ZoneID: Int] = [:]
-    /// Zones that have ended and whose objects may turn up elsewhere, with the reason where they were somebody else's.
+    /// Ended zones whose objects may appear elsewhere, with the reason if they belong to another user.
     var endings: [ZoneID: ShareChange.Loss] = [:]
-    /// Some records have left one zone and are not seen in another yet.
+    /// Whether some records have left one zone and were not seen in another yet.
     var awaitsRecords = false
-    /// Walks through zones that run ahead of the writing, with the token from which the next page is to be taken.
+    /// Prefetching walks through zones, with the token of the next page to take.
     var aheads: [ZoneID: (token: SyncToken, walk: PagesAhead)] = [:]
 
     var chance: Chance
@@ -42,13 +43,13 @@ actor MirrorSync {
     var feed = FeedState()
     var round: FetchRound?
     var poll: PublicPoll
-    /// How many record types are being asked about on schedule, and who waits until none is.
+    /// The number of record types being polled on schedule, and the callers that wait until it is 0.
     var walking = 0
     var walkWaiters: [CheckedContinuation<Void, Never>] = []
-    /// Types of which was said that the relay cannot be asked for them, and those that it cannot tell of though they exist.
+    /// Types reported as skipped, and types that exist but cannot be polled.
     var skipped: Set<String> = []
     var unpolled: Set<String> = []
-    /// When the poll wants to be woken; the schedule's own alarm stands beside it.
+    /// The next wake-up of the poll; the schedule has its own alarm.
     private var pollAlarm: Moment?
     private var scheduleAlarm: Moment?
     var schedule: SyncSchedule
@@ -57,25 +58,25 @@ actor MirrorSync {
     private var background: [Int: Task<Void, Never>] = [:]
     private var lastTask = 0
     private(set) var isStopped = false
-    /// How many rounds of any kind are under way.
+    /// The number of rounds of any kind that are running.
     var working = 0
     var lastTrouble: CKError?
     var hasWarned = false
-    /// New objects of which was said that no share is known for them.
+    /// New objects that were reported because their share is unknown.
     var homeless: Set<String> = []
     var spaceWatch: Task<Void, Never>?
     var waitWatch: Task<Void, Never>?
-    /// When the database was asked for its zones, until all that it named then have been read.
+    /// When the database was asked for its zones, until all zones it returned have been read.
     var importOwed: Date?
-    /// Some type could not be asked about in the poll that is under way.
+    /// Whether a type could not be polled in the poll that is running.
     var hasPollFailed = false
     var schemaWatch: Task<Void, Never>?
     private var keptHold: Double?
     var newsAsked: UInt64 = 0
     var newsSeen: UInt64 = 0
-    /// For whom, and when, the rights in a public database were asked for last.
+    /// The user and time of the last fetch of permissions in a public database.
     var rightsSeen: (generation: Int, at: Date)?
-    /// The objects whose change is on its way.
+    /// The objects whose changes are being sent.
     var inFlight: Set<String> = []
 
     init(
@@ -105,9 +106,9 @@ actor MirrorSync {
         conditions.time.surroundings?.join(self)
     }
 
-    // MARK: Life
+    // MARK: Lifecycle
 
-    /// Reads what the last run left, and begins where the container is to work by itself.
+    /// Loads the state of the last run and, if the container syncs automatically, begins.
     func start() async {
         do {
             try await load()
@@ -145,14 +146,14 @@ actor MirrorSync {
         if let held, held > conditions.wallClock().timeIntervalSince1970 {
             var settings = conditions.schedule
             settings.isAutomatic = conditions.isAutomatic
-            // Never more than it was: the wall clock may have been ahead when it was noted.
+            // Never longer than the original wait: the wall clock may have been ahead when it was stored.
             let wait = min(
                 .seconds(held - conditions.wallClock().timeIntervalSince1970),
                 heldFor.map { .seconds($0) } ?? SyncSchedule.longestUnknownHold
             )
             schedule = SyncSchedule(settings: settings, heldUntil: conditions.time.now() + wait)
         }
-        // Space may have been made meanwhile, and what was waited for may have come.
+        // Space may have been freed, and what changes waited for may have arrived.
         try await file.pool.write { db in
             try State.set(db, .quotaIsFull, nil)
             try OutboxRow.releaseZoneless(db)
@@ -168,7 +169,7 @@ actor MirrorSync {
         }
     }
 
-    /// Ends everything; returns when nothing of it runs any more.
+    /// Stops the sync; returns when nothing of it is running.
     func stop() async {
         isStopped = true
         alarm += 1
@@ -197,12 +198,12 @@ actor MirrorSync {
 
     // MARK: Schedule
 
-    /// Keeps a wait that the relay asked for where it survives a restart.
+    /// Stores a wait that the relay requested, so that it survives a restart.
     func keepHold() async {
         holdPolls()
         let wait = schedule.heldUntil.map { ($0 - conditions.time.now()).inSeconds }
         let until = wait.map { conditions.wallClock().timeIntervalSince1970 + $0 }
-        // The two clocks never agree to the last bit; only a real difference is worth a write.
+        // The two clocks never agree exactly; only a real difference is written.
         let isNews = until.map { abs($0 - (keptHold ?? 0)) > 1 } ?? (keptHold != nil)
         guard isNews else { return }
         keptHold = until
@@ -230,7 +231,7 @@ actor MirrorSync {
             switch effect {
             case .fetch(let asksDatabase, let held):
                 if isPublic {
-                    // Nothing to fetch from a database without a feed; the poll looks after itself.
+                    // A database without a feed has nothing to fetch; the poll runs on its own.
                     var outcome = FetchRound.Outcome()
                     outcome.sawDatabase = true
                     tell(.fetchFinished(outcome))
@@ -261,7 +262,7 @@ actor MirrorSync {
             case .pollEnded:
                 pollEnds()
                 pollHasEnded()
-            // The walk over the pages looks after the rest.
+            // The page loop handles the others.
             case .nextPage, .apply, .ended: break
             }
         }
@@ -288,13 +289,13 @@ actor MirrorSync {
 
     var heldUntil: Moment? { schedule.heldUntil }
 
-    /// Something has happened on the relay that nobody has told of yet.
+    /// Starts a fetch for a change that no notice has reported yet.
     func noticed() { tell(.noticed(nil)) }
 
-    /// The container on whose behalf this works.
+    /// The container for which this sync works.
     nonisolated var container: CKContainer { CKContainer(sharing: link.database.session) }
 
-    /// Finds out whose data these are before anything is sent or fetched, and again after the credentials have changed.
+    /// Checks the user before anything is sent or fetched, and after each change of credentials.
     func checkAccount() async throws(CKError) {
         do throws(CKError) {
             try await account.pass()
@@ -306,7 +307,7 @@ actor MirrorSync {
 
     // MARK: Rounds
 
-    /// One exchange with the relay about a zone at a time.
+    /// The lock that allows one request at a time for a zone.
     func exchange(_ zone: ZoneID) -> Turnstile {
         if let known = exchanges[zone] { return known }
         let made = Turnstile()
@@ -314,7 +315,7 @@ actor MirrorSync {
         return made
     }
 
-    /// Returns when all that was sent before now has been answered, and written down.
+    /// Returns when all requests sent before were answered and their results stored.
     func awaitExchanges() async {
         for exchange in Array(exchanges.values) {
             await exchange.enter()

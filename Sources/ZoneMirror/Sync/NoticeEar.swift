@@ -4,14 +4,15 @@ import Records
 import SyncCore
 import ZoneKit
 
-/// A store's ear on the relay's notices; it also tells the other mirrors and engines on the line what the relay will not.
+/// Receives the relay's notices for a store, and notifies the other listeners on its connection of this mirror's own
+/// changes.
 actor NoticeEar {
     private let link: MirrorLink
     private let pool: MirrorPool
     private let conditions: MirrorConditions
     private var listener: UUID?
     private var isStopped = false
-    /// Until then the relay wants to hear nothing of this database.
+    /// The end of a wait that the relay requested for this database.
     private var held: Moment?
 
     init(link: MirrorLink, pool: MirrorPool, conditions: MirrorConditions) {
@@ -22,7 +23,7 @@ actor NoticeEar {
 
     nonisolated var subscriptionID: String { link.database.changesSubscriptionID }
 
-    /// Makes the subscription that notices follow.
+    /// Creates the subscription for the notices.
     func subscribe() async {
         await link.database.subscribeToChanges(
             as: subscriptionID,
@@ -32,9 +33,9 @@ actor NoticeEar {
         )
     }
 
-    /// Subscribes, and hands on what is heard from then on; who signs in meanwhile is heard of at once.
+    /// Subscribes and delivers notices from then on; a new sign-in is reported immediately.
     ///
-    /// `held`: a wait that the relay asked for, and that has not ended.
+    /// `held` is a wait requested by the relay that has not ended.
     func listen(heldUntil held: Moment?, _ deliver: @escaping @Sendable (NoticeStation.Event) async -> Void) async {
         self.held = held
         let database = link.database

@@ -2,9 +2,10 @@ import Records
 import SyncCore
 
 extension MirrorPage {
-    /// The page in parts whose values in files fit into memory together; what is no record, and the token, go with the last.
+    /// Splits the page into parts whose asset values fit into memory together; deletions and the token are in the last
+    /// part.
     ///
-    /// One, and the same, where nothing stands in files.
+    /// Returns the page itself if no value is in an asset.
     func parts(room: Int) -> [MirrorPage] {
         let ranges = records.changed.parts(room: room)
         guard ranges.count > 1 else { return [self] }
@@ -26,7 +27,7 @@ extension MirrorPage {
 }
 
 extension [Record] {
-    /// Ranges of records whose values in files are no more than `room` bytes together, or of one record; at least one range.
+    /// Returns at least one range of records; each has at most `room` bytes of asset values, or one record.
     func parts(room: Int) -> [Range<Int>] {
         var (parts, start, bytes): ([Range<Int>], Int, Int64) = ([], 0, 0)
         for index in indices {
@@ -43,7 +44,7 @@ extension [Record] {
 }
 
 extension Record {
-    /// How long the values are that a mirror reads out of files.
+    /// The size of the values that a mirror reads from assets.
     fileprivate var bytesInFiles: Int64 {
         fields.reduce(0) { sum, field in
             guard case .asset(let asset) = field.value, field.key.hasSuffix(RecordMapping.companionSuffix) else {

@@ -3,12 +3,13 @@ import SyncCore
 import Synchronization
 import ZoneKit
 
-/// A walk through a zone's feed that runs ahead of the writing: pages are fetched while others are put into the file.
+/// Prefetches a zone's pages while others are being imported.
 ///
-/// The writer takes all pages that are there at once. So a slow disk makes larger transactions, a slow network makes small
-/// ones, and the first page shows at once. At most `depth` pages wait, or `room` bytes; then the walk waits. Names are drawn at random, so each
-/// transaction of an import writes most pages of three indexes, however few records it has: many small ones would write the
-/// same pages over and over, while a local save waits for one of them, some 0.15 s at this depth.
+/// The importer takes all pages that are available at once. So a slow disk makes larger transactions, a slow network
+/// makes small ones, and the first page is shown immediately. The walk pauses when `depth` pages or `room` bytes are
+/// waiting. Record names are random, so each import transaction writes most pages of three indexes, however few
+/// records it has: many small transactions would write the same pages repeatedly, while a local save waits for one of
+/// them, about 0.15 s at this depth.
 final class PagesAhead: Sendable {
     private struct State {
         var pages: [MirrorPage] = []
@@ -17,7 +18,7 @@ final class PagesAhead: Sendable {
         var taker: CheckedContinuation<Void, Never>?
         var walker: CheckedContinuation<Void, Never>?
 
-        /// Whether somebody who takes gets something.
+        /// Whether a call of `take` returns without waiting.
         var isReady: Bool { !pages.isEmpty || failure != nil || isEnded }
         var hasRoom: Bool { pages.count < depth && pages.reduce(0) { $0 + $1.bytes } < room }
     }
@@ -25,22 +26,22 @@ final class PagesAhead: Sendable {
     private static let depth = 32
     private static let room = 16 << 20
 
-    /// How many requests of ours had gone to the zone when the walk began: one that goes later may be newer than its pages.
+    /// The number of requests sent to the zone when the walk began; a later one may be newer than its pages.
     let sends: Int
     private let state = Mutex(State())
 
     init(sends: Int) { self.sends = sends }
 
-    /// Walks until the feed's end, or the first failure.
+    /// Walks to the feed's end or the first failure.
     ///
-    /// While the records of one answer are read, the next one is on its way.
+    /// The next page is requested while the records of the current one are decoded.
     func walk(_ link: MirrorLink, _ mapping: RecordMapping, _ zone: ZoneID, from start: SyncToken?) async {
         var answer = await Self.ask(link, zone, start)
         var token = start
         while await hasRoom() {
             do throws(CKError) {
                 let current = try answer.get()
-                // A feed that does not move is the round's to judge.
+                // The fetch round handles a feed whose token does not advance.
                 let goesOn = current.moreComing && current.token != token
                 token = current.token
                 async let next = goesOn ? Self.ask(link, zone, current.token) : answer
@@ -52,7 +53,7 @@ final class PagesAhead: Sendable {
                 return
             }
         }
-        // Whoever ended it from outside may not know of somebody who waits for the next page.
+        // The task may have been cancelled while a caller waits for the next page.
         fail(CKError(.operationCancelled))
     }
 
@@ -68,9 +69,9 @@ final class PagesAhead: Sendable {
         }
     }
 
-    /// What has come since the last call, as one page; waits for the first.
+    /// Returns the pages that arrived since the last call, joined to one; waits for the first.
     ///
-    /// A failure comes after the pages before it.
+    /// A failure is returned after the pages before it.
     func take() async -> Result<MirrorPage, CKError> {
         await withCheckedContinuation { continuation in
             let isReady = state.withLock { state in
@@ -92,7 +93,7 @@ final class PagesAhead: Sendable {
         return .success(pages.dropFirst().reduce(into: first) { $0.append($1) })
     }
 
-    /// Ends the walk; nobody takes any more.
+    /// Ends the walk; pages are no longer taken.
     func stop() {
         let (taker, walker) = state.withLock { state in
             defer { (state.isEnded, state.taker, state.walker) = (true, nil, nil) }
@@ -139,9 +140,9 @@ final class PagesAhead: Sendable {
 }
 
 extension MirrorPage {
-    /// Adds the page that follows this one in the feed.
+    /// Appends the page that follows this one in the feed.
     mutating func append(_ next: MirrorPage) {
-        // What was deleted and made again in between stays.
+        // A record that was deleted and created again in between stays.
         if !records.deleted.isEmpty, !next.records.changed.isEmpty {
             let back = Set(next.records.changed.map(\.id))
             records.deleted.removeAll { back.contains($0.id) }

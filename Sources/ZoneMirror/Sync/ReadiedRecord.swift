@@ -2,15 +2,15 @@ import GRDB
 import Records
 import Wire
 
-/// A record with what its row and its stored fields will be: made beside the writing, so that the writer only writes.
+/// A record with its prepared row and stored fields, computed outside of the import transaction.
 struct ReadiedRecord: Sendable {
     let table: TableForm
-    /// With links as record names.
+    /// The row, with links as record names.
     let row: [DatabaseValue]
-    /// The fields as they came, which is how they are kept.
+    /// The encoded fields as received, which is how they are stored.
     let fields: [UInt8]
 
-    /// `nil` for what needs more thought: types that the model does not know, and values that are sealed or in files.
+    /// Returns `nil` for records that need more work: unknown types, and encrypted values or values in assets.
     init?(_ record: Record, _ entry: JSONValue, _ mapping: RecordMapping) {
         guard record.encryptedFields.isEmpty, !record.fields.values.contains(where: \.type.isAsset),
             let table = mapping.table(forType: record.type, fields: record.fields)

@@ -1,55 +1,57 @@
 import SyncCore
 import ZoneKit
 
-/// What to do about one change that the relay did not take.
+/// What to do about a change that the relay did not accept.
 ///
 /// See Sync.md, "Refused writes".
 enum SendVerdict: Equatable, Sendable {
-    /// It was fine, another of its batch was not: send again at once.
+    /// Another change of its batch failed: send this one again immediately.
     case resend
     /// The relay has a newer version: merge and send again.
     case merge
-    /// The zone is missing: make it and send again.
+    /// The zone is missing: create it and send again.
     case makeZone
-    /// The zone is another's and gone: the database's feed will say so.
+    /// The zone belongs to another user and is gone: read the database's feed.
     case lookAtZones
-    /// The record is not where it was, or its zone is not: look whether it has moved before anything is done about it.
+    /// The record or its zone is not found: check first whether it has moved.
     case lookFirst
-    /// The record is gone there: send it as a new one.
+    /// The record is gone on the relay: send it as a new one.
     case recreate
-    /// The record is gone there, and so it shall be here; by the policy `error`, what was changed waits for a decision.
+    /// The record is gone on the relay: delete it here too.
+    ///
+    /// Under the policy `error`, the change waits for a decision.
     case acceptDeletion
-    /// What was to be done is done.
+    /// The change is already done.
     case done
-    /// Its target is not there yet: hold it until something is saved.
+    /// The target of a reference is not there yet: hold the change until something is saved.
     case wait
-    /// No space: pause the saves of this database.
+    /// The quota is exceeded: pause the saves of this database.
     case storeFull
-    /// Try again later, this one and what comes after it.
+    /// Try this change and those after it again later.
     case later
-    /// The relay may have forgotten a file that it was sent before: send it once more.
+    /// The relay may no longer have an uploaded asset: upload it again.
     case sendFilesAgain
-    /// Refused for good.
+    /// The change is refused permanently.
     case refuse
 
-    /// A conflict is merged this often before it counts as refused.
+    /// The number of merges after which a conflict counts as refused.
     static let maxConflicts = 5
 
     struct Circumstances {
         var operation: Outbox.Operation
-        /// Failures of this change before this one.
+        /// The number of earlier failures of this change.
         var tries: Int
-        /// It failed in the same way the last time: another failure before says nothing of this one.
+        /// Whether the last attempt failed with the same error; other failures are not counted.
         var isRepeated = false
         var policy: MergePolicy
         var acceptsDeletions: Bool
-        /// The zone is one that this user may make.
+        /// Whether this user may create the zone.
         var isOwnZone: Bool
-        /// The zone is another's: the record may be there still, out of this user's sight.
+        /// Whether the zone belongs to another user, so that the record may still exist but be invisible.
         var isSharedZone = false
-        /// The zone is the one where new objects go.
+        /// Whether the zone is the one for new objects.
         var isHomeZone = true
-        /// Some of its values stand in files.
+        /// Whether some of its values are in assets.
         var hasFiles = false
     }
 

@@ -5,9 +5,9 @@ import SyncCore
 import Wire
 import ZoneKit
 
-/// What became of one request, written into the store as it is read.
+/// Applies the results of one request to the store.
 struct Settlement {
-    /// An object whose change the relay would not have, and why.
+    /// An object whose change the relay refused, and the reason.
     struct Refusal: Sendable {
         var oid: String
         var error: CKError
@@ -16,15 +16,15 @@ struct Settlement {
     struct Result: Sendable {
         var sent = 0
         var refused: [Refusal] = []
-        /// Sent again at once, as it is.
+        /// Changes to send again immediately, unchanged.
         var resend: [Outgoing] = []
-        /// Read again from the line in this round.
+        /// Whether to read changes again from the outbox in this round.
         var goesOn = false
         var looksAtZones = false
-        /// Changes are to be fetched before anything is sent again.
+        /// Whether changes must be fetched before anything is sent again.
         var looksFirst = false
         var later: CKError?
-        /// Something found no space; what takes none goes on.
+        /// The error of a change that found no space; changes that need none continue.
         var noSpace: CKError?
         var details: [MirrorEvent.Detail] = []
     }
@@ -37,9 +37,9 @@ struct Settlement {
     private var merges: [(Outgoing, Record)] = []
     private var refusals: [(Outgoing, CKError)] = []
     private var deletions: [Outgoing] = []
-    /// Deleted, and named by links of others.
+    /// Deleted objects to which links of others point.
     private var missed: [Outgoing] = []
-    /// Done there, and taken back here while that was under way; or not done, and nothing to decide about.
+    /// Changes that were sent but undone here meanwhile, and failed changes that need no decision.
     private var outrun: [Outgoing] = []
     private(set) var result = Result()
 
@@ -60,7 +60,7 @@ struct Settlement {
         case .deleted, .saved:
             try deleted(item)
             result.sent += 1
-            // A deletion makes space.
+            // A deletion frees space.
             if try State.text(db, .quotaIsFull) != nil {
                 try State.set(db, .quotaIsFull, nil)
                 result.goesOn = true
@@ -71,7 +71,8 @@ struct Settlement {
     }
 
     private mutating func take(_ item: Outgoing, _ error: CKError, _ server: Record?, _ zone: ZoneID) throws {
-        // What it points to has not had its turn, or was refused: no failure of its own. A zone's key comes later too.
+        // The target of its reference is unsent or refused, or the zone's key has not arrived: not a failure of this
+        // change.
         if try error.awaitsZoneKey || error.code == .referenceViolation && OutboxRow.isAwaited(db, by: item) {
             return try exporter.hold(item.oid, error.errorDescription ?? "", code: error.errorCode)
         }
@@ -95,7 +96,7 @@ struct Settlement {
             try exporter.failed(item, error)
             result.goesOn = true
         case .resend:
-            // What was taken back meanwhile need not go after all.
+            // A change that was undone meanwhile need not be sent.
             if try OutboxRow.find(db, item.oid) != nil { result.resend.append(item) }
         case .merge:
             try exporter.failed(item, error)
@@ -135,14 +136,14 @@ struct Settlement {
             }
             result.noSpace = result.noSpace ?? error
         case .later:
-            // That the relay has no time is no failure of the change's own.
+            // A busy relay is not a failure of the change itself.
             try exporter.failed(item, error, counts: !error.trouble.isRetriedAutomatically)
             result.later = result.later ?? error
         case .refuse: try refused(item, error)
         }
     }
 
-    /// Says nothing of what was done since: that has its own turn, and its own answer.
+    /// Refuses a change, unless the object was changed since; the newer change is sent and answered on its own.
     private mutating func refused(_ item: Outgoing, _ error: CKError) throws {
         guard let row = try OutboxRow.find(db, item.oid) else { return }
         guard row.version > item.version else {
@@ -157,8 +158,9 @@ struct Settlement {
         result.goesOn = true
     }
 
-    /// Whether nothing of an object is to be sent but that it has moved: where that is refused, its original stays where it is
-    /// until the move is taken.
+    /// Returns whether the only unsent change of an object is its move.
+    ///
+    /// If that is refused, the original stays until the move is accepted.
     private func isMereMove(_ item: Outgoing) throws -> Bool {
         guard item.operation == .save, let known = try KnownRecord.find(db, oid: item.oid),
             try ShareMoves.isUnderWay(db, known), let table = file.mapping.tables[item.entity],
@@ -168,7 +170,9 @@ struct Settlement {
         return mine == file.mapping.row(of: known.serverFields(), in: table)
     }
 
-    /// Whether it is somebody else's pair that was to go with an object of this user's: it pairs nothing any more, and stays.
+    /// Returns whether this is the deletion of somebody else's many-to-many link to an object of this user.
+    ///
+    /// The link has no effect any more and stays.
     private func isParted(_ item: Outgoing, _ error: CKError) throws -> Bool {
         guard item.operation == .delete, error.code == .permissionFailure, let table = file.mapping.tables[item.entity],
             table.entity == nil, let known = try KnownRecord.find(db, oid: item.oid)
@@ -183,7 +187,7 @@ struct Settlement {
         if try OpenLinks.lead(db, to: item.write.recordName) { missed.append(item) }
     }
 
-    /// Does what counts as the relay's hand: merges, deletions, and taking refused changes back.
+    /// Applies merges, deletions and undone changes, as an import.
     mutating func end() throws {
         guard !merges.isEmpty || !refusals.isEmpty || !deletions.isEmpty || !missed.isEmpty || !outrun.isEmpty
         else { return }
@@ -206,7 +210,7 @@ struct Settlement {
             if file.description.cloud?.keepsRefusedChanges != true {
                 for (item, _) in refusals { try importer.revert(item) }
             }
-            // Where it came too late, what the relay had last is what was sent.
+            // If the undo came too late, the relay's last version is what was sent.
             for item in outrun { try importer.revert(item) }
             return importer.conflicts
         }
@@ -217,7 +221,8 @@ struct Settlement {
 }
 
 extension Importer {
-    /// Keeps a change among the refusals, with the pairs that go if it is taken back: before any of those is.
+    /// Stores a refused change with the many-to-many links that are removed if it is undone; runs before any of them
+    /// is.
     func noteRefusal(_ item: Outgoing, _ error: CKError) throws {
         guard let table = mapping.tables[item.entity] else { return }
         let current = try table.row(db, item.oid)
@@ -243,7 +248,7 @@ extension Importer {
         if item.operation == .delete, current == nil { try linkAgain(item.oid, table, deletion: item.version) }
     }
 
-    /// Puts an object back to what the relay had last; removes it where the relay has none.
+    /// Restores an object to the relay's last version; removes it if the relay has none.
     func revert(_ oid: String, _ table: TableForm, _ current: [DatabaseValue]?) throws {
         let known = try KnownRecord.find(db, oid: oid)
         let moves = try known.map { try ShareMoves.isUnderWay(db, $0) } ?? false
