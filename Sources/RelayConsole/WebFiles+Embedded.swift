@@ -2195,8 +2195,9 @@ export function shown(field, open, isShort = false) {
   const { value, type } = field;
   if (Array.isArray(value)) {
     const some = isShort ? value.slice(0, 3) : value;
-    return some.map((one, index) => [index ? ", " : "", shown({ value: one, type: type?.replace(/_LIST$/, "") }, open, isShort)])
-      .concat(value.length > some.length ? ` … (${value.length})` : "");
+    /** @type {any[]} */
+    const parts = some.map((one, index) => [index ? ", " : "", shown({ value: one, type: type?.replace(/_LIST$/, "") }, open, isShort)]);
+    return parts.concat(value.length > some.length ? ` … (${value.length})` : "");
   }
   if (value && typeof value === "object") {
     if (value.recordName) return button(value.recordName, () => open(value.recordName), { class: "plain small mono", title: "Open this record" });
@@ -2379,7 +2380,8 @@ export const explorer = {
       if (webToken.value) query.set("ckWebAuthToken", hidesTokens && !webToken.value.startsWith("dev-") ? "$WEB_TOKEN" : webToken.value);
       const { path } = chosen();
       const where = path.replace("{version}", "1").replace("{container}", place.container).replace("{environment}", place.environment).replace("{database}", database.value);
-      return `${base}${where}${query.size ? `?${query}` : ""}`.replaceAll("%24", "$");
+      const asked = query.toString();
+      return `${base}${where}${asked ? `?${asked}` : ""}`.replaceAll("%24", "$");
     };
     const describe = () => {
       kept.apiToken = apiToken.value;
@@ -4339,7 +4341,7 @@ function door(app, title, ...inside) {
   document.body.className = "";
   fill(app, h("main.door", null, h("p.brand", null, h("span.mark", { "aria-hidden": "true" }), "Zonecast Console"),
     h("h1", null, title), inside));
-  app.querySelector("input:not([value]), input")?.focus();
+  /** @type {HTMLElement | null} */ (app.querySelector("input:not([value]), input"))?.focus();
 }
 
 /** A form that says by itself what went wrong. */
@@ -4870,7 +4872,7 @@ export class Board {
 
   get shown() { return [...this.posts.values()].filter((post) => !post.isGone); }
 
-  /** @param {string} text @param {{ name?: string, isGone?: boolean }} [options] */
+  /** @param {string} text @param {{ name?: string, isGone?: boolean }} options */
   async post(text, { name = newName(), isGone = false } = {}) {
     // Deletions do not travel to those who poll; a post that has gone says so instead.
     const fields = { text, isGone, author: this.client.user };
@@ -4899,6 +4901,7 @@ export class Board {
       sortBy: [{ fieldName: "___modTime", ascending: true }],
       filterBy: [filter("___modTime", "GREATER_THAN_OR_EQUALS", new Date(latest))],
     };
+    /** @type {{ records: any[], next?: () => Promise<any> }} */
     let page = await this.client.container.publicDatabase.query(query).catch((error) => {
       // Nobody has posted yet, so the relay knows no such type.
       if (["NOT_FOUND", "BAD_REQUEST"].includes(error.serverErrorCode)) return { records: [] };
@@ -4942,13 +4945,17 @@ const QUIET = /users\/caller|zones\/modify|subscriptions\//;
 /** Events: `change` whenever something that is shown has changed. */
 export class Client extends EventTarget {
   /**
-   * @param {{ container: string, environment: string, apiToken?: string, isDev: boolean, boardType: string }} place
+   * @param {{ container: string, environment: "development" | "production", apiToken?: string, isDev: boolean, boardType: string }} place
    * @param {string} user @param {string} device
    * @param {(entry: object) => void} journal Hears of every step.
    */
   constructor(place, user, device, journal) {
     super();
-    Object.assign(this, { place, user, device });
+    this.place = place;
+    this.user = user;
+    this.device = device;
+    /** @type {string | undefined} The user record name in this container. */ this.userID = undefined;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */ this.lookAgain = undefined;
     this.name = `${user}/${device}`;
     this.sync = new Sync(this);
     this.database = `zonecast-demo/${place.container}/${this.name}`;
@@ -4962,7 +4969,7 @@ export class Client extends EventTarget {
     /** @type {Map<string, any>} By key: zone ID, scope, token, and the share record if there is one. */
     this.zones = new Map();
     this.board = new Board(this);
-    this.tokens = {};
+    /** @type {{ private?: string, shared?: string }} */ this.tokens = {};
     this.edits = 0;
     this.isSetUp = false;
     this.lastNotice = undefined;
@@ -4980,7 +4987,9 @@ export class Client extends EventTarget {
     for (const row of rows) this.rows.set(row.key, row);
     for (const zone of values.zones ?? []) this.zones.set(zone.key, zone);
     for (const post of values.board ?? []) this.board.posts.set(post.name, post);
-    Object.assign(this, { tokens: values.tokens ?? {}, isSetUp: values.isSetUp ?? false, userID: values.userID });
+    this.tokens = values.tokens ?? {};
+    this.isSetUp = values.isSetUp ?? false;
+    this.userID = values.userID;
     this.edits = Math.max(0, ...rows.map((row) => row.edit));
     const deviceID = values.deviceID ?? `demo-${this.user}-${this.device}-${randomName().slice(0, 8)}`;
     await this.store.write({ values: { deviceID } });
@@ -4994,8 +5003,8 @@ export class Client extends EventTarget {
     });
     this.notices = new Notices(this.container, () => this.tokens);
     this.notices.addEventListener("ready", () => this.#isReady());
-    this.notices.addEventListener("notice", (event) => this.#hear(event.detail));
-    this.notices.addEventListener("down", (event) => this.#down(event.detail));
+    this.notices.addEventListener("notice", (event) => this.#hear(/** @type {CustomEvent} */ (event).detail));
+    this.notices.addEventListener("down", (event) => this.#down(/** @type {CustomEvent} */ (event).detail));
     this.isOpen = true;
     if (this.isOnline) this.#connect();
     this.changed();
@@ -5385,7 +5394,7 @@ const address = new URL(location.href);
 const asked = (name) => address.searchParams.get(name) ?? undefined;
 const place = {
   container: asked("container") ?? "iCloud.org.zonecast.demo",
-  environment: asked("environment") ?? "development",
+  environment: /** @type {"development" | "production"} */ (asked("environment") ?? "development"),
   apiToken: asked("apiToken"),
   // Without an API token only a relay in --dev lets anybody in, and there any name is a user.
   isDev: !asked("apiToken"),
@@ -5395,6 +5404,7 @@ const isAlone = Boolean(asked("user"));
 const cast = isAlone
   ? [[asked("user"), asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
 
+/** @param {string} id @returns {HTMLElement & { disabled?: boolean }} */
 const $ = (id) => document.getElementById(id);
 const listeners = new Set();
 const timeline = isAlone ? undefined
@@ -5430,7 +5440,8 @@ async function claim(client) {
   if (!navigator.locks) return true;
   return new Promise((resolve) => {
     // A page that is loaded again finds its lock held for a moment by the one that goes.
-    navigator.locks.request(client.database, { signal: AbortSignal.timeout(3_000) }, () => {
+    const signal = /** @type {any} */ (AbortSignal).timeout(3_000);
+    navigator.locks.request(client.database, { signal }, () => {
       resolve(true);
       // Held until the page goes.
       return new Promise(() => {});
@@ -5525,7 +5536,7 @@ function prepareActions() {
   const keys = { s: "share", w: "permission", l: "stop", k: "restart", t: "run-tour" };
   let current = 0;
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=text]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || /** @type {Element} */ (event.target).matches("input[type=text]")) return;
     const pane = panes[Number(event.key) - 1];
     if (pane) {
       current = Number(event.key) - 1;
@@ -5738,6 +5749,7 @@ export class Pane {
     this.complain = complain;
     this.sections = new Map();
     this.fresh = new Map();
+    /** @type {((zone: any) => string | undefined) | undefined} */ this.ownerName = undefined;
     this.#build();
     client.addEventListener("change", () => this.#soon());
     setInterval(() => this.#showFacts(), 1000);
@@ -5916,6 +5928,7 @@ export class Pane {
 // A QR code of an address: bytes, error correction level M, versions 1 to 12 (up to 287 bytes). ISO/IEC 18004.
 
 /** For each version: bytes of error correction in a block, and the data bytes of each block. */
+/** @type {[number, number[]][]} */
 const BLOCKS = [
   [10, [16]], [16, [28]], [26, [44]], [18, [32, 32]], [24, [43, 43]], [16, [27, 27, 27, 27]],
   [18, [31, 31, 31, 31]], [22, [38, 38, 39, 39]], [22, [36, 36, 36, 37, 37]], [26, [43, 43, 43, 43, 44]],
@@ -6616,7 +6629,8 @@ export class Timeline {
   #draw() {
     this.isDue = false;
     const isAtEnd = this.frame.scrollLeft + this.frame.clientWidth >= this.frame.scrollWidth - 2 * COLUMN;
-    const focused = this.drawing.contains(document.activeElement) ? document.activeElement.dataset.number : undefined;
+    const active = /** @type {SVGElement} */ (document.activeElement);
+    const focused = this.drawing.contains(active) ? active.dataset.number : undefined;
     const width = Math.max(this.entries.length * COLUMN + 24, this.frame.clientWidth - LEFT - 4);
     this.drawing.setAttribute("width", String(width));
     const lines = this.lanes.map((lane) => svg("line", {
@@ -6742,12 +6756,17 @@ import { middle, pause, until } from "./world.js";
 export class Tour {
   /**
    * @param {import("./world.js").World} world
-   * @param {{ restart?: () => Promise<void>, boardSeconds: number }} means `restart`: the relay is ours to restart.
+   * @param {{ restart?: () => Promise<void>, boardSeconds: number, listen?: (listener: (entry: any) => void) => any,
+   *   unlisten?: (listener: (entry: any) => void) => any }} means `restart` is there if the demo may restart the relay.
    */
   constructor(world, means) {
     this.world = world;
     this.means = means;
-    [this.phone, this.laptop, this.tablet] = world.clients;
+    const [phone, laptop, tablet] = world.clients;
+    this.phone = phone;
+    this.laptop = laptop;
+    this.tablet = tablet;
+    /** @type {[title: string, play: () => Promise<string>][]} */
     this.scenes = [
       ["two devices", () => this.twoDevices()],
       ["offline edits survive a client restart", () => this.offlineEdits()],
@@ -7031,6 +7050,8 @@ export async function until(what, condition, seconds = 120, every = 25) {
 /** The median. */
 export const middle = (numbers) => numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)] ?? 0;
 
+/** @typedef {{ unequal: string[], lost: number, duplicated: number, pending: number, holds?: boolean }} Verdict */
+
 /** Clients and relay, and the judgement over them: does every mirror equal the relay. */
 export class World {
   /** @param {any} place @param {import("./client.js").Client[]} clients */
@@ -7042,6 +7063,8 @@ export class World {
     /** Milliseconds from a save to when another device showed it. */
     this.delays = [];
     this.saves = new Map();
+    /** Whether `delays` grows. */
+    this.isCounting = false;
   }
 
   /** Follows saves to where they are shown; returns how long it took. */
@@ -7077,6 +7100,7 @@ export class World {
     const { url, webAuthToken } = client.container;
     const observer = new Container({ url, container: name, environment, apiToken, webAuthToken, deviceID: "observer" });
     const notes = new Map();
+    /** @type {any} */
     let page;
     do {
       page = await observer.privateDatabase.zoneChanges("Notes", page?.syncToken);
@@ -7091,6 +7115,7 @@ export class World {
   }
 
   async judge() {
+    /** @type {Verdict} */
     const verdict = { unequal: [], lost: 0, duplicated: 0, pending: 0 };
     const there = new Map();
     for (const client of this.clients) {
@@ -7127,6 +7152,7 @@ export class World {
 
   /** Waits until nothing is pending and every mirror equals the relay. */
   async settle(seconds = 180) {
+    /** @type {Verdict | undefined} */
     let verdict;
     const isSettled = async () => {
       if (this.clients.some((client) => client.pending)) return false;
@@ -7141,7 +7167,9 @@ export class World {
     try {
       await until("every mirror to equal the relay", isSettled, seconds);
     } catch (error) {
-      const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = verdict ?? {};
+      /** @type {Partial<Verdict>} */
+      const known = verdict ?? {};
+      const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = known;
       const facts = `${pending} pending, ${lost} lost, ${duplicated} duplicated, different: ${unequal.join("; ") || "none"}`;
       throw new Error(`${error.message} ${facts}.`);
     }

@@ -14,8 +14,9 @@ export function shown(field, open, isShort = false) {
   const { value, type } = field;
   if (Array.isArray(value)) {
     const some = isShort ? value.slice(0, 3) : value;
-    return some.map((one, index) => [index ? ", " : "", shown({ value: one, type: type?.replace(/_LIST$/, "") }, open, isShort)])
-      .concat(value.length > some.length ? ` … (${value.length})` : "");
+    /** @type {any[]} */
+    const parts = some.map((one, index) => [index ? ", " : "", shown({ value: one, type: type?.replace(/_LIST$/, "") }, open, isShort)]);
+    return parts.concat(value.length > some.length ? ` … (${value.length})` : "");
   }
   if (value && typeof value === "object") {
     if (value.recordName) return button(value.recordName, () => open(value.recordName), { class: "plain small mono", title: "Open this record" });

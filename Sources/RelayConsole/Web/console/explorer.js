@@ -31,7 +31,8 @@ export const explorer = {
       if (webToken.value) query.set("ckWebAuthToken", hidesTokens && !webToken.value.startsWith("dev-") ? "$WEB_TOKEN" : webToken.value);
       const { path } = chosen();
       const where = path.replace("{version}", "1").replace("{container}", place.container).replace("{environment}", place.environment).replace("{database}", database.value);
-      return `${base}${where}${query.size ? `?${query}` : ""}`.replaceAll("%24", "$");
+      const asked = query.toString();
+      return `${base}${where}${asked ? `?${asked}` : ""}`.replaceAll("%24", "$");
     };
     const describe = () => {
       kept.apiToken = apiToken.value;

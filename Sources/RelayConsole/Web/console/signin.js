@@ -10,7 +10,7 @@ function door(app, title, ...inside) {
   document.body.className = "";
   fill(app, h("main.door", null, h("p.brand", null, h("span.mark", { "aria-hidden": "true" }), "Zonecast Console"),
     h("h1", null, title), inside));
-  app.querySelector("input:not([value]), input")?.focus();
+  /** @type {HTMLElement | null} */ (app.querySelector("input:not([value]), input"))?.focus();
 }
 
 /** A form that says by itself what went wrong. */

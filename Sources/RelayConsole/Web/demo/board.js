@@ -16,7 +16,7 @@ export class Board {
 
   get shown() { return [...this.posts.values()].filter((post) => !post.isGone); }
 
-  /** @param {string} text @param {{ name?: string, isGone?: boolean }} [options] */
+  /** @param {string} text @param {{ name?: string, isGone?: boolean }} options */
   async post(text, { name = newName(), isGone = false } = {}) {
     // Deletions do not travel to those who poll; a post that has gone says so instead.
     const fields = { text, isGone, author: this.client.user };
@@ -45,6 +45,7 @@ export class Board {
       sortBy: [{ fieldName: "___modTime", ascending: true }],
       filterBy: [filter("___modTime", "GREATER_THAN_OR_EQUALS", new Date(latest))],
     };
+    /** @type {{ records: any[], next?: () => Promise<any> }} */
     let page = await this.client.container.publicDatabase.query(query).catch((error) => {
       // Nobody has posted yet, so the relay knows no such type.
       if (["NOT_FOUND", "BAD_REQUEST"].includes(error.serverErrorCode)) return { records: [] };

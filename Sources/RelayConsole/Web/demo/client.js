@@ -15,13 +15,17 @@ const QUIET = /users\/caller|zones\/modify|subscriptions\//;
 /** Events: `change` whenever something that is shown has changed. */
 export class Client extends EventTarget {
   /**
-   * @param {{ container: string, environment: string, apiToken?: string, isDev: boolean, boardType: string }} place
+   * @param {{ container: string, environment: "development" | "production", apiToken?: string, isDev: boolean, boardType: string }} place
    * @param {string} user @param {string} device
    * @param {(entry: object) => void} journal Hears of every step.
    */
   constructor(place, user, device, journal) {
     super();
-    Object.assign(this, { place, user, device });
+    this.place = place;
+    this.user = user;
+    this.device = device;
+    /** @type {string | undefined} The user record name in this container. */ this.userID = undefined;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */ this.lookAgain = undefined;
     this.name = `${user}/${device}`;
     this.sync = new Sync(this);
     this.database = `zonecast-demo/${place.container}/${this.name}`;
@@ -35,7 +39,7 @@ export class Client extends EventTarget {
     /** @type {Map<string, any>} By key: zone ID, scope, token, and the share record if there is one. */
     this.zones = new Map();
     this.board = new Board(this);
-    this.tokens = {};
+    /** @type {{ private?: string, shared?: string }} */ this.tokens = {};
     this.edits = 0;
     this.isSetUp = false;
     this.lastNotice = undefined;
@@ -53,7 +57,9 @@ export class Client extends EventTarget {
     for (const row of rows) this.rows.set(row.key, row);
     for (const zone of values.zones ?? []) this.zones.set(zone.key, zone);
     for (const post of values.board ?? []) this.board.posts.set(post.name, post);
-    Object.assign(this, { tokens: values.tokens ?? {}, isSetUp: values.isSetUp ?? false, userID: values.userID });
+    this.tokens = values.tokens ?? {};
+    this.isSetUp = values.isSetUp ?? false;
+    this.userID = values.userID;
     this.edits = Math.max(0, ...rows.map((row) => row.edit));
     const deviceID = values.deviceID ?? `demo-${this.user}-${this.device}-${randomName().slice(0, 8)}`;
     await this.store.write({ values: { deviceID } });
@@ -67,8 +73,8 @@ export class Client extends EventTarget {
     });
     this.notices = new Notices(this.container, () => this.tokens);
     this.notices.addEventListener("ready", () => this.#isReady());
-    this.notices.addEventListener("notice", (event) => this.#hear(event.detail));
-    this.notices.addEventListener("down", (event) => this.#down(event.detail));
+    this.notices.addEventListener("notice", (event) => this.#hear(/** @type {CustomEvent} */ (event).detail));
+    this.notices.addEventListener("down", (event) => this.#down(/** @type {CustomEvent} */ (event).detail));
     this.isOpen = true;
     if (this.isOnline) this.#connect();
     this.changed();

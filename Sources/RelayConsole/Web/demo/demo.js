@@ -13,7 +13,7 @@ const address = new URL(location.href);
 const asked = (name) => address.searchParams.get(name) ?? undefined;
 const place = {
   container: asked("container") ?? "iCloud.org.zonecast.demo",
-  environment: asked("environment") ?? "development",
+  environment: /** @type {"development" | "production"} */ (asked("environment") ?? "development"),
   apiToken: asked("apiToken"),
   // Without an API token only a relay in --dev lets anybody in, and there any name is a user.
   isDev: !asked("apiToken"),
@@ -23,6 +23,7 @@ const isAlone = Boolean(asked("user"));
 const cast = isAlone
   ? [[asked("user"), asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
 
+/** @param {string} id @returns {HTMLElement & { disabled?: boolean }} */
 const $ = (id) => document.getElementById(id);
 const listeners = new Set();
 const timeline = isAlone ? undefined
@@ -58,7 +59,8 @@ async function claim(client) {
   if (!navigator.locks) return true;
   return new Promise((resolve) => {
     // A page that is loaded again finds its lock held for a moment by the one that goes.
-    navigator.locks.request(client.database, { signal: AbortSignal.timeout(3_000) }, () => {
+    const signal = /** @type {any} */ (AbortSignal).timeout(3_000);
+    navigator.locks.request(client.database, { signal }, () => {
       resolve(true);
       // Held until the page goes.
       return new Promise(() => {});
@@ -153,7 +155,7 @@ function prepareActions() {
   const keys = { s: "share", w: "permission", l: "stop", k: "restart", t: "run-tour" };
   let current = 0;
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=text]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || /** @type {Element} */ (event.target).matches("input[type=text]")) return;
     const pane = panes[Number(event.key) - 1];
     if (pane) {
       current = Number(event.key) - 1;

@@ -25,6 +25,7 @@ export class Pane {
     this.complain = complain;
     this.sections = new Map();
     this.fresh = new Map();
+    /** @type {((zone: any) => string | undefined) | undefined} */ this.ownerName = undefined;
     this.#build();
     client.addEventListener("change", () => this.#soon());
     setInterval(() => this.#showFacts(), 1000);

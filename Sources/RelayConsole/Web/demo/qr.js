@@ -1,6 +1,7 @@
 // A QR code of an address: bytes, error correction level M, versions 1 to 12 (up to 287 bytes). ISO/IEC 18004.
 
 /** For each version: bytes of error correction in a block, and the data bytes of each block. */
+/** @type {[number, number[]][]} */
 const BLOCKS = [
   [10, [16]], [16, [28]], [26, [44]], [18, [32, 32]], [24, [43, 43]], [16, [27, 27, 27, 27]],
   [18, [31, 31, 31, 31]], [22, [38, 38, 39, 39]], [22, [36, 36, 36, 37, 37]], [26, [43, 43, 43, 43, 44]],

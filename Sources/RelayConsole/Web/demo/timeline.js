@@ -143,7 +143,8 @@ export class Timeline {
   #draw() {
     this.isDue = false;
     const isAtEnd = this.frame.scrollLeft + this.frame.clientWidth >= this.frame.scrollWidth - 2 * COLUMN;
-    const focused = this.drawing.contains(document.activeElement) ? document.activeElement.dataset.number : undefined;
+    const active = /** @type {SVGElement} */ (document.activeElement);
+    const focused = this.drawing.contains(active) ? active.dataset.number : undefined;
     const width = Math.max(this.entries.length * COLUMN + 24, this.frame.clientWidth - LEFT - 4);
     this.drawing.setAttribute("width", String(width));
     const lines = this.lanes.map((lane) => svg("line", {

@@ -7,12 +7,17 @@ import { middle, pause, until } from "./world.js";
 export class Tour {
   /**
    * @param {import("./world.js").World} world
-   * @param {{ restart?: () => Promise<void>, boardSeconds: number }} means `restart`: the relay is ours to restart.
+   * @param {{ restart?: () => Promise<void>, boardSeconds: number, listen?: (listener: (entry: any) => void) => any,
+   *   unlisten?: (listener: (entry: any) => void) => any }} means `restart` is there if the demo may restart the relay.
    */
   constructor(world, means) {
     this.world = world;
     this.means = means;
-    [this.phone, this.laptop, this.tablet] = world.clients;
+    const [phone, laptop, tablet] = world.clients;
+    this.phone = phone;
+    this.laptop = laptop;
+    this.tablet = tablet;
+    /** @type {[title: string, play: () => Promise<string>][]} */
     this.scenes = [
       ["two devices", () => this.twoDevices()],
       ["offline edits survive a client restart", () => this.offlineEdits()],

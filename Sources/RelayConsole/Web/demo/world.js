@@ -16,6 +16,8 @@ export async function until(what, condition, seconds = 120, every = 25) {
 /** The median. */
 export const middle = (numbers) => numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)] ?? 0;
 
+/** @typedef {{ unequal: string[], lost: number, duplicated: number, pending: number, holds?: boolean }} Verdict */
+
 /** Clients and relay, and the judgement over them: does every mirror equal the relay. */
 export class World {
   /** @param {any} place @param {import("./client.js").Client[]} clients */
@@ -27,6 +29,8 @@ export class World {
     /** Milliseconds from a save to when another device showed it. */
     this.delays = [];
     this.saves = new Map();
+    /** Whether `delays` grows. */
+    this.isCounting = false;
   }
 
   /** Follows saves to where they are shown; returns how long it took. */
@@ -62,6 +66,7 @@ export class World {
     const { url, webAuthToken } = client.container;
     const observer = new Container({ url, container: name, environment, apiToken, webAuthToken, deviceID: "observer" });
     const notes = new Map();
+    /** @type {any} */
     let page;
     do {
       page = await observer.privateDatabase.zoneChanges("Notes", page?.syncToken);
@@ -76,6 +81,7 @@ export class World {
   }
 
   async judge() {
+    /** @type {Verdict} */
     const verdict = { unequal: [], lost: 0, duplicated: 0, pending: 0 };
     const there = new Map();
     for (const client of this.clients) {
@@ -112,6 +118,7 @@ export class World {
 
   /** Waits until nothing is pending and every mirror equals the relay. */
   async settle(seconds = 180) {
+    /** @type {Verdict | undefined} */
     let verdict;
     const isSettled = async () => {
       if (this.clients.some((client) => client.pending)) return false;
@@ -126,7 +133,9 @@ export class World {
     try {
       await until("every mirror to equal the relay", isSettled, seconds);
     } catch (error) {
-      const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = verdict ?? {};
+      /** @type {Partial<Verdict>} */
+      const known = verdict ?? {};
+      const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = known;
       const facts = `${pending} pending, ${lost} lost, ${duplicated} duplicated, different: ${unequal.join("; ") || "none"}`;
       throw new Error(`${error.message} ${facts}.`);
     }
