@@ -1,5 +1,5 @@
-// One device of one user: its own store, its own sign-in, its own socket. What it shows, what is edited, and when it
-// syncs; how is in sync.js.
+// One device of one user, with its own store, sign-in and socket. This file holds the device's state and edits, and decides
+// when to sync; sync.js does the sync.
 
 import { Container, Notices, randomName } from "../zonecast.js";
 import { Board } from "./board.js";
@@ -9,15 +9,16 @@ import { Sync } from "./sync.js";
 
 /** @typedef {import("./store.js").Row} Row @typedef {import("./store.js").Note} Note */
 
-/** Calls that a viewer of the timeline has no use for. */
+/** Paths of calls that the timeline omits. */
 const QUIET = /users\/caller|zones\/modify|subscriptions\//;
 
-/** Events: `change` whenever something that is shown has changed. */
+/** Sends the event `change` whenever displayed state has changed. */
 export class Client extends EventTarget {
   /**
    * @param {{ container: string, environment: "development" | "production", apiToken?: string, isDev: boolean, boardType: string }} place
-   * @param {string} user @param {string} device
-   * @param {(entry: object) => void} journal Hears of every step.
+   * @param {string} user
+   * @param {string} device
+   * @param {(entry: object) => void} journal Called with every step.
    */
   constructor(place, user, device, journal) {
     super();
@@ -36,7 +37,7 @@ export class Client extends EventTarget {
 
   #forget() {
     /** @type {Map<string, Row>} */ this.rows = new Map();
-    /** @type {Map<string, any>} By key: zone ID, scope, token, and the share record if there is one. */
+    /** @type {Map<string, any>} The zone ID, scope, token and any share record, by key. */
     this.zones = new Map();
     this.board = new Board(this);
     /** @type {{ private?: string, shared?: string }} */ this.tokens = {};
@@ -49,7 +50,7 @@ export class Client extends EventTarget {
     this.wantedZones = new Set();
   }
 
-  // Life
+  // Life cycle
 
   async open() {
     this.store = await Store.open(this.database);
@@ -89,7 +90,7 @@ export class Client extends EventTarget {
     this.store.close();
   }
 
-  /** Ends the client as closing an app does, and starts it anew from its store. */
+  /** Closes the client and opens it again from its store, like an app that is closed and launched. */
   async restart() {
     this.journal("restart", { text: `restarted from its own store, ${this.pending} pending` });
     await this.close();
@@ -97,7 +98,7 @@ export class Client extends EventTarget {
     await this.open();
   }
 
-  /** As after installing anew: everything it kept is gone. */
+  /** Deletes the store and opens the client again, like an app that is reinstalled. */
   async reset() {
     await this.close();
     await Store.delete(this.database);
@@ -143,18 +144,21 @@ export class Client extends EventTarget {
     this.#connect();
   }
 
-  /** Where the same device is open elsewhere too, this one takes over. */
+  /** Connects again after another window with the same device has replaced this connection. */
   takeOver() {
     this.isReplaced = false;
     this.trouble = undefined;
     this.#connect();
   }
 
-  // What it shows
+  // Displayed state
 
   get isLive() { return this.isOnline && this.notices?.isLive; }
   get pending() { return [...this.rows.values()].filter((row) => row.edit).length; }
-  /** @param {string} [zone] A zone's key. @returns {{ name: string, title: string, done: boolean, isPending: boolean }[]} */
+  /**
+   * @param {string} [zone] A zone's key.
+   * @returns {{ name: string, title: string, done: boolean, isPending: boolean }[]}
+   */
   notes(zone = OWN) {
     return [...this.rows.values()]
       .filter((row) => row.zone === zone && row.note)
@@ -184,12 +188,12 @@ export class Client extends EventTarget {
     this.store.write({ rows: [row] }).catch((error) => this.#stumble(error));
     this.journal(note ? "save" : "delete", { note: note && { ...note }, name, zone: this.owner(zone) });
     this.changed();
-    // With no connection to be had, everything goes when there is one again.
+    // While the client waits to retry, the retry sends this edit too.
     if (!this.isWaiting) this.#wake();
     return row;
   }
 
-  /** Who a zone belongs to, the same for all devices. */
+  /** Returns the owner of a zone, with the same name on all devices. */
   owner(zone) { return zone === OWN ? this.userID ?? this.user : zone.split("/")[0]; }
 
   // Notices
@@ -242,7 +246,7 @@ export class Client extends EventTarget {
     this.running = steps.finally(() => {
       this.running = undefined;
       this.changed();
-      // Something may have come up after the last look and before the end.
+      // Work may have arrived between the loop's last check and its end.
       if (this.#hasWork && !this.isWaiting) this.#wake();
     });
   }
@@ -266,7 +270,7 @@ export class Client extends EventTarget {
 
   // For sharing and board
 
-  /** @param {any} share The share of the own zone, as it is now. */
+  /** @param {any} share The current share of the user's own zone. */
   keepShare(share) {
     const zone = this.zones.get(OWN);
     if (zone) zone.share = share;
@@ -274,7 +278,10 @@ export class Client extends EventTarget {
     return share;
   }
 
-  /** Asks what is new in a database. @param {"private" | "shared"} scope */
+  /**
+   * Fetches the changes of a database.
+   * @param {"private" | "shared"} scope
+   */
   look(scope) {
     this.wantedScopes.add(scope);
     this.#wake();
