@@ -124,7 +124,7 @@ function writeNumber(value, path) {
 """##
 ,
 "client/zonecast.js": ##"""
-// zonecast.js: a client for a Zonecast relay, and for no framework. MIT licence.
+// zonecast.js: a client for a Zonecast relay, without dependencies. MIT licence.
 //
 //   import { Container } from "https://relay.example/zonecast.js";
 //
@@ -137,8 +137,8 @@ function writeNumber(value, path) {
 //   const note = await notes.save({ recordType: "Note", fields: { title: "Buy milk" } }, { zone: "Notes" });
 //   const { records } = await notes.query({ recordType: "Note" }, { zone: "Notes" });
 //
-// The words are CloudKit's, and what is answered is what the wire says (CloudKit Web Services). Browsers of 2022 and later,
-// and every JavaScript runtime with fetch and WebSocket.
+// Names follow CloudKit, and answers have the form of CloudKit Web Services. Runs in browsers of 2022 and later, and in every
+// JavaScript runtime with `fetch` and `WebSocket`.
 //
 // Numbers are exact. In answers, a whole number for which `Number.isSafeInteger` is false is a `BigInt`. Callers may pass
 // `BigInt` wherever they may pass numbers. `JSON.stringify` throws for `BigInt`; use `writeJSON` and `readJSON` instead.
@@ -149,17 +149,17 @@ export { readJSON, stringEnd, UnwritableValue, writeJSON } from "./json.js";
 
 /**
  * @typedef {{ zoneName: string, ownerRecordName?: string }} ZoneID
- * @typedef {string | ZoneID} Zone  A zone of one's own may be named by its name alone.
- * @typedef {{ value: any, type?: string, isEncrypted?: boolean, exactSeconds?: any }} Field  As on the wire.
+ * @typedef {string | ZoneID} Zone  A zone name alone means a zone of the user's own.
+ * @typedef {{ value: any, type?: string, isEncrypted?: boolean, exactSeconds?: any }} Field  A field in wire form.
  * @typedef {{ recordName?: string, recordType?: string, recordChangeTag?: string, fields?: Object<string, any>,
  *   zoneID?: ZoneID, deleted?: boolean, [key: string]: any }} Record
- *   In requests a field may be a plain value: see `field`. In answers fields are as on the wire: see `values`.
+ *   In requests a field may be a plain value: see `field`. In answers fields are in wire form: see `values`.
  * @typedef {{ zone?: Zone, atomic?: boolean, desiredKeys?: string[], numbersAsStrings?: boolean }} RequestOptions
  * @typedef {{ method: string, path: string, body?: any, status: number, answer: any, started: number, ended: number,
- *   error?: string }} Exchange  A request and its answer, without the tokens; times as of `performance.now()`.
+ *   error?: string }} Exchange  A request and its answer, without tokens; times are those of `performance.now()`.
  */
 
-/** Why something was refused, or did not arrive. */
+/** The error of a call that the relay refused, or whose answer did not arrive. */
 export class RelayError extends Error {
   /**
    * @param {Object<string, any>} answer
@@ -169,60 +169,60 @@ export class RelayError extends Error {
     super(`${answer.serverErrorCode ?? "UNKNOWN_ERROR"}: ${answer.reason ?? "no reason given"}`);
     this.name = "RelayError";
     /**
-     * `CONFLICT`, `NOT_FOUND`, …; `NETWORK_ERROR` where no answer came.
+     * `CONFLICT`, `NOT_FOUND`, …; `NETWORK_ERROR` if no answer arrived.
      * @type {string}
      */
     this.serverErrorCode = answer.serverErrorCode ?? "UNKNOWN_ERROR";
     /**
-     * What the published codes have no word for, such as `CHANGE_TOKEN_EXPIRED`.
+     * A more precise code that CloudKit Web Services does not publish, such as `CHANGE_TOKEN_EXPIRED`.
      * @type {string | undefined}
      */
     this.ckErrorCode = answer.ckErrorCode;
     /** @type {string} */ this.reason = answer.reason ?? "";
     /**
-     * Seconds to wait before a retry; `undefined`: a retry does not help.
+     * Seconds to wait before a retry; `undefined` if a retry does not help.
      * @type {number | undefined}
      */
     this.retryAfter = answer.retryAfter === undefined ? undefined : Number(answer.retryAfter);
     /**
-     * Where to sign in, with `AUTHENTICATION_REQUIRED`.
+     * With `AUTHENTICATION_REQUIRED`: the address of the sign-in page.
      * @type {string | undefined}
      */
     this.redirectURL = answer.redirectURL;
     /** @type {string | undefined} */ this.uuid = answer.uuid;
     /** @type {number} */ this.status = status;
     /**
-     * Which record, in an answer about several.
+     * In an answer about several records: the record's name.
      * @type {string | undefined}
      */
     this.recordName = answer.recordName;
     /** @type {ZoneID | undefined} */ this.zoneID = answer.zoneID;
     /**
-     * The record as the relay has it, with `CONFLICT`.
+     * With `CONFLICT`: the relay's current record.
      * @type {Record | undefined}
      */
     this.serverRecord = answer.serverRecord;
     /**
-     * What became of each record, with `ATOMIC_ERROR`.
+     * With `ATOMIC_ERROR`: the outcome for each record.
      * @type {(Record | RelayError)[] | undefined}
      */
     this.records = answer.records?.map(result);
   }
 
-  /** Nothing is wrong with what was sent: the same may be sent again, and takes effect once. */
+  /** Whether the cause is temporary. The same call may be repeated, and takes effect once. */
   get isPassing() {
     return ["NETWORK_ERROR", "THROTTLED", "TRY_AGAIN_LATER"].includes(this.serverErrorCode);
   }
 
-  /** Whether what was sent may have been carried out all the same: its answer was lost, or somebody else gave one. */
+  /** Whether the relay may have carried out the call anyway: the answer was lost, or came from a proxy. */
   get leavesOutcomeOpen() { return this.status >= 500 || this.serverErrorCode === "NETWORK_ERROR"; }
 
-  /** The token is of another time: forget it, and fetch from the start. */
+  /** Whether the sync token is no longer valid. Discard it and fetch without one. */
   get isTokenExpired() { return this.ckErrorCode === "CHANGE_TOKEN_EXPIRED"; }
 }
 
 /**
- * An item of an answer, or the error that it says.
+ * Returns an item of an answer, or the error that it contains.
  * @returns {any}
  */
 const result = (item) => (item.serverErrorCode ? new RelayError(item) : item);
@@ -233,14 +233,14 @@ const result = (item) => (item.serverErrorCode ? new RelayError(item) : item);
  */
 export const zoneID = (zone) => (typeof zone === "string" ? { zoneName: zone } : zone);
 
-/** The error for a value that no field can hold. It is thrown before anything is sent. */
+/** The error for a value that no field can hold, thrown before anything is sent. */
 const unsendable = (reason) => new RelayError({ serverErrorCode: "BAD_REQUEST", reason });
 
 /**
- * A field for the wire: from a text, number, `BigInt`, boolean (1 or 0), `Date`, `Uint8Array`, list of these, reference or
- * location; `null` clears the field. A field in wire form (with a `value`) is kept. Whole numbers and empty lists get no type,
- * since a 2 may be meant for a DOUBLE field; the schema decides. Throws a `RelayError` for values that no field can hold:
- * `NaN`, infinities, invalid dates, and a `BigInt` of more than 64 bits.
+ * Converts a string, number, `BigInt`, boolean (1 or 0), `Date`, `Uint8Array`, array of these, reference or location into a
+ * field in wire form. `null` clears the field. A field in wire form (with a `value`) is returned as it is. Whole numbers and
+ * empty lists get no type, since a 2 may be meant for a DOUBLE field; the schema decides. Throws a `RelayError` for values
+ * that no field can hold: `NaN`, infinities, invalid dates, and a `BigInt` of more than 64 bits.
  * @param {any} value
  * @returns {Field}
  */
@@ -277,7 +277,7 @@ function moment(date) {
   return { value, type: "TIMESTAMP", ...(read?.value === value && { exactSeconds: read.exactSeconds }) };
 }
 
-/** Removes `exactSeconds` from a field in wire form if its value has been changed to another millisecond since. */
+/** Removes `exactSeconds` from a field in wire form if the program has changed its value to another millisecond. */
 function refined({ exactSeconds, ...field }) {
   const isOf = (seconds, value) => typeof seconds === "number" && Math.abs((seconds + 978_307_200) * 1000 - Number(value)) <= 0.5;
   if (!Array.isArray(field.value)) return isOf(exactSeconds, field.value) ? { ...field, exactSeconds } : field;
@@ -299,8 +299,8 @@ function list(items) {
 const PLAIN = /^((STRING|BYTES|INT64|DOUBLE|TIMESTAMP|REFERENCE|LOCATION|ASSET|ASSETID|NUMBER_INT64|NUMBER_DOUBLE)(_LIST)?|UNKNOWN_LIST)$/;
 
 /**
- * A record's fields as plain values: `TIMESTAMP` as `Date`, `BYTES` as `Uint8Array`, other types as they came. A time outside
- * of `Date`'s range stays a number of milliseconds, and a field of an unknown type stays in wire form (value and type).
+ * Returns a record's fields as plain values: `TIMESTAMP` as `Date`, `BYTES` as `Uint8Array`, other types unchanged. A time
+ * outside of `Date`'s range stays a number of milliseconds, and a field of an unknown type stays in wire form.
  * Saving the values again does not change the stored fields.
  * @param {Record} record
  * @returns {Object<string, any>}
@@ -329,20 +329,22 @@ function plainItem(value, type, exactSeconds) {
 const isWhole = (value) => Number.isInteger(value) && value >= -(2 ** 63) && value < 2 ** 63;
 const base64 = (data) => btoa(Array.from(data, (byte) => String.fromCharCode(byte)).join(""));
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-/** A container on a relay, as one user or nobody sees it from one device. */
+
+/** A container on a relay, used by one signed-in user, or none, on one device. */
 export class Container {
   /**
    * @param {object} settings
-   * @param {string} [settings.url] Where the relay is; by default where this module came from.
-   * @param {string} settings.container Like `iCloud.org.example.notes`.
+   * @param {string} [settings.url] The relay's address; by default the address from which this module was loaded.
+   * @param {string} settings.container The container's name, such as `iCloud.org.example.notes`.
    * @param {"development" | "production"} [settings.environment]
-   * @param {string} [settings.apiToken] Needed but by a relay in `--dev`.
-   * @param {string} [settings.webAuthToken] Who speaks; `dev-NAME` with a relay in `--dev`. Without: nobody.
-   * @param {string} [settings.deviceID] Names this device, so that it hears nothing of its own changes.
-   * @param {number} [settings.retries] How often a call is repeated when the relay says so, at most.
-   * @param {(token: string | undefined) => void} [settings.onToken] The web auth token has changed: keep it.
-   * @param {(exchange: Exchange) => void} [settings.onExchange] Sees every request with its answer.
-   * @param {typeof fetch} [settings.fetch] Instead of the browser's own.
+   * @param {string} [settings.apiToken] Required, except by a relay in `--dev`.
+   * @param {string} [settings.webAuthToken] The user's token; `dev-NAME` with a relay in `--dev`. Without it no user is
+   *   signed in.
+   * @param {string} [settings.deviceID] This device's name. A device gets no notices of its own changes.
+   * @param {number} [settings.retries] The maximum number of retries, for errors with `retryAfter`.
+   * @param {(token: string | undefined) => void} [settings.onToken] Called when the web auth token has changed. Store it.
+   * @param {(exchange: Exchange) => void} [settings.onExchange] Called with every request and its answer.
+   * @param {typeof fetch} [settings.fetch] Replaces the global `fetch`.
    */
   constructor(settings) {
     this.url = (settings.url ?? new URL(".", import.meta.url).href).replace(/\/$/, "");
@@ -350,11 +352,14 @@ export class Container {
     this.environment = settings.environment ?? "development";
     this.apiToken = settings.apiToken;
     this.webAuthToken = settings.webAuthToken;
-    /** How often another user has come: what was begun before is not gone on with in their name. */
+    /** Counts changes of the user. A call that began under an earlier user is not retried. */
     this.turns = 0;
-    /** Called when the user changes: the notice connections. @type {Set<() => void>} */
+    /**
+     * Called when the user changes, by which `Notices` connects again.
+     * @type {Set<() => void>}
+     */
     this.userListeners = new Set();
-    /** How often the user has come into shares. */
+    /** Counts accepted shares. */
     this.arrivals = 0;
     this.deviceID = settings.deviceID ?? randomName();
     this.retries = settings.retries ?? 3;
@@ -362,14 +367,14 @@ export class Container {
     this.onExchange = settings.onExchange ?? (() => {});
     this.fetch = settings.fetch ?? ((address, options) => fetch(address, options));
     this.publicDatabase = new Database(this, "public");
-    /** What answers have told about fields that a plain value does not tell. */
+    /** Properties of fields that plain values lack, as seen in answers. */
     this.fieldForms = new FieldForms();
     this.privateDatabase = new Database(this, "private");
     this.sharedDatabase = new Database(this, "shared");
   }
 
   /**
-   * Becomes another user, or nobody.
+   * Changes the user; `undefined` signs out on this device only.
    * @param {string | undefined} token
    */
   setWebAuthToken(token) {
@@ -381,9 +386,9 @@ export class Container {
   }
 
   /**
-   * Takes a fresh token of the same user, unless it comes after their turn.
+   * Stores a fresh token of the same user, unless the user has changed meanwhile.
    * @param {string | null} token
-   * @param {number} turn That of the request which brought it.
+   * @param {number} turn The value of `turns` when the request was sent.
    */
   renew(token, turn) {
     if (!token || !this.webAuthToken || turn !== this.turns || token === this.webAuthToken) return;
@@ -392,9 +397,9 @@ export class Container {
   }
 
   /**
-   * Calls an operation; throws a `RelayError`. Repeats by itself what the relay asks to be repeated.
-   * @param {string} operation Like `private/records/modify`.
-   * @param {any} [body] Without one it is a GET.
+   * Calls an operation. Retries after errors with `retryAfter`. Throws a `RelayError`.
+   * @param {string} operation Such as `private/records/modify`.
+   * @param {any} [body] Without a body the request is a GET.
    * @param {{ signal?: AbortSignal, of?: "database" | "device" }} [options]
    * @returns {Promise<any>}
    */
@@ -448,24 +453,24 @@ export class Container {
     return seen.answer;
   }
 
-  // Who
+  // Users
 
-  /** Who speaks; throws `AUTHENTICATION_REQUIRED` with a `redirectURL` when nobody does. */
+  /** Returns the signed-in user. Throws `AUTHENTICATION_REQUIRED` with a `redirectURL` if there is none. */
   currentUser() { return this.call("public/users/caller"); }
 
   /**
-   * People who may be found.
+   * Returns the discoverable users among those looked up.
    * @param {{ emailAddress?: string, phoneNumber?: string, userRecordName?: string }[]} infos
    */
   async discoverUsers(infos) { return (await this.call("public/users/discover", { lookupInfos: infos })).users; }
 
   /**
-   * Signs in by the relay's page in a window of its own; to be called in answer to a click, or the browser opens none.
-   * The API token must name this page's origin (`--allowed-origin`). Resolves with the user when the page has called back.
+   * Signs in by the relay's page in a new window. Must be called in a click handler, since browsers block other windows. The
+   * API token must allow this page's origin (`--allowed-origin`). Resolves with the user after the sign-in.
    * @param {{ signal?: AbortSignal }} options
    */
   async signIn({ signal } = {}) {
-    // Opened before anything is awaited: afterwards it is no answer to the click any more.
+    // Open the window before the first `await`. Afterwards the browser no longer connects it with the click.
     const page = window.open("", "zonecast-sign-in", "popup,width=480,height=720");
     const address = await this.signInAddress();
     if (!address) {
@@ -487,7 +492,7 @@ export class Container {
       const gone = new RelayError({ serverErrorCode: "SIGN_IN_FAILED", reason: "The sign-in page was closed." });
       let closedFor = 0;
       const watch = setInterval(() => {
-        // The message of a page that closes itself comes a moment after the page has gone.
+        // The page's message arrives a moment after the page has closed itself.
         closedFor = page.closed ? closedFor + 1 : 0;
         if (closedFor > 4 || signal?.aborted) end(reject, signal?.reason ?? gone);
       }, 250);
@@ -498,7 +503,7 @@ export class Container {
   }
 
   /**
-   * Where the sign-in page is; `undefined` for a container that has a user.
+   * Returns the address of the sign-in page; `undefined` if a user is signed in.
    * @returns {Promise<string | undefined>}
    */
   async signInAddress() {
@@ -512,7 +517,7 @@ export class Container {
   }
 
   /**
-   * Trades an identity token (JWT) of an issuer that the container trusts for a sign-in.
+   * Signs in with an identity token (JWT) of an issuer that the container trusts.
    * @param {string} identityToken
    */
   async signInWithIdentityToken(identityToken) {
@@ -521,7 +526,7 @@ export class Container {
     return answer;
   }
 
-  /** Ends the sign-in, on the relay too. */
+  /** Signs out, on the relay too. */
   async signOut() {
     try {
       if (this.webAuthToken && !this.webAuthToken.startsWith("dev-")) await this.call("public/users/signout", {});
@@ -530,11 +535,11 @@ export class Container {
     }
   }
 
-  // Pushes
+  // Push notifications
 
   /**
-   * Has the relay wake this browser through its push service while no page of it listens; in a service worker the `push`
-   * event then has CloudKit's payload: `readJSON(event.data.text())`. To be called in answer to a click.
+   * Registers for Web Push: the relay wakes this browser while no page is connected. In the service worker, the `push` event
+   * has CloudKit's payload: `readJSON(event.data.text())`. Must be called in a click handler.
    * @param {ServiceWorkerRegistration} registration
    */
   async registerPush(registration) {
@@ -546,7 +551,7 @@ export class Container {
   }
 
   /**
-   * Wakes this browser no longer.
+   * Ends Web Push for this browser.
    * @param {ServiceWorkerRegistration} registration
    */
   async unregisterPush(registration) {
@@ -554,16 +559,16 @@ export class Container {
     await this.call("push/unregister", {}, { of: "device" });
   }
 
-  // Shares of others
+  // Shares of other users
 
   /**
-   * What links lead to, without joining.
-   * @param {string[]} links Addresses of shares, or their last part.
+   * Returns the shares of links without accepting them.
+   * @param {string[]} links Addresses of shares, or their last path components.
    */
   resolveShares(links) { return this.#shares("resolve", links); }
 
   /**
-   * Joins shares; each item is what the wire says, or a `RelayError`.
+   * Accepts shares. Each item of the result is in wire form or a `RelayError`.
    * @param {string[]} links
    */
   async acceptShares(links) {
@@ -578,7 +583,7 @@ export class Container {
   }
 }
 
-/** The JSON text of a body. Throws an error that names the field if a value has no JSON form. */
+/** Returns the JSON text of a body. Throws an error that names the field if a value has no JSON form. */
 function sendable(body) {
   try {
     return writeJSON(body);
@@ -590,10 +595,10 @@ function sendable(body) {
   }
 }
 
-/** The last part of a share's address. */
+/** Returns the last path component of a share's address. */
 const linkValue = (link) => decodeURIComponent(link.split(/[?#]/)[0].split("/").filter(Boolean).pop() ?? "");
 
-/** 32 digits; unlike `crypto.randomUUID` also there for pages that came without TLS. */
+/** Returns 32 random hex digits. Works without TLS, unlike `crypto.randomUUID`. */
 export const randomName = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -603,15 +608,15 @@ const pause = (milliseconds, signal) => new Promise((resolve, reject) => {
 });
 
 /**
- * Writes whose answers were lost: the same call, within minutes, goes under the same name again, and what it did is not
- * done twice. Once the program has read a record it means it as it is now, and what is forced on it is another write.
+ * Writes whose answers were lost. If the program repeats such a call within ten minutes, it gets the same operation ID, so the
+ * relay does not carry it out twice. After the program has read a record, a forced write to it is a new write.
  */
 class LostWrites {
   /** @type {Map<string, { operationID: string, forced: string[], at: number }>} */
   #writes = new Map();
 
   /**
-   * The name for a write that is about to be sent.
+   * Returns the operation ID for a write.
    * @param {string} content
    */
   name(content) {
@@ -620,27 +625,27 @@ class LostWrites {
   }
 
   /**
-   * It has been carried out, once.
+   * Forgets a write that the relay has answered.
    * @param {string} content
    */
   answered(content) { this.#writes.delete(content); }
 
   /**
-   * It may or may not have been carried out.
+   * Remembers a write whose outcome is unknown.
    * @param {string} content
    * @param {string} operationID
    * @param {string[]} forced
    */
   lost(content, operationID, forced) {
-    // More than anybody has waiting at once.
+    // No program has that many writes waiting at once.
     if (this.#writes.size >= 64) this.#writes.clear();
     this.#writes.set(content, { operationID, forced, at: Date.now() });
   }
 
   /**
-   * The program has read records, by a call that was made then.
+   * Forgets forced writes to records that the program has read since.
    * @param {Record[]} records
-   * @param {number} asked
+   * @param {number} asked When the read was sent.
    */
   seen(records, asked) {
     const names = new Set(["", ...records.map((record) => record.recordName)]);
@@ -650,7 +655,7 @@ class LostWrites {
   }
 }
 
-/** One database of a container: public, private, or what others have shared with the user. */
+/** One database of a container: public, private or shared. */
 export class Database {
   #lostWrites = new LostWrites();
 
@@ -666,13 +671,13 @@ export class Database {
   #call(operation, body) { return this.container.call(`${this.scope}/${operation}`, body); }
 
   /**
-   * Sends a write under a name of its own.
+   * Sends a write with an operation ID.
    * @param {string} operation
    * @param {any} body
-   * @param {string[]} forced Records that it writes to whatever their version; "" stands for those without a name.
+   * @param {string[]} forced Names of records that are written without a version check; "" for records without a name.
    */
   async #write(operation, body, forced = []) {
-    // Who has left a share without hearing so, and come in again, may leave it again.
+    // A repeated leave after the share was accepted again is a new write.
     const arrivals = this.scope === "shared" ? this.container.arrivals : 0;
     const content = `${arrivals} ${operation} ${sendable(body)}`;
     const operationID = this.#lostWrites.name(content);
@@ -688,7 +693,7 @@ export class Database {
   }
 
   /**
-   * Calls for records that the program then has seen.
+   * Calls a read operation and notes the records that the program has seen by it.
    * @param {(answer: any) => Record[]} recordsOf
    */
   async #read(operation, body, recordsOf) {
@@ -703,8 +708,8 @@ export class Database {
   // Records
 
   /**
-   * Creates a record, or updates it if it has a `recordChangeTag`, and returns it as it is now. Throws a `RelayError`;
-   * with `CONFLICT` its `serverRecord` is what somebody else has saved meanwhile.
+   * Creates a record, or updates it if it has a `recordChangeTag`. Returns the saved record. Throws a `RelayError`; with
+   * `CONFLICT` its `serverRecord` is the version that another device has saved.
    * @param {Record} record
    * @param {RequestOptions} [options]
    * @returns {Promise<Record>}
@@ -712,22 +717,22 @@ export class Database {
   async save(record, options) { return one((await this.modify([saveOperation(record)], options)).records); }
 
   /**
-   * The same for up to 200; each item is a record or a `RelayError`.
+   * Saves up to 200 records. Each item of the result is a record or a `RelayError`.
    * @param {Record[]} records
    */
   async saveAll(records, options) { return (await this.modify(records.map(saveOperation), options)).records; }
 
   /**
-   * Deletes a record: of the version named by its change tag, or whatever there is when it has none.
+   * Deletes a record. With a change tag, only that version; without one, any version.
    * @param {Record | string} record
    * @param {RequestOptions} [options]
    */
   async delete(record, options) { return one((await this.modify([deleteOperation(record)], options)).records); }
 
   /**
-   * Any operations: `{ operationType: "forceUpdate", record }` and its like, at most one for each record.
+   * Sends operations such as `{ operationType: "forceUpdate", record }`, at most one per record.
    * @param {{ operationType: string, record: Record }[]} operations
-   * @param {RequestOptions} options With `atomic` all or none are applied; else each for itself.
+   * @param {RequestOptions} options With `atomic`, all operations are applied or none; otherwise each by itself.
    * @returns {Promise<{ records: (Record | RelayError)[], syncToken?: string }>}
    */
   async modify(operations, { zone, atomic = false, ...options } = {}) {
@@ -742,7 +747,7 @@ export class Database {
     return { ...answer, records: answer.records.map(result) };
   }
 
-  /** The record with its fields as the wire wants them. */
+  /** Returns the record with its fields in wire form. */
   #written(record) {
     const { created, modified, pluginFields, deleted, ...rest } = record;
     const fields = Object.entries(record.fields ?? {}).map(([name, value]) => {
@@ -756,14 +761,14 @@ export class Database {
   }
 
   /**
-   * Throws `NOT_FOUND` if there is none.
+   * Returns a record. Throws `NOT_FOUND` if it does not exist.
    * @param {string} recordName
    * @param {RequestOptions} [options]
    */
   async fetch(recordName, options) { return one(await this.fetchAll([recordName], options)); }
 
   /**
-   * In the order asked for; each item is a record or a `RelayError`.
+   * Returns records in the order of their names in the call. Each item is a record or a `RelayError`.
    * @param {string[]} recordNames
    * @param {RequestOptions} options
    */
@@ -774,8 +779,8 @@ export class Database {
   }
 
   /**
-   * One page of what matches; `next()` is there while there is more.
-   * @param {{ recordType: string, filterBy?: object[], sortBy?: object[] }} query As on the wire; `filter` makes filters.
+   * Returns one page of matching records. `next` is present if there are more.
+   * @param {{ recordType: string, filterBy?: object[], sortBy?: object[] }} query In wire form; `filter` creates filters.
    * @param {RequestOptions & { zoneWide?: boolean, resultsLimit?: number, continuationMarker?: string }} options
    * @returns {Promise<{ records: Record[], next?: () => Promise<any> }>}
    */
@@ -787,7 +792,7 @@ export class Database {
   }
 
   /**
-   * Uploads a file for a field of a record that is then saved with what is returned: its name, and the field.
+   * Uploads a file for a field of a record. Save the record with the returned record name and field afterwards.
    * @param {{ recordType: string, recordName?: string }} record
    * @param {string} fieldName
    * @param {Blob | Uint8Array} data
@@ -802,7 +807,7 @@ export class Database {
       throw new RelayError({ serverErrorCode: "NETWORK_ERROR", reason: `The file could not be sent: ${error.message}` });
     };
     const response = await this.container.fetch(token.url, { method: "POST", headers, body: data }).catch(lost);
-    // A proxy's page is no answer either.
+    // An error page of a proxy is not JSON.
     const stored = await response.json().catch(lost);
     if (!response.ok) throw new RelayError(stored, response.status);
     return { recordName: token.recordName, field: { value: stored.singleFile, type: "ASSETID" } };
@@ -810,17 +815,17 @@ export class Database {
 
   // Zones
 
-  /** All zones, with their tokens. */
+  /** Returns all zones, with their sync tokens. */
   async zones() { return (await this.#call("zones/list")).zones; }
 
   /**
-   * Creates zones, or leaves them as they are.
+   * Creates zones. Existing ones are not changed.
    * @param {Zone[]} zones
    */
   async saveZones(zones) { return this.#modifyZones("create", zones); }
 
   /**
-   * Deletes zones; in the shared database the caller leaves what others have shared with them there.
+   * Deletes zones. In the shared database, leaves the shares of these zones instead.
    * @param {Zone[]} zones
    */
   async deleteZones(zones) { return this.#modifyZones(this.scope === "shared" ? "leave" : "delete", zones); }
@@ -833,8 +838,8 @@ export class Database {
   // Changes
 
   /**
-   * One page of the zones that have changed since a token; without one, of all. Deleted ones, and those no longer shared,
-   * are marked `deleted`.
+   * Returns one page of the zones that have changed since a token, or of all zones without one. Zones that were deleted or
+   * are no longer shared are marked `deleted`.
    * @param {string} [syncToken]
    * @returns {Promise<{ zones: any[], syncToken: string, moreComing: boolean }>}
    */
@@ -844,7 +849,7 @@ export class Database {
   }
 
   /**
-   * One page of what has changed in a zone: records, and `{ recordName, deleted: true }` for those that have gone.
+   * Returns one page of a zone's changes: records, and `{ recordName, deleted: true }` for deleted ones.
    * @param {Zone} zone
    * @param {string} [syncToken]
    * @param {{ resultsLimit?: number, desiredKeys?: string[], desiredRecordTypes?: string[] }} [options]
@@ -862,7 +867,7 @@ export class Database {
   async subscriptions() { return (await this.#call("subscriptions/list")).subscriptions; }
 
   /**
-   * Creates or replaces subscriptions, in the wire's own form.
+   * Creates or replaces subscriptions, which are in wire form.
    * @param {object[]} subscriptions
    */
   async saveSubscriptions(subscriptions) {
@@ -876,16 +881,16 @@ export class Database {
     return (await this.#call("subscriptions/modify", { operations })).subscriptions.map(result);
   }
 
-  /** Asks for a notice of every change in this database. */
+  /** Subscribes to notices of all changes in this database. */
   async subscribe(subscriptionID = `${this.scope}-changes`) {
     const notificationInfo = { shouldSendContentAvailable: true };
     return one(await this.saveSubscriptions([{ subscriptionID, subscriptionType: "database", notificationInfo }]));
   }
 
-  // Sharing what is one's own
+  // Shares of the user's own data
 
   /**
-   * Shares a whole zone, or a record with all below it, and returns the share record; its `shortGUID` is what others accept.
+   * Shares a whole zone, or a record with its descendants. Returns the share record, whose `shortGUID` others accept.
    * @param {Zone} zone
    * @param {{ record?: Record, publicPermission?: "NONE" | "READ_ONLY" | "READ_WRITE", participants?: object[],
    *   title?: string }} options
@@ -905,7 +910,7 @@ export class Database {
   }
 
   /**
-   * A zone's own share; `undefined` if it has none.
+   * Returns the share of a whole zone; `undefined` if it has none.
    * @param {Zone} zone
    */
   async zoneShare(zone) {
@@ -916,7 +921,7 @@ export class Database {
   }
 
   /**
-   * Changes who may do what.
+   * Changes the permissions and participants of a share.
    * @param {Zone} zone
    * @param {Record} share
    * @param {{ publicPermission?: string, participants?: object[] }} change
@@ -928,7 +933,7 @@ export class Database {
   }
 
   /**
-   * The owner stops sharing; in the shared database, the participant leaves.
+   * Deletes a share. In the shared database, leaves it.
    * @param {Zone} zone
    * @param {Record} share
    */
@@ -936,7 +941,7 @@ export class Database {
 }
 
 /**
- * A filter of a query.
+ * Creates a filter for a query.
  * @param {string} fieldName
  * @param {string} comparator
  * @param {any} value
@@ -949,12 +954,12 @@ export function filter(fieldName, comparator, value) {
   }
 }
 
-/** Lists of filters have to say what they are of. */
+/** Adds the type that the wire requires of a list in a filter. */
 const listed = (made) =>
   Array.isArray(made.value) && made.value.length && !made.type ? { ...made, type: "INT64_LIST" } : made;
 
 /**
- * The only one of a list, if it is no refusal.
+ * Returns the only item of a list. Throws it if it is an error.
  * @param {any[]} list
  */
 function one([item]) {
@@ -963,8 +968,8 @@ function one([item]) {
 }
 
 /**
- * What answers have told about fields and a plain value does not tell: a list's type, encryption, and that a text is a
- * number (with `numbersAsStrings`).
+ * Properties of fields that plain values lack, as seen in answers: a list's type, encryption, and whether a string is a number
+ * (with `numbersAsStrings`).
  */
 class FieldForms {
   /** @type {Map<string, { type?: string, isEncrypted?: boolean, isNumber: boolean }>} By record type and field name. */
@@ -984,6 +989,7 @@ class FieldForms {
   }
 
   /**
+   * Returns a field with the properties that its plain value lacks.
    * @param {Field} field
    * @param {string | undefined} recordType
    * @param {string} name
@@ -1009,47 +1015,47 @@ function deleteOperation(record) {
 }
 
 /**
- * What to do when a notice socket has closed; a pure function.
+ * Decides what to do after a notice connection has closed. A pure function.
  * @param {number} code The close code.
- * @param {number} attempt How many connections have failed one after the other.
- * @param {number | undefined} promised Seconds, as the relay's goodbye said.
- * @param {number} chance 0 up to 1.
+ * @param {number} attempt The number of consecutive failed connections.
+ * @param {number | undefined} promised Seconds, from the relay's goodbye.
+ * @param {number} chance A random number from 0 up to 1.
  * @returns {{ action: "reconnect" | "renew" | "stop", delay: number }} `delay` in milliseconds.
  */
 export function afterClose(code, attempt, promised, chance) {
-  // Half a second doubling to a minute, and any part of it.
+  // Doubles from half a second to a minute, with full jitter.
   const backoff = Math.min(60_000, 500 * 2 ** Math.min(attempt, 10)) * chance;
   if (code >= 4400 && code <= 4449) return { action: "stop", delay: 0 };
   if (code === 4450) return { action: "renew", delay: backoff };
-  // What we sent was not to be understood: sending it again soon would not help.
+  // The relay did not understand a frame, so an early retry would fail again.
   if ([1002, 1007, 1008, 1009].includes(code)) return { action: "reconnect", delay: Math.max(60_000, backoff) };
-  // At least half a second, so that a relay that promises to be back at once does not cause a tight loop.
+  // At least half a second, so that a promise of 0 seconds does not cause a tight loop.
   if (promised !== undefined) return { action: "reconnect", delay: Math.max(500, promised * 1000) * (1 + chance / 4) };
   return { action: "reconnect", delay: backoff };
 }
 
-/** Limit for connecting, and from the hello to its answer. In milliseconds, like the constants below. */
+/** Time limit for connecting, and for the answer to the hello. In milliseconds, like the constants below. */
 const PATIENCE = 10_000;
-/** After this long without a frame the client sends a ping, since a half-open socket looks healthy. */
+/** The client sends a ping after this long without a frame, since a half-open socket looks healthy. */
 const SILENCE = 45_000;
-/** Limit from a ping to the next frame. */
+/** Time limit from a ping to the next frame. */
 const PONG_PATIENCE = 15_000;
 /** The end of a connection that lasted this long resets the back-off. */
 const HEALTHY = 60_000;
 
 /**
- * The state machine of a notice connection, without a socket and a clock. The SDK's `NoticeLine` follows the same table.
+ * The state machine of a notice connection, without a socket or a clock. The Swift client's `NoticeLine` follows the same table.
  *
  *     resting -> connecting --opened--> greeting --ready--> live --closed--> resting …
  *        any --4400…4449--> parked --credentialsChanged--> connecting
  *
- * Events: `started`, `opened`, `ready`, `heard` (any frame at all), `goodbye` (value: seconds until the relay is back),
+ * Events: `started`, `opened`, `ready`, `heard` (any frame), `goodbye` (value: seconds until the relay is back),
  * `closed` (value: close code; `undefined` when the socket was cut), `credentialsChanged`, `networkReturned` (also: the page
  * is shown again), `timerFired`, `stopped`.
  *
- * Effects, in their order: `connect`, `sendHello`, `ping`, `drop` (give the socket up), `wake` (value: milliseconds until
- * `timerFired`, instead of any wake before; `undefined`: none), `live` (value: whether notices come from now on) and
- * `needsCredentials` (the relay will not have these; value: whether fresh ones of the same user will do).
+ * Effects, in order: `connect`, `sendHello`, `ping`, `drop` (discard the socket), `wake` (value: milliseconds until
+ * `timerFired`, replacing an earlier wake; `undefined`: none), `live` (value: whether notices arrive from now on) and
+ * `needsCredentials` (the relay refuses the current ones; value: whether fresh ones of the same user suffice).
  */
 export class NoticeLine {
   /** @type {"stopped" | "connecting" | "greeting" | "live" | "resting" | "parked"} */
@@ -1064,7 +1070,7 @@ export class NoticeLine {
    * @param {string} event
    * @param {any} value
    * @param {number} now Milliseconds since any fixed moment.
-   * @param {number} chance 0 up to 1.
+   * @param {number} chance A random number from 0 up to 1.
    * @returns {any[][]}
    */
   handle(event, value, now, chance) {
@@ -1147,19 +1153,19 @@ export class NoticeLine {
   }
 }
 
-/** Whether a close code is about the web auth token. */
+/** Returns whether a close code concerns the web auth token. */
 const isOfToken = (code) => code === 4401 || code === 4450;
 
 /**
- * Hears that something has changed, over a WebSocket that is kept up for as long as it is wanted.
+ * Receives notices of changes over a WebSocket, which reconnects until `stop` is called.
  *
  * Events: `ready` and `notice` (`detail` is the frame's content), and `down` (`detail` has `code`, `reason`, and the `delay` until
  * the next attempt in milliseconds). A final `down` has `isFinal` instead of `delay`; if the credentials were refused, also `error`
  * and its `redirectURL`, the sign-in page. After a final `down`, `setWebAuthToken` with another token or `start` connects again.
  *
- * A notice is a hint: fetch with the token you have. Whatever happened while there was no connection is told right after
- * `ready`, since each hello says how far one has come. A connection that is dead without having closed is noticed within a
- * minute, and at once when the network returns or the page is shown again.
+ * A notice is a hint: fetch with the stored sync token. After `ready`, the relay sends notices for changes that happened while
+ * there was no connection, since each hello contains the client's tokens. A dead connection is detected within a minute, or
+ * immediately when the network returns or the page is shown again.
  */
 export class Notices extends EventTarget {
   #line = new NoticeLine();
@@ -1169,7 +1175,7 @@ export class Notices extends EventTarget {
 
   /**
    * @param {Container} container
-   * @param {() => { private?: string, shared?: string }} since The database tokens that are fully applied.
+   * @param {() => { private?: string, shared?: string }} since Returns the database tokens whose changes are fully applied.
    */
   constructor(container, since) {
     super();
@@ -1198,7 +1204,7 @@ export class Notices extends EventTarget {
     this.#perform("stopped");
   }
 
-  /** The network has returned or the page is shown again: ends a pause, and checks an open connection. */
+  /** Ends a pause and checks an open connection, when the network has returned or the page is shown again. */
   #probe(event) {
     if (event?.type === "visibilitychange" && globalThis.document?.visibilityState === "hidden") return;
     this.#endPause?.();
@@ -1215,7 +1221,7 @@ export class Notices extends EventTarget {
     this.#line = new NoticeLine();
     this.#renewals = 0;
     if (!this.container.webAuthToken) {
-      // The next user's token starts it.
+      // The next user's token starts the connection.
       this.#line.state = "parked";
       if (!wasParked) this.#tell("down", { code: 1000, reason: "No user is signed in.", isFinal: true });
       return;
@@ -1262,14 +1268,14 @@ export class Notices extends EventTarget {
     this.socket = socket;
     this.spoken = this.container.webAuthToken;
     const turn = this.container.turns;
-    // Ignore events of a socket that has been given up.
+    // Ignore events of a discarded socket.
     const isCurrent = () => this.socket === socket && this.container.turns === turn;
     socket.onopen = () => { if (isCurrent()) this.#perform("opened"); };
     socket.onmessage = (event) => { if (isCurrent()) this.#take(event.data, turn); };
     socket.onclose = (event) => { if (isCurrent()) this.#ended(event.code, event.reason); };
   }
 
-  /** Gives the socket up without waiting for its close event, which may never come. */
+  /** Discards the socket without waiting for its close event, which may never come. */
   #drop() {
     const { socket } = this;
     this.socket = undefined;
@@ -1312,7 +1318,10 @@ export class Notices extends EventTarget {
     this.#fallen(code, reason, this.#perform("closed", code));
   }
 
-  /** Tells the program. @param {any[][]} effects The effects of the event that ended the connection. */
+  /**
+   * Reports a lost connection to the program.
+   * @param {any[][]} effects The effects of the event that ended the connection.
+   */
   #fallen(code, reason, effects) {
     if (this.#line.state !== "parked") {
       return this.#tell("down", { code, reason, delay: effects.find(([effect]) => effect === "wake")?.[1] });
@@ -1338,8 +1347,8 @@ export class Notices extends EventTarget {
   }
 
   /**
-   * The relay refuses the token. Connects again if a call brings a fresh one; ends with the call's error if it is refused too.
-   * Repeats the call with the back-off of a connection while no answer comes.
+   * Makes a call after the relay has refused the token. Connects again if the call brings a fresh token, and ends with the
+   * call's error if it is refused too. Retries with the back-off of a connection while no answer arrives.
    */
   async #askForCredentials(code, reason) {
     const line = this.#line;
@@ -1373,16 +1382,17 @@ export class Notices extends EventTarget {
 """##
 ,
 "console/api.js": ##"""
-// The console's own API: every call says where (container, environment) and that it is this page's.
+// Calls the console's own API. Every call names the container and environment, and carries this session's token.
 
 import { typedName } from "./dom.js";
 import { readJSON, writeJSON } from "./json.js";
 
-/** What the relay did not do, and why: `message` is for people. */
+/** Thrown when the relay refuses a call or cannot be reached. `message` is shown to the user. */
 export class Refusal extends Error {
   /**
-   * @param {{ error?: string, code?: string, reason?: string, serverErrorCode?: string }} answer @param {number} status
-   * @param {string} [text] The answer as it came.
+   * @param {{ error?: string, code?: string, reason?: string, serverErrorCode?: string }} answer
+   * @param {number} status
+   * @param {string} [text] The unparsed response body.
    */
   constructor(answer, status, text = "") {
     super(answer.error ?? answer.reason ?? `The relay answered ${status}.`);
@@ -1393,23 +1403,35 @@ export class Refusal extends Error {
   }
 }
 
-/** Where everything happens. @type {{ container: string, environment: string }} */
+/**
+ * The container and environment that the console shows.
+ * @type {{ container: string, environment: string }}
+ */
 export const place = { container: "", environment: "development" };
 export const isProduction = () => place.environment === "production";
 
-/** The sign-in: what to send with each change, and what to do when it has ended. @type {{ token: string, ended: () => void }} */
+/**
+ * The operator's session: its token, sent with each call, and the function to call when it ends.
+ * @type {{ token: string, ended: () => void }}
+ */
 export const session = { token: "1", ended: () => {} };
 
 /**
- * @param {string} method @param {string} name What follows `/console/api/`.
- * @param {Record<string, any>} [parameters] @param {any} [body]
+ * @param {string} method
+ * @param {string} name The path below `/console/api/`.
+ * @param {Record<string, any>} [parameters]
+ * @param {any} [body]
  * @returns {Promise<any>}
  */
 export async function call(method, name, parameters = {}, body) {
   return parsed(await callText(method, name, parameters, body === undefined ? undefined : writeJSON(body)));
 }
 
-/** Like `call`, with the texts of the request and response bodies. @param {string} [body] @returns {Promise<string>} */
+/**
+ * Like `call`, with the texts of the request and response bodies.
+ * @param {string} [body]
+ * @returns {Promise<string>}
+ */
 export async function callText(method, name, parameters = {}, body) {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries({ ...place, ...parameters })) {
@@ -1435,7 +1457,7 @@ export async function callText(method, name, parameters = {}, body) {
   throw new Refusal(answer.code === "confirm" ? { error: "Nothing was changed." } : answer, response.status, text);
 }
 
-/** The answer in a text; an empty one if the text is not JSON, such as a proxy's error page. */
+/** Parses a response body. Returns `{}` if it is not JSON, such as a proxy's error page. */
 function parsed(text) {
   try { return readJSON(text); } catch { return {}; }
 }
@@ -1443,13 +1465,16 @@ function parsed(text) {
 export const get = (name, parameters) => call("GET", name, parameters);
 export const post = (name, body = {}, parameters = {}) => call("POST", name, parameters, body);
 
-/** An operation of the wire on the public database, as an operator. @param {string} operation */
+/**
+ * Calls an operation of the wire protocol on the public database as an operator.
+ * @param {string} operation
+ */
 export const wire = (operation, body, parameters) => call("POST", `wire/${operation}`, parameters, body);
 
 """##
 ,
 "console/assets.js": ##"""
-// Assets: how many, how large, how many nobody uses. Never what is in them.
+// The Assets page: counts and sizes of assets, and unused ones. Shows no contents.
 
 import { get, post } from "./api.js";
 import { button, fill, h, say, table } from "./dom.js";
@@ -1494,7 +1519,7 @@ export const assets = {
 """##
 ,
 "console/audit.js": ##"""
-// What was done at the console and by its commands, and who may do it.
+// The Audit log page (actions of operators in the console and on the command line) and the Operators page.
 
 import { get, post } from "./api.js";
 import { button, confirmed, copyable, dialog, download, fill, h, say, table } from "./dom.js";
@@ -1569,13 +1594,13 @@ export const operators = {
 """##
 ,
 "console/backups.js": ##"""
-// Backups: what there is, when the next comes, whether they are good.
+// The Backups page: existing backups, their verification, and the schedule.
 
 import { get, post } from "./api.js";
 import { button, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
 import { ago, bytes, moment, number, span } from "./format.js";
 
-/** Asks for the password and lets the browser fetch the file: it holds what the console shows to nobody. */
+/** Downloads a backup. Asks for the password first, since a backup contains private data that the console never shows. */
 function fetchFile(one) {
   return dialog(`Download ${one.name}`, (done) => {
     const password = h("input", { type: "password", required: true, autocomplete: "current-password" });
@@ -1652,12 +1677,13 @@ export const backups = {
 """##
 ,
 "console/changes.js": ##"""
-// The feed of one zone, live, and what a device with some token would be told.
+// The Changes page: the live change log of one zone, and the changes a device with a given sync token would receive.
 
 import { get, post } from "./api.js";
 import { button, copyable, field, fill, h, table } from "./dom.js";
 import { bytes, counted, moment, number, short } from "./format.js";
 
+/** @type {import("./dom.js").Column[]} */
 const columns = [
   ["Change", (row) => number(row.change), "number"], ["Tag", (row) => row.changeTag, "mono"],
   ["Record", (row) => h("code", { title: "A mark that tells records apart. Names of private records are not shown." }, row.mark)],
@@ -1709,7 +1735,11 @@ export const changes = {
   },
 };
 
-/** "What would a device with this token get?" @param {string} zone @param {string} owner */
+/**
+ * A form that asks for a sync token and shows the changes a device with it would receive.
+ * @param {string} zone
+ * @param {string} owner
+ */
 function question(zone, owner) {
   const token = h("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "empty: a device that has nothing" });
   const answer = h("div", { "aria-live": "polite" });
@@ -1732,7 +1762,7 @@ function question(zone, owner) {
       h("div.grow", null, field("Sync token", token)), h("button", { type: "submit" }, "Ask")), answer);
 }
 
-/** No zone yet: those that have a feed. */
+/** Lists the zones that have a change feed, to choose one. */
 async function choose(body, shell) {
   const { zones } = await get("zones", { limit: 100 });
   fill(body, h("p", null, "Choose a zone. The public database keeps no change feed: its apps ask for records by ",
@@ -1747,7 +1777,7 @@ async function choose(body, shell) {
 """##
 ,
 "console/charts.js": ##"""
-// Lines over time, drawn as SVG.
+// Line charts over time, as SVG.
 
 import { h } from "./dom.js";
 
@@ -1755,9 +1785,11 @@ const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [330, 130, 44, 16, 8];
 const CLASSES = ["one", "second", "third"];
 
 /**
- * @param {string} title @param {{ at: number }[]} points The oldest first.
- * @param {[string, (point: any) => number | null | undefined][]} series Their names, and what they show of a point.
- * @param {(value: number) => string} shown How a value is written.
+ * Returns a chart with its axes and legend.
+ * @param {string} title
+ * @param {{ at: number }[]} points In ascending order of time.
+ * @param {[string, (point: any) => number | null | undefined][]} series Each line's name, and its value at a point.
+ * @param {(value: number) => string} shown Formats a value.
  */
 export function chart(title, points, series, shown) {
   const values = points.flatMap((point) => series.map(([, value]) => value(point) ?? 0));
@@ -1767,7 +1799,7 @@ export function chart(title, points, series, shown) {
   const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP);
   const clock = (at) => new Date(at).toTimeString().slice(0, 5);
   const lines = series.map(([, value], index) => h(`path.line.${CLASSES[index]}`, { d: path(points, value, x, y) }));
-  // Of what comes in whole pieces there may be no half: the middle mark would say what another one says.
+  // Omit the middle mark if rounding gives it the same label as the bottom or top mark.
   const isOwn = (value) => value !== top / 2 || ![shown(0), shown(top)].includes(shown(value));
   const marks = [0, top / 2, top].filter(isOwn).map((value) => [
     h("line.axis", { x1: LEFT, x2: WIDTH - 4, y1: y(value), y2: y(value) }),
@@ -1785,21 +1817,21 @@ export function chart(title, points, series, shown) {
     h("p.legend", null, series.map(([name], index) => h("span", null, h(`i.${CLASSES[index]}`), name))));
 }
 
-/** A line that breaks where there is no value. */
+/** Returns the path data of a line, with a gap wherever a point has no value. */
 function path(points, value, x, y) {
   let text = "", isDown = false;
   for (const point of points) {
     const own = value(point);
     if (own === null || own === undefined) { isDown = false; continue; }
     const place = `${x(point.at).toFixed(1)} ${y(own).toFixed(1)}`;
-    // A lone value is a dot.
+    // The zero-length line shows a single value as a dot.
     text += isDown ? `L${place}` : `M${place}L${place}`;
     isDown = true;
   }
   return text;
 }
 
-/** The next round number above. */
+/** Returns the smallest of 1, 2, 5, 10, 20, … that is not below the value. */
 function nice(value) {
   if (value <= 0) return 1;
   const step = 10 ** Math.floor(Math.log10(value));
@@ -1809,7 +1841,7 @@ function nice(value) {
 """##
 ,
 "console/configuration.js": ##"""
-// Every setting: value, origin, meaning.
+// The Configuration page: every setting with its value, origin and meaning.
 
 import { get } from "./api.js";
 import { button, download, fill, h, table } from "./dom.js";
@@ -1951,7 +1983,7 @@ dialog.production { border: 3px solid #ff8a3c; }
 """##
 ,
 "console/devices.js": ##"""
-// Who listens for notices now, what was sent, merged and dropped, and what people subscribe to.
+// The Devices page: connected devices, counts of sent, merged and dropped notices, and subscriptions.
 
 import { get, post } from "./api.js";
 import { button, confirmed, fill, h, say, table } from "./dom.js";
@@ -2013,18 +2045,18 @@ export const devices = {
 """##
 ,
 "console/dom.js": ##"""
-// Elements as expressions. Text goes in as text and nothing else does, so nothing that a record or a person says can
-// become markup.
+// Helpers that create DOM elements. All text is inserted as text nodes, so contents of records and names of users
+// cannot become markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const DRAWN = new Set(["svg", "path", "line", "rect", "circle", "g", "text", "title", "polyline"]);
 
 /**
- * An element. Properties that begin with `on` are listeners; `data` goes to the dataset; `true` makes an empty attribute,
- * and `false`, `null` and `undefined` none.
- * @param {string} tag Its name, with classes behind dots: `p.quiet`.
+ * Creates an element. Properties that begin with `on` are event listeners, and `data` is assigned to the dataset. `true`
+ * sets an empty attribute; `false`, `null` and `undefined` set none.
+ * @param {string} tag The element's name, followed by classes: `p.quiet`.
  * @param {Record<string, any> | null} [properties]
- * @param {...any} children Elements, texts, numbers, lists of them; `false`, `null` and `undefined` are left out.
+ * @param {...any} children Elements, strings, numbers and nested arrays of them. `false`, `null` and `undefined` are skipped.
  * @returns {any}
  */
 export function h(tag, properties, ...children) {
@@ -2049,19 +2081,28 @@ function append(element, children) {
   }
 }
 
-/** Puts these in place of what an element holds. @param {Element} element @param {...any} children */
+/**
+ * Replaces an element's children.
+ * @param {Element} element
+ * @param {...any} children
+ */
 export function fill(element, ...children) {
   element.replaceChildren();
   append(element, children);
   return element;
 }
 
-/** A button. @param {string} text @param {(event: Event) => any} act @param {Record<string, any>} [properties] */
+/**
+ * Creates a button.
+ * @param {string} text
+ * @param {(event: Event) => any} act
+ * @param {Record<string, any>} [properties]
+ */
 export function button(text, act, properties = {}) {
   return h("button", { type: "button", ...properties, onclick: guarded(act) }, text);
 }
 
-/** Runs a listener; while it works its button is off, and what it throws is said. */
+/** Wraps a listener: disables its button while it runs, and reports the error it throws. */
 export function guarded(act) {
   return async (event) => {
     const element = event?.currentTarget;
@@ -2072,9 +2113,13 @@ export function guarded(act) {
   };
 }
 
+/** @typedef {[heading: string, cell: (row: any) => any, cellClass?: string]} Column */
+
 /**
- * A table. @param {[string, (row: any) => any, string?][]} columns Heading, cell, and class of the cells.
- * @param {any[]} rows @param {string} empty What to say where there are none.
+ * Creates a table.
+ * @param {Column[]} columns
+ * @param {any[]} rows
+ * @param {string} empty The text to show if there are no rows.
  * @param {{ caption?: string, mark?: (row: any) => string | undefined }} [options]
  */
 export function table(columns, rows, empty, options = {}) {
@@ -2091,12 +2136,22 @@ export function table(columns, rows, empty, options = {}) {
       }))));
 }
 
-/** A labelled input or select. @param {string} label @param {HTMLElement} input @param {string} [hint] */
+/**
+ * Creates a label around an input or select.
+ * @param {string} label
+ * @param {HTMLElement} input
+ * @param {string} [hint]
+ */
 export function field(label, input, hint) {
   return h("label.field", null, h("span", null, label), input, hint && h("small", null, hint));
 }
 
-/** A choice. @param {(string | [string, string])[]} values @param {string} [chosen] @param {Record<string, any>} [properties] */
+/**
+ * Creates a select; each value may come with its text.
+ * @param {(string | [string, string])[]} values
+ * @param {string} [chosen]
+ * @param {Record<string, any>} [properties]
+ */
 export function select(values, chosen, properties = {}) {
   return h("select", properties, values.map((value) => {
     const [key, text] = Array.isArray(value) ? value : [value, value];
@@ -2104,7 +2159,11 @@ export function select(values, chosen, properties = {}) {
   }));
 }
 
-/** Says something for some seconds. @param {string} text @param {boolean} [isBad] */
+/**
+ * Shows a message for some seconds.
+ * @param {string} text
+ * @param {boolean} [isBad]
+ */
 export function say(text, isBad = false) {
   const toast = h(isBad ? "p.toast.bad" : "p.toast", null, text,
     button("×", () => toast.remove(), { "aria-label": "Close this message" }));
@@ -2112,15 +2171,19 @@ export function say(text, isBad = false) {
   setTimeout(() => toast.remove(), isBad ? 12_000 : 5_000);
 }
 
-/** Says what went wrong. @param {any} error */
+/**
+ * Shows an error, unless it is an abort or leads to the sign-in page.
+ * @param {any} error
+ */
 export function complain(error) {
   if (error?.code === "signIn" || error?.name === "AbortError") return;
   say(error?.message ?? String(error), true);
 }
 
 /**
- * Shows a dialog until it is closed; resolves to what `done` was given, or to `undefined`.
- * @param {string} title @param {(done: (value?: any) => void) => any} content
+ * Shows a dialog until it is closed. Resolves to the value passed to `done`, or to `undefined`.
+ * @param {string} title
+ * @param {(done: (value?: any) => void) => any} content
  * @returns {Promise<any>}
  */
 export function dialog(title, content, kind = "") {
@@ -2133,12 +2196,15 @@ export function dialog(title, content, kind = "") {
     box.addEventListener("close", () => { box.remove(); resolve(outcome); });
     document.body.append(box);
     box.showModal();
-    // To write at once, rather than to close.
+    // Focus the first input. Otherwise the browser focuses the close button.
     box.querySelector("form input:not([type=file]):not([readonly]):not([disabled]), form textarea:not([readonly])")?.focus();
   });
 }
 
-/** Asks before something is destroyed. @returns {Promise<boolean>} */
+/**
+ * Asks the user to confirm a destructive action.
+ * @returns {Promise<boolean>}
+ */
 export async function confirmed(title, text, verb) {
   return Boolean(await dialog(title, (done) => [
     h("p", null, text),
@@ -2146,7 +2212,11 @@ export async function confirmed(title, text, verb) {
   ]));
 }
 
-/** Asks for the container's name, which production wants typed. @param {string} container @returns {Promise<boolean>} */
+/**
+ * Asks the user to type the container's name, which changes in production require.
+ * @param {string} container
+ * @returns {Promise<boolean>}
+ */
 export async function typedName(container) {
   return Boolean(await dialog("This changes production", (done) => {
     const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", "aria-label": "The container's name" });
@@ -2158,7 +2228,11 @@ export async function typedName(container) {
   }, ".production"));
 }
 
-/** A text to be copied. @param {string} text @param {string} [label] */
+/**
+ * Shows a text with a button that copies it.
+ * @param {string} text
+ * @param {string} [label]
+ */
 export function copyable(text, label = "Copy") {
   return h("div.copyable", null, h("pre", { tabindex: 0 }, text), button(label, async () => {
     await navigator.clipboard.writeText(text);
@@ -2166,7 +2240,12 @@ export function copyable(text, label = "Copy") {
   }));
 }
 
-/** Gives the browser a file to keep. @param {string} name @param {string} type @param {string} text */
+/**
+ * Starts a download of a text as a file.
+ * @param {string} name
+ * @param {string} type
+ * @param {string} text
+ */
 export function download(name, type, text) {
   const address = URL.createObjectURL(new Blob([text], { type }));
   const link = h("a", { href: address, download: name });
@@ -2179,7 +2258,7 @@ export function download(name, type, text) {
 """##
 ,
 "console/editor.js": ##"""
-// One record: its system fields, its values by type, references as links, assets with a preview.
+// The record editor: system fields, an input for each field by its type, references as links, and asset previews.
 
 import { wire } from "./api.js";
 import { button, complain, confirmed, dialog, fill, guarded, h, say } from "./dom.js";
@@ -2188,15 +2267,18 @@ import { bytes, moment } from "./format.js";
 import { readJSON, writeJSON } from "./json.js";
 
 /**
- * A value to look at. @param {{ value: any, type: string }} field @param {(recordName: string) => void} open Follows a reference.
- * @param {boolean} [isShort] For a table.
+ * Returns a field's value for display.
+ * @param {{ value: any, type: string }} field
+ * @param {(recordName: string) => void} open Opens the record that a reference names.
+ * @param {boolean} [isShort] Shortens the value for a table cell.
  */
 export function shown(field, open, isShort = false) {
   const { value, type } = field;
   if (Array.isArray(value)) {
     const some = isShort ? value.slice(0, 3) : value;
-    return some.map((one, index) => [index ? ", " : "", shown({ value: one, type: type?.replace(/_LIST$/, "") }, open, isShort)])
-      .concat(value.length > some.length ? ` … (${value.length})` : "");
+    /** @type {any[]} */
+    const parts = some.map((one, index) => [index ? ", " : "", shown({ value: one, type: type?.replace(/_LIST$/, "") }, open, isShort)]);
+    return parts.concat(value.length > some.length ? ` … (${value.length})` : "");
   }
   if (value && typeof value === "object") {
     if (value.recordName) return button(value.recordName, () => open(value.recordName), { class: "plain small mono", title: "Open this record" });
@@ -2209,7 +2291,7 @@ export function shown(field, open, isShort = false) {
   return isShort && text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }
 
-/** The path of an asset here, whatever name the relay has for itself. */
+/** Returns an asset's address on the host of this page. The relay's own address may name another host. */
 const local = (address) => {
   const url = new URL(address, location.href);
   return url.host === location.host ? url.href : `..${url.pathname}${url.search}`;
@@ -2225,8 +2307,11 @@ function asset(value, isShort) {
 }
 
 /**
- * Shows a record and changes it. @param {any} type As the schema has it. @param {any} record `undefined` for a new one.
- * @param {(recordName: string) => void} open @returns {Promise<boolean>} Whether something was changed.
+ * Shows a record in a dialog and saves the edits.
+ * @param {any} type The record type's schema.
+ * @param {any} record `undefined` for a new one.
+ * @param {(recordName: string) => void} open
+ * @returns {Promise<boolean>} Whether the record was created, changed or deleted.
  */
 export async function edit(type, record, open) {
   const isNew = !record;
@@ -2249,7 +2334,7 @@ export async function edit(type, record, open) {
       else if (form === "STRING") entry.input = h("textarea", { rows: text.length > 60 || text.includes("\n") ? 4 : 1, placeholder: value ? "an empty text" : "no value" });
       else entry.input = h("input", { type: "text", placeholder: hint(field.type) });
       if (entry.input.type !== "file" && !field.isEncrypted) entry.input.value = text;
-      // The input normalises line ends, so compare with what it holds and not with the stored text.
+      // The input normalises line ends, so detect edits by its own value and not by the stored text.
       entry.shown = entry.input.value;
       const reference = value?.value?.recordName && button("open", () => follow(value.value.recordName), { class: "small" });
       return h("div.field", null,
@@ -2290,7 +2375,7 @@ function facts(record, follow) {
     record.parent && [h("dt", null, "Parent"), h("dd", null, button(record.parent.recordName, () => follow(record.parent.recordName), { class: "plain small mono" }))]));
 }
 
-/** Sends what was changed, and only that. */
+/** Sends only the fields that were changed. */
 async function save(type, record, recordName, inputs) {
   const fields = {};
   for (const [name, { input, field, text, shown, asset: file, isCleared }] of inputs) {
@@ -2307,11 +2392,17 @@ async function save(type, record, recordName, inputs) {
   return true;
 }
 
-/** @param {string} name @param {string} type @param {string} input What was typed. @param {string} before What was there. */
+/**
+ * Returns the field for an edited text.
+ * @param {string} name
+ * @param {string} type
+ * @param {string} input The new text.
+ * @param {string} before The old text.
+ */
 function changed(name, type, input, before) {
   if (input === "") return { value: null };
   try {
-    // The input turns CRLF into LF. A text that had CRLF throughout keeps it.
+    // The input turns CRLF into LF. Restore CRLF if the old text used it throughout.
     const isWindows = wireType(type) === "STRING" && /\r\n/.test(before) && !/\r(?!\n)|(?<!\r)\n/.test(before);
     return typed(type, isWindows ? input.replace(/\r?\n/g, "\r\n") : input);
   } catch (error) {
@@ -2335,7 +2426,7 @@ async function remove(record) {
   return true;
 }
 
-/** Brings a file to the relay; gives the receipt that goes into the field. */
+/** Uploads a file. Returns the receipt, which is the field's value. */
 async function upload(recordType, fieldName, recordName, file) {
   const { tokens } = await wire("assets/upload", { tokens: [{ recordType, fieldName, ...(recordName && { recordName }) }] });
   const response = await fetch(local(tokens[0].url), { method: "POST", body: file });
@@ -2346,14 +2437,14 @@ async function upload(recordType, fieldName, recordName, file) {
 """##
 ,
 "console/explorer.js": ##"""
-// Every operation of the wire, tried with a token of yours; with the same call for curl and in Swift.
+// The API explorer: sends any operation of the wire protocol, and shows the same call for curl and in Swift.
 
 import { callText, place, post } from "./api.js";
 import { copyable, field, fill, guarded, h, select } from "./dom.js";
 import { laidOut } from "./format.js";
 import { readJSON, writeJSON } from "./json.js";
 
-/** Where the calls go: the relay that serves this page, behind whatever prefix. */
+/** The address of the relay that serves this page, including the path prefix of a proxy. */
 const base = new URL("../", location.href).href.replace(/\/$/, "").replace(/[#?].*$/, "");
 
 /** @type {import("./sections.js").Page} */
@@ -2379,7 +2470,8 @@ export const explorer = {
       if (webToken.value) query.set("ckWebAuthToken", hidesTokens && !webToken.value.startsWith("dev-") ? "$WEB_TOKEN" : webToken.value);
       const { path } = chosen();
       const where = path.replace("{version}", "1").replace("{container}", place.container).replace("{environment}", place.environment).replace("{database}", database.value);
-      return `${base}${where}${query.size ? `?${query}` : ""}`.replaceAll("%24", "$");
+      const asked = query.toString();
+      return `${base}${where}${asked ? `?${asked}` : ""}`.replaceAll("%24", "$");
     };
     const describe = () => {
       kept.apiToken = apiToken.value;
@@ -2414,7 +2506,7 @@ export const explorer = {
     const send = guarded(async (event) => {
       event?.preventDefault();
       const isGet = chosen().method === "get";
-      // Throws if the text is not JSON; the text itself is sent.
+      // Throws if the text is not JSON. The request contains the text as typed.
       if (!isGet) readJSON(area.value);
       const start = performance.now();
       if (who.value === "operator") {
@@ -2438,15 +2530,15 @@ export const explorer = {
   },
 };
 
-/** Tokens live as long as the page, and nowhere else. */
+/** The tokens the user has typed. They are kept in memory only. */
 const kept = { apiToken: "", webToken: "" };
 
-/** `records/query` of `/database/{version}/…/records/query`. */
+/** Returns the operation's name, such as `records/query` for `/database/{version}/…/records/query`. */
 function nameOf(path) {
   return path.replace(/^\/(database|device)\/(1|\{version\})\/\{container\}\/\{environment\}\/(\{database\}\/|public\/|private\/|shared\/)?/, "");
 }
 
-/** Something to begin with. */
+/** Returns an example of an operation's request body. */
 function sample(name) {
   const zoneID = { zoneName: "Notes" };
   const record = { recordName: "n1", recordType: "Note", fields: { title: { value: "Buy milk", type: "STRING" } } };
@@ -2467,7 +2559,7 @@ const shellQuoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 function curl(method, address, text) {
   const body = method === "get" ? "" : ` \\\n  -H 'Content-Type: application/json' \\\n  -d ${shellQuoted(whole(text))}`;
-  // In double quotes, so that the tokens can stand in variables.
+  // Double quotes let the shell expand the variables that hold the tokens.
   return `curl "${address}"${body}`;
 }
 
@@ -2477,7 +2569,7 @@ function whole(text, indent = 0) {
   return laidOut(text, indent);
 }
 
-/** The call by ZoneKit, which has CloudKit's names. */
+/** Returns Swift code for the call. ZoneKit uses CloudKit's names. */
 function swift(name, database, text) {
   const scope = { public: "publicCloudDatabase", private: "privateCloudDatabase", shared: "sharedCloudDatabase" }[database];
   const quoted = (value) => JSON.stringify(String(value ?? ""));
@@ -2516,18 +2608,24 @@ function swift(name, database, text) {
 """##
 ,
 "console/fieldtext.js": ##"""
-// Field values as text that people read and type. `typed` reads what `asText` and `dateText` write, and returns the same value.
-// It refuses any other text, and names the accepted forms.
+// Converts field values to editable text and back. `typed` parses what `asText` and `dateText` write, and returns the same
+// value. It throws for any other text, with an error that names the accepted forms.
 
 import { readJSON, writeJSON } from "./json.js";
 
-/** `ENCRYPTED STRING` and `NUMBER PREFERRED AS INT64` as the wire calls them. @param {string} type */
+/**
+ * Returns the wire protocol's name for a schema type such as `ENCRYPTED STRING` or `NUMBER PREFERRED AS INT64`.
+ * @param {string} type
+ */
 export function wireType(type) {
   const name = type.replace(/^ENCRYPTED /, "").replace(/^NUMBER PREFERRED AS /, "");
   return name === "NUMBER" ? "DOUBLE" : name === "ASSET" ? "ASSETID" : name;
 }
 
-/** The type of a list's items; `undefined` for other types. @param {string} type */
+/**
+ * Returns the type of a list's items; `undefined` for other types.
+ * @param {string} type
+ */
 const itemType = (type) => /^LIST<(.*)>$/.exec(type.replace(/^ENCRYPTED /, ""))?.[1];
 
 /** The accepted forms of a value, for error messages. */
@@ -2543,7 +2641,10 @@ const ACCEPTED = {
   ASSETID: "a JSON object of an uploaded asset",
 };
 
-/** A short placeholder for an input. @param {string} type */
+/**
+ * Returns a short placeholder for an input.
+ * @param {string} type
+ */
 export function hint(type) {
   if (itemType(type)) return 'one value on a line, or a JSON array such as ["a", ""]';
   switch (wireType(type)) {
@@ -2556,8 +2657,9 @@ export function hint(type) {
 }
 
 /**
- * The text of a field in an input.
- * @param {{ value: any } | undefined} field @param {string} type As the schema has it.
+ * Returns a field's value as the text of an input.
+ * @param {{ value: any } | undefined} field
+ * @param {string} type The schema's name of the type.
  */
 export function asText(field, type) {
   if (field === undefined || field.value === null || field.value === undefined) return "";
@@ -2574,7 +2676,7 @@ function itemText(value, form) {
   const { recordName, action, latitude, longitude } = Object(value);
   const texts = form === "REFERENCE" ? [recordName, `${recordName} ${action}`]
     : form === "LOCATION" ? [`${writeJSON(latitude)}, ${writeJSON(longitude)}`] : [];
-  // Use the short form only if it says everything, else JSON.
+  // Use the short form only if it loses nothing, else JSON.
   return texts.find((text) => isTakenFor(text, value, form)) ?? writeJSON(value);
 }
 
@@ -2585,8 +2687,9 @@ function isTakenFor(text, value, form) {
 const ordered = (value) => Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)));
 
 /**
- * Reads a typed value into its wire form. Throws an error that names the accepted forms if the text is not such a value.
- * @param {string} type As the schema has it. @param {string} text
+ * Parses a text into the wire form of a field. Throws an error that names the accepted forms if the text is invalid.
+ * @param {string} type The schema's name of the type.
+ * @param {string} text
  */
 export function typed(type, text) {
   const element = itemType(type);
@@ -2595,7 +2698,11 @@ export function typed(type, text) {
   return { value: /^\s*\[/.test(text) ? listOf(form, text) : linesOf(form, text), type: `${form}_LIST` };
 }
 
-/** Reads values separated by commas, or a JSON array. @param {string} type The type of one value. @param {string} text */
+/**
+ * Parses values separated by commas, or a JSON array.
+ * @param {string} type The type of one value.
+ * @param {string} text
+ */
 export function typedSeveral(type, text) {
   const form = wireType(type);
   const value = /^\s*\[/.test(text) ? listOf(form, text) : text.split(",").map((part) => {
@@ -2628,14 +2735,21 @@ function refused(form, input) {
   return new Error(`${what} is not ${ACCEPTED[form] ?? `a value that can be typed for ${form}`}.`);
 }
 
-/** Reads one value. @param {string} form @param {any} input A typed text, or an item of a typed JSON array. */
+/**
+ * Parses one value.
+ * @param {string} form
+ * @param {any} input A text, or an item of a JSON array.
+ */
 function itemOf(form, input) {
   const value = parse[form]?.(typeof input === "string" && form !== "STRING" ? input.trim() : input);
   if (value === undefined) throw refused(form, input);
   return value;
 }
 
-/** Reads one value of each type; returns `undefined` if the input is not accepted. @type {Record<string, (input: any) => any>} */
+/**
+ * Parsers by type. Each returns `undefined` if it does not accept the input.
+ * @type {Record<string, (input: any) => any>}
+ */
 const parse = {
   STRING: (input) => (typeof input === "string" ? input : undefined),
   INT64: (input) => {
@@ -2690,11 +2804,14 @@ function objectOf(input) {
   try { return readJSON(input); } catch { return undefined; }
 }
 
-// Dates.
+// Dates
 
 const DATE = /^(\d{4}|[+-]\d{6})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3})0*)?)?(Z|[+-]\d\d:?\d\d)?)?$/i;
 
-/** The milliseconds of a date; `undefined` if the date does not exist. @param {string} text */
+/**
+ * Returns a date's milliseconds since 1970; `undefined` if the date does not exist.
+ * @param {string} text
+ */
 function millisecondsOf(text) {
   const found = DATE.exec(text);
   if (!found) return undefined;
@@ -2721,7 +2838,8 @@ function millisecondsOf(text) {
 }
 
 /**
- * A time in this machine's time zone, with milliseconds if they are not zero; the number itself if it is outside of `Date`'s range.
+ * Formats a time in the local time zone, with milliseconds if they are not zero. Returns the number itself if it is outside
+ * of `Date`'s range.
  * @param {number | bigint | string} milliseconds
  */
 export function dateText(milliseconds) {
@@ -2738,11 +2856,15 @@ export function dateText(milliseconds) {
 """##
 ,
 "console/format.js": ##"""
-// Numbers and times as people read them.
+// Formats numbers and times for display.
 
 import { stringEnd } from "./json.js";
 
-/** @param {number | null | undefined} count @returns {string} */
+/**
+ * Formats a size in decimal units.
+ * @param {number | null | undefined} count
+ * @returns {string}
+ */
 export function bytes(count) {
   if (count === null || count === undefined) return "–";
   const units = ["B", "KB", "MB", "GB", "TB"];
@@ -2754,13 +2876,21 @@ export function bytes(count) {
 /** @param {number | null | undefined} value */
 export const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
 
-/** A count with its noun. @param {number} value @param {string} one @param {string} [many] */
+/**
+ * Formats a count with its noun.
+ * @param {number} value
+ * @param {string} one
+ * @param {string} [many]
+ */
 export const counted = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
 
-/** A count that may have been cut off. */
+/** Formats a count; `isMore` marks one that stopped at a limit. */
 export const upTo = (value, isMore) => number(value) + (isMore ? "+" : "");
 
-/** Milliseconds of time taken. @param {number | null | undefined} value */
+/**
+ * Formats a duration in milliseconds.
+ * @param {number | null | undefined} value
+ */
 export function took(value) {
   if (value === null || value === undefined) return "–";
   if (value < 1) return `${value.toFixed(2)} ms`;
@@ -2768,7 +2898,10 @@ export function took(value) {
   return `${(value / 1_000).toFixed(1)} s`;
 }
 
-/** A moment, in this machine's own time. @param {number | null | undefined} at Milliseconds since 1970. */
+/**
+ * Formats a time in the local time zone.
+ * @param {number | null | undefined} at Milliseconds since 1970.
+ */
 export function moment(at) {
   if (!at) return "–";
   const date = new Date(at);
@@ -2777,13 +2910,19 @@ export function moment(at) {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-/** How long ago. @param {number | null | undefined} at */
+/**
+ * Formats the time since a moment.
+ * @param {number | null | undefined} at
+ */
 export function ago(at) {
   if (!at) return "never";
   return `${span((Date.now() - at) / 1000)} ago`;
 }
 
-/** @param {number} seconds */
+/**
+ * Formats a duration in its largest unit.
+ * @param {number} seconds
+ */
 export function span(seconds) {
   if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
   if (seconds < 3_600) return `${Math.round(seconds / 60)} min`;
@@ -2792,8 +2931,9 @@ export function span(seconds) {
 }
 
 /**
- * Reformats a JSON text: changes white space only, so every number and string stays as it was written.
- * @param {string} text Valid JSON. @param {number} [indent] Spaces per level; without it, one line.
+ * Reformats a JSON text. Changes white space only, so every number and string keeps its exact form.
+ * @param {string} text Valid JSON.
+ * @param {number} [indent] Spaces per level; without it, one line.
  */
 export function laidOut(text, indent = 0) {
   let out = "", depth = 0;
@@ -2824,7 +2964,11 @@ export function laidOut(text, indent = 0) {
   return out;
 }
 
-/** A record name or the like cut for a table. @param {string} text @param {number} [length] */
+/**
+ * Shortens an identifier, such as a record name, for a table.
+ * @param {string} text
+ * @param {number} [length]
+ */
 export const short = (text, length = 14) => (text && text.length > length ? `${text.slice(0, length)}…` : text ?? "");
 
 """##
@@ -2852,7 +2996,7 @@ export const short = (text, length = 14) => (text && text.length > length ? `${t
 """##
 ,
 "console/indexes.js": ##"""
-// Which indexes the schema declares, which ones real queries ask for, and what follows from that.
+// The Indexes page: declared indexes, the indexes that real queries need, and advice from comparing them.
 
 import { get, isProduction, post } from "./api.js";
 import { button, fill, h, say, table } from "./dom.js";
@@ -2879,6 +3023,11 @@ export const indexes = {
     const missing = now.rows.filter((row) => row.advice === "missing");
     const used = now.rows.filter((row) => row.advice === "used");
     const unused = now.rows.filter((row) => row.advice === "unused");
+    /**
+     * Returns the columns of a table of indexes.
+     * @param {[title: string, isWanted: boolean]} [act] The action on each row.
+     * @returns {import("./dom.js").Column[]}
+     */
     const columns = (act) => [
       ["Type", (row) => h("a", { href: shell.link("schema", { type: row.recordType }) }, row.recordType)],
       ["Field", (row) => row.field, "mono"], ["Index", (row) => row.index],
@@ -2908,7 +3057,8 @@ export const indexes = {
 """##
 ,
 "console/logs.js": ##"""
-// The last requests: refused ones always, all others while this page is open. Nothing private is in them.
+// The Logs page: recent requests. The relay logs refused requests always, and the others while this page is open.
+// Entries contain no private data.
 
 import { get } from "./api.js";
 import { button, download, fill, h, table } from "./dom.js";
@@ -2940,11 +3090,11 @@ export const logs = {
       const { lines } = await get("logs", { ...wanted, after: last });
       if (!lines.length && last) return;
       const isFirst = last === 0;
-      // The newest comes first; its number is a small one again where the relay was started anew.
+      // The newest line is the first. Its number may be lower than `last`, since a restart resets the numbers.
       last = lines[0]?.number ?? 0;
       rows = [...lines, ...rows].slice(0, 500);
       const fresh = new Set(isFirst ? [] : lines.map((line) => line.number));
-      fill(list, table([
+      fill(list, table(/** @type {import("./dom.js").Column[]} */ ([
         ["When", (line) => moment(line.at)], ["Operation", (line) => line.operation, "mono"],
         wanted.everywhere && ["Container", (line) => line.container ?? ""],
         ["Database", (line) => line.database ?? ""],
@@ -2955,7 +3105,7 @@ export const logs = {
         ["Error", (line) => line.error ?? "", "mono"], ["Took", (line) => took(line.milliseconds), "number"],
         ["Bytes", (line) => bytes(line.bytes), "number"],
         ["Request", (line) => h("code", { title: line.id }, line.id.slice(-8))],
-      ].filter(Boolean), rows, "No request yet; this page keeps looking.", {
+      ].filter(Boolean)), rows, "No request yet; this page keeps looking.", {
         caption: "Requests, the newest first", mark: (line) => (fresh.has(line.number) ? "new" : line.status >= 500 ? "bad" : undefined),
       }));
     };
@@ -2967,7 +3117,7 @@ export const logs = {
 """##
 ,
 "console/main.js": ##"""
-// Starts the console: who is here, which page is asked for, and the frame around it.
+// Starts the console: shows the set-up page, the sign-in page, or the shell with the requested page.
 
 import { get, place, session } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -2979,7 +3129,7 @@ const app = document.getElementById("app");
 async function begin() {
   const code = /^#setup=([\w-]+)$/.exec(location.hash)?.[1];
   if (code) {
-    // Out of the address and its history at once.
+    // Remove the code from the address and the browser's history.
     history.replaceState(null, "", location.pathname);
     return setUp(app, code, open);
   }
@@ -3007,7 +3157,7 @@ begin();
 """##
 ,
 "console/overview.js": ##"""
-// How the relay is, and what to do next.
+// The Overview page: the relay's state, and suggested next steps.
 
 import { get } from "./api.js";
 import { fill, h, table } from "./dom.js";
@@ -3080,28 +3230,34 @@ export const overview = {
 """##
 ,
 "console/passkeys.js": ##"""
-// Passkeys: coming in by one, and keeping one's own.
+// Passkeys: signs in with one, and manages the operator's own.
 
 import { call, get } from "./api.js";
 import { button, complain, field, fill, guarded, h, say, table } from "./dom.js";
 import { moment } from "./format.js";
 
-/** Whether this browser has any: only on https, or at localhost. */
+/** Returns whether the browser offers passkeys here. They need HTTPS or localhost, and a host name instead of an IP address. */
 export const hasPasskeys = () => isSecureContext && "PublicKeyCredential" in window && !/^[\d.]+$|^\[/.test(location.hostname);
 
-/** @param {ArrayBuffer} buffer */
+/**
+ * Encodes bytes as base64url.
+ * @param {ArrayBuffer} buffer
+ */
 const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-/** @param {string} value */
+/**
+ * Decodes base64url.
+ * @param {string} value
+ */
 const bytes = (value) => Uint8Array.from(atob(value.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
 
-/** What the browser says in its own words, for people. */
+/** Replaces the browser's errors with messages for users. */
 function plain(error) {
   if (error?.name === "NotAllowedError") return new Error("Nothing was chosen, or it took too long.");
   if (error?.name === "InvalidStateError") return new Error("This device has a passkey for you already.");
   return error;
 }
 
-/** Signs in; resolves to the welcome. */
+/** Signs in with a passkey. Resolves to the relay's welcome answer. */
 export async function usePasskey() {
   const { challenge } = await get("passkey");
   let chosen;
@@ -3138,7 +3294,7 @@ async function addPasskey(name, password) {
   });
 }
 
-/** One's own passkeys, in a dialog. */
+/** Returns the contents of a dialog that lists the operator's own passkeys. */
 export function passkeyList() {
   const body = h("div", { id: "passkeys" });
   const draw = async () => {
@@ -3172,7 +3328,7 @@ export function passkeyList() {
 """##
 ,
 "console/promote.js": ##"""
-// From development to production: the difference, and the step.
+// The Promote page: compares the schemas of development and production, and promotes changes to production.
 
 import { get, place, post } from "./api.js";
 import { button, fill, h, say, table } from "./dom.js";
@@ -3205,7 +3361,7 @@ export const promote = {
 """##
 ,
 "console/push.js": ##"""
-// The services that wake sleeping devices, and the devices.
+// The Push page: push services and the devices registered with them.
 
 import { get, post } from "./api.js";
 import { button, copyable, fill, h, table } from "./dom.js";
@@ -3255,14 +3411,14 @@ export const push = {
 """##
 ,
 "console/query.js": ##"""
-// The query builder: record type, filters, sort and columns, as values and as a form.
+// The query builder: record type, filters, sort order and columns, as values and as a form.
 
 import { button, fill, h, select } from "./dom.js";
 import { hint, typed, typedSeveral, wireType } from "./fieldtext.js";
 
 export { typed, wireType };
 
-/** What can be asked of a field, by its type. Names and meanings are CloudKit's. */
+/** The comparators for each kind of field, with CloudKit's names and meanings. */
 const COMPARATORS = {
   equality: ["EQUALS", "NOT_EQUALS", "IN", "NOT_IN"],
   range: ["LESS_THAN", "LESS_THAN_OR_EQUALS", "GREATER_THAN", "GREATER_THAN_OR_EQUALS"],
@@ -3271,13 +3427,16 @@ const COMPARATORS = {
   list: ["LIST_CONTAINS", "NOT_LIST_CONTAINS", "LIST_CONTAINS_ANY", "LIST_CONTAINS_ALL"],
 };
 
-/** Fields every record has: their names in a query and in the schema language. */
+/** The system fields: name in a query, title, and type. */
 export const SYSTEM = [
   ["___recordID", "recordName", "REFERENCE"], ["___createTime", "created", "TIMESTAMP"], ["___modTime", "modified", "TIMESTAMP"],
   ["___createdBy", "created by", "REFERENCE"], ["___modifiedBy", "modified by", "REFERENCE"],
 ];
 
-/** @param {{ type: string, indexes: string[] } | undefined} field */
+/**
+ * Returns the comparators that a field's type and indexes allow.
+ * @param {{ type: string, indexes: string[] } | undefined} field
+ */
 export function comparators(field) {
   if (!field) return COMPARATORS.equality;
   if (field.type.startsWith("LIST<")) return COMPARATORS.list;
@@ -3290,12 +3449,16 @@ export function comparators(field) {
   ];
 }
 
-/** The field as the schema has it, own or system. */
+/** Returns a field's schema, for the type's own fields and for system fields. */
 export function fieldNamed(type, name) {
   return type?.fields.find((field) => field.name === name);
 }
 
-/** The body of `records/query`. @param {any} type @param {QueryParts} parts */
+/**
+ * Returns the request body of `records/query`.
+ * @param {any} type
+ * @param {QueryParts} parts
+ */
 export function queryBody(type, parts, continuationMarker) {
   const filterBy = parts.filters.filter(({ field }) => field).map(({ field, comparator, text }) => {
     const known = fieldNamed(type, field);
@@ -3316,7 +3479,11 @@ export function queryBody(type, parts, continuationMarker) {
  *   ascending: boolean, columns: string[] | undefined }} QueryParts
  */
 
-/** The parts out of an address, and back. @param {URLSearchParams} parameters @returns {QueryParts} */
+/**
+ * Reads the parts from an address.
+ * @param {URLSearchParams} parameters
+ * @returns {QueryParts}
+ */
 export function partsOf(parameters) {
   const filters = parameters.getAll("filter").map((text) => {
     const [field, comparator, ...rest] = text.split(" ");
@@ -3329,7 +3496,10 @@ export function partsOf(parameters) {
   };
 }
 
-/** @param {QueryParts} parts */
+/**
+ * Writes the parts as the parameters of an address.
+ * @param {QueryParts} parts
+ */
 export function addressOf(parts) {
   const query = new URLSearchParams({ type: parts.type });
   for (const { field, comparator, text } of parts.filters) if (field) query.append("filter", `${field} ${comparator} ${text}`);
@@ -3339,8 +3509,10 @@ export function addressOf(parts) {
 }
 
 /**
- * The form. Changes `parts` in place and calls `run` when asked to.
- * @param {any[]} types @param {QueryParts} parts @param {() => void} run
+ * Creates the form. Changes `parts` in place and calls `run` when the user submits the form.
+ * @param {any[]} types
+ * @param {QueryParts} parts
+ * @param {() => void} run
  */
 export function builder(types, parts, run) {
   const box = h("form.panel", { role: "search", onsubmit: (event) => { event.preventDefault(); run(); } });
@@ -3402,7 +3574,7 @@ function hintFor(field, comparator) {
 """##
 ,
 "console/quotas.js": ##"""
-// How much there is, of how much there may be; which rates hold, and who runs into them.
+// The Quotas page: storage used and its limits, rate limits, and the users who reach them.
 
 import { get, post } from "./api.js";
 import { button, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -3422,7 +3594,7 @@ function meter(name, { used, limit, own }) {
       : h("span", null, "no limit"), " ", isOwn);
 }
 
-/** What this container may hold; resolves to whether it was changed. */
+/** Shows a dialog that sets the container's quotas. Resolves to whether they were changed. */
 function change(now, place) {
   return dialog(`Quotas of ${place.container}, ${place.environment}`, (done) => {
     const rows = KINDS.map(([key, name]) => {
@@ -3508,7 +3680,8 @@ export const quotas = {
 """##
 ,
 "console/records.js": ##"""
-// Records of the public database: query, look, change, export. Private records are nobody's business here.
+// The Records page: queries, shows, edits and exports records of the public database. The console cannot read private
+// records.
 
 import { get, isProduction, place, wire } from "./api.js";
 import { button, complain, confirmed, dialog, download, fill, h, say, table } from "./dom.js";
@@ -3605,7 +3778,7 @@ export const records = {
       draw();
     };
 
-    /** All matches, page by page, a bounded number of them. */
+    /** Fetches the matching records page by page, up to a limit. */
     const everything = async (limit) => {
       const found = [];
       let next;
@@ -3635,7 +3808,7 @@ export const records = {
         })),
     ]);
 
-    /** Deletes what matches; first says how much that is. */
+    /** Deletes the matching records, after the user has confirmed their number. */
     const removeAll = async () => {
       const { found, isAll } = await everything(2_000);
       if (!found.length) { say("No record matches, so there is nothing to delete."); return; }
@@ -3653,19 +3826,23 @@ export const records = {
     };
 
     if (fieldNamed(type, "___recordID") !== undefined) await load();
-    // The page is there before its dialog is closed.
+    // Not awaited: `show` must end before the user closes the dialog.
     if (parameters.get("record")) open(parameters.get("record")).catch(complain);
   },
 };
 
-/** @param {any[]} found @param {string[]} fields */
+/**
+ * Returns records as CSV.
+ * @param {any[]} found
+ * @param {string[]} fields
+ */
 function csv(found, fields) {
   const cell = (value) => {
     if (value === undefined) return "";
     const text = typeof value === "string" ? value : writeJSON(value);
-    // A spreadsheet would run what begins like a formula.
+    // A leading quote keeps spreadsheets from running the text as a formula.
     const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-    // Quotes tell an empty text from a missing value.
+    // Quotes distinguish an empty text from a missing value.
     return text === "" || /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   const head = ["recordName", "recordType", "recordChangeTag", "created", "modified", ...fields];
@@ -3679,7 +3856,7 @@ function csv(found, fields) {
 """##
 ,
 "console/roles.js": ##"""
-// Security roles: what each may do with each type, who has them, and "try as".
+// The Security roles page: the rights of each role by record type, members, and a trial of their combinations.
 
 import { get, isProduction, post } from "./api.js";
 import { button, confirmed, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -3699,7 +3876,7 @@ export const roles = {
     const all = ["_world", "_icloud", "_creator", ...now.roles];
     const mayChange = !isProduction();
     const granted = (type, role) => type.grants.find((grant) => grant.role === role)?.rights ?? [];
-    // What another grant includes is shown as given, and cannot be taken away by itself.
+    // A right that another grant implies is shown as granted, and cannot be revoked by itself.
     const isIncluded = (type, role, right) => right === "READ" && granted(type, role).includes("WRITE")
       || role === "_creator" && right !== "CREATE"
         && ["_world", "_icloud", "_creator"].some((one) => granted(type, one).includes("CREATE"));
@@ -3715,9 +3892,11 @@ export const roles = {
         }),
       }), right[0]);
     };
+    /** @returns {import("./dom.js").Column} */
+    const column = (role) => [NAMES[role] ?? role, (type) => RIGHTS.map((right) => box(type, role, right))];
     fill(body,
       h("p.quiet", null, "C create, R read, W write. Write includes read. Create includes reading and writing one's own records, and nobody else's. ", mayChange ? "" : "Production takes what is promoted from development."),
-      table([["Type", (type) => type.name], ...all.map((role) => [NAMES[role] ?? role, (type) => RIGHTS.map((right) => box(type, role, right))])],
+      table([["Type", (type) => type.name], ...all.map(column)],
         now.types, "No record types yet.", { caption: "Rights by type and role" }),
       mayChange && h("div.bar", null, button("New role…", async () => { if (await newRole()) await shell.show(); }),
         now.roles.map((role) => button(`Remove ${role}…`, async () => {
@@ -3740,16 +3919,18 @@ function newRole() {
   });
 }
 
-/** "Try as": what somebody could do. */
+/** Shows the rights that a user with chosen roles would have. */
 function trial(now, all) {
   const outcome = h("div", { "aria-live": "polite" });
   const chosen = new Set();
   let isCreator = false;
+  /** @returns {import("./dom.js").Column} */
+  const column = (right) => [right.toLowerCase(), (row) => row.rights.includes(right) ? h("b.added", null, "✓") : h("span.quiet", null, "–")];
   const ask = guarded(async () => {
     const rows = await post("schema/try", { roles: [...chosen], isCreator });
     fill(outcome, table([
       ["Type", (row) => row.recordType],
-      ...RIGHTS.map((right) => [right.toLowerCase(), (row) => row.rights.includes(right) ? h("b.added", null, "✓") : h("span.quiet", null, "–")]),
+      ...RIGHTS.map(column),
     ], rows, "No record types yet.", { caption: "What they could do" }));
   });
   const people = h("div", null, all.filter((role) => role !== "_world" && role !== "_creator").map((role) => h("label.check", null,
@@ -3763,7 +3944,7 @@ function trial(now, all) {
     h("p.quiet", null, "Somebody who is nobody has the role World; choose what else they are."), people, outcome);
 }
 
-/** Who has which role. */
+/** Lists the members of roles, with a form to add one. */
 function members(now, shell) {
   const user = h("input", { type: "text", required: true, placeholder: "_user record name", spellcheck: "false" });
   const role = select(now.roles);
@@ -3787,7 +3968,7 @@ function members(now, shell) {
 """##
 ,
 "console/schema.js": ##"""
-// Record types and their fields; changed in development, promoted from there.
+// The Schema page: record types and their fields. Production's schema changes by promotion only.
 
 import { get, isProduction, place, post } from "./api.js";
 import { button, confirmed, dialog, download, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -3825,7 +4006,7 @@ export const schema = {
   },
 };
 
-/** One type. */
+/** Shows one record type. */
 function one(body, shell, type) {
   const mayChange = !isProduction();
   const send = async (edit) => {
@@ -3869,7 +4050,7 @@ function one(body, shell, type) {
     h("p", null, h("a", { href: shell.link("roles") }, "Change rights, and try them")));
 }
 
-/** The field in the schema language. */
+/** Returns a field's declaration in the schema language. */
 function declaration(field, indexes) {
   const name = field.isSystem ? `"${field.name}"` : field.name;
   return [name, field.type, ...indexes].join(" ");
@@ -3888,7 +4069,10 @@ async function newType(shell) {
   if (name) shell.go("schema", { type: name });
 }
 
-/** @param {(edit: any) => Promise<void>} send */
+/**
+ * Shows a dialog that adds a field.
+ * @param {(edit: any) => Promise<void>} send
+ */
 function newField(send) {
   return dialog("New field", (done) => {
     const name = h("input", { type: "text", required: true, pattern: "[A-Za-z][A-Za-z0-9_]*", spellcheck: "false" });
@@ -3905,7 +4089,7 @@ function newField(send) {
   });
 }
 
-/** The whole schema as text; an import in development. */
+/** Shows a dialog with the whole schema as text. In development the user can import an edited text. */
 function text(shell, now) {
   return dialog("Schema as text", (done) => {
     const area = h("textarea", { rows: 18, spellcheck: "false", readonly: isProduction(), "aria-label": "Schema" });
@@ -3927,7 +4111,10 @@ function text(shell, now) {
   });
 }
 
-/** What a change comes to. @param {any} answer */
+/**
+ * Lists the issues and changes that the relay reports for a schema edit.
+ * @param {any} answer
+ */
 export function report(answer) {
   return [
     answer.issues.map((issue) => h(issue.isWarning ? "p.note" : "p.trouble", null,
@@ -3944,7 +4131,7 @@ export function report(answer) {
 """##
 ,
 "console/sections.js": ##"""
-// The pages, in the order of the sections on the left.
+// The console's pages, by section, in the order of the navigation.
 
 import { assets } from "./assets.js";
 import { audit, operators } from "./audit.js";
@@ -3987,7 +4174,8 @@ export const sections = [
 """##
 ,
 "console/shares.js": ##"""
-// Who shares with whom, and the end of it. Titles and addresses are the owners' own and not shown.
+// The Shares page: owners and participants of shares. Lets an operator end a share or remove a participant. Titles and
+// links of shares are private and not shown.
 
 import { get, post } from "./api.js";
 import { button, confirmed, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -3996,7 +4184,7 @@ import { short } from "./format.js";
 const words = { NONE: "nothing", READ_ONLY: "read", READ_WRITE: "read and write" };
 const RIGHTS = [["READ_ONLY", "read"], ["READ_WRITE", "read and write"]];
 
-/** Asks what somebody may do; resolves to whether it was changed. */
+/** Shows a dialog that sets a permission. Resolves to whether it was changed. */
 function change(title, now, choices, send) {
   return dialog(title, (done) => {
     const right = select(choices, now);
@@ -4053,9 +4241,9 @@ export const shares = {
 """##
 ,
 "console/shell.js": ##"""
-// The frame: container and environment on top, sections on the left, one page in the middle.
+// The frame around the pages: container and environment on top, navigation on the left, one page in the middle.
 //
-// The address says all of it: `#/CONTAINER/ENVIRONMENT/PAGE?PARAMETERS`, so that a page can be kept and sent.
+// The address contains the whole state, so users can bookmark and share a page: `#/CONTAINER/ENVIRONMENT/PAGE?PARAMETERS`.
 
 import { isProduction, place, post } from "./api.js";
 import { button, complain, dialog, field, fill, guarded, h, say, select } from "./dom.js";
@@ -4063,23 +4251,33 @@ import { passkeyList } from "./passkeys.js";
 import { passwordForm, signIn, signOut } from "./signin.js";
 import { sections } from "./sections.js";
 
-/** The relay's own containers, such as doctor's, behind those of apps. */
+/** Sorts the relay's own containers, such as the one of `doctor`, after those of apps. */
 const inOrder = (containers) => [
   ...containers.filter(({ name }) => !name.startsWith("_")), ...containers.filter(({ name }) => name.startsWith("_")),
 ];
 
-/** A part of an address; what cannot be decoded stands for itself. @param {string} part */
+/**
+ * Decodes a part of an address. Returns it unchanged if it is malformed.
+ * @param {string} part
+ */
 const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };
 
 export class Shell {
-  /** @param {Element} app @param {{ name: string, version: string, isDev: boolean, data: string, containers: { name: string }[] }} welcome */
+  /**
+   * @param {Element} app
+   * @param {{ name: string, version: string, isDev: boolean, data: string, containers: { name: string }[] }} welcome
+   */
   constructor(app, welcome) {
     this.app = app;
     this.welcome = { ...welcome, containers: inOrder(welcome.containers) };
     this.main = h("main", { id: "main", tabindex: -1 });
     this.pages = sections.flatMap((section) => section.pages);
-    /** Ends what the page before has begun. @type {AbortController | undefined} */ this.life = undefined;
-    /** What `/` puts the cursor into. */ this.search = undefined;
+    /**
+     * Aborts the requests and timers of the current page.
+     * @type {AbortController | undefined}
+     */
+    this.life = undefined;
+    /** The input that the key `/` focuses. */ this.search = undefined;
   }
 
   start() {
@@ -4112,7 +4310,11 @@ export class Shell {
     return [container, environment, page, new URLSearchParams(query)];
   }
 
-  /** The address of a page. @param {string} page @param {Record<string, string>} [parameters] */
+  /**
+   * Returns the address of a page.
+   * @param {string} page
+   * @param {Record<string, string>} [parameters]
+   */
   link(page, parameters = {}) {
     const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value)).toString();
     return `#/${encodeURIComponent(place.container)}/${place.environment}/${page}${query ? `?${query}` : ""}`;
@@ -4123,7 +4325,7 @@ export class Shell {
     if (location.hash === link) this.show(); else location.hash = link;
   }
 
-  /** What a page's command names: also the data folder and the relay's address, as somebody elsewhere would type them. */
+  /** Returns the values for a page's command, including the data folder and the relay's address. */
   where() { return { ...place, data: this.welcome.data, url: new URL("..", location.href).href.replace(/\/$/, "") }; }
 
   // The frame
@@ -4169,7 +4371,10 @@ export class Shell {
     }
   }
 
-  /** What an address names that is not here, as a sentence. @returns {string | undefined} */
+  /**
+   * Returns an error message if the address names an unknown container, environment or page.
+   * @returns {string | undefined}
+   */
   stranger() {
     const [container, environment, page] = this.address();
     if (container && !this.welcome.containers.some(({ name }) => name === container)) return `There is no container ${container} on this relay.`;
@@ -4209,7 +4414,10 @@ export class Shell {
     if (this.page === page) document.body.dataset.ready = page.id;
   }
 
-  /** In place of a page: another one's data would pass for what was asked for. @param {string} words */
+  /**
+   * Shows an error instead of a page. A default page could be mistaken for the requested one.
+   * @param {string} words
+   */
   nothing(words) {
     this.life?.abort();
     this.page = undefined;
@@ -4220,7 +4428,10 @@ export class Shell {
     document.body.dataset.ready = "none";
   }
 
-  /** Does something every so often while the page is shown and looked at. @param {AbortSignal} signal */
+  /**
+   * Repeats an action while the page is open and visible.
+   * @param {AbortSignal} signal
+   */
   every(milliseconds, signal, act) {
     let isAway = false;
     const timer = setInterval(async () => {
@@ -4232,7 +4443,7 @@ export class Shell {
       } catch (error) {
         if (signal.aborted) return;
         if (!isAway) complain(error);
-        // A relay that is started anew is away for moments, and so says a proxy before it: the page goes on then.
+        // A restarting relay is unreachable for a moment, and a proxy answers 5xx meanwhile. Keep trying in both cases.
         isAway = error.code === "offline" || error.status >= 500;
         if (!isAway) clearInterval(timer);
       }
@@ -4240,9 +4451,12 @@ export class Shell {
     signal.addEventListener("abort", () => clearInterval(timer));
   }
 
-  // Containers and oneself
+  // Containers and the operator's account
 
-  /** A --dev relay makes containers when they are first used. @param {string[]} names */
+  /**
+   * Updates the list of containers: a relay in `--dev` creates containers on first use.
+   * @param {string[]} names
+   */
   learn(names) {
     if (names.length === this.welcome.containers.length) return;
     this.welcome.containers = inOrder(names.map((name) => ({ name })));
@@ -4306,7 +4520,7 @@ export class Shell {
       const page = this.pages.find(({ key }) => key === event.key);
       if (page) this.go(page.id);
     } else if (event.key === "g") {
-      // By the keys' own times: a timer of an earlier "g" would end this one's.
+      // Compare the events' times. A timer started by an earlier "g" would cancel this one.
       this.goingUntil = event.timeStamp + 1_500;
     }
   }
@@ -4327,22 +4541,27 @@ export class Shell {
 """##
 ,
 "console/signin.js": ##"""
-// Coming in: by a one-time link the first time, then by name and password, or by a passkey.
+// Sign-in: by a one-time link the first time, later by name and password or by a passkey.
 
 import { call } from "./api.js";
 import { button, complain, field, fill, h } from "./dom.js";
 import { hasPasskeys, usePasskey } from "./passkeys.js";
 
-/** @param {Element} app @param {string} title @param {any[]} inside */
+/**
+ * Shows a page outside of the shell.
+ * @param {Element} app
+ * @param {string} title
+ * @param {any[]} inside
+ */
 function door(app, title, ...inside) {
   document.title = `${title} · Zonecast Console`;
   document.body.className = "";
   fill(app, h("main.door", null, h("p.brand", null, h("span.mark", { "aria-hidden": "true" }), "Zonecast Console"),
     h("h1", null, title), inside));
-  app.querySelector("input:not([value]), input")?.focus();
+  /** @type {HTMLElement | null} */ (app.querySelector("input:not([value]), input"))?.focus();
 }
 
-/** A form that says by itself what went wrong. */
+/** Creates a form that shows the error if sending fails. */
 function form(verb, fields, send) {
   const trouble = h("p.trouble", { role: "alert", hidden: true });
   const go = h("button.strong", { type: "submit" }, verb);
@@ -4359,7 +4578,11 @@ function form(verb, fields, send) {
   }, fields, trouble, h("div.actions", null, go));
 }
 
-/** @param {Element} app @param {(welcome: any) => void} open */
+/**
+ * Shows the sign-in page.
+ * @param {Element} app
+ * @param {(welcome: any) => void} open
+ */
 export function signIn(app, open) {
   const name = h("input", { type: "text", name: "name", autocomplete: "username", required: true, autocapitalize: "none" });
   const password = h("input", { type: "password", name: "password", autocomplete: "current-password", required: true });
@@ -4372,7 +4595,12 @@ export function signIn(app, open) {
       h("code", null, "zonecast console link"), " and open what it prints."));
 }
 
-/** @param {Element} app @param {string} code @param {(welcome: any) => void} open */
+/**
+ * Shows the page of a one-time link.
+ * @param {Element} app
+ * @param {string} code
+ * @param {(welcome: any) => void} open
+ */
 export async function setUp(app, code, open) {
   let link;
   try { link = await call("GET", "setup", { code }); } catch (error) {
@@ -4398,7 +4626,10 @@ export async function setUp(app, code, open) {
     }));
 }
 
-/** Changes the operator's own password, in a dialog. @param {(value?: any) => void} done */
+/**
+ * Returns a dialog's form that changes the operator's own password.
+ * @param {(value?: any) => void} done
+ */
 export function passwordForm(done) {
   const old = h("input", { type: "password", autocomplete: "current-password", required: true });
   const fresh = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
@@ -4408,7 +4639,10 @@ export function passwordForm(done) {
   });
 }
 
-/** @param {() => void} then */
+/**
+ * Ends the session.
+ * @param {() => void} then
+ */
 export async function signOut(then) {
   try { await call("DELETE", "session"); } catch (error) { complain(error); }
   then();
@@ -4417,14 +4651,14 @@ export async function signOut(then) {
 """##
 ,
 "console/telemetry.js": ##"""
-// How the relay has done: charts of the last hour or day, and a table by operation.
+// The Telemetry page: charts of the last hour or day, and a table by operation.
 
 import { get } from "./api.js";
 import { chart } from "./charts.js";
 import { copyable, fill, h, table } from "./dom.js";
 import { bytes, number, span, took } from "./format.js";
 
-/** The charts for Prometheus, which remembers longer. */
+/** The charts as Prometheus queries. Prometheus keeps data for longer than the relay. */
 const QUERIES = [
   ["Requests a second, by operation", "sum by (operation) (rate(zonecast_requests_total[5m]))"],
   ["Refused a second, by code", "sum by (code) (rate(zonecast_request_errors_total[5m]))"],
@@ -4488,7 +4722,7 @@ export const telemetry = {
 """##
 ,
 "console/tokens.js": ##"""
-// What lets programs in: API tokens for apps, keys for servers, issuers of identity tokens.
+// The credentials of programs: API tokens for apps, keys for servers, and trusted issuers of identity tokens.
 
 import { get, post } from "./api.js";
 import { button, confirmed, copyable, dialog, field, fill, guarded, h, say, table } from "./dom.js";
@@ -4619,7 +4853,7 @@ async function newKey() {
 """##
 ,
 "console/users.js": ##"""
-// Accounts of people: who they are to each container, how much they hold, where they are signed in.
+// The Users page: accounts, their record names by container, storage, devices and sign-ins.
 
 import { get, post } from "./api.js";
 import { button, confirmed, dialog, download, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -4666,7 +4900,7 @@ function add() {
   });
 }
 
-/** How much a user may hold; resolves to whether it was changed. */
+/** Shows a dialog that sets a user's quota. Resolves to whether it was changed. */
 export function quota(user, now) {
   return dialog(`Quota of ${user.name}`, (done) => {
     const kind = select([["standard", "as everybody"], ["own", "a number of megabytes"], ["any", "any number"]], now === 0 ? "any" : now ? "own" : "standard");
@@ -4685,7 +4919,7 @@ export function quota(user, now) {
   });
 }
 
-/** A password that the user is told by a way of their own; resolves to whether it was set. */
+/** Shows a dialog that sets a user's password. The operator must tell it to the user. Resolves to whether it was set. */
 function newPassword(user) {
   return dialog(`New password for ${user.name}`, (done) => {
     const password = h("input", { type: "password", required: true, minlength: 8, autocomplete: "new-password" });
@@ -4703,7 +4937,7 @@ function newPassword(user) {
   });
 }
 
-/** The end of a user, once their name is typed; resolves to whether they are gone. */
+/** Deletes a user, after the operator has typed the user's name. Resolves to whether the user was deleted. */
 function remove(user) {
   return dialog(`Delete ${user.name}?`, (done) => {
     const name = h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false", "aria-label": "The user's name" });
@@ -4772,13 +5006,13 @@ async function person(body, shell, id) {
 """##
 ,
 "console/zones.js": ##"""
-// Zones of all databases: whose, how much, how far.
+// The Zones page: zones of all databases with owner, size and last change number.
 
 import { get, isProduction, place, post } from "./api.js";
 import { button, confirmed, dialog, field, fill, guarded, h, say, table } from "./dom.js";
 import { ago, bytes, moment, number, short, upTo } from "./format.js";
 
-/** A zone in somebody's private database; resolves to whether it was made. */
+/** Shows a dialog that creates a zone in a user's private database. Resolves to whether it was created. */
 function make() {
   return dialog("New zone", (done) => {
     const name = h("input", { type: "text", required: true, maxlength: 255, spellcheck: "false", placeholder: "Notes" });
@@ -4852,12 +5086,12 @@ export const zones = {
 """##
 ,
 "demo/board.js": ##"""
-// The public board. There are no notices and no change feed in the public database, so it is asked again and again.
+// The public board. The public database has no notices and no change feed, so the client polls it.
 
 import { RelayError, filter } from "../zonecast.js";
 import { newName } from "./notes.js";
 
-/** The record that is there before anybody has posted. */
+/** The name of the board's first record, which is never shown. */
 const FIRST = "board";
 
 export class Board {
@@ -4870,9 +5104,9 @@ export class Board {
 
   get shown() { return [...this.posts.values()].filter((post) => !post.isGone); }
 
-  /** @param {string} text @param {{ name?: string, isGone?: boolean }} [options] */
+  /** @param {string} text @param {{ name?: string, isGone?: boolean }} options */
   async post(text, { name = newName(), isGone = false } = {}) {
-    // Deletions do not travel to those who poll; a post that has gone says so instead.
+    // A query does not report deletions, so a removed post is marked instead (a soft delete).
     const fields = { text, isGone, author: this.client.user };
     const record = { recordName: name, recordType: this.client.place.boardType, fields };
     const { publicDatabase } = this.client.container;
@@ -4882,7 +5116,7 @@ export class Board {
     return name;
   }
 
-  /** A relay refuses to be asked for a type that it has never seen: so there is one post from the start, which nobody sees. */
+  /** Saves the first record. A relay in `--dev` creates the record type by it, and refuses queries for unknown types. */
   async #begin() {
     if (this.isBegun || !this.client.place.isDev) return;
     const record = { recordName: FIRST, recordType: this.client.place.boardType, fields: { text: "", isGone: true, author: "" } };
@@ -4890,7 +5124,7 @@ export class Board {
     this.isBegun = true;
   }
 
-  /** Asks for what is as new as the newest post here, or newer. */
+  /** Fetches posts that are at least as new as the newest one here. */
   async poll() {
     await this.#begin();
     const latest = Math.max(0, ...[...this.posts.values()].map((post) => post.modified));
@@ -4899,8 +5133,9 @@ export class Board {
       sortBy: [{ fieldName: "___modTime", ascending: true }],
       filterBy: [filter("___modTime", "GREATER_THAN_OR_EQUALS", new Date(latest))],
     };
+    /** @type {{ records: any[], next?: () => Promise<any> }} */
     let page = await this.client.container.publicDatabase.query(query).catch((error) => {
-      // Nobody has posted yet, so the relay knows no such type.
+      // The record type does not exist before the first post.
       if (["NOT_FOUND", "BAD_REQUEST"].includes(error.serverErrorCode)) return { records: [] };
       throw error;
     });
@@ -4925,8 +5160,8 @@ export class Board {
 """##
 ,
 "demo/client.js": ##"""
-// One device of one user: its own store, its own sign-in, its own socket. What it shows, what is edited, and when it
-// syncs; how is in sync.js.
+// One device of one user, with its own store, sign-in and socket. This file holds the device's state and edits, and decides
+// when to sync; sync.js does the sync.
 
 import { Container, Notices, randomName } from "../zonecast.js";
 import { Board } from "./board.js";
@@ -4936,19 +5171,24 @@ import { Sync } from "./sync.js";
 
 /** @typedef {import("./store.js").Row} Row @typedef {import("./store.js").Note} Note */
 
-/** Calls that a viewer of the timeline has no use for. */
+/** Paths of calls that the timeline omits. */
 const QUIET = /users\/caller|zones\/modify|subscriptions\//;
 
-/** Events: `change` whenever something that is shown has changed. */
+/** Sends the event `change` whenever displayed state has changed. */
 export class Client extends EventTarget {
   /**
-   * @param {{ container: string, environment: string, apiToken?: string, isDev: boolean, boardType: string }} place
-   * @param {string} user @param {string} device
-   * @param {(entry: object) => void} journal Hears of every step.
+   * @param {{ container: string, environment: "development" | "production", apiToken?: string, isDev: boolean, boardType: string }} place
+   * @param {string} user
+   * @param {string} device
+   * @param {(entry: object) => void} journal Called with every step.
    */
   constructor(place, user, device, journal) {
     super();
-    Object.assign(this, { place, user, device });
+    this.place = place;
+    this.user = user;
+    this.device = device;
+    /** @type {string | undefined} The user record name in this container. */ this.userID = undefined;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */ this.lookAgain = undefined;
     this.name = `${user}/${device}`;
     this.sync = new Sync(this);
     this.database = `zonecast-demo/${place.container}/${this.name}`;
@@ -4959,10 +5199,10 @@ export class Client extends EventTarget {
 
   #forget() {
     /** @type {Map<string, Row>} */ this.rows = new Map();
-    /** @type {Map<string, any>} By key: zone ID, scope, token, and the share record if there is one. */
+    /** @type {Map<string, any>} The zone ID, scope, token and any share record, by key. */
     this.zones = new Map();
     this.board = new Board(this);
-    this.tokens = {};
+    /** @type {{ private?: string, shared?: string }} */ this.tokens = {};
     this.edits = 0;
     this.isSetUp = false;
     this.lastNotice = undefined;
@@ -4972,7 +5212,7 @@ export class Client extends EventTarget {
     this.wantedZones = new Set();
   }
 
-  // Life
+  // Life cycle
 
   async open() {
     this.store = await Store.open(this.database);
@@ -4980,7 +5220,9 @@ export class Client extends EventTarget {
     for (const row of rows) this.rows.set(row.key, row);
     for (const zone of values.zones ?? []) this.zones.set(zone.key, zone);
     for (const post of values.board ?? []) this.board.posts.set(post.name, post);
-    Object.assign(this, { tokens: values.tokens ?? {}, isSetUp: values.isSetUp ?? false, userID: values.userID });
+    this.tokens = values.tokens ?? {};
+    this.isSetUp = values.isSetUp ?? false;
+    this.userID = values.userID;
     this.edits = Math.max(0, ...rows.map((row) => row.edit));
     const deviceID = values.deviceID ?? `demo-${this.user}-${this.device}-${randomName().slice(0, 8)}`;
     await this.store.write({ values: { deviceID } });
@@ -4994,8 +5236,8 @@ export class Client extends EventTarget {
     });
     this.notices = new Notices(this.container, () => this.tokens);
     this.notices.addEventListener("ready", () => this.#isReady());
-    this.notices.addEventListener("notice", (event) => this.#hear(event.detail));
-    this.notices.addEventListener("down", (event) => this.#down(event.detail));
+    this.notices.addEventListener("notice", (event) => this.#hear(/** @type {CustomEvent} */ (event).detail));
+    this.notices.addEventListener("down", (event) => this.#down(/** @type {CustomEvent} */ (event).detail));
     this.isOpen = true;
     if (this.isOnline) this.#connect();
     this.changed();
@@ -5010,7 +5252,7 @@ export class Client extends EventTarget {
     this.store.close();
   }
 
-  /** Ends the client as closing an app does, and starts it anew from its store. */
+  /** Closes the client and opens it again from its store, like an app that is closed and launched. */
   async restart() {
     this.journal("restart", { text: `restarted from its own store, ${this.pending} pending` });
     await this.close();
@@ -5018,7 +5260,7 @@ export class Client extends EventTarget {
     await this.open();
   }
 
-  /** As after installing anew: everything it kept is gone. */
+  /** Deletes the store and opens the client again, like an app that is reinstalled. */
   async reset() {
     await this.close();
     await Store.delete(this.database);
@@ -5064,18 +5306,21 @@ export class Client extends EventTarget {
     this.#connect();
   }
 
-  /** Where the same device is open elsewhere too, this one takes over. */
+  /** Connects again after another window with the same device has replaced this connection. */
   takeOver() {
     this.isReplaced = false;
     this.trouble = undefined;
     this.#connect();
   }
 
-  // What it shows
+  // Displayed state
 
   get isLive() { return this.isOnline && this.notices?.isLive; }
   get pending() { return [...this.rows.values()].filter((row) => row.edit).length; }
-  /** @param {string} [zone] A zone's key. @returns {{ name: string, title: string, done: boolean, isPending: boolean }[]} */
+  /**
+   * @param {string} [zone] A zone's key.
+   * @returns {{ name: string, title: string, done: boolean, isPending: boolean }[]}
+   */
   notes(zone = OWN) {
     return [...this.rows.values()]
       .filter((row) => row.zone === zone && row.note)
@@ -5105,12 +5350,12 @@ export class Client extends EventTarget {
     this.store.write({ rows: [row] }).catch((error) => this.#stumble(error));
     this.journal(note ? "save" : "delete", { note: note && { ...note }, name, zone: this.owner(zone) });
     this.changed();
-    // With no connection to be had, everything goes when there is one again.
+    // While the client waits to retry, the retry sends this edit too.
     if (!this.isWaiting) this.#wake();
     return row;
   }
 
-  /** Who a zone belongs to, the same for all devices. */
+  /** Returns the owner of a zone, with the same name on all devices. */
   owner(zone) { return zone === OWN ? this.userID ?? this.user : zone.split("/")[0]; }
 
   // Notices
@@ -5163,7 +5408,7 @@ export class Client extends EventTarget {
     this.running = steps.finally(() => {
       this.running = undefined;
       this.changed();
-      // Something may have come up after the last look and before the end.
+      // Work may have arrived between the loop's last check and its end.
       if (this.#hasWork && !this.isWaiting) this.#wake();
     });
   }
@@ -5187,7 +5432,7 @@ export class Client extends EventTarget {
 
   // For sharing and board
 
-  /** @param {any} share The share of the own zone, as it is now. */
+  /** @param {any} share The current share of the user's own zone. */
   keepShare(share) {
     const zone = this.zones.get(OWN);
     if (zone) zone.share = share;
@@ -5195,7 +5440,10 @@ export class Client extends EventTarget {
     return share;
   }
 
-  /** Asks what is new in a database. @param {"private" | "shared"} scope */
+  /**
+   * Fetches the changes of a database.
+   * @param {"private" | "shared"} scope
+   */
   look(scope) {
     this.wantedScopes.add(scope);
     this.#wake();
@@ -5370,7 +5618,7 @@ body.alone .notes { max-height: none; }
 """##
 ,
 "demo/demo.js": ##"""
-// The page: three clients beside each other, or one of them alone, and what can be shown with them.
+// The page: three clients side by side or a single one, with the actions, the tour and the timeline.
 
 import { Client } from "./client.js";
 import { Pane, element } from "./pane.js";
@@ -5385,9 +5633,9 @@ const address = new URL(location.href);
 const asked = (name) => address.searchParams.get(name) ?? undefined;
 const place = {
   container: asked("container") ?? "iCloud.org.zonecast.demo",
-  environment: asked("environment") ?? "development",
+  environment: /** @type {"development" | "production"} */ (asked("environment") ?? "development"),
   apiToken: asked("apiToken"),
-  // Without an API token only a relay in --dev lets anybody in, and there any name is a user.
+  // Only a relay in `--dev` accepts calls without an API token. It accepts any user name.
   isDev: !asked("apiToken"),
   boardType: "Board",
 };
@@ -5395,12 +5643,13 @@ const isAlone = Boolean(asked("user"));
 const cast = isAlone
   ? [[asked("user"), asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
 
+/** @param {string} id @returns {HTMLElement & { disabled?: boolean }} */
 const $ = (id) => document.getElementById(id);
 const listeners = new Set();
 const timeline = isAlone ? undefined
   : new Timeline($("timeline"), $("detail"), ["alice/phone", "alice/laptop", "relay", "bob/tablet"]);
 
-/** Every step of every client goes through here. */
+/** Receives every step of every client. */
 function journal(entry) {
   const delay = world.heed(entry);
   if (delay !== undefined) entry.delay = delay;
@@ -5425,14 +5674,15 @@ for (const pane of panes) {
   $("panes").append(pane.root);
 }
 
-/** Each device once in a browser: two with one store would not know of each other. */
+/** Takes the lock of a client's store. Two clients on one store would overwrite each other's changes. */
 async function claim(client) {
   if (!navigator.locks) return true;
   return new Promise((resolve) => {
-    // A page that is loaded again finds its lock held for a moment by the one that goes.
-    navigator.locks.request(client.database, { signal: AbortSignal.timeout(3_000) }, () => {
+    // After a reload the old page may hold the lock for a moment.
+    const signal = /** @type {any} */ (AbortSignal).timeout(3_000);
+    navigator.locks.request(client.database, { signal }, () => {
       resolve(true);
-      // Held until the page goes.
+      // The lock is held until the page is closed.
       return new Promise(() => {});
     }).catch(() => resolve(false));
   });
@@ -5525,7 +5775,7 @@ function prepareActions() {
   const keys = { s: "share", w: "permission", l: "stop", k: "restart", t: "run-tour" };
   let current = 0;
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=text]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || /** @type {Element} */ (event.target).matches("input[type=text]")) return;
     const pane = panes[Number(event.key) - 1];
     if (pane) {
       current = Number(event.key) - 1;
@@ -5576,7 +5826,7 @@ async function runTour() {
   }
 }
 
-/** What a relay in --dev can do for the demo: die and come back. */
+/** Sets up the restart of the relay, which a relay in `--dev` may offer. */
 async function prepareRestart() {
   const ask = async () => (await fetch("means.json", { cache: "no-store" })).json();
   const known = await ask().catch(() => ({}));
@@ -5592,7 +5842,7 @@ async function prepareRestart() {
   $("restart").hidden = false;
 }
 
-/** For other devices, where they can reach the relay at all. */
+/** Offers a QR code for other devices, unless the page's address is local to this machine. */
 function prepareCode() {
   if (["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) return;
   const one = new URL(location.href);
@@ -5664,14 +5914,14 @@ The clients stand on <a href="../zonecast.js">zonecast.js</a>, which any page ma
 """##
 ,
 "demo/notes.js": ##"""
-// Notes as values: what a record says, how two edits become one, what is to be sent.
+// Notes as values: conversion from records, merging of edits, and operations to send.
 
 import { randomName } from "../zonecast.js";
 
-/** The name of everybody's own zone, which also is its key here; a zone of somebody else's is `owner/name`. */
+/** The name and key of the user's own zone. The key of a zone of another user is `owner/name`. */
 export const OWN = "Notes";
 
-/** Which of three sides has changed each field; where both have, ours stays. */
+/** Merges two edits of a note field by field. If both changed a field, keeps ours and lists the field in `lost`. */
 export function merge(base, ours, theirs) {
   const lost = [];
   const pick = (field) => {
@@ -5682,24 +5932,24 @@ export function merge(base, ours, theirs) {
   return { note: { title: pick("title"), done: pick("done") }, lost };
 }
 
-/** A record as a note with its change tag. */
+/** Returns a record as a note with its change tag. */
 export const version = (record) => ({
   title: record.fields.title?.value ?? "", done: record.fields.done?.value === 1, tag: record.recordChangeTag,
 });
 
 export const same = (one, other) => one?.title === other?.title && one?.done === other?.done;
 
-/** The change number inside a token, for people to compare; programs must not look inside. */
+/** Returns the change number inside a token, for display. Apps must treat tokens as opaque. */
 export function tokenNumber(token) {
   if (!token) return "–";
   const data = Uint8Array.from(atob(token), (letter) => letter.charCodeAt(0));
   return data.length < 25 ? "?" : String(new DataView(data.buffer).getBigUint64(17));
 }
 
-/** Sorts by age, and no two are alike. */
+/** Returns a unique record name. Names sort by time of creation. */
 export const newName = () => `n${Date.now().toString(36)}${randomName().slice(0, 6)}`;
 
-/** What to send for a row: only the fields that were changed here, so that edits of others to the rest stay. */
+/** Returns the operation for a row. It contains only the fields changed here, so that edits of others to the rest are kept. */
 export function operation({ name, note, server }) {
   if (!note) return { operationType: "forceDelete", record: { recordName: name } };
   const record = { recordName: name, recordType: "Note" };
@@ -5711,9 +5961,9 @@ export function operation({ name, note, server }) {
 """##
 ,
 "demo/pane.js": ##"""
-// A client as people see it: its notes, what it was given by others, the board, and how it stands with the relay.
+// The view of one client: its notes, zones shared with it, the board, and its connection.
 
-/** An element with properties and children; text stays text. */
+/** Creates an element with properties and children. Strings become text nodes. */
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [key, value] of Object.entries(properties)) {
@@ -5724,7 +5974,7 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** How long ago, for people. */
+/** Formats the time since a moment of `performance.now()`. */
 function ago(moment) {
   if (moment === undefined) return "none yet";
   const seconds = Math.floor((performance.now() - moment) / 1000);
@@ -5738,6 +5988,11 @@ export class Pane {
     this.complain = complain;
     this.sections = new Map();
     this.fresh = new Map();
+    /**
+     * Returns the name of a zone's owner.
+     * @type {((zone: any) => string | undefined) | undefined}
+     */
+    this.ownerName = undefined;
     this.#build();
     client.addEventListener("change", () => this.#soon());
     setInterval(() => this.#showFacts(), 1000);
@@ -5793,7 +6048,7 @@ export class Pane {
     else this.client.signIn().catch(this.complain);
   }
 
-  /** A note that came from elsewhere stands out for a moment. */
+  /** Highlights a note that came from another device for a moment. */
   mark(name) {
     this.fresh.set(name, performance.now());
     setTimeout(() => { this.fresh.delete(name); this.#soon(); }, 1500);
@@ -5802,7 +6057,7 @@ export class Pane {
   #soon() {
     if (this.isDue) return;
     this.isDue = true;
-    // Not an animation frame: a page in the background has none.
+    // Animation frames do not run while the page is in the background.
     setTimeout(() => { this.isDue = false; this.#show(); }, 0);
   }
 
@@ -5885,7 +6140,7 @@ export class Pane {
     const [done, title, remove] = item.children;
     done.checked = note.done;
     done.setAttribute("aria-label", `Done: ${note.title}`);
-    // What somebody is typing is theirs.
+    // Do not overwrite a text that the user is editing.
     if (document.activeElement !== title || title.value === item.dataset.title) title.value = note.title;
     item.dataset.title = note.title;
     title.setAttribute("aria-label", `Note ${note.title}`);
@@ -5895,7 +6150,7 @@ export class Pane {
     item.classList.toggle("fresh", this.fresh.has(note.name));
   }
 
-  /** Makes a list's items those of `values`, keeping what is there, and with it the focus. */
+  /** Updates a list to show `values`. Reuses existing items, which keeps the focus. */
   #list(list, values, keyOf, make, show) {
     const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
     values.forEach((value, index) => {
@@ -5913,20 +6168,23 @@ export class Pane {
 """##
 ,
 "demo/qr.js": ##"""
-// A QR code of an address: bytes, error correction level M, versions 1 to 12 (up to 287 bytes). ISO/IEC 18004.
+// QR codes by ISO/IEC 18004: byte mode, error correction level M, versions 1 to 12 (up to 287 bytes).
 
-/** For each version: bytes of error correction in a block, and the data bytes of each block. */
+/**
+ * For each version: error correction bytes per block, and data bytes of each block.
+ * @type {[number, number[]][]}
+ */
 const BLOCKS = [
   [10, [16]], [16, [28]], [26, [44]], [18, [32, 32]], [24, [43, 43]], [16, [27, 27, 27, 27]],
   [18, [31, 31, 31, 31]], [22, [38, 38, 39, 39]], [22, [36, 36, 36, 37, 37]], [26, [43, 43, 43, 43, 44]],
   [30, [50, 51, 51, 51, 51]], [22, [36, 36, 36, 36, 36, 36, 37, 37]],
 ];
-/** Centres of the alignment patterns, of both axes. */
+/** For each version: the coordinates of the alignment patterns' centres, for both axes. */
 const ALIGNMENT = [
   [], [6, 18], [6, 22], [6, 26], [6, 30], [6, 34], [6, 22, 38], [6, 24, 42], [6, 26, 46], [6, 28, 50], [6, 30, 54], [6, 32, 58],
 ];
 
-// Arithmetic of the field with 256 elements, by logarithms.
+// Arithmetic in GF(256) by tables of powers and logarithms.
 const POWER = new Uint8Array(512);
 const LOG = new Uint8Array(256);
 for (let exponent = 0, value = 1; exponent < 255; exponent += 1) {
@@ -5936,7 +6194,7 @@ for (let exponent = 0, value = 1; exponent < 255; exponent += 1) {
 }
 const times = (one, other) => (one && other ? POWER[LOG[one] + LOG[other]] : 0);
 
-/** The rest of the data's polynomial divided by the one whose roots are the first powers of 2. */
+/** Returns the Reed-Solomon error correction bytes: the remainder of the data divided by the generator polynomial. */
 export function correction(data, count) {
   let divisor = [1];
   for (let root = 0; root < count; root += 1) {
@@ -5952,7 +6210,7 @@ export function correction(data, count) {
   return rest.slice(data.length);
 }
 
-/** The text's bytes in their frame: kind, length, filling; and which version holds them. */
+/** Returns the smallest version that holds the text, and the data bytes: mode, length, text and padding. */
 function framed(text) {
   const bytes = new TextEncoder().encode(text);
   const version = 1 + BLOCKS.findIndex(([, blocks], index) =>
@@ -5974,7 +6232,7 @@ function framed(text) {
   return { version, data };
 }
 
-/** Blocks with their correction, interleaved byte by byte. */
+/** Returns the data and error correction blocks, interleaved byte by byte. */
 function interleaved(version, data) {
   const [count, sizes] = BLOCKS[version - 1];
   let start = 0;
@@ -5995,7 +6253,7 @@ const MASKS = [
   (x, y) => (((x * y) % 2) + ((x * y) % 3)) % 2 === 0, (x, y) => (((x + y) % 2) + ((x * y) % 3)) % 2 === 0,
 ];
 
-/** Fifteen bits: level M and the mask, with their own correction. */
+/** Returns the 15 bits of format information: level M and the mask, with BCH error correction. */
 function formatBits(mask) {
   let rest = mask << 10;
   for (let bit = 14; bit >= 10; bit -= 1) if ((rest >> bit) & 1) rest ^= 0x537 << (bit - 10);
@@ -6008,7 +6266,7 @@ function versionBits(version) {
   return (version << 12) | rest;
 }
 
-/** What stands still whatever the data: `undefined` where data go. */
+/** Returns the grid with the function patterns. Modules for data are `undefined`. */
 function skeleton(version) {
   const size = version * 4 + 17;
   const grid = Array.from({ length: size }, () => new Array(size).fill(undefined));
@@ -6024,7 +6282,7 @@ function skeleton(version) {
   const centres = ALIGNMENT[version - 1];
   const last = centres.length - 1;
   centres.forEach((cy, row) => centres.forEach((cx, column) => {
-    // Three corners are the finders' own.
+    // Three corners have finder patterns instead.
     if ((row === 0 && (column === 0 || column === last)) || (row === last && column === 0)) return;
     for (let y = -2; y <= 2; y += 1) {
       for (let x = -2; x <= 2; x += 1) put(cx + x, cy + y, Math.max(Math.abs(x), Math.abs(y)) !== 1);
@@ -6043,10 +6301,10 @@ function writeFormat(grid, version, mask) {
   const along = [0, 1, 2, 3, 4, 5, 7, 8];
   for (let bit = 0; bit < 15; bit += 1) {
     const isDark = ((format >> bit) & 1) === 1;
-    // Beside the upper left finder: down its right side, then along below it.
+    // The first copy: beside the upper left finder, down its right side and then along its bottom.
     if (bit < 8) grid[along[bit]][8] = isDark;
     else grid[8][along[14 - bit]] = isDark;
-    // And again beside the two others.
+    // The second copy: beside the two other finders.
     if (bit < 8) grid[8][size - 1 - bit] = isDark;
     else grid[size - 15 + bit][8] = isDark;
   }
@@ -6061,7 +6319,7 @@ function writeFormat(grid, version, mask) {
   }
 }
 
-/** How hard it is to read: long runs, squares, what looks like a finder, too much of one colour. */
+/** Returns the penalty of a mask: long runs, 2×2 blocks, patterns like a finder, and an imbalance of dark and light. */
 function penalty(grid) {
   const size = grid.length;
   let sum = 0;
@@ -6083,17 +6341,20 @@ function penalty(grid) {
   return sum + 10 * Math.floor(Math.abs((dark * 20) / (size * size) - 10));
 }
 
-/** The code as rows of booleans, `true` for dark, without the quiet zone of four modules around it. @param {string} text */
+/**
+ * Returns the code as rows of booleans, `true` for dark, without the quiet zone of four modules around it.
+ * @param {string} text
+ */
 export function qrCode(text) {
   const { version, data } = framed(text);
   const bits = interleaved(version, data).flatMap((byte) => [7, 6, 5, 4, 3, 2, 1, 0].map((bit) => (byte >> bit) & 1));
   const fixed = skeleton(version);
-  // Format and version are written for each mask; their places are taken from the start.
+  // Reserves the modules of format and version, which are written again for each mask.
   writeFormat(fixed, version, 0);
   const size = fixed.length;
   const places = [];
   for (let right = size - 1, isUp = true; right > 0; right -= 2, isUp = !isUp) {
-    // The column of the timing pattern is no column for data.
+    // Skip the column of the timing pattern.
     if (right === 6) right -= 1;
     for (let step = 0; step < size; step += 1) {
       const y = isUp ? size - 1 - step : step;
@@ -6110,7 +6371,10 @@ export function qrCode(text) {
   return drawn[penalties.indexOf(Math.min(...penalties))];
 }
 
-/** The code as an SVG element. @param {string} text */
+/**
+ * Returns the code as an SVG element.
+ * @param {string} text
+ */
 export function qrImage(text) {
   const grid = qrCode(text);
   const size = grid.length + 8;
@@ -6128,14 +6392,21 @@ export function qrImage(text) {
 """##
 ,
 "demo/sharing.js": ##"""
-// Sharing the whole zone of one's notes with somebody, and taking part in what others share.
+// Shares the user's zone of notes with another user, and accepts shares of others.
 
 import { RelayError } from "../zonecast.js";
 import { OWN } from "./notes.js";
 
-/** @typedef {import("./client.js").Client} Client @typedef {"READ_ONLY" | "READ_WRITE"} Permission */
+/**
+ * @typedef {import("./client.js").Client} Client
+ * @typedef {"READ_ONLY" | "READ_WRITE"} Permission
+ */
 
-/** Invites somebody to the user's own zone. @param {Client} client @param {string} guest A user record name. */
+/**
+ * Invites a user to the client's own zone.
+ * @param {Client} client
+ * @param {string} guest A user record name.
+ */
 export async function shareZone(client, guest, /** @type {Permission} */ permission) {
   const { privateDatabase } = client.container;
   const participant = { type: "USER", permission, userIdentity: { lookupInfo: { userRecordName: guest } } };
@@ -6150,7 +6421,11 @@ export async function shareZone(client, guest, /** @type {Permission} */ permiss
   return client.keepShare(await privateDatabase.updateShare(OWN, known, { participants }));
 }
 
-/** For all who take part. @param {Client} client @param {Permission} permission */
+/**
+ * Sets the permission of all participants.
+ * @param {Client} client
+ * @param {Permission} permission
+ */
 export async function setPermission(client, permission) {
   const { privateDatabase } = client.container;
   const share = await privateDatabase.zoneShare(OWN);
@@ -6159,7 +6434,11 @@ export async function setPermission(client, permission) {
   return client.keepShare(await privateDatabase.updateShare(OWN, share, { participants }));
 }
 
-/** Takes somebody out of the user's share, which goes on. @param {Client} client @param {string} guest */
+/**
+ * Removes a participant. The share continues.
+ * @param {Client} client
+ * @param {string} guest
+ */
 export async function removeParticipant(client, guest) {
   const { privateDatabase } = client.container;
   const share = await privateDatabase.zoneShare(OWN);
@@ -6168,14 +6447,21 @@ export async function removeParticipant(client, guest) {
   return client.keepShare(await privateDatabase.updateShare(OWN, share, { participants }));
 }
 
-/** @param {Client} client */
+/**
+ * Deletes the share.
+ * @param {Client} client
+ */
 export async function stopSharing(client) {
   const share = await client.container.privateDatabase.zoneShare(OWN);
   if (share) await client.container.privateDatabase.endShare(OWN, share);
   client.keepShare(undefined);
 }
 
-/** Joins what a link leads to. @param {Client} client @param {string} link */
+/**
+ * Accepts the share of a link.
+ * @param {Client} client
+ * @param {string} link
+ */
 export async function acceptShare(client, link) {
   const [outcome] = await client.container.acceptShares([link]);
   if (outcome instanceof RelayError) throw outcome;
@@ -6185,12 +6471,12 @@ export async function acceptShare(client, link) {
 """##
 ,
 "demo/store.js": ##"""
-// What one client keeps: an IndexedDB database of its own with rows and a few values.
+// The store of one client: an IndexedDB database with rows and a few values.
 
 /**
  * @typedef {{ key: string, zone: string, name: string, note: Note | null, server: Version | null, edit: number }} Row
- *   One note: as the user sees it (`null`: deleted here), as the relay had it when last heard of (`null`: never), and the
- *   number of the last edit that the relay has not confirmed (0: none).
+ *   One note. `note` is its local state (`null`: deleted here). `server` is its last known state on the relay (`null`: none).
+ *   `edit` is the number of the last edit that the relay has not confirmed (0: none).
  * @typedef {{ title: string, done: boolean }} Note
  * @typedef {Note & { tag: string }} Version
  */
@@ -6228,7 +6514,7 @@ export class Store {
   }
 
   /**
-   * Writes all of it or nothing: an edit with the word that it is to be sent, data with the token that follows them.
+   * Writes a change in one transaction: an edit with its pending state, or fetched data with its sync token.
    * @param {{ rows?: Row[], gone?: string[], values?: Object<string, any> }} change
    */
   write({ rows = [], gone = [], values = {} }) {
@@ -6248,18 +6534,18 @@ export class Store {
 """##
 ,
 "demo/sync.js": ##"""
-// How a client syncs: sends what was edited here, fetches what a notice says has changed, and is right again after any
-// absence, because tokens decide and notices only hint. One step after the other, so that no answer overtakes another.
+// The sync of a client: sends local edits, and fetches what notices report as changed. Notices are hints; sync tokens decide
+// what is fetched, so a client catches up after any absence. Steps run one at a time, so answers arrive in order.
 
 import { RelayError } from "../zonecast.js";
 import { OWN, merge, operation, same, version } from "./notes.js";
 
-/** Works on a client's rows, zones and tokens, and keeps in its store what it has done. */
+/** Updates a client's rows, zones and tokens, in memory and in its store. */
 export class Sync {
   /** @param {import("./client.js").Client} client */
   constructor(client) { this.client = client; }
 
-  /** Does what there is to do, until there is nothing or the connection is gone. */
+  /** Runs steps until no work is left or the client is offline. */
   async run() {
     while (this.client.isOpen && this.client.isOnline) {
       if (!this.client.isSetUp) await this.#setUp();
@@ -6272,7 +6558,7 @@ export class Sync {
     }
   }
 
-  /** Taken off before it is done: what is wanted meanwhile is wanted again. */
+  /** Removes an entry before its pull, so that a notice during the pull adds it again. Restores it if the pull fails. */
   async #take(wanted, pull) {
     const [next] = wanted;
     wanted.delete(next);
@@ -6321,12 +6607,12 @@ export class Sync {
     });
     await this.client.store.write(changes);
     if (passing) throw passing;
-    // Our own changes come with the next fetch; a quiet one brings the token up to date.
+    // The relay sends no notice of this device's own changes, so a later fetch updates the token.
     clearTimeout(this.client.lookAgain);
     this.client.lookAgain = setTimeout(() => this.client.look(zone.scope), 400);
   }
 
-  /** What became of an edit that was sent, with the note as it then was. */
+  /** Applies the outcome of a sent edit. `note` is the note as it was sent. */
   #settle({ key, edit, note }, outcome, changes) {
     const row = this.client.rows.get(key);
     if (!row) return;
@@ -6341,14 +6627,14 @@ export class Sync {
       this.#drop(row, changes);
     } else {
       row.server = outcome.deleted ? null : version(outcome);
-      // The answer to a repeat may hold what others have made of the note since.
+      // The answer to a repeated write may contain later edits of others.
       if (row.note && row.server) row.note = merge(note, row.note, row.server).note;
       if (isSettled) row.edit = 0;
       changes.rows.push(row);
     }
   }
 
-  /** A refused write never stops the sync: the one note goes back to what the relay has. */
+  /** Restores a note to the relay's version after a refused write. The sync goes on with the others. */
   #rollBack(row, error, changes) {
     this.client.journal("refused", { text: `${error.serverErrorCode}: the note is as it was`, frame: { ...error } });
     const isGone = error.serverErrorCode === "NOT_FOUND" || !row.server;
@@ -6405,7 +6691,7 @@ export class Sync {
   async #pullZone(key) {
     const zone = this.client.zones.get(key);
     if (!zone) return;
-    // From the start, whatever is not told again has gone.
+    // A fetch without a token lists all records, so rows that it does not list are deleted.
     let unseen = zone.token ? undefined : new Set([...this.client.rows.values()].filter((row) => row.zone === key && row.server)
       .map((row) => row.key));
     let page;
@@ -6454,7 +6740,7 @@ export class Sync {
     }
   }
 
-  /** A zone that is there no longer: our own is made anew, what was somebody else's goes with all it held. */
+  /** Handles a deleted zone. The user's own zone is created again; a zone of another user is removed with its notes. */
   async #lostZone(zone) {
     const gone = [...this.client.rows.values()].filter((row) => row.zone === zone.key && (zone.key !== OWN || !row.edit));
     for (const row of gone) this.client.rows.delete(row.key);
@@ -6471,7 +6757,7 @@ export class Sync {
 """##
 ,
 "demo/timeline.js": ##"""
-// Who said what to whom, as arrows: one column for each step, the newest on the right. The real messages are in `detail`.
+// A sequence diagram of all steps: one column per step, the newest on the right. `detail` shows a step's messages.
 
 import { writeJSON } from "../zonecast.js";
 
@@ -6480,7 +6766,7 @@ const COLUMN = 62;
 const LANE = 46;
 const TOP = 30;
 const LEFT = 104;
-/** Older steps are forgotten. */
+/** The number of steps to keep. */
 const KEPT = 150;
 
 const svg = (name, attributes = {}, ...children) => {
@@ -6490,7 +6776,7 @@ const svg = (name, attributes = {}, ...children) => {
   return element;
 };
 
-/** What an entry is called under its column, and how it is drawn. */
+/** The label and the shape of each kind of entry. */
 const FORMS = {
   save: { word: "save", shape: "dot" },
   delete: { word: "delete", shape: "dot" },
@@ -6510,7 +6796,7 @@ const FORMS = {
   lost: { word: "purge", shape: "cross" },
 };
 
-/** The kind of a call, by its path; `undefined`: not drawn. */
+/** Returns the kind of a call by its path; `undefined` for calls that are not drawn. */
 function kindOf(exchange) {
   if (exchange.path.endsWith("records/modify")) {
     const isShare = exchange.body.operations.some(({ record }) => record.recordType === "cloudkit.share"
@@ -6523,13 +6809,13 @@ function kindOf(exchange) {
   return undefined;
 }
 
-/** A fetch that found nothing new tells a viewer nothing. */
+/** Returns whether a call is a fetch without changes. Such calls are not drawn. */
 function isIdle(kind, { answer, error }) {
   if (error || !answer || kind !== "fetch") return false;
   return !(answer.zones ?? []).some((zone) => zone.deleted || zone.serverErrorCode || zone.records?.length);
 }
 
-/** What a call was refused with, also where only one of its records was; `undefined`: nothing. */
+/** Returns the error code of a call or of the first failed record or zone in it; `undefined` if all succeeded. */
 function faultOf(exchange) {
   if (!exchange) return undefined;
   if (exchange.error) return "no answer";
@@ -6546,7 +6832,8 @@ function wordOf(entry) {
 
 export class Timeline {
   /**
-   * @param {HTMLElement} frame Scrolls. @param {HTMLElement} detail Shows the messages of the step that is looked at.
+   * @param {HTMLElement} frame The scrolling element.
+   * @param {HTMLElement} detail Shows the messages of the selected step.
    * @param {string[]} lanes Names of the clients, and "relay".
    */
   constructor(frame, detail, lanes) {
@@ -6555,7 +6842,10 @@ export class Timeline {
     this.lanes = lanes;
     this.entries = [];
     this.numbers = 0;
-    /** What polls have found. @type {Set<string>} */
+    /**
+     * The record versions that polls have returned.
+     * @type {Set<string>}
+     */
     this.polled = new Set();
     this.height = TOP + LANE * lanes.length + 22;
     this.drawing = svg("svg", { role: "group", "aria-label": "Timeline: the newest step is the last", height: this.height });
@@ -6578,20 +6868,20 @@ export class Timeline {
     this.#draw();
   }
 
-  /** @param {any} entry As a client's journal tells it, with `delay` in milliseconds where something was shown. */
+  /** @param {any} entry An entry of a client's journal. `delay` is the time from a save until this device showed it, in ms. */
   add(entry) {
     const kind = entry.kind === "exchange" ? kindOf(entry.exchange) : entry.kind;
     if (!FORMS[kind] || !this.lanes.includes(entry.who) || (entry.exchange && isIdle(kind, entry.exchange))) return;
     if (kind === "query" && !this.#hasNews(entry)) return;
     const last = this.entries.at(-1);
     if (kind === "shows" && last?.kind === kind && last.who === entry.who && entry.at - last.latest < 30) {
-      // One fetch may bring many notes.
+      // Combine the notes of one fetch into one step.
       last.others = [...(last.others ?? []), { [entry.name]: entry.note ?? entry.text }];
       last.latest = entry.at;
       return this.#drawSoon();
     }
     const made = { ...entry, kind, number: this.numbers += 1, latest: entry.at };
-    // Answers come late, so a call stands where it began.
+    // A call is reported when its answer arrives. Insert it by its start time.
     let place = this.entries.length;
     while (place > 0 && this.entries[place - 1].at > made.at) place -= 1;
     this.entries.splice(place, 0, made);
@@ -6599,7 +6889,7 @@ export class Timeline {
     this.#drawSoon();
   }
 
-  /** A poll begins at the newest that is known, and so finds it again each time. */
+  /** Returns whether a poll found new versions. Each poll also returns the newest known record again. */
   #hasNews({ who, exchange }) {
     const found = (exchange.answer?.records ?? []).map((record) => `${who}/${record.recordName}/${record.recordChangeTag}`);
     const isNews = found.some((version) => !this.polled.has(version));
@@ -6616,7 +6906,8 @@ export class Timeline {
   #draw() {
     this.isDue = false;
     const isAtEnd = this.frame.scrollLeft + this.frame.clientWidth >= this.frame.scrollWidth - 2 * COLUMN;
-    const focused = this.drawing.contains(document.activeElement) ? document.activeElement.dataset.number : undefined;
+    const active = /** @type {SVGElement} */ (document.activeElement);
+    const focused = this.drawing.contains(active) ? active.dataset.number : undefined;
     const width = Math.max(this.entries.length * COLUMN + 24, this.frame.clientWidth - LEFT - 4);
     this.drawing.setAttribute("width", String(width));
     const lines = this.lanes.map((lane) => svg("line", {
@@ -6664,7 +6955,7 @@ export class Timeline {
     return group;
   }
 
-  /** What was shown says how long it took; the first step after a pause says when it was. */
+  /** Returns a step's time label: its delay, the time since the step before, or after a pause its absolute time. */
   #time(entry, before) {
     if (entry.delay !== undefined) return `${Math.round(entry.delay)} ms`;
     if (before && entry.at - before.at < 1000) return `+${Math.round(entry.at - before.at)}`;
@@ -6679,7 +6970,7 @@ export class Timeline {
     return `${who}: ${wordOf(entry)}${about ? `, ${about}` : ""}${more}${took}`;
   }
 
-  /** One stop of the tab key for all; arrows go from step to step. */
+  /** Moves between steps by arrow keys. The tab key stops at one step only. */
   #key(event) {
     const steps = [...this.drawing.querySelectorAll(".step")];
     const now = steps.indexOf(document.activeElement);
@@ -6733,21 +7024,26 @@ export class Timeline {
 """##
 ,
 "demo/tour.js": ##"""
-// The scenes of the terminal's tour, each ending in a check; the same claims, tried with clients in this page.
+// The scenes of the tour of `zonecast demo`, played with the clients of this page. Each scene ends with a check.
 
 import { acceptShare, removeParticipant, setPermission, shareZone, stopSharing } from "./sharing.js";
 import { middle, pause, until } from "./world.js";
 
-/** The scenes; each returns what its check has found, for people. */
+/** Plays the scenes. Each scene returns its result as a text for the user. */
 export class Tour {
   /**
    * @param {import("./world.js").World} world
-   * @param {{ restart?: () => Promise<void>, boardSeconds: number }} means `restart`: the relay is ours to restart.
+   * @param {{ restart?: () => Promise<void>, boardSeconds: number, listen?: (listener: (entry: any) => void) => any,
+   *   unlisten?: (listener: (entry: any) => void) => any }} means `restart` is there if the demo may restart the relay.
    */
   constructor(world, means) {
     this.world = world;
     this.means = means;
-    [this.phone, this.laptop, this.tablet] = world.clients;
+    const [phone, laptop, tablet] = world.clients;
+    this.phone = phone;
+    this.laptop = laptop;
+    this.tablet = tablet;
+    /** @type {[title: string, play: () => Promise<string>][]} */
     this.scenes = [
       ["two devices", () => this.twoDevices()],
       ["offline edits survive a client restart", () => this.offlineEdits()],
@@ -6784,14 +7080,14 @@ export class Tour {
     return this.conclude(held, tell);
   }
 
-  /** From an empty zone of each user, so that a second tour does not count the notes of the first. */
+  /** Empties the zones of all users, so that a second tour does not count notes of the first. */
   async begin() {
     await this.recover();
     await this.world.clear();
     this.world.delays = [];
   }
 
-  /** What one scene left undone must not spoil the next. */
+  /** Undoes what an unfinished scene may have left: offline clients and a share. */
   async recover() {
     for (const client of this.world.clients) if (!client.isOnline) client.goOnline();
     await stopSharing(this.phone).catch(() => {});
@@ -6858,7 +7154,7 @@ export class Tour {
     const { world, phone, laptop } = this;
     const name = world.add("Pack for the trip", phone);
     await until(`${laptop.name} to show the note`, () => this.#shows(laptop, name, "Pack for the trip"));
-    // Different fields.
+    // Edits of different fields.
     phone.goOffline();
     phone.change(name, { title: "Pack for the trip, warm clothes" });
     laptop.change(name, { done: true });
@@ -6867,7 +7163,7 @@ export class Tour {
     phone.goOnline();
     await until("both edits on both devices", () =>
       [phone, laptop].every((client) => this.#shows(client, name, "Pack for the trip, warm clothes", true)));
-    // The same field.
+    // Edits of the same field.
     phone.goOffline();
     phone.change(name, { title: "Pack: said the phone" });
     laptop.change(name, { title: "Pack: said the laptop" });
@@ -6897,7 +7193,7 @@ export class Tour {
     return `gone everywhere, the tombstone reached ${laptop.name} when it came back`;
   }
 
-  /** Bob's view of alice's zone, once he has it. */
+  /** Alice's zone on bob's tablet; `undefined` before he has accepted the share. */
   get #sharedZone() { return this.tablet.sharedZones.find((zone) => zone.zoneID.ownerRecordName === this.phone.userID); }
 
   async readOnlyShare() {
@@ -6922,7 +7218,7 @@ export class Tour {
     return "1 refusal, rolled back; sync alive";
   }
 
-  /** A new note of bob's in alice's zone reaches both of her devices. */
+  /** Adds a note to alice's zone as bob, and waits until both of her devices show it. */
   async #addAsBob(title) {
     const { name } = this.tablet.add(title, { zone: this.#sharedZone.key });
     this.world.expected.get("alice")?.add(name);
@@ -6939,7 +7235,7 @@ export class Tour {
     });
   }
 
-  /** Nothing of alice's is left on bob's tablet, and nothing but that has gone. */
+  /** Waits until bob's tablet has none of alice's notes, and checks that all other notes are still there. */
   async #untilBobHasNothing(zone, owned) {
     const { phone, laptop, tablet, world } = this;
     const count = phone.notes().length;
@@ -6975,7 +7271,7 @@ export class Tour {
     await this.#untilBobMayWrite();
     await this.#addAsBob("Bob carries the canoe");
     const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
-    // The end finds bob away: he hears of it when he is back.
+    // Bob is offline while alice stops sharing. He learns of it when he is back.
     tablet.goOffline();
     await stopSharing(phone);
     await pause(600);
@@ -7013,13 +7309,13 @@ export class Tour {
 """##
 ,
 "demo/world.js": ##"""
-// Clients and relay together, and the judgement over them.
+// Follows all clients and checks that they equal the relay.
 
 import { Container, RelayError } from "../zonecast.js";
 
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-/** A wait has an end and says what it waited for. */
+/** Waits for a condition. Throws an error that names it after a time limit. */
 export async function until(what, condition, seconds = 120, every = 25) {
   const end = performance.now() + seconds * 1000;
   while (!await condition()) {
@@ -7028,23 +7324,27 @@ export async function until(what, condition, seconds = 120, every = 25) {
   }
 }
 
-/** The median. */
+/** Returns the median. */
 export const middle = (numbers) => numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)] ?? 0;
 
-/** Clients and relay, and the judgement over them: does every mirror equal the relay. */
+/** @typedef {{ unequal: string[], lost: number, duplicated: number, pending: number, holds?: boolean }} Verdict */
+
+/** All clients, with the notes that must exist. Checks whether every mirror equals the relay. */
 export class World {
   /** @param {any} place @param {import("./client.js").Client[]} clients */
   constructor(place, clients) {
     this.place = place;
     this.clients = clients;
-    /** Names of the notes that must be there, by user. */
+    /** Names of the notes that must exist, by user. */
     this.expected = new Map();
-    /** Milliseconds from a save to when another device showed it. */
+    /** Milliseconds from a save until another device showed it. */
     this.delays = [];
     this.saves = new Map();
+    /** Whether `heed` adds to `delays`. */
+    this.isCounting = false;
   }
 
-  /** Follows saves to where they are shown; returns how long it took. */
+  /** Matches saves with their display on other devices. Returns the delay in milliseconds of an entry that shows a save. */
   heed(entry) {
     if (!entry.name) return undefined;
     const key = JSON.stringify([entry.zone, entry.name, entry.note]);
@@ -7071,12 +7371,13 @@ export class World {
     client.remove(name);
   }
 
-  /** What is on the relay, seen by a device that keeps nothing. */
+  /** Fetches all notes from the relay, as a device without a store. */
   async #look(client) {
     const { container: name, environment, apiToken } = this.place;
     const { url, webAuthToken } = client.container;
     const observer = new Container({ url, container: name, environment, apiToken, webAuthToken, deviceID: "observer" });
     const notes = new Map();
+    /** @type {any} */
     let page;
     do {
       page = await observer.privateDatabase.zoneChanges("Notes", page?.syncToken);
@@ -7091,6 +7392,7 @@ export class World {
   }
 
   async judge() {
+    /** @type {Verdict} */
     const verdict = { unequal: [], lost: 0, duplicated: 0, pending: 0 };
     const there = new Map();
     for (const client of this.clients) {
@@ -7113,11 +7415,11 @@ export class World {
     return verdict;
   }
 
-  /** Deletes all notes of everybody, wherever they came from. */
+  /** Deletes all notes of all users. */
   async clear() {
     this.expected.clear();
     await until("every client to be connected", () => this.clients.every((one) => one.isLive && one.isSetUp), 30);
-    // Only what a client has seen can it delete.
+    // A client can delete only notes that it has fetched.
     const isWhole = async () => !this.clients.some((one) => one.pending) && !(await this.judge()).unequal.length;
     await until("every client to show what is on the relay", isWhole, 30, 100);
     const owners = new Map(this.clients.map((client) => [client.user, client]));
@@ -7127,6 +7429,7 @@ export class World {
 
   /** Waits until nothing is pending and every mirror equals the relay. */
   async settle(seconds = 180) {
+    /** @type {Verdict | undefined} */
     let verdict;
     const isSettled = async () => {
       if (this.clients.some((client) => client.pending)) return false;
@@ -7141,7 +7444,9 @@ export class World {
     try {
       await until("every mirror to equal the relay", isSettled, seconds);
     } catch (error) {
-      const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = verdict ?? {};
+      /** @type {Partial<Verdict>} */
+      const known = verdict ?? {};
+      const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = known;
       const facts = `${pending} pending, ${lost} lost, ${duplicated} duplicated, different: ${unequal.join("; ") || "none"}`;
       throw new Error(`${error.message} ${facts}.`);
     }

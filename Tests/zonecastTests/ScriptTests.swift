@@ -21,20 +21,30 @@ import Testing
 
         """
 
-    private func complaints(_ use: String, _ module: Data) throws -> String {
-        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
-        try module.write(to: URL(fileURLWithPath: folder.path + "/zonecast.js"))
-        try Data(use.utf8).write(to: URL(fileURLWithPath: folder.path + "/use.js"))
-        let run = try Tool.run(
-            "tsc",
-            [
-                "--noEmit", "--allowJs", "--checkJs", "--strict", "false", "--target", "es2022", "--module", "es2022",
-                "--lib",
-                "es2022,dom,dom.iterable", "--moduleResolution", "node", "use.js",
-            ],
-            in: folder.path
+    private static let options = [
+        "--noEmit", "--allowJs", "--checkJs", "--strict", "false", "--target", "es2022", "--module", "es2022", "--lib",
+        "es2022,dom,dom.iterable", "--moduleResolution", "node",
+    ]
+
+    private func write(_ contents: String, to path: String) throws {
+        let file = URL(fileURLWithPath: folder.path + "/" + path)
+        try FileManager.default.createDirectory(
+            at: file.deletingLastPathComponent(),
+            withIntermediateDirectories: true
         )
+        try Data(contents.utf8).write(to: file)
+    }
+
+    /// Returns what `tsc` reports about the files of the folder; "" if it reports nothing.
+    private func complaints(about files: [String]) throws -> String {
+        let run = try Tool.run("tsc", Self.options + files, in: folder.path)
         return run.status == 0 ? "" : run.said
+    }
+
+    private func complaints(_ use: String, _ module: Data) throws -> String {
+        try write(String(decoding: module, as: UTF8.self), to: "zonecast.js")
+        try write(use, to: "use.js")
+        return try complaints(about: ["use.js"])
     }
 
     @Test(.enabled(if: Tool.isThere("tsc"), "tsc is not installed: sudo apt install node-typescript"))
@@ -45,5 +55,32 @@ import Testing
         #expect(try complaints(Self.use, module) == "")
         let wrong = Self.use.replacing("publicPermission: \"READ_ONLY\"", with: "publicPermission: \"SOME\"")
         #expect(try complaints(wrong, module).contains("SOME"))
+    }
+
+    /// Checks the scripts in the layout in which the relay serves them.
+    @Test(
+        "tsc accepts every script of the console, the demo and zonecast.js",
+        .enabled(if: Tool.isThere("tsc"), "tsc is not installed: sudo apt install node-typescript")
+    )
+    func allScriptsHaveTypes() throws {
+        let web = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().appendingPathComponent("Sources/RelayConsole/Web").path
+        func text(_ path: String) throws -> String { try String(contentsOfFile: "\(web)/\(path)", encoding: .utf8) }
+        let json = try text("client/json.js")
+        let own = try text("client/zonecast.js").split(separator: "\n", omittingEmptySubsequences: false)
+            .filter { !$0.hasSuffix(#"from "./json.js";"#) }
+        var scripts = [
+            "zonecast.js": own.joined(separator: "\n") + "\n" + json,
+            "console/json.js": json,
+        ]
+        for page in ["console", "demo"] {
+            let names = try FileManager.default.contentsOfDirectory(atPath: "\(web)/\(page)")
+            for name in names where name.hasSuffix(".js") {
+                scripts["\(page)/\(name)"] = try text("\(page)/\(name)")
+            }
+        }
+        for (path, contents) in scripts { try write(contents, to: path) }
+        #expect(scripts.count > 3)
+        #expect(try complaints(about: scripts.keys.sorted()) == "")
     }
 }

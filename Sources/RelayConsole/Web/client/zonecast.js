@@ -1,4 +1,4 @@
-// zonecast.js: a client for a Zonecast relay, and for no framework. MIT licence.
+// zonecast.js: a client for a Zonecast relay, without dependencies. MIT licence.
 //
 //   import { Container } from "https://relay.example/zonecast.js";
 //
@@ -11,8 +11,8 @@
 //   const note = await notes.save({ recordType: "Note", fields: { title: "Buy milk" } }, { zone: "Notes" });
 //   const { records } = await notes.query({ recordType: "Note" }, { zone: "Notes" });
 //
-// The words are CloudKit's, and what is answered is what the wire says (CloudKit Web Services). Browsers of 2022 and later,
-// and every JavaScript runtime with fetch and WebSocket.
+// Names follow CloudKit, and answers have the form of CloudKit Web Services. Runs in browsers of 2022 and later, and in every
+// JavaScript runtime with `fetch` and `WebSocket`.
 //
 // Numbers are exact. In answers, a whole number for which `Number.isSafeInteger` is false is a `BigInt`. Callers may pass
 // `BigInt` wherever they may pass numbers. `JSON.stringify` throws for `BigInt`; use `writeJSON` and `readJSON` instead.
@@ -23,17 +23,17 @@ export { readJSON, stringEnd, UnwritableValue, writeJSON } from "./json.js";
 
 /**
  * @typedef {{ zoneName: string, ownerRecordName?: string }} ZoneID
- * @typedef {string | ZoneID} Zone  A zone of one's own may be named by its name alone.
- * @typedef {{ value: any, type?: string, isEncrypted?: boolean, exactSeconds?: any }} Field  As on the wire.
+ * @typedef {string | ZoneID} Zone  A zone name alone means a zone of the user's own.
+ * @typedef {{ value: any, type?: string, isEncrypted?: boolean, exactSeconds?: any }} Field  A field in wire form.
  * @typedef {{ recordName?: string, recordType?: string, recordChangeTag?: string, fields?: Object<string, any>,
  *   zoneID?: ZoneID, deleted?: boolean, [key: string]: any }} Record
- *   In requests a field may be a plain value: see `field`. In answers fields are as on the wire: see `values`.
+ *   In requests a field may be a plain value: see `field`. In answers fields are in wire form: see `values`.
  * @typedef {{ zone?: Zone, atomic?: boolean, desiredKeys?: string[], numbersAsStrings?: boolean }} RequestOptions
  * @typedef {{ method: string, path: string, body?: any, status: number, answer: any, started: number, ended: number,
- *   error?: string }} Exchange  A request and its answer, without the tokens; times as of `performance.now()`.
+ *   error?: string }} Exchange  A request and its answer, without tokens; times are those of `performance.now()`.
  */
 
-/** Why something was refused, or did not arrive. */
+/** The error of a call that the relay refused, or whose answer did not arrive. */
 export class RelayError extends Error {
   /**
    * @param {Object<string, any>} answer
@@ -43,60 +43,60 @@ export class RelayError extends Error {
     super(`${answer.serverErrorCode ?? "UNKNOWN_ERROR"}: ${answer.reason ?? "no reason given"}`);
     this.name = "RelayError";
     /**
-     * `CONFLICT`, `NOT_FOUND`, …; `NETWORK_ERROR` where no answer came.
+     * `CONFLICT`, `NOT_FOUND`, …; `NETWORK_ERROR` if no answer arrived.
      * @type {string}
      */
     this.serverErrorCode = answer.serverErrorCode ?? "UNKNOWN_ERROR";
     /**
-     * What the published codes have no word for, such as `CHANGE_TOKEN_EXPIRED`.
+     * A more precise code that CloudKit Web Services does not publish, such as `CHANGE_TOKEN_EXPIRED`.
      * @type {string | undefined}
      */
     this.ckErrorCode = answer.ckErrorCode;
     /** @type {string} */ this.reason = answer.reason ?? "";
     /**
-     * Seconds to wait before a retry; `undefined`: a retry does not help.
+     * Seconds to wait before a retry; `undefined` if a retry does not help.
      * @type {number | undefined}
      */
     this.retryAfter = answer.retryAfter === undefined ? undefined : Number(answer.retryAfter);
     /**
-     * Where to sign in, with `AUTHENTICATION_REQUIRED`.
+     * With `AUTHENTICATION_REQUIRED`: the address of the sign-in page.
      * @type {string | undefined}
      */
     this.redirectURL = answer.redirectURL;
     /** @type {string | undefined} */ this.uuid = answer.uuid;
     /** @type {number} */ this.status = status;
     /**
-     * Which record, in an answer about several.
+     * In an answer about several records: the record's name.
      * @type {string | undefined}
      */
     this.recordName = answer.recordName;
     /** @type {ZoneID | undefined} */ this.zoneID = answer.zoneID;
     /**
-     * The record as the relay has it, with `CONFLICT`.
+     * With `CONFLICT`: the relay's current record.
      * @type {Record | undefined}
      */
     this.serverRecord = answer.serverRecord;
     /**
-     * What became of each record, with `ATOMIC_ERROR`.
+     * With `ATOMIC_ERROR`: the outcome for each record.
      * @type {(Record | RelayError)[] | undefined}
      */
     this.records = answer.records?.map(result);
   }
 
-  /** Nothing is wrong with what was sent: the same may be sent again, and takes effect once. */
+  /** Whether the cause is temporary. The same call may be repeated, and takes effect once. */
   get isPassing() {
     return ["NETWORK_ERROR", "THROTTLED", "TRY_AGAIN_LATER"].includes(this.serverErrorCode);
   }
 
-  /** Whether what was sent may have been carried out all the same: its answer was lost, or somebody else gave one. */
+  /** Whether the relay may have carried out the call anyway: the answer was lost, or came from a proxy. */
   get leavesOutcomeOpen() { return this.status >= 500 || this.serverErrorCode === "NETWORK_ERROR"; }
 
-  /** The token is of another time: forget it, and fetch from the start. */
+  /** Whether the sync token is no longer valid. Discard it and fetch without one. */
   get isTokenExpired() { return this.ckErrorCode === "CHANGE_TOKEN_EXPIRED"; }
 }
 
 /**
- * An item of an answer, or the error that it says.
+ * Returns an item of an answer, or the error that it contains.
  * @returns {any}
  */
 const result = (item) => (item.serverErrorCode ? new RelayError(item) : item);
@@ -107,14 +107,14 @@ const result = (item) => (item.serverErrorCode ? new RelayError(item) : item);
  */
 export const zoneID = (zone) => (typeof zone === "string" ? { zoneName: zone } : zone);
 
-/** The error for a value that no field can hold. It is thrown before anything is sent. */
+/** The error for a value that no field can hold, thrown before anything is sent. */
 const unsendable = (reason) => new RelayError({ serverErrorCode: "BAD_REQUEST", reason });
 
 /**
- * A field for the wire: from a text, number, `BigInt`, boolean (1 or 0), `Date`, `Uint8Array`, list of these, reference or
- * location; `null` clears the field. A field in wire form (with a `value`) is kept. Whole numbers and empty lists get no type,
- * since a 2 may be meant for a DOUBLE field; the schema decides. Throws a `RelayError` for values that no field can hold:
- * `NaN`, infinities, invalid dates, and a `BigInt` of more than 64 bits.
+ * Converts a string, number, `BigInt`, boolean (1 or 0), `Date`, `Uint8Array`, array of these, reference or location into a
+ * field in wire form. `null` clears the field. A field in wire form (with a `value`) is returned as it is. Whole numbers and
+ * empty lists get no type, since a 2 may be meant for a DOUBLE field; the schema decides. Throws a `RelayError` for values
+ * that no field can hold: `NaN`, infinities, invalid dates, and a `BigInt` of more than 64 bits.
  * @param {any} value
  * @returns {Field}
  */
@@ -151,7 +151,7 @@ function moment(date) {
   return { value, type: "TIMESTAMP", ...(read?.value === value && { exactSeconds: read.exactSeconds }) };
 }
 
-/** Removes `exactSeconds` from a field in wire form if its value has been changed to another millisecond since. */
+/** Removes `exactSeconds` from a field in wire form if the program has changed its value to another millisecond. */
 function refined({ exactSeconds, ...field }) {
   const isOf = (seconds, value) => typeof seconds === "number" && Math.abs((seconds + 978_307_200) * 1000 - Number(value)) <= 0.5;
   if (!Array.isArray(field.value)) return isOf(exactSeconds, field.value) ? { ...field, exactSeconds } : field;
@@ -173,8 +173,8 @@ function list(items) {
 const PLAIN = /^((STRING|BYTES|INT64|DOUBLE|TIMESTAMP|REFERENCE|LOCATION|ASSET|ASSETID|NUMBER_INT64|NUMBER_DOUBLE)(_LIST)?|UNKNOWN_LIST)$/;
 
 /**
- * A record's fields as plain values: `TIMESTAMP` as `Date`, `BYTES` as `Uint8Array`, other types as they came. A time outside
- * of `Date`'s range stays a number of milliseconds, and a field of an unknown type stays in wire form (value and type).
+ * Returns a record's fields as plain values: `TIMESTAMP` as `Date`, `BYTES` as `Uint8Array`, other types unchanged. A time
+ * outside of `Date`'s range stays a number of milliseconds, and a field of an unknown type stays in wire form.
  * Saving the values again does not change the stored fields.
  * @param {Record} record
  * @returns {Object<string, any>}
@@ -203,20 +203,22 @@ function plainItem(value, type, exactSeconds) {
 const isWhole = (value) => Number.isInteger(value) && value >= -(2 ** 63) && value < 2 ** 63;
 const base64 = (data) => btoa(Array.from(data, (byte) => String.fromCharCode(byte)).join(""));
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-/** A container on a relay, as one user or nobody sees it from one device. */
+
+/** A container on a relay, used by one signed-in user, or none, on one device. */
 export class Container {
   /**
    * @param {object} settings
-   * @param {string} [settings.url] Where the relay is; by default where this module came from.
-   * @param {string} settings.container Like `iCloud.org.example.notes`.
+   * @param {string} [settings.url] The relay's address; by default the address from which this module was loaded.
+   * @param {string} settings.container The container's name, such as `iCloud.org.example.notes`.
    * @param {"development" | "production"} [settings.environment]
-   * @param {string} [settings.apiToken] Needed but by a relay in `--dev`.
-   * @param {string} [settings.webAuthToken] Who speaks; `dev-NAME` with a relay in `--dev`. Without: nobody.
-   * @param {string} [settings.deviceID] Names this device, so that it hears nothing of its own changes.
-   * @param {number} [settings.retries] How often a call is repeated when the relay says so, at most.
-   * @param {(token: string | undefined) => void} [settings.onToken] The web auth token has changed: keep it.
-   * @param {(exchange: Exchange) => void} [settings.onExchange] Sees every request with its answer.
-   * @param {typeof fetch} [settings.fetch] Instead of the browser's own.
+   * @param {string} [settings.apiToken] Required, except by a relay in `--dev`.
+   * @param {string} [settings.webAuthToken] The user's token; `dev-NAME` with a relay in `--dev`. Without it no user is
+   *   signed in.
+   * @param {string} [settings.deviceID] This device's name. A device gets no notices of its own changes.
+   * @param {number} [settings.retries] The maximum number of retries, for errors with `retryAfter`.
+   * @param {(token: string | undefined) => void} [settings.onToken] Called when the web auth token has changed. Store it.
+   * @param {(exchange: Exchange) => void} [settings.onExchange] Called with every request and its answer.
+   * @param {typeof fetch} [settings.fetch] Replaces the global `fetch`.
    */
   constructor(settings) {
     this.url = (settings.url ?? new URL(".", import.meta.url).href).replace(/\/$/, "");
@@ -224,11 +226,14 @@ export class Container {
     this.environment = settings.environment ?? "development";
     this.apiToken = settings.apiToken;
     this.webAuthToken = settings.webAuthToken;
-    /** How often another user has come: what was begun before is not gone on with in their name. */
+    /** Counts changes of the user. A call that began under an earlier user is not retried. */
     this.turns = 0;
-    /** Called when the user changes: the notice connections. @type {Set<() => void>} */
+    /**
+     * Called when the user changes, by which `Notices` connects again.
+     * @type {Set<() => void>}
+     */
     this.userListeners = new Set();
-    /** How often the user has come into shares. */
+    /** Counts accepted shares. */
     this.arrivals = 0;
     this.deviceID = settings.deviceID ?? randomName();
     this.retries = settings.retries ?? 3;
@@ -236,14 +241,14 @@ export class Container {
     this.onExchange = settings.onExchange ?? (() => {});
     this.fetch = settings.fetch ?? ((address, options) => fetch(address, options));
     this.publicDatabase = new Database(this, "public");
-    /** What answers have told about fields that a plain value does not tell. */
+    /** Properties of fields that plain values lack, as seen in answers. */
     this.fieldForms = new FieldForms();
     this.privateDatabase = new Database(this, "private");
     this.sharedDatabase = new Database(this, "shared");
   }
 
   /**
-   * Becomes another user, or nobody.
+   * Changes the user; `undefined` signs out on this device only.
    * @param {string | undefined} token
    */
   setWebAuthToken(token) {
@@ -255,9 +260,9 @@ export class Container {
   }
 
   /**
-   * Takes a fresh token of the same user, unless it comes after their turn.
+   * Stores a fresh token of the same user, unless the user has changed meanwhile.
    * @param {string | null} token
-   * @param {number} turn That of the request which brought it.
+   * @param {number} turn The value of `turns` when the request was sent.
    */
   renew(token, turn) {
     if (!token || !this.webAuthToken || turn !== this.turns || token === this.webAuthToken) return;
@@ -266,9 +271,9 @@ export class Container {
   }
 
   /**
-   * Calls an operation; throws a `RelayError`. Repeats by itself what the relay asks to be repeated.
-   * @param {string} operation Like `private/records/modify`.
-   * @param {any} [body] Without one it is a GET.
+   * Calls an operation. Retries after errors with `retryAfter`. Throws a `RelayError`.
+   * @param {string} operation Such as `private/records/modify`.
+   * @param {any} [body] Without a body the request is a GET.
    * @param {{ signal?: AbortSignal, of?: "database" | "device" }} [options]
    * @returns {Promise<any>}
    */
@@ -322,24 +327,24 @@ export class Container {
     return seen.answer;
   }
 
-  // Who
+  // Users
 
-  /** Who speaks; throws `AUTHENTICATION_REQUIRED` with a `redirectURL` when nobody does. */
+  /** Returns the signed-in user. Throws `AUTHENTICATION_REQUIRED` with a `redirectURL` if there is none. */
   currentUser() { return this.call("public/users/caller"); }
 
   /**
-   * People who may be found.
+   * Returns the discoverable users among those looked up.
    * @param {{ emailAddress?: string, phoneNumber?: string, userRecordName?: string }[]} infos
    */
   async discoverUsers(infos) { return (await this.call("public/users/discover", { lookupInfos: infos })).users; }
 
   /**
-   * Signs in by the relay's page in a window of its own; to be called in answer to a click, or the browser opens none.
-   * The API token must name this page's origin (`--allowed-origin`). Resolves with the user when the page has called back.
+   * Signs in by the relay's page in a new window. Must be called in a click handler, since browsers block other windows. The
+   * API token must allow this page's origin (`--allowed-origin`). Resolves with the user after the sign-in.
    * @param {{ signal?: AbortSignal }} options
    */
   async signIn({ signal } = {}) {
-    // Opened before anything is awaited: afterwards it is no answer to the click any more.
+    // Open the window before the first `await`. Afterwards the browser no longer connects it with the click.
     const page = window.open("", "zonecast-sign-in", "popup,width=480,height=720");
     const address = await this.signInAddress();
     if (!address) {
@@ -361,7 +366,7 @@ export class Container {
       const gone = new RelayError({ serverErrorCode: "SIGN_IN_FAILED", reason: "The sign-in page was closed." });
       let closedFor = 0;
       const watch = setInterval(() => {
-        // The message of a page that closes itself comes a moment after the page has gone.
+        // The page's message arrives a moment after the page has closed itself.
         closedFor = page.closed ? closedFor + 1 : 0;
         if (closedFor > 4 || signal?.aborted) end(reject, signal?.reason ?? gone);
       }, 250);
@@ -372,7 +377,7 @@ export class Container {
   }
 
   /**
-   * Where the sign-in page is; `undefined` for a container that has a user.
+   * Returns the address of the sign-in page; `undefined` if a user is signed in.
    * @returns {Promise<string | undefined>}
    */
   async signInAddress() {
@@ -386,7 +391,7 @@ export class Container {
   }
 
   /**
-   * Trades an identity token (JWT) of an issuer that the container trusts for a sign-in.
+   * Signs in with an identity token (JWT) of an issuer that the container trusts.
    * @param {string} identityToken
    */
   async signInWithIdentityToken(identityToken) {
@@ -395,7 +400,7 @@ export class Container {
     return answer;
   }
 
-  /** Ends the sign-in, on the relay too. */
+  /** Signs out, on the relay too. */
   async signOut() {
     try {
       if (this.webAuthToken && !this.webAuthToken.startsWith("dev-")) await this.call("public/users/signout", {});
@@ -404,11 +409,11 @@ export class Container {
     }
   }
 
-  // Pushes
+  // Push notifications
 
   /**
-   * Has the relay wake this browser through its push service while no page of it listens; in a service worker the `push`
-   * event then has CloudKit's payload: `readJSON(event.data.text())`. To be called in answer to a click.
+   * Registers for Web Push: the relay wakes this browser while no page is connected. In the service worker, the `push` event
+   * has CloudKit's payload: `readJSON(event.data.text())`. Must be called in a click handler.
    * @param {ServiceWorkerRegistration} registration
    */
   async registerPush(registration) {
@@ -420,7 +425,7 @@ export class Container {
   }
 
   /**
-   * Wakes this browser no longer.
+   * Ends Web Push for this browser.
    * @param {ServiceWorkerRegistration} registration
    */
   async unregisterPush(registration) {
@@ -428,16 +433,16 @@ export class Container {
     await this.call("push/unregister", {}, { of: "device" });
   }
 
-  // Shares of others
+  // Shares of other users
 
   /**
-   * What links lead to, without joining.
-   * @param {string[]} links Addresses of shares, or their last part.
+   * Returns the shares of links without accepting them.
+   * @param {string[]} links Addresses of shares, or their last path components.
    */
   resolveShares(links) { return this.#shares("resolve", links); }
 
   /**
-   * Joins shares; each item is what the wire says, or a `RelayError`.
+   * Accepts shares. Each item of the result is in wire form or a `RelayError`.
    * @param {string[]} links
    */
   async acceptShares(links) {
@@ -452,7 +457,7 @@ export class Container {
   }
 }
 
-/** The JSON text of a body. Throws an error that names the field if a value has no JSON form. */
+/** Returns the JSON text of a body. Throws an error that names the field if a value has no JSON form. */
 function sendable(body) {
   try {
     return writeJSON(body);
@@ -464,10 +469,10 @@ function sendable(body) {
   }
 }
 
-/** The last part of a share's address. */
+/** Returns the last path component of a share's address. */
 const linkValue = (link) => decodeURIComponent(link.split(/[?#]/)[0].split("/").filter(Boolean).pop() ?? "");
 
-/** 32 digits; unlike `crypto.randomUUID` also there for pages that came without TLS. */
+/** Returns 32 random hex digits. Works without TLS, unlike `crypto.randomUUID`. */
 export const randomName = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -477,15 +482,15 @@ const pause = (milliseconds, signal) => new Promise((resolve, reject) => {
 });
 
 /**
- * Writes whose answers were lost: the same call, within minutes, goes under the same name again, and what it did is not
- * done twice. Once the program has read a record it means it as it is now, and what is forced on it is another write.
+ * Writes whose answers were lost. If the program repeats such a call within ten minutes, it gets the same operation ID, so the
+ * relay does not carry it out twice. After the program has read a record, a forced write to it is a new write.
  */
 class LostWrites {
   /** @type {Map<string, { operationID: string, forced: string[], at: number }>} */
   #writes = new Map();
 
   /**
-   * The name for a write that is about to be sent.
+   * Returns the operation ID for a write.
    * @param {string} content
    */
   name(content) {
@@ -494,27 +499,27 @@ class LostWrites {
   }
 
   /**
-   * It has been carried out, once.
+   * Forgets a write that the relay has answered.
    * @param {string} content
    */
   answered(content) { this.#writes.delete(content); }
 
   /**
-   * It may or may not have been carried out.
+   * Remembers a write whose outcome is unknown.
    * @param {string} content
    * @param {string} operationID
    * @param {string[]} forced
    */
   lost(content, operationID, forced) {
-    // More than anybody has waiting at once.
+    // No program has that many writes waiting at once.
     if (this.#writes.size >= 64) this.#writes.clear();
     this.#writes.set(content, { operationID, forced, at: Date.now() });
   }
 
   /**
-   * The program has read records, by a call that was made then.
+   * Forgets forced writes to records that the program has read since.
    * @param {Record[]} records
-   * @param {number} asked
+   * @param {number} asked When the read was sent.
    */
   seen(records, asked) {
     const names = new Set(["", ...records.map((record) => record.recordName)]);
@@ -524,7 +529,7 @@ class LostWrites {
   }
 }
 
-/** One database of a container: public, private, or what others have shared with the user. */
+/** One database of a container: public, private or shared. */
 export class Database {
   #lostWrites = new LostWrites();
 
@@ -540,13 +545,13 @@ export class Database {
   #call(operation, body) { return this.container.call(`${this.scope}/${operation}`, body); }
 
   /**
-   * Sends a write under a name of its own.
+   * Sends a write with an operation ID.
    * @param {string} operation
    * @param {any} body
-   * @param {string[]} forced Records that it writes to whatever their version; "" stands for those without a name.
+   * @param {string[]} forced Names of records that are written without a version check; "" for records without a name.
    */
   async #write(operation, body, forced = []) {
-    // Who has left a share without hearing so, and come in again, may leave it again.
+    // A repeated leave after the share was accepted again is a new write.
     const arrivals = this.scope === "shared" ? this.container.arrivals : 0;
     const content = `${arrivals} ${operation} ${sendable(body)}`;
     const operationID = this.#lostWrites.name(content);
@@ -562,7 +567,7 @@ export class Database {
   }
 
   /**
-   * Calls for records that the program then has seen.
+   * Calls a read operation and notes the records that the program has seen by it.
    * @param {(answer: any) => Record[]} recordsOf
    */
   async #read(operation, body, recordsOf) {
@@ -577,8 +582,8 @@ export class Database {
   // Records
 
   /**
-   * Creates a record, or updates it if it has a `recordChangeTag`, and returns it as it is now. Throws a `RelayError`;
-   * with `CONFLICT` its `serverRecord` is what somebody else has saved meanwhile.
+   * Creates a record, or updates it if it has a `recordChangeTag`. Returns the saved record. Throws a `RelayError`; with
+   * `CONFLICT` its `serverRecord` is the version that another device has saved.
    * @param {Record} record
    * @param {RequestOptions} [options]
    * @returns {Promise<Record>}
@@ -586,22 +591,22 @@ export class Database {
   async save(record, options) { return one((await this.modify([saveOperation(record)], options)).records); }
 
   /**
-   * The same for up to 200; each item is a record or a `RelayError`.
+   * Saves up to 200 records. Each item of the result is a record or a `RelayError`.
    * @param {Record[]} records
    */
   async saveAll(records, options) { return (await this.modify(records.map(saveOperation), options)).records; }
 
   /**
-   * Deletes a record: of the version named by its change tag, or whatever there is when it has none.
+   * Deletes a record. With a change tag, only that version; without one, any version.
    * @param {Record | string} record
    * @param {RequestOptions} [options]
    */
   async delete(record, options) { return one((await this.modify([deleteOperation(record)], options)).records); }
 
   /**
-   * Any operations: `{ operationType: "forceUpdate", record }` and its like, at most one for each record.
+   * Sends operations such as `{ operationType: "forceUpdate", record }`, at most one per record.
    * @param {{ operationType: string, record: Record }[]} operations
-   * @param {RequestOptions} options With `atomic` all or none are applied; else each for itself.
+   * @param {RequestOptions} options With `atomic`, all operations are applied or none; otherwise each by itself.
    * @returns {Promise<{ records: (Record | RelayError)[], syncToken?: string }>}
    */
   async modify(operations, { zone, atomic = false, ...options } = {}) {
@@ -616,7 +621,7 @@ export class Database {
     return { ...answer, records: answer.records.map(result) };
   }
 
-  /** The record with its fields as the wire wants them. */
+  /** Returns the record with its fields in wire form. */
   #written(record) {
     const { created, modified, pluginFields, deleted, ...rest } = record;
     const fields = Object.entries(record.fields ?? {}).map(([name, value]) => {
@@ -630,14 +635,14 @@ export class Database {
   }
 
   /**
-   * Throws `NOT_FOUND` if there is none.
+   * Returns a record. Throws `NOT_FOUND` if it does not exist.
    * @param {string} recordName
    * @param {RequestOptions} [options]
    */
   async fetch(recordName, options) { return one(await this.fetchAll([recordName], options)); }
 
   /**
-   * In the order asked for; each item is a record or a `RelayError`.
+   * Returns records in the order of their names in the call. Each item is a record or a `RelayError`.
    * @param {string[]} recordNames
    * @param {RequestOptions} options
    */
@@ -648,8 +653,8 @@ export class Database {
   }
 
   /**
-   * One page of what matches; `next()` is there while there is more.
-   * @param {{ recordType: string, filterBy?: object[], sortBy?: object[] }} query As on the wire; `filter` makes filters.
+   * Returns one page of matching records. `next` is present if there are more.
+   * @param {{ recordType: string, filterBy?: object[], sortBy?: object[] }} query In wire form; `filter` creates filters.
    * @param {RequestOptions & { zoneWide?: boolean, resultsLimit?: number, continuationMarker?: string }} options
    * @returns {Promise<{ records: Record[], next?: () => Promise<any> }>}
    */
@@ -661,7 +666,7 @@ export class Database {
   }
 
   /**
-   * Uploads a file for a field of a record that is then saved with what is returned: its name, and the field.
+   * Uploads a file for a field of a record. Save the record with the returned record name and field afterwards.
    * @param {{ recordType: string, recordName?: string }} record
    * @param {string} fieldName
    * @param {Blob | Uint8Array} data
@@ -676,7 +681,7 @@ export class Database {
       throw new RelayError({ serverErrorCode: "NETWORK_ERROR", reason: `The file could not be sent: ${error.message}` });
     };
     const response = await this.container.fetch(token.url, { method: "POST", headers, body: data }).catch(lost);
-    // A proxy's page is no answer either.
+    // An error page of a proxy is not JSON.
     const stored = await response.json().catch(lost);
     if (!response.ok) throw new RelayError(stored, response.status);
     return { recordName: token.recordName, field: { value: stored.singleFile, type: "ASSETID" } };
@@ -684,17 +689,17 @@ export class Database {
 
   // Zones
 
-  /** All zones, with their tokens. */
+  /** Returns all zones, with their sync tokens. */
   async zones() { return (await this.#call("zones/list")).zones; }
 
   /**
-   * Creates zones, or leaves them as they are.
+   * Creates zones. Existing ones are not changed.
    * @param {Zone[]} zones
    */
   async saveZones(zones) { return this.#modifyZones("create", zones); }
 
   /**
-   * Deletes zones; in the shared database the caller leaves what others have shared with them there.
+   * Deletes zones. In the shared database, leaves the shares of these zones instead.
    * @param {Zone[]} zones
    */
   async deleteZones(zones) { return this.#modifyZones(this.scope === "shared" ? "leave" : "delete", zones); }
@@ -707,8 +712,8 @@ export class Database {
   // Changes
 
   /**
-   * One page of the zones that have changed since a token; without one, of all. Deleted ones, and those no longer shared,
-   * are marked `deleted`.
+   * Returns one page of the zones that have changed since a token, or of all zones without one. Zones that were deleted or
+   * are no longer shared are marked `deleted`.
    * @param {string} [syncToken]
    * @returns {Promise<{ zones: any[], syncToken: string, moreComing: boolean }>}
    */
@@ -718,7 +723,7 @@ export class Database {
   }
 
   /**
-   * One page of what has changed in a zone: records, and `{ recordName, deleted: true }` for those that have gone.
+   * Returns one page of a zone's changes: records, and `{ recordName, deleted: true }` for deleted ones.
    * @param {Zone} zone
    * @param {string} [syncToken]
    * @param {{ resultsLimit?: number, desiredKeys?: string[], desiredRecordTypes?: string[] }} [options]
@@ -736,7 +741,7 @@ export class Database {
   async subscriptions() { return (await this.#call("subscriptions/list")).subscriptions; }
 
   /**
-   * Creates or replaces subscriptions, in the wire's own form.
+   * Creates or replaces subscriptions, which are in wire form.
    * @param {object[]} subscriptions
    */
   async saveSubscriptions(subscriptions) {
@@ -750,16 +755,16 @@ export class Database {
     return (await this.#call("subscriptions/modify", { operations })).subscriptions.map(result);
   }
 
-  /** Asks for a notice of every change in this database. */
+  /** Subscribes to notices of all changes in this database. */
   async subscribe(subscriptionID = `${this.scope}-changes`) {
     const notificationInfo = { shouldSendContentAvailable: true };
     return one(await this.saveSubscriptions([{ subscriptionID, subscriptionType: "database", notificationInfo }]));
   }
 
-  // Sharing what is one's own
+  // Shares of the user's own data
 
   /**
-   * Shares a whole zone, or a record with all below it, and returns the share record; its `shortGUID` is what others accept.
+   * Shares a whole zone, or a record with its descendants. Returns the share record, whose `shortGUID` others accept.
    * @param {Zone} zone
    * @param {{ record?: Record, publicPermission?: "NONE" | "READ_ONLY" | "READ_WRITE", participants?: object[],
    *   title?: string }} options
@@ -779,7 +784,7 @@ export class Database {
   }
 
   /**
-   * A zone's own share; `undefined` if it has none.
+   * Returns the share of a whole zone; `undefined` if it has none.
    * @param {Zone} zone
    */
   async zoneShare(zone) {
@@ -790,7 +795,7 @@ export class Database {
   }
 
   /**
-   * Changes who may do what.
+   * Changes the permissions and participants of a share.
    * @param {Zone} zone
    * @param {Record} share
    * @param {{ publicPermission?: string, participants?: object[] }} change
@@ -802,7 +807,7 @@ export class Database {
   }
 
   /**
-   * The owner stops sharing; in the shared database, the participant leaves.
+   * Deletes a share. In the shared database, leaves it.
    * @param {Zone} zone
    * @param {Record} share
    */
@@ -810,7 +815,7 @@ export class Database {
 }
 
 /**
- * A filter of a query.
+ * Creates a filter for a query.
  * @param {string} fieldName
  * @param {string} comparator
  * @param {any} value
@@ -823,12 +828,12 @@ export function filter(fieldName, comparator, value) {
   }
 }
 
-/** Lists of filters have to say what they are of. */
+/** Adds the type that the wire requires of a list in a filter. */
 const listed = (made) =>
   Array.isArray(made.value) && made.value.length && !made.type ? { ...made, type: "INT64_LIST" } : made;
 
 /**
- * The only one of a list, if it is no refusal.
+ * Returns the only item of a list. Throws it if it is an error.
  * @param {any[]} list
  */
 function one([item]) {
@@ -837,8 +842,8 @@ function one([item]) {
 }
 
 /**
- * What answers have told about fields and a plain value does not tell: a list's type, encryption, and that a text is a
- * number (with `numbersAsStrings`).
+ * Properties of fields that plain values lack, as seen in answers: a list's type, encryption, and whether a string is a number
+ * (with `numbersAsStrings`).
  */
 class FieldForms {
   /** @type {Map<string, { type?: string, isEncrypted?: boolean, isNumber: boolean }>} By record type and field name. */
@@ -858,6 +863,7 @@ class FieldForms {
   }
 
   /**
+   * Returns a field with the properties that its plain value lacks.
    * @param {Field} field
    * @param {string | undefined} recordType
    * @param {string} name
@@ -883,47 +889,47 @@ function deleteOperation(record) {
 }
 
 /**
- * What to do when a notice socket has closed; a pure function.
+ * Decides what to do after a notice connection has closed. A pure function.
  * @param {number} code The close code.
- * @param {number} attempt How many connections have failed one after the other.
- * @param {number | undefined} promised Seconds, as the relay's goodbye said.
- * @param {number} chance 0 up to 1.
+ * @param {number} attempt The number of consecutive failed connections.
+ * @param {number | undefined} promised Seconds, from the relay's goodbye.
+ * @param {number} chance A random number from 0 up to 1.
  * @returns {{ action: "reconnect" | "renew" | "stop", delay: number }} `delay` in milliseconds.
  */
 export function afterClose(code, attempt, promised, chance) {
-  // Half a second doubling to a minute, and any part of it.
+  // Doubles from half a second to a minute, with full jitter.
   const backoff = Math.min(60_000, 500 * 2 ** Math.min(attempt, 10)) * chance;
   if (code >= 4400 && code <= 4449) return { action: "stop", delay: 0 };
   if (code === 4450) return { action: "renew", delay: backoff };
-  // What we sent was not to be understood: sending it again soon would not help.
+  // The relay did not understand a frame, so an early retry would fail again.
   if ([1002, 1007, 1008, 1009].includes(code)) return { action: "reconnect", delay: Math.max(60_000, backoff) };
-  // At least half a second, so that a relay that promises to be back at once does not cause a tight loop.
+  // At least half a second, so that a promise of 0 seconds does not cause a tight loop.
   if (promised !== undefined) return { action: "reconnect", delay: Math.max(500, promised * 1000) * (1 + chance / 4) };
   return { action: "reconnect", delay: backoff };
 }
 
-/** Limit for connecting, and from the hello to its answer. In milliseconds, like the constants below. */
+/** Time limit for connecting, and for the answer to the hello. In milliseconds, like the constants below. */
 const PATIENCE = 10_000;
-/** After this long without a frame the client sends a ping, since a half-open socket looks healthy. */
+/** The client sends a ping after this long without a frame, since a half-open socket looks healthy. */
 const SILENCE = 45_000;
-/** Limit from a ping to the next frame. */
+/** Time limit from a ping to the next frame. */
 const PONG_PATIENCE = 15_000;
 /** The end of a connection that lasted this long resets the back-off. */
 const HEALTHY = 60_000;
 
 /**
- * The state machine of a notice connection, without a socket and a clock. The SDK's `NoticeLine` follows the same table.
+ * The state machine of a notice connection, without a socket or a clock. The Swift client's `NoticeLine` follows the same table.
  *
  *     resting -> connecting --opened--> greeting --ready--> live --closed--> resting …
  *        any --4400…4449--> parked --credentialsChanged--> connecting
  *
- * Events: `started`, `opened`, `ready`, `heard` (any frame at all), `goodbye` (value: seconds until the relay is back),
+ * Events: `started`, `opened`, `ready`, `heard` (any frame), `goodbye` (value: seconds until the relay is back),
  * `closed` (value: close code; `undefined` when the socket was cut), `credentialsChanged`, `networkReturned` (also: the page
  * is shown again), `timerFired`, `stopped`.
  *
- * Effects, in their order: `connect`, `sendHello`, `ping`, `drop` (give the socket up), `wake` (value: milliseconds until
- * `timerFired`, instead of any wake before; `undefined`: none), `live` (value: whether notices come from now on) and
- * `needsCredentials` (the relay will not have these; value: whether fresh ones of the same user will do).
+ * Effects, in order: `connect`, `sendHello`, `ping`, `drop` (discard the socket), `wake` (value: milliseconds until
+ * `timerFired`, replacing an earlier wake; `undefined`: none), `live` (value: whether notices arrive from now on) and
+ * `needsCredentials` (the relay refuses the current ones; value: whether fresh ones of the same user suffice).
  */
 export class NoticeLine {
   /** @type {"stopped" | "connecting" | "greeting" | "live" | "resting" | "parked"} */
@@ -938,7 +944,7 @@ export class NoticeLine {
    * @param {string} event
    * @param {any} value
    * @param {number} now Milliseconds since any fixed moment.
-   * @param {number} chance 0 up to 1.
+   * @param {number} chance A random number from 0 up to 1.
    * @returns {any[][]}
    */
   handle(event, value, now, chance) {
@@ -1021,19 +1027,19 @@ export class NoticeLine {
   }
 }
 
-/** Whether a close code is about the web auth token. */
+/** Returns whether a close code concerns the web auth token. */
 const isOfToken = (code) => code === 4401 || code === 4450;
 
 /**
- * Hears that something has changed, over a WebSocket that is kept up for as long as it is wanted.
+ * Receives notices of changes over a WebSocket, which reconnects until `stop` is called.
  *
  * Events: `ready` and `notice` (`detail` is the frame's content), and `down` (`detail` has `code`, `reason`, and the `delay` until
  * the next attempt in milliseconds). A final `down` has `isFinal` instead of `delay`; if the credentials were refused, also `error`
  * and its `redirectURL`, the sign-in page. After a final `down`, `setWebAuthToken` with another token or `start` connects again.
  *
- * A notice is a hint: fetch with the token you have. Whatever happened while there was no connection is told right after
- * `ready`, since each hello says how far one has come. A connection that is dead without having closed is noticed within a
- * minute, and at once when the network returns or the page is shown again.
+ * A notice is a hint: fetch with the stored sync token. After `ready`, the relay sends notices for changes that happened while
+ * there was no connection, since each hello contains the client's tokens. A dead connection is detected within a minute, or
+ * immediately when the network returns or the page is shown again.
  */
 export class Notices extends EventTarget {
   #line = new NoticeLine();
@@ -1043,7 +1049,7 @@ export class Notices extends EventTarget {
 
   /**
    * @param {Container} container
-   * @param {() => { private?: string, shared?: string }} since The database tokens that are fully applied.
+   * @param {() => { private?: string, shared?: string }} since Returns the database tokens whose changes are fully applied.
    */
   constructor(container, since) {
     super();
@@ -1072,7 +1078,7 @@ export class Notices extends EventTarget {
     this.#perform("stopped");
   }
 
-  /** The network has returned or the page is shown again: ends a pause, and checks an open connection. */
+  /** Ends a pause and checks an open connection, when the network has returned or the page is shown again. */
   #probe(event) {
     if (event?.type === "visibilitychange" && globalThis.document?.visibilityState === "hidden") return;
     this.#endPause?.();
@@ -1089,7 +1095,7 @@ export class Notices extends EventTarget {
     this.#line = new NoticeLine();
     this.#renewals = 0;
     if (!this.container.webAuthToken) {
-      // The next user's token starts it.
+      // The next user's token starts the connection.
       this.#line.state = "parked";
       if (!wasParked) this.#tell("down", { code: 1000, reason: "No user is signed in.", isFinal: true });
       return;
@@ -1136,14 +1142,14 @@ export class Notices extends EventTarget {
     this.socket = socket;
     this.spoken = this.container.webAuthToken;
     const turn = this.container.turns;
-    // Ignore events of a socket that has been given up.
+    // Ignore events of a discarded socket.
     const isCurrent = () => this.socket === socket && this.container.turns === turn;
     socket.onopen = () => { if (isCurrent()) this.#perform("opened"); };
     socket.onmessage = (event) => { if (isCurrent()) this.#take(event.data, turn); };
     socket.onclose = (event) => { if (isCurrent()) this.#ended(event.code, event.reason); };
   }
 
-  /** Gives the socket up without waiting for its close event, which may never come. */
+  /** Discards the socket without waiting for its close event, which may never come. */
   #drop() {
     const { socket } = this;
     this.socket = undefined;
@@ -1186,7 +1192,10 @@ export class Notices extends EventTarget {
     this.#fallen(code, reason, this.#perform("closed", code));
   }
 
-  /** Tells the program. @param {any[][]} effects The effects of the event that ended the connection. */
+  /**
+   * Reports a lost connection to the program.
+   * @param {any[][]} effects The effects of the event that ended the connection.
+   */
   #fallen(code, reason, effects) {
     if (this.#line.state !== "parked") {
       return this.#tell("down", { code, reason, delay: effects.find(([effect]) => effect === "wake")?.[1] });
@@ -1212,8 +1221,8 @@ export class Notices extends EventTarget {
   }
 
   /**
-   * The relay refuses the token. Connects again if a call brings a fresh one; ends with the call's error if it is refused too.
-   * Repeats the call with the back-off of a connection while no answer comes.
+   * Makes a call after the relay has refused the token. Connects again if the call brings a fresh token, and ends with the
+   * call's error if it is refused too. Retries with the back-off of a connection while no answer arrives.
    */
   async #askForCredentials(code, reason) {
     const line = this.#line;

@@ -1,13 +1,14 @@
-// The console's own API: every call says where (container, environment) and that it is this page's.
+// Calls the console's own API. Every call names the container and environment, and carries this session's token.
 
 import { typedName } from "./dom.js";
 import { readJSON, writeJSON } from "./json.js";
 
-/** What the relay did not do, and why: `message` is for people. */
+/** Thrown when the relay refuses a call or cannot be reached. `message` is shown to the user. */
 export class Refusal extends Error {
   /**
-   * @param {{ error?: string, code?: string, reason?: string, serverErrorCode?: string }} answer @param {number} status
-   * @param {string} [text] The answer as it came.
+   * @param {{ error?: string, code?: string, reason?: string, serverErrorCode?: string }} answer
+   * @param {number} status
+   * @param {string} [text] The unparsed response body.
    */
   constructor(answer, status, text = "") {
     super(answer.error ?? answer.reason ?? `The relay answered ${status}.`);
@@ -18,23 +19,35 @@ export class Refusal extends Error {
   }
 }
 
-/** Where everything happens. @type {{ container: string, environment: string }} */
+/**
+ * The container and environment that the console shows.
+ * @type {{ container: string, environment: string }}
+ */
 export const place = { container: "", environment: "development" };
 export const isProduction = () => place.environment === "production";
 
-/** The sign-in: what to send with each change, and what to do when it has ended. @type {{ token: string, ended: () => void }} */
+/**
+ * The operator's session: its token, sent with each call, and the function to call when it ends.
+ * @type {{ token: string, ended: () => void }}
+ */
 export const session = { token: "1", ended: () => {} };
 
 /**
- * @param {string} method @param {string} name What follows `/console/api/`.
- * @param {Record<string, any>} [parameters] @param {any} [body]
+ * @param {string} method
+ * @param {string} name The path below `/console/api/`.
+ * @param {Record<string, any>} [parameters]
+ * @param {any} [body]
  * @returns {Promise<any>}
  */
 export async function call(method, name, parameters = {}, body) {
   return parsed(await callText(method, name, parameters, body === undefined ? undefined : writeJSON(body)));
 }
 
-/** Like `call`, with the texts of the request and response bodies. @param {string} [body] @returns {Promise<string>} */
+/**
+ * Like `call`, with the texts of the request and response bodies.
+ * @param {string} [body]
+ * @returns {Promise<string>}
+ */
 export async function callText(method, name, parameters = {}, body) {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries({ ...place, ...parameters })) {
@@ -60,7 +73,7 @@ export async function callText(method, name, parameters = {}, body) {
   throw new Refusal(answer.code === "confirm" ? { error: "Nothing was changed." } : answer, response.status, text);
 }
 
-/** The answer in a text; an empty one if the text is not JSON, such as a proxy's error page. */
+/** Parses a response body. Returns `{}` if it is not JSON, such as a proxy's error page. */
 function parsed(text) {
   try { return readJSON(text); } catch { return {}; }
 }
@@ -68,5 +81,8 @@ function parsed(text) {
 export const get = (name, parameters) => call("GET", name, parameters);
 export const post = (name, body = {}, parameters = {}) => call("POST", name, parameters, body);
 
-/** An operation of the wire on the public database, as an operator. @param {string} operation */
+/**
+ * Calls an operation of the wire protocol on the public database as an operator.
+ * @param {string} operation
+ */
 export const wire = (operation, body, parameters) => call("POST", `wire/${operation}`, parameters, body);

@@ -1,4 +1,4 @@
-// Assets: how many, how large, how many nobody uses. Never what is in them.
+// The Assets page: counts and sizes of assets, and unused ones. Shows no contents.
 
 import { get, post } from "./api.js";
 import { button, fill, h, say, table } from "./dom.js";

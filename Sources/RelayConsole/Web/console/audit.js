@@ -1,4 +1,4 @@
-// What was done at the console and by its commands, and who may do it.
+// The Audit log page (actions of operators in the console and on the command line) and the Operators page.
 
 import { get, post } from "./api.js";
 import { button, confirmed, copyable, dialog, download, fill, h, say, table } from "./dom.js";

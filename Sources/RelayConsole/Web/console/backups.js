@@ -1,10 +1,10 @@
-// Backups: what there is, when the next comes, whether they are good.
+// The Backups page: existing backups, their verification, and the schedule.
 
 import { get, post } from "./api.js";
 import { button, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
 import { ago, bytes, moment, number, span } from "./format.js";
 
-/** Asks for the password and lets the browser fetch the file: it holds what the console shows to nobody. */
+/** Downloads a backup. Asks for the password first, since a backup contains private data that the console never shows. */
 function fetchFile(one) {
   return dialog(`Download ${one.name}`, (done) => {
     const password = h("input", { type: "password", required: true, autocomplete: "current-password" });

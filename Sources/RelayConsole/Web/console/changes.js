@@ -1,9 +1,10 @@
-// The feed of one zone, live, and what a device with some token would be told.
+// The Changes page: the live change log of one zone, and the changes a device with a given sync token would receive.
 
 import { get, post } from "./api.js";
 import { button, copyable, field, fill, h, table } from "./dom.js";
 import { bytes, counted, moment, number, short } from "./format.js";
 
+/** @type {import("./dom.js").Column[]} */
 const columns = [
   ["Change", (row) => number(row.change), "number"], ["Tag", (row) => row.changeTag, "mono"],
   ["Record", (row) => h("code", { title: "A mark that tells records apart. Names of private records are not shown." }, row.mark)],
@@ -55,7 +56,11 @@ export const changes = {
   },
 };
 
-/** "What would a device with this token get?" @param {string} zone @param {string} owner */
+/**
+ * A form that asks for a sync token and shows the changes a device with it would receive.
+ * @param {string} zone
+ * @param {string} owner
+ */
 function question(zone, owner) {
   const token = h("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "empty: a device that has nothing" });
   const answer = h("div", { "aria-live": "polite" });
@@ -78,7 +83,7 @@ function question(zone, owner) {
       h("div.grow", null, field("Sync token", token)), h("button", { type: "submit" }, "Ask")), answer);
 }
 
-/** No zone yet: those that have a feed. */
+/** Lists the zones that have a change feed, to choose one. */
 async function choose(body, shell) {
   const { zones } = await get("zones", { limit: 100 });
   fill(body, h("p", null, "Choose a zone. The public database keeps no change feed: its apps ask for records by ",

@@ -1,4 +1,4 @@
-// Lines over time, drawn as SVG.
+// Line charts over time, as SVG.
 
 import { h } from "./dom.js";
 
@@ -6,9 +6,11 @@ const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [330, 130, 44, 16, 8];
 const CLASSES = ["one", "second", "third"];
 
 /**
- * @param {string} title @param {{ at: number }[]} points The oldest first.
- * @param {[string, (point: any) => number | null | undefined][]} series Their names, and what they show of a point.
- * @param {(value: number) => string} shown How a value is written.
+ * Returns a chart with its axes and legend.
+ * @param {string} title
+ * @param {{ at: number }[]} points In ascending order of time.
+ * @param {[string, (point: any) => number | null | undefined][]} series Each line's name, and its value at a point.
+ * @param {(value: number) => string} shown Formats a value.
  */
 export function chart(title, points, series, shown) {
   const values = points.flatMap((point) => series.map(([, value]) => value(point) ?? 0));
@@ -18,7 +20,7 @@ export function chart(title, points, series, shown) {
   const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP);
   const clock = (at) => new Date(at).toTimeString().slice(0, 5);
   const lines = series.map(([, value], index) => h(`path.line.${CLASSES[index]}`, { d: path(points, value, x, y) }));
-  // Of what comes in whole pieces there may be no half: the middle mark would say what another one says.
+  // Omit the middle mark if rounding gives it the same label as the bottom or top mark.
   const isOwn = (value) => value !== top / 2 || ![shown(0), shown(top)].includes(shown(value));
   const marks = [0, top / 2, top].filter(isOwn).map((value) => [
     h("line.axis", { x1: LEFT, x2: WIDTH - 4, y1: y(value), y2: y(value) }),
@@ -36,21 +38,21 @@ export function chart(title, points, series, shown) {
     h("p.legend", null, series.map(([name], index) => h("span", null, h(`i.${CLASSES[index]}`), name))));
 }
 
-/** A line that breaks where there is no value. */
+/** Returns the path data of a line, with a gap wherever a point has no value. */
 function path(points, value, x, y) {
   let text = "", isDown = false;
   for (const point of points) {
     const own = value(point);
     if (own === null || own === undefined) { isDown = false; continue; }
     const place = `${x(point.at).toFixed(1)} ${y(own).toFixed(1)}`;
-    // A lone value is a dot.
+    // The zero-length line shows a single value as a dot.
     text += isDown ? `L${place}` : `M${place}L${place}`;
     isDown = true;
   }
   return text;
 }
 
-/** The next round number above. */
+/** Returns the smallest of 1, 2, 5, 10, 20, … that is not below the value. */
 function nice(value) {
   if (value <= 0) return 1;
   const step = 10 ** Math.floor(Math.log10(value));

@@ -1,4 +1,4 @@
-// Every setting: value, origin, meaning.
+// The Configuration page: every setting with its value, origin and meaning.
 
 import { get } from "./api.js";
 import { button, download, fill, h, table } from "./dom.js";

@@ -1,4 +1,4 @@
-// Who listens for notices now, what was sent, merged and dropped, and what people subscribe to.
+// The Devices page: connected devices, counts of sent, merged and dropped notices, and subscriptions.
 
 import { get, post } from "./api.js";
 import { button, confirmed, fill, h, say, table } from "./dom.js";

@@ -1,15 +1,15 @@
-// Elements as expressions. Text goes in as text and nothing else does, so nothing that a record or a person says can
-// become markup.
+// Helpers that create DOM elements. All text is inserted as text nodes, so contents of records and names of users
+// cannot become markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const DRAWN = new Set(["svg", "path", "line", "rect", "circle", "g", "text", "title", "polyline"]);
 
 /**
- * An element. Properties that begin with `on` are listeners; `data` goes to the dataset; `true` makes an empty attribute,
- * and `false`, `null` and `undefined` none.
- * @param {string} tag Its name, with classes behind dots: `p.quiet`.
+ * Creates an element. Properties that begin with `on` are event listeners, and `data` is assigned to the dataset. `true`
+ * sets an empty attribute; `false`, `null` and `undefined` set none.
+ * @param {string} tag The element's name, followed by classes: `p.quiet`.
  * @param {Record<string, any> | null} [properties]
- * @param {...any} children Elements, texts, numbers, lists of them; `false`, `null` and `undefined` are left out.
+ * @param {...any} children Elements, strings, numbers and nested arrays of them. `false`, `null` and `undefined` are skipped.
  * @returns {any}
  */
 export function h(tag, properties, ...children) {
@@ -34,19 +34,28 @@ function append(element, children) {
   }
 }
 
-/** Puts these in place of what an element holds. @param {Element} element @param {...any} children */
+/**
+ * Replaces an element's children.
+ * @param {Element} element
+ * @param {...any} children
+ */
 export function fill(element, ...children) {
   element.replaceChildren();
   append(element, children);
   return element;
 }
 
-/** A button. @param {string} text @param {(event: Event) => any} act @param {Record<string, any>} [properties] */
+/**
+ * Creates a button.
+ * @param {string} text
+ * @param {(event: Event) => any} act
+ * @param {Record<string, any>} [properties]
+ */
 export function button(text, act, properties = {}) {
   return h("button", { type: "button", ...properties, onclick: guarded(act) }, text);
 }
 
-/** Runs a listener; while it works its button is off, and what it throws is said. */
+/** Wraps a listener: disables its button while it runs, and reports the error it throws. */
 export function guarded(act) {
   return async (event) => {
     const element = event?.currentTarget;
@@ -57,9 +66,13 @@ export function guarded(act) {
   };
 }
 
+/** @typedef {[heading: string, cell: (row: any) => any, cellClass?: string]} Column */
+
 /**
- * A table. @param {[string, (row: any) => any, string?][]} columns Heading, cell, and class of the cells.
- * @param {any[]} rows @param {string} empty What to say where there are none.
+ * Creates a table.
+ * @param {Column[]} columns
+ * @param {any[]} rows
+ * @param {string} empty The text to show if there are no rows.
  * @param {{ caption?: string, mark?: (row: any) => string | undefined }} [options]
  */
 export function table(columns, rows, empty, options = {}) {
@@ -76,12 +89,22 @@ export function table(columns, rows, empty, options = {}) {
       }))));
 }
 
-/** A labelled input or select. @param {string} label @param {HTMLElement} input @param {string} [hint] */
+/**
+ * Creates a label around an input or select.
+ * @param {string} label
+ * @param {HTMLElement} input
+ * @param {string} [hint]
+ */
 export function field(label, input, hint) {
   return h("label.field", null, h("span", null, label), input, hint && h("small", null, hint));
 }
 
-/** A choice. @param {(string | [string, string])[]} values @param {string} [chosen] @param {Record<string, any>} [properties] */
+/**
+ * Creates a select; each value may come with its text.
+ * @param {(string | [string, string])[]} values
+ * @param {string} [chosen]
+ * @param {Record<string, any>} [properties]
+ */
 export function select(values, chosen, properties = {}) {
   return h("select", properties, values.map((value) => {
     const [key, text] = Array.isArray(value) ? value : [value, value];
@@ -89,7 +112,11 @@ export function select(values, chosen, properties = {}) {
   }));
 }
 
-/** Says something for some seconds. @param {string} text @param {boolean} [isBad] */
+/**
+ * Shows a message for some seconds.
+ * @param {string} text
+ * @param {boolean} [isBad]
+ */
 export function say(text, isBad = false) {
   const toast = h(isBad ? "p.toast.bad" : "p.toast", null, text,
     button("×", () => toast.remove(), { "aria-label": "Close this message" }));
@@ -97,15 +124,19 @@ export function say(text, isBad = false) {
   setTimeout(() => toast.remove(), isBad ? 12_000 : 5_000);
 }
 
-/** Says what went wrong. @param {any} error */
+/**
+ * Shows an error, unless it is an abort or leads to the sign-in page.
+ * @param {any} error
+ */
 export function complain(error) {
   if (error?.code === "signIn" || error?.name === "AbortError") return;
   say(error?.message ?? String(error), true);
 }
 
 /**
- * Shows a dialog until it is closed; resolves to what `done` was given, or to `undefined`.
- * @param {string} title @param {(done: (value?: any) => void) => any} content
+ * Shows a dialog until it is closed. Resolves to the value passed to `done`, or to `undefined`.
+ * @param {string} title
+ * @param {(done: (value?: any) => void) => any} content
  * @returns {Promise<any>}
  */
 export function dialog(title, content, kind = "") {
@@ -118,12 +149,15 @@ export function dialog(title, content, kind = "") {
     box.addEventListener("close", () => { box.remove(); resolve(outcome); });
     document.body.append(box);
     box.showModal();
-    // To write at once, rather than to close.
+    // Focus the first input. Otherwise the browser focuses the close button.
     box.querySelector("form input:not([type=file]):not([readonly]):not([disabled]), form textarea:not([readonly])")?.focus();
   });
 }
 
-/** Asks before something is destroyed. @returns {Promise<boolean>} */
+/**
+ * Asks the user to confirm a destructive action.
+ * @returns {Promise<boolean>}
+ */
 export async function confirmed(title, text, verb) {
   return Boolean(await dialog(title, (done) => [
     h("p", null, text),
@@ -131,7 +165,11 @@ export async function confirmed(title, text, verb) {
   ]));
 }
 
-/** Asks for the container's name, which production wants typed. @param {string} container @returns {Promise<boolean>} */
+/**
+ * Asks the user to type the container's name, which changes in production require.
+ * @param {string} container
+ * @returns {Promise<boolean>}
+ */
 export async function typedName(container) {
   return Boolean(await dialog("This changes production", (done) => {
     const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", "aria-label": "The container's name" });
@@ -143,7 +181,11 @@ export async function typedName(container) {
   }, ".production"));
 }
 
-/** A text to be copied. @param {string} text @param {string} [label] */
+/**
+ * Shows a text with a button that copies it.
+ * @param {string} text
+ * @param {string} [label]
+ */
 export function copyable(text, label = "Copy") {
   return h("div.copyable", null, h("pre", { tabindex: 0 }, text), button(label, async () => {
     await navigator.clipboard.writeText(text);
@@ -151,7 +193,12 @@ export function copyable(text, label = "Copy") {
   }));
 }
 
-/** Gives the browser a file to keep. @param {string} name @param {string} type @param {string} text */
+/**
+ * Starts a download of a text as a file.
+ * @param {string} name
+ * @param {string} type
+ * @param {string} text
+ */
 export function download(name, type, text) {
   const address = URL.createObjectURL(new Blob([text], { type }));
   const link = h("a", { href: address, download: name });

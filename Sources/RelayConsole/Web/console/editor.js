@@ -1,4 +1,4 @@
-// One record: its system fields, its values by type, references as links, assets with a preview.
+// The record editor: system fields, an input for each field by its type, references as links, and asset previews.
 
 import { wire } from "./api.js";
 import { button, complain, confirmed, dialog, fill, guarded, h, say } from "./dom.js";
@@ -7,15 +7,18 @@ import { bytes, moment } from "./format.js";
 import { readJSON, writeJSON } from "./json.js";
 
 /**
- * A value to look at. @param {{ value: any, type: string }} field @param {(recordName: string) => void} open Follows a reference.
- * @param {boolean} [isShort] For a table.
+ * Returns a field's value for display.
+ * @param {{ value: any, type: string }} field
+ * @param {(recordName: string) => void} open Opens the record that a reference names.
+ * @param {boolean} [isShort] Shortens the value for a table cell.
  */
 export function shown(field, open, isShort = false) {
   const { value, type } = field;
   if (Array.isArray(value)) {
     const some = isShort ? value.slice(0, 3) : value;
-    return some.map((one, index) => [index ? ", " : "", shown({ value: one, type: type?.replace(/_LIST$/, "") }, open, isShort)])
-      .concat(value.length > some.length ? ` … (${value.length})` : "");
+    /** @type {any[]} */
+    const parts = some.map((one, index) => [index ? ", " : "", shown({ value: one, type: type?.replace(/_LIST$/, "") }, open, isShort)]);
+    return parts.concat(value.length > some.length ? ` … (${value.length})` : "");
   }
   if (value && typeof value === "object") {
     if (value.recordName) return button(value.recordName, () => open(value.recordName), { class: "plain small mono", title: "Open this record" });
@@ -28,7 +31,7 @@ export function shown(field, open, isShort = false) {
   return isShort && text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }
 
-/** The path of an asset here, whatever name the relay has for itself. */
+/** Returns an asset's address on the host of this page. The relay's own address may name another host. */
 const local = (address) => {
   const url = new URL(address, location.href);
   return url.host === location.host ? url.href : `..${url.pathname}${url.search}`;
@@ -44,8 +47,11 @@ function asset(value, isShort) {
 }
 
 /**
- * Shows a record and changes it. @param {any} type As the schema has it. @param {any} record `undefined` for a new one.
- * @param {(recordName: string) => void} open @returns {Promise<boolean>} Whether something was changed.
+ * Shows a record in a dialog and saves the edits.
+ * @param {any} type The record type's schema.
+ * @param {any} record `undefined` for a new one.
+ * @param {(recordName: string) => void} open
+ * @returns {Promise<boolean>} Whether the record was created, changed or deleted.
  */
 export async function edit(type, record, open) {
   const isNew = !record;
@@ -68,7 +74,7 @@ export async function edit(type, record, open) {
       else if (form === "STRING") entry.input = h("textarea", { rows: text.length > 60 || text.includes("\n") ? 4 : 1, placeholder: value ? "an empty text" : "no value" });
       else entry.input = h("input", { type: "text", placeholder: hint(field.type) });
       if (entry.input.type !== "file" && !field.isEncrypted) entry.input.value = text;
-      // The input normalises line ends, so compare with what it holds and not with the stored text.
+      // The input normalises line ends, so detect edits by its own value and not by the stored text.
       entry.shown = entry.input.value;
       const reference = value?.value?.recordName && button("open", () => follow(value.value.recordName), { class: "small" });
       return h("div.field", null,
@@ -109,7 +115,7 @@ function facts(record, follow) {
     record.parent && [h("dt", null, "Parent"), h("dd", null, button(record.parent.recordName, () => follow(record.parent.recordName), { class: "plain small mono" }))]));
 }
 
-/** Sends what was changed, and only that. */
+/** Sends only the fields that were changed. */
 async function save(type, record, recordName, inputs) {
   const fields = {};
   for (const [name, { input, field, text, shown, asset: file, isCleared }] of inputs) {
@@ -126,11 +132,17 @@ async function save(type, record, recordName, inputs) {
   return true;
 }
 
-/** @param {string} name @param {string} type @param {string} input What was typed. @param {string} before What was there. */
+/**
+ * Returns the field for an edited text.
+ * @param {string} name
+ * @param {string} type
+ * @param {string} input The new text.
+ * @param {string} before The old text.
+ */
 function changed(name, type, input, before) {
   if (input === "") return { value: null };
   try {
-    // The input turns CRLF into LF. A text that had CRLF throughout keeps it.
+    // The input turns CRLF into LF. Restore CRLF if the old text used it throughout.
     const isWindows = wireType(type) === "STRING" && /\r\n/.test(before) && !/\r(?!\n)|(?<!\r)\n/.test(before);
     return typed(type, isWindows ? input.replace(/\r?\n/g, "\r\n") : input);
   } catch (error) {
@@ -154,7 +166,7 @@ async function remove(record) {
   return true;
 }
 
-/** Brings a file to the relay; gives the receipt that goes into the field. */
+/** Uploads a file. Returns the receipt, which is the field's value. */
 async function upload(recordType, fieldName, recordName, file) {
   const { tokens } = await wire("assets/upload", { tokens: [{ recordType, fieldName, ...(recordName && { recordName }) }] });
   const response = await fetch(local(tokens[0].url), { method: "POST", body: file });

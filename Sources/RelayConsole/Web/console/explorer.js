@@ -1,11 +1,11 @@
-// Every operation of the wire, tried with a token of yours; with the same call for curl and in Swift.
+// The API explorer: sends any operation of the wire protocol, and shows the same call for curl and in Swift.
 
 import { callText, place, post } from "./api.js";
 import { copyable, field, fill, guarded, h, select } from "./dom.js";
 import { laidOut } from "./format.js";
 import { readJSON, writeJSON } from "./json.js";
 
-/** Where the calls go: the relay that serves this page, behind whatever prefix. */
+/** The address of the relay that serves this page, including the path prefix of a proxy. */
 const base = new URL("../", location.href).href.replace(/\/$/, "").replace(/[#?].*$/, "");
 
 /** @type {import("./sections.js").Page} */
@@ -31,7 +31,8 @@ export const explorer = {
       if (webToken.value) query.set("ckWebAuthToken", hidesTokens && !webToken.value.startsWith("dev-") ? "$WEB_TOKEN" : webToken.value);
       const { path } = chosen();
       const where = path.replace("{version}", "1").replace("{container}", place.container).replace("{environment}", place.environment).replace("{database}", database.value);
-      return `${base}${where}${query.size ? `?${query}` : ""}`.replaceAll("%24", "$");
+      const asked = query.toString();
+      return `${base}${where}${asked ? `?${asked}` : ""}`.replaceAll("%24", "$");
     };
     const describe = () => {
       kept.apiToken = apiToken.value;
@@ -66,7 +67,7 @@ export const explorer = {
     const send = guarded(async (event) => {
       event?.preventDefault();
       const isGet = chosen().method === "get";
-      // Throws if the text is not JSON; the text itself is sent.
+      // Throws if the text is not JSON. The request contains the text as typed.
       if (!isGet) readJSON(area.value);
       const start = performance.now();
       if (who.value === "operator") {
@@ -90,15 +91,15 @@ export const explorer = {
   },
 };
 
-/** Tokens live as long as the page, and nowhere else. */
+/** The tokens the user has typed. They are kept in memory only. */
 const kept = { apiToken: "", webToken: "" };
 
-/** `records/query` of `/database/{version}/…/records/query`. */
+/** Returns the operation's name, such as `records/query` for `/database/{version}/…/records/query`. */
 function nameOf(path) {
   return path.replace(/^\/(database|device)\/(1|\{version\})\/\{container\}\/\{environment\}\/(\{database\}\/|public\/|private\/|shared\/)?/, "");
 }
 
-/** Something to begin with. */
+/** Returns an example of an operation's request body. */
 function sample(name) {
   const zoneID = { zoneName: "Notes" };
   const record = { recordName: "n1", recordType: "Note", fields: { title: { value: "Buy milk", type: "STRING" } } };
@@ -119,7 +120,7 @@ const shellQuoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 function curl(method, address, text) {
   const body = method === "get" ? "" : ` \\\n  -H 'Content-Type: application/json' \\\n  -d ${shellQuoted(whole(text))}`;
-  // In double quotes, so that the tokens can stand in variables.
+  // Double quotes let the shell expand the variables that hold the tokens.
   return `curl "${address}"${body}`;
 }
 
@@ -129,7 +130,7 @@ function whole(text, indent = 0) {
   return laidOut(text, indent);
 }
 
-/** The call by ZoneKit, which has CloudKit's names. */
+/** Returns Swift code for the call. ZoneKit uses CloudKit's names. */
 function swift(name, database, text) {
   const scope = { public: "publicCloudDatabase", private: "privateCloudDatabase", shared: "sharedCloudDatabase" }[database];
   const quoted = (value) => JSON.stringify(String(value ?? ""));

@@ -1,15 +1,21 @@
-// Field values as text that people read and type. `typed` reads what `asText` and `dateText` write, and returns the same value.
-// It refuses any other text, and names the accepted forms.
+// Converts field values to editable text and back. `typed` parses what `asText` and `dateText` write, and returns the same
+// value. It throws for any other text, with an error that names the accepted forms.
 
 import { readJSON, writeJSON } from "./json.js";
 
-/** `ENCRYPTED STRING` and `NUMBER PREFERRED AS INT64` as the wire calls them. @param {string} type */
+/**
+ * Returns the wire protocol's name for a schema type such as `ENCRYPTED STRING` or `NUMBER PREFERRED AS INT64`.
+ * @param {string} type
+ */
 export function wireType(type) {
   const name = type.replace(/^ENCRYPTED /, "").replace(/^NUMBER PREFERRED AS /, "");
   return name === "NUMBER" ? "DOUBLE" : name === "ASSET" ? "ASSETID" : name;
 }
 
-/** The type of a list's items; `undefined` for other types. @param {string} type */
+/**
+ * Returns the type of a list's items; `undefined` for other types.
+ * @param {string} type
+ */
 const itemType = (type) => /^LIST<(.*)>$/.exec(type.replace(/^ENCRYPTED /, ""))?.[1];
 
 /** The accepted forms of a value, for error messages. */
@@ -25,7 +31,10 @@ const ACCEPTED = {
   ASSETID: "a JSON object of an uploaded asset",
 };
 
-/** A short placeholder for an input. @param {string} type */
+/**
+ * Returns a short placeholder for an input.
+ * @param {string} type
+ */
 export function hint(type) {
   if (itemType(type)) return 'one value on a line, or a JSON array such as ["a", ""]';
   switch (wireType(type)) {
@@ -38,8 +47,9 @@ export function hint(type) {
 }
 
 /**
- * The text of a field in an input.
- * @param {{ value: any } | undefined} field @param {string} type As the schema has it.
+ * Returns a field's value as the text of an input.
+ * @param {{ value: any } | undefined} field
+ * @param {string} type The schema's name of the type.
  */
 export function asText(field, type) {
   if (field === undefined || field.value === null || field.value === undefined) return "";
@@ -56,7 +66,7 @@ function itemText(value, form) {
   const { recordName, action, latitude, longitude } = Object(value);
   const texts = form === "REFERENCE" ? [recordName, `${recordName} ${action}`]
     : form === "LOCATION" ? [`${writeJSON(latitude)}, ${writeJSON(longitude)}`] : [];
-  // Use the short form only if it says everything, else JSON.
+  // Use the short form only if it loses nothing, else JSON.
   return texts.find((text) => isTakenFor(text, value, form)) ?? writeJSON(value);
 }
 
@@ -67,8 +77,9 @@ function isTakenFor(text, value, form) {
 const ordered = (value) => Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)));
 
 /**
- * Reads a typed value into its wire form. Throws an error that names the accepted forms if the text is not such a value.
- * @param {string} type As the schema has it. @param {string} text
+ * Parses a text into the wire form of a field. Throws an error that names the accepted forms if the text is invalid.
+ * @param {string} type The schema's name of the type.
+ * @param {string} text
  */
 export function typed(type, text) {
   const element = itemType(type);
@@ -77,7 +88,11 @@ export function typed(type, text) {
   return { value: /^\s*\[/.test(text) ? listOf(form, text) : linesOf(form, text), type: `${form}_LIST` };
 }
 
-/** Reads values separated by commas, or a JSON array. @param {string} type The type of one value. @param {string} text */
+/**
+ * Parses values separated by commas, or a JSON array.
+ * @param {string} type The type of one value.
+ * @param {string} text
+ */
 export function typedSeveral(type, text) {
   const form = wireType(type);
   const value = /^\s*\[/.test(text) ? listOf(form, text) : text.split(",").map((part) => {
@@ -110,14 +125,21 @@ function refused(form, input) {
   return new Error(`${what} is not ${ACCEPTED[form] ?? `a value that can be typed for ${form}`}.`);
 }
 
-/** Reads one value. @param {string} form @param {any} input A typed text, or an item of a typed JSON array. */
+/**
+ * Parses one value.
+ * @param {string} form
+ * @param {any} input A text, or an item of a JSON array.
+ */
 function itemOf(form, input) {
   const value = parse[form]?.(typeof input === "string" && form !== "STRING" ? input.trim() : input);
   if (value === undefined) throw refused(form, input);
   return value;
 }
 
-/** Reads one value of each type; returns `undefined` if the input is not accepted. @type {Record<string, (input: any) => any>} */
+/**
+ * Parsers by type. Each returns `undefined` if it does not accept the input.
+ * @type {Record<string, (input: any) => any>}
+ */
 const parse = {
   STRING: (input) => (typeof input === "string" ? input : undefined),
   INT64: (input) => {
@@ -172,11 +194,14 @@ function objectOf(input) {
   try { return readJSON(input); } catch { return undefined; }
 }
 
-// Dates.
+// Dates
 
 const DATE = /^(\d{4}|[+-]\d{6})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3})0*)?)?(Z|[+-]\d\d:?\d\d)?)?$/i;
 
-/** The milliseconds of a date; `undefined` if the date does not exist. @param {string} text */
+/**
+ * Returns a date's milliseconds since 1970; `undefined` if the date does not exist.
+ * @param {string} text
+ */
 function millisecondsOf(text) {
   const found = DATE.exec(text);
   if (!found) return undefined;
@@ -203,7 +228,8 @@ function millisecondsOf(text) {
 }
 
 /**
- * A time in this machine's time zone, with milliseconds if they are not zero; the number itself if it is outside of `Date`'s range.
+ * Formats a time in the local time zone, with milliseconds if they are not zero. Returns the number itself if it is outside
+ * of `Date`'s range.
  * @param {number | bigint | string} milliseconds
  */
 export function dateText(milliseconds) {

@@ -1,8 +1,12 @@
-// Numbers and times as people read them.
+// Formats numbers and times for display.
 
 import { stringEnd } from "./json.js";
 
-/** @param {number | null | undefined} count @returns {string} */
+/**
+ * Formats a size in decimal units.
+ * @param {number | null | undefined} count
+ * @returns {string}
+ */
 export function bytes(count) {
   if (count === null || count === undefined) return "–";
   const units = ["B", "KB", "MB", "GB", "TB"];
@@ -14,13 +18,21 @@ export function bytes(count) {
 /** @param {number | null | undefined} value */
 export const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
 
-/** A count with its noun. @param {number} value @param {string} one @param {string} [many] */
+/**
+ * Formats a count with its noun.
+ * @param {number} value
+ * @param {string} one
+ * @param {string} [many]
+ */
 export const counted = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
 
-/** A count that may have been cut off. */
+/** Formats a count; `isMore` marks one that stopped at a limit. */
 export const upTo = (value, isMore) => number(value) + (isMore ? "+" : "");
 
-/** Milliseconds of time taken. @param {number | null | undefined} value */
+/**
+ * Formats a duration in milliseconds.
+ * @param {number | null | undefined} value
+ */
 export function took(value) {
   if (value === null || value === undefined) return "–";
   if (value < 1) return `${value.toFixed(2)} ms`;
@@ -28,7 +40,10 @@ export function took(value) {
   return `${(value / 1_000).toFixed(1)} s`;
 }
 
-/** A moment, in this machine's own time. @param {number | null | undefined} at Milliseconds since 1970. */
+/**
+ * Formats a time in the local time zone.
+ * @param {number | null | undefined} at Milliseconds since 1970.
+ */
 export function moment(at) {
   if (!at) return "–";
   const date = new Date(at);
@@ -37,13 +52,19 @@ export function moment(at) {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-/** How long ago. @param {number | null | undefined} at */
+/**
+ * Formats the time since a moment.
+ * @param {number | null | undefined} at
+ */
 export function ago(at) {
   if (!at) return "never";
   return `${span((Date.now() - at) / 1000)} ago`;
 }
 
-/** @param {number} seconds */
+/**
+ * Formats a duration in its largest unit.
+ * @param {number} seconds
+ */
 export function span(seconds) {
   if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
   if (seconds < 3_600) return `${Math.round(seconds / 60)} min`;
@@ -52,8 +73,9 @@ export function span(seconds) {
 }
 
 /**
- * Reformats a JSON text: changes white space only, so every number and string stays as it was written.
- * @param {string} text Valid JSON. @param {number} [indent] Spaces per level; without it, one line.
+ * Reformats a JSON text. Changes white space only, so every number and string keeps its exact form.
+ * @param {string} text Valid JSON.
+ * @param {number} [indent] Spaces per level; without it, one line.
  */
 export function laidOut(text, indent = 0) {
   let out = "", depth = 0;
@@ -84,5 +106,9 @@ export function laidOut(text, indent = 0) {
   return out;
 }
 
-/** A record name or the like cut for a table. @param {string} text @param {number} [length] */
+/**
+ * Shortens an identifier, such as a record name, for a table.
+ * @param {string} text
+ * @param {number} [length]
+ */
 export const short = (text, length = 14) => (text && text.length > length ? `${text.slice(0, length)}…` : text ?? "");

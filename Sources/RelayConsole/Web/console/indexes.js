@@ -1,4 +1,4 @@
-// Which indexes the schema declares, which ones real queries ask for, and what follows from that.
+// The Indexes page: declared indexes, the indexes that real queries need, and advice from comparing them.
 
 import { get, isProduction, post } from "./api.js";
 import { button, fill, h, say, table } from "./dom.js";
@@ -25,6 +25,11 @@ export const indexes = {
     const missing = now.rows.filter((row) => row.advice === "missing");
     const used = now.rows.filter((row) => row.advice === "used");
     const unused = now.rows.filter((row) => row.advice === "unused");
+    /**
+     * Returns the columns of a table of indexes.
+     * @param {[title: string, isWanted: boolean]} [act] The action on each row.
+     * @returns {import("./dom.js").Column[]}
+     */
     const columns = (act) => [
       ["Type", (row) => h("a", { href: shell.link("schema", { type: row.recordType }) }, row.recordType)],
       ["Field", (row) => row.field, "mono"], ["Index", (row) => row.index],

@@ -1,4 +1,5 @@
-// The last requests: refused ones always, all others while this page is open. Nothing private is in them.
+// The Logs page: recent requests. The relay logs refused requests always, and the others while this page is open.
+// Entries contain no private data.
 
 import { get } from "./api.js";
 import { button, download, fill, h, table } from "./dom.js";
@@ -30,11 +31,11 @@ export const logs = {
       const { lines } = await get("logs", { ...wanted, after: last });
       if (!lines.length && last) return;
       const isFirst = last === 0;
-      // The newest comes first; its number is a small one again where the relay was started anew.
+      // The newest line is the first. Its number may be lower than `last`, since a restart resets the numbers.
       last = lines[0]?.number ?? 0;
       rows = [...lines, ...rows].slice(0, 500);
       const fresh = new Set(isFirst ? [] : lines.map((line) => line.number));
-      fill(list, table([
+      fill(list, table(/** @type {import("./dom.js").Column[]} */ ([
         ["When", (line) => moment(line.at)], ["Operation", (line) => line.operation, "mono"],
         wanted.everywhere && ["Container", (line) => line.container ?? ""],
         ["Database", (line) => line.database ?? ""],
@@ -45,7 +46,7 @@ export const logs = {
         ["Error", (line) => line.error ?? "", "mono"], ["Took", (line) => took(line.milliseconds), "number"],
         ["Bytes", (line) => bytes(line.bytes), "number"],
         ["Request", (line) => h("code", { title: line.id }, line.id.slice(-8))],
-      ].filter(Boolean), rows, "No request yet; this page keeps looking.", {
+      ].filter(Boolean)), rows, "No request yet; this page keeps looking.", {
         caption: "Requests, the newest first", mark: (line) => (fresh.has(line.number) ? "new" : line.status >= 500 ? "bad" : undefined),
       }));
     };

@@ -1,4 +1,4 @@
-// Starts the console: who is here, which page is asked for, and the frame around it.
+// Starts the console: shows the set-up page, the sign-in page, or the shell with the requested page.
 
 import { get, place, session } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -10,7 +10,7 @@ const app = document.getElementById("app");
 async function begin() {
   const code = /^#setup=([\w-]+)$/.exec(location.hash)?.[1];
   if (code) {
-    // Out of the address and its history at once.
+    // Remove the code from the address and the browser's history.
     history.replaceState(null, "", location.pathname);
     return setUp(app, code, open);
   }

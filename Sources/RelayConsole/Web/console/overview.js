@@ -1,4 +1,4 @@
-// How the relay is, and what to do next.
+// The Overview page: the relay's state, and suggested next steps.
 
 import { get } from "./api.js";
 import { fill, h, table } from "./dom.js";

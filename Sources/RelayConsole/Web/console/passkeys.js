@@ -1,25 +1,31 @@
-// Passkeys: coming in by one, and keeping one's own.
+// Passkeys: signs in with one, and manages the operator's own.
 
 import { call, get } from "./api.js";
 import { button, complain, field, fill, guarded, h, say, table } from "./dom.js";
 import { moment } from "./format.js";
 
-/** Whether this browser has any: only on https, or at localhost. */
+/** Returns whether the browser offers passkeys here. They need HTTPS or localhost, and a host name instead of an IP address. */
 export const hasPasskeys = () => isSecureContext && "PublicKeyCredential" in window && !/^[\d.]+$|^\[/.test(location.hostname);
 
-/** @param {ArrayBuffer} buffer */
+/**
+ * Encodes bytes as base64url.
+ * @param {ArrayBuffer} buffer
+ */
 const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-/** @param {string} value */
+/**
+ * Decodes base64url.
+ * @param {string} value
+ */
 const bytes = (value) => Uint8Array.from(atob(value.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
 
-/** What the browser says in its own words, for people. */
+/** Replaces the browser's errors with messages for users. */
 function plain(error) {
   if (error?.name === "NotAllowedError") return new Error("Nothing was chosen, or it took too long.");
   if (error?.name === "InvalidStateError") return new Error("This device has a passkey for you already.");
   return error;
 }
 
-/** Signs in; resolves to the welcome. */
+/** Signs in with a passkey. Resolves to the relay's welcome answer. */
 export async function usePasskey() {
   const { challenge } = await get("passkey");
   let chosen;
@@ -56,7 +62,7 @@ async function addPasskey(name, password) {
   });
 }
 
-/** One's own passkeys, in a dialog. */
+/** Returns the contents of a dialog that lists the operator's own passkeys. */
 export function passkeyList() {
   const body = h("div", { id: "passkeys" });
   const draw = async () => {

@@ -1,4 +1,4 @@
-// From development to production: the difference, and the step.
+// The Promote page: compares the schemas of development and production, and promotes changes to production.
 
 import { get, place, post } from "./api.js";
 import { button, fill, h, say, table } from "./dom.js";

@@ -1,4 +1,4 @@
-// The services that wake sleeping devices, and the devices.
+// The Push page: push services and the devices registered with them.
 
 import { get, post } from "./api.js";
 import { button, copyable, fill, h, table } from "./dom.js";

@@ -1,11 +1,11 @@
-// The query builder: record type, filters, sort and columns, as values and as a form.
+// The query builder: record type, filters, sort order and columns, as values and as a form.
 
 import { button, fill, h, select } from "./dom.js";
 import { hint, typed, typedSeveral, wireType } from "./fieldtext.js";
 
 export { typed, wireType };
 
-/** What can be asked of a field, by its type. Names and meanings are CloudKit's. */
+/** The comparators for each kind of field, with CloudKit's names and meanings. */
 const COMPARATORS = {
   equality: ["EQUALS", "NOT_EQUALS", "IN", "NOT_IN"],
   range: ["LESS_THAN", "LESS_THAN_OR_EQUALS", "GREATER_THAN", "GREATER_THAN_OR_EQUALS"],
@@ -14,13 +14,16 @@ const COMPARATORS = {
   list: ["LIST_CONTAINS", "NOT_LIST_CONTAINS", "LIST_CONTAINS_ANY", "LIST_CONTAINS_ALL"],
 };
 
-/** Fields every record has: their names in a query and in the schema language. */
+/** The system fields: name in a query, title, and type. */
 export const SYSTEM = [
   ["___recordID", "recordName", "REFERENCE"], ["___createTime", "created", "TIMESTAMP"], ["___modTime", "modified", "TIMESTAMP"],
   ["___createdBy", "created by", "REFERENCE"], ["___modifiedBy", "modified by", "REFERENCE"],
 ];
 
-/** @param {{ type: string, indexes: string[] } | undefined} field */
+/**
+ * Returns the comparators that a field's type and indexes allow.
+ * @param {{ type: string, indexes: string[] } | undefined} field
+ */
 export function comparators(field) {
   if (!field) return COMPARATORS.equality;
   if (field.type.startsWith("LIST<")) return COMPARATORS.list;
@@ -33,12 +36,16 @@ export function comparators(field) {
   ];
 }
 
-/** The field as the schema has it, own or system. */
+/** Returns a field's schema, for the type's own fields and for system fields. */
 export function fieldNamed(type, name) {
   return type?.fields.find((field) => field.name === name);
 }
 
-/** The body of `records/query`. @param {any} type @param {QueryParts} parts */
+/**
+ * Returns the request body of `records/query`.
+ * @param {any} type
+ * @param {QueryParts} parts
+ */
 export function queryBody(type, parts, continuationMarker) {
   const filterBy = parts.filters.filter(({ field }) => field).map(({ field, comparator, text }) => {
     const known = fieldNamed(type, field);
@@ -59,7 +66,11 @@ export function queryBody(type, parts, continuationMarker) {
  *   ascending: boolean, columns: string[] | undefined }} QueryParts
  */
 
-/** The parts out of an address, and back. @param {URLSearchParams} parameters @returns {QueryParts} */
+/**
+ * Reads the parts from an address.
+ * @param {URLSearchParams} parameters
+ * @returns {QueryParts}
+ */
 export function partsOf(parameters) {
   const filters = parameters.getAll("filter").map((text) => {
     const [field, comparator, ...rest] = text.split(" ");
@@ -72,7 +83,10 @@ export function partsOf(parameters) {
   };
 }
 
-/** @param {QueryParts} parts */
+/**
+ * Writes the parts as the parameters of an address.
+ * @param {QueryParts} parts
+ */
 export function addressOf(parts) {
   const query = new URLSearchParams({ type: parts.type });
   for (const { field, comparator, text } of parts.filters) if (field) query.append("filter", `${field} ${comparator} ${text}`);
@@ -82,8 +96,10 @@ export function addressOf(parts) {
 }
 
 /**
- * The form. Changes `parts` in place and calls `run` when asked to.
- * @param {any[]} types @param {QueryParts} parts @param {() => void} run
+ * Creates the form. Changes `parts` in place and calls `run` when the user submits the form.
+ * @param {any[]} types
+ * @param {QueryParts} parts
+ * @param {() => void} run
  */
 export function builder(types, parts, run) {
   const box = h("form.panel", { role: "search", onsubmit: (event) => { event.preventDefault(); run(); } });

@@ -1,4 +1,4 @@
-// How much there is, of how much there may be; which rates hold, and who runs into them.
+// The Quotas page: storage used and its limits, rate limits, and the users who reach them.
 
 import { get, post } from "./api.js";
 import { button, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -18,7 +18,7 @@ function meter(name, { used, limit, own }) {
       : h("span", null, "no limit"), " ", isOwn);
 }
 
-/** What this container may hold; resolves to whether it was changed. */
+/** Shows a dialog that sets the container's quotas. Resolves to whether they were changed. */
 function change(now, place) {
   return dialog(`Quotas of ${place.container}, ${place.environment}`, (done) => {
     const rows = KINDS.map(([key, name]) => {

@@ -1,4 +1,5 @@
-// Records of the public database: query, look, change, export. Private records are nobody's business here.
+// The Records page: queries, shows, edits and exports records of the public database. The console cannot read private
+// records.
 
 import { get, isProduction, place, wire } from "./api.js";
 import { button, complain, confirmed, dialog, download, fill, h, say, table } from "./dom.js";
@@ -95,7 +96,7 @@ export const records = {
       draw();
     };
 
-    /** All matches, page by page, a bounded number of them. */
+    /** Fetches the matching records page by page, up to a limit. */
     const everything = async (limit) => {
       const found = [];
       let next;
@@ -125,7 +126,7 @@ export const records = {
         })),
     ]);
 
-    /** Deletes what matches; first says how much that is. */
+    /** Deletes the matching records, after the user has confirmed their number. */
     const removeAll = async () => {
       const { found, isAll } = await everything(2_000);
       if (!found.length) { say("No record matches, so there is nothing to delete."); return; }
@@ -143,19 +144,23 @@ export const records = {
     };
 
     if (fieldNamed(type, "___recordID") !== undefined) await load();
-    // The page is there before its dialog is closed.
+    // Not awaited: `show` must end before the user closes the dialog.
     if (parameters.get("record")) open(parameters.get("record")).catch(complain);
   },
 };
 
-/** @param {any[]} found @param {string[]} fields */
+/**
+ * Returns records as CSV.
+ * @param {any[]} found
+ * @param {string[]} fields
+ */
 function csv(found, fields) {
   const cell = (value) => {
     if (value === undefined) return "";
     const text = typeof value === "string" ? value : writeJSON(value);
-    // A spreadsheet would run what begins like a formula.
+    // A leading quote keeps spreadsheets from running the text as a formula.
     const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-    // Quotes tell an empty text from a missing value.
+    // Quotes distinguish an empty text from a missing value.
     return text === "" || /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   const head = ["recordName", "recordType", "recordChangeTag", "created", "modified", ...fields];

@@ -1,4 +1,4 @@
-// Security roles: what each may do with each type, who has them, and "try as".
+// The Security roles page: the rights of each role by record type, members, and a trial of their combinations.
 
 import { get, isProduction, post } from "./api.js";
 import { button, confirmed, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -18,7 +18,7 @@ export const roles = {
     const all = ["_world", "_icloud", "_creator", ...now.roles];
     const mayChange = !isProduction();
     const granted = (type, role) => type.grants.find((grant) => grant.role === role)?.rights ?? [];
-    // What another grant includes is shown as given, and cannot be taken away by itself.
+    // A right that another grant implies is shown as granted, and cannot be revoked by itself.
     const isIncluded = (type, role, right) => right === "READ" && granted(type, role).includes("WRITE")
       || role === "_creator" && right !== "CREATE"
         && ["_world", "_icloud", "_creator"].some((one) => granted(type, one).includes("CREATE"));
@@ -34,9 +34,11 @@ export const roles = {
         }),
       }), right[0]);
     };
+    /** @returns {import("./dom.js").Column} */
+    const column = (role) => [NAMES[role] ?? role, (type) => RIGHTS.map((right) => box(type, role, right))];
     fill(body,
       h("p.quiet", null, "C create, R read, W write. Write includes read. Create includes reading and writing one's own records, and nobody else's. ", mayChange ? "" : "Production takes what is promoted from development."),
-      table([["Type", (type) => type.name], ...all.map((role) => [NAMES[role] ?? role, (type) => RIGHTS.map((right) => box(type, role, right))])],
+      table([["Type", (type) => type.name], ...all.map(column)],
         now.types, "No record types yet.", { caption: "Rights by type and role" }),
       mayChange && h("div.bar", null, button("New role…", async () => { if (await newRole()) await shell.show(); }),
         now.roles.map((role) => button(`Remove ${role}…`, async () => {
@@ -59,16 +61,18 @@ function newRole() {
   });
 }
 
-/** "Try as": what somebody could do. */
+/** Shows the rights that a user with chosen roles would have. */
 function trial(now, all) {
   const outcome = h("div", { "aria-live": "polite" });
   const chosen = new Set();
   let isCreator = false;
+  /** @returns {import("./dom.js").Column} */
+  const column = (right) => [right.toLowerCase(), (row) => row.rights.includes(right) ? h("b.added", null, "✓") : h("span.quiet", null, "–")];
   const ask = guarded(async () => {
     const rows = await post("schema/try", { roles: [...chosen], isCreator });
     fill(outcome, table([
       ["Type", (row) => row.recordType],
-      ...RIGHTS.map((right) => [right.toLowerCase(), (row) => row.rights.includes(right) ? h("b.added", null, "✓") : h("span.quiet", null, "–")]),
+      ...RIGHTS.map(column),
     ], rows, "No record types yet.", { caption: "What they could do" }));
   });
   const people = h("div", null, all.filter((role) => role !== "_world" && role !== "_creator").map((role) => h("label.check", null,
@@ -82,7 +86,7 @@ function trial(now, all) {
     h("p.quiet", null, "Somebody who is nobody has the role World; choose what else they are."), people, outcome);
 }
 
-/** Who has which role. */
+/** Lists the members of roles, with a form to add one. */
 function members(now, shell) {
   const user = h("input", { type: "text", required: true, placeholder: "_user record name", spellcheck: "false" });
   const role = select(now.roles);

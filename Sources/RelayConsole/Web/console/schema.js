@@ -1,4 +1,4 @@
-// Record types and their fields; changed in development, promoted from there.
+// The Schema page: record types and their fields. Production's schema changes by promotion only.
 
 import { get, isProduction, place, post } from "./api.js";
 import { button, confirmed, dialog, download, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -36,7 +36,7 @@ export const schema = {
   },
 };
 
-/** One type. */
+/** Shows one record type. */
 function one(body, shell, type) {
   const mayChange = !isProduction();
   const send = async (edit) => {
@@ -80,7 +80,7 @@ function one(body, shell, type) {
     h("p", null, h("a", { href: shell.link("roles") }, "Change rights, and try them")));
 }
 
-/** The field in the schema language. */
+/** Returns a field's declaration in the schema language. */
 function declaration(field, indexes) {
   const name = field.isSystem ? `"${field.name}"` : field.name;
   return [name, field.type, ...indexes].join(" ");
@@ -99,7 +99,10 @@ async function newType(shell) {
   if (name) shell.go("schema", { type: name });
 }
 
-/** @param {(edit: any) => Promise<void>} send */
+/**
+ * Shows a dialog that adds a field.
+ * @param {(edit: any) => Promise<void>} send
+ */
 function newField(send) {
   return dialog("New field", (done) => {
     const name = h("input", { type: "text", required: true, pattern: "[A-Za-z][A-Za-z0-9_]*", spellcheck: "false" });
@@ -116,7 +119,7 @@ function newField(send) {
   });
 }
 
-/** The whole schema as text; an import in development. */
+/** Shows a dialog with the whole schema as text. In development the user can import an edited text. */
 function text(shell, now) {
   return dialog("Schema as text", (done) => {
     const area = h("textarea", { rows: 18, spellcheck: "false", readonly: isProduction(), "aria-label": "Schema" });
@@ -138,7 +141,10 @@ function text(shell, now) {
   });
 }
 
-/** What a change comes to. @param {any} answer */
+/**
+ * Lists the issues and changes that the relay reports for a schema edit.
+ * @param {any} answer
+ */
 export function report(answer) {
   return [
     answer.issues.map((issue) => h(issue.isWarning ? "p.note" : "p.trouble", null,

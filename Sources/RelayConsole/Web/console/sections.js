@@ -1,4 +1,4 @@
-// The pages, in the order of the sections on the left.
+// The console's pages, by section, in the order of the navigation.
 
 import { assets } from "./assets.js";
 import { audit, operators } from "./audit.js";

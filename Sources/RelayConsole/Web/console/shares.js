@@ -1,4 +1,5 @@
-// Who shares with whom, and the end of it. Titles and addresses are the owners' own and not shown.
+// The Shares page: owners and participants of shares. Lets an operator end a share or remove a participant. Titles and
+// links of shares are private and not shown.
 
 import { get, post } from "./api.js";
 import { button, confirmed, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -7,7 +8,7 @@ import { short } from "./format.js";
 const words = { NONE: "nothing", READ_ONLY: "read", READ_WRITE: "read and write" };
 const RIGHTS = [["READ_ONLY", "read"], ["READ_WRITE", "read and write"]];
 
-/** Asks what somebody may do; resolves to whether it was changed. */
+/** Shows a dialog that sets a permission. Resolves to whether it was changed. */
 function change(title, now, choices, send) {
   return dialog(title, (done) => {
     const right = select(choices, now);

@@ -1,6 +1,6 @@
-// The frame: container and environment on top, sections on the left, one page in the middle.
+// The frame around the pages: container and environment on top, navigation on the left, one page in the middle.
 //
-// The address says all of it: `#/CONTAINER/ENVIRONMENT/PAGE?PARAMETERS`, so that a page can be kept and sent.
+// The address contains the whole state, so users can bookmark and share a page: `#/CONTAINER/ENVIRONMENT/PAGE?PARAMETERS`.
 
 import { isProduction, place, post } from "./api.js";
 import { button, complain, dialog, field, fill, guarded, h, say, select } from "./dom.js";
@@ -8,23 +8,33 @@ import { passkeyList } from "./passkeys.js";
 import { passwordForm, signIn, signOut } from "./signin.js";
 import { sections } from "./sections.js";
 
-/** The relay's own containers, such as doctor's, behind those of apps. */
+/** Sorts the relay's own containers, such as the one of `doctor`, after those of apps. */
 const inOrder = (containers) => [
   ...containers.filter(({ name }) => !name.startsWith("_")), ...containers.filter(({ name }) => name.startsWith("_")),
 ];
 
-/** A part of an address; what cannot be decoded stands for itself. @param {string} part */
+/**
+ * Decodes a part of an address. Returns it unchanged if it is malformed.
+ * @param {string} part
+ */
 const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };
 
 export class Shell {
-  /** @param {Element} app @param {{ name: string, version: string, isDev: boolean, data: string, containers: { name: string }[] }} welcome */
+  /**
+   * @param {Element} app
+   * @param {{ name: string, version: string, isDev: boolean, data: string, containers: { name: string }[] }} welcome
+   */
   constructor(app, welcome) {
     this.app = app;
     this.welcome = { ...welcome, containers: inOrder(welcome.containers) };
     this.main = h("main", { id: "main", tabindex: -1 });
     this.pages = sections.flatMap((section) => section.pages);
-    /** Ends what the page before has begun. @type {AbortController | undefined} */ this.life = undefined;
-    /** What `/` puts the cursor into. */ this.search = undefined;
+    /**
+     * Aborts the requests and timers of the current page.
+     * @type {AbortController | undefined}
+     */
+    this.life = undefined;
+    /** The input that the key `/` focuses. */ this.search = undefined;
   }
 
   start() {
@@ -57,7 +67,11 @@ export class Shell {
     return [container, environment, page, new URLSearchParams(query)];
   }
 
-  /** The address of a page. @param {string} page @param {Record<string, string>} [parameters] */
+  /**
+   * Returns the address of a page.
+   * @param {string} page
+   * @param {Record<string, string>} [parameters]
+   */
   link(page, parameters = {}) {
     const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value)).toString();
     return `#/${encodeURIComponent(place.container)}/${place.environment}/${page}${query ? `?${query}` : ""}`;
@@ -68,7 +82,7 @@ export class Shell {
     if (location.hash === link) this.show(); else location.hash = link;
   }
 
-  /** What a page's command names: also the data folder and the relay's address, as somebody elsewhere would type them. */
+  /** Returns the values for a page's command, including the data folder and the relay's address. */
   where() { return { ...place, data: this.welcome.data, url: new URL("..", location.href).href.replace(/\/$/, "") }; }
 
   // The frame
@@ -114,7 +128,10 @@ export class Shell {
     }
   }
 
-  /** What an address names that is not here, as a sentence. @returns {string | undefined} */
+  /**
+   * Returns an error message if the address names an unknown container, environment or page.
+   * @returns {string | undefined}
+   */
   stranger() {
     const [container, environment, page] = this.address();
     if (container && !this.welcome.containers.some(({ name }) => name === container)) return `There is no container ${container} on this relay.`;
@@ -154,7 +171,10 @@ export class Shell {
     if (this.page === page) document.body.dataset.ready = page.id;
   }
 
-  /** In place of a page: another one's data would pass for what was asked for. @param {string} words */
+  /**
+   * Shows an error instead of a page. A default page could be mistaken for the requested one.
+   * @param {string} words
+   */
   nothing(words) {
     this.life?.abort();
     this.page = undefined;
@@ -165,7 +185,10 @@ export class Shell {
     document.body.dataset.ready = "none";
   }
 
-  /** Does something every so often while the page is shown and looked at. @param {AbortSignal} signal */
+  /**
+   * Repeats an action while the page is open and visible.
+   * @param {AbortSignal} signal
+   */
   every(milliseconds, signal, act) {
     let isAway = false;
     const timer = setInterval(async () => {
@@ -177,7 +200,7 @@ export class Shell {
       } catch (error) {
         if (signal.aborted) return;
         if (!isAway) complain(error);
-        // A relay that is started anew is away for moments, and so says a proxy before it: the page goes on then.
+        // A restarting relay is unreachable for a moment, and a proxy answers 5xx meanwhile. Keep trying in both cases.
         isAway = error.code === "offline" || error.status >= 500;
         if (!isAway) clearInterval(timer);
       }
@@ -185,9 +208,12 @@ export class Shell {
     signal.addEventListener("abort", () => clearInterval(timer));
   }
 
-  // Containers and oneself
+  // Containers and the operator's account
 
-  /** A --dev relay makes containers when they are first used. @param {string[]} names */
+  /**
+   * Updates the list of containers: a relay in `--dev` creates containers on first use.
+   * @param {string[]} names
+   */
   learn(names) {
     if (names.length === this.welcome.containers.length) return;
     this.welcome.containers = inOrder(names.map((name) => ({ name })));
@@ -251,7 +277,7 @@ export class Shell {
       const page = this.pages.find(({ key }) => key === event.key);
       if (page) this.go(page.id);
     } else if (event.key === "g") {
-      // By the keys' own times: a timer of an earlier "g" would end this one's.
+      // Compare the events' times. A timer started by an earlier "g" would cancel this one.
       this.goingUntil = event.timeStamp + 1_500;
     }
   }

@@ -1,19 +1,24 @@
-// Coming in: by a one-time link the first time, then by name and password, or by a passkey.
+// Sign-in: by a one-time link the first time, later by name and password or by a passkey.
 
 import { call } from "./api.js";
 import { button, complain, field, fill, h } from "./dom.js";
 import { hasPasskeys, usePasskey } from "./passkeys.js";
 
-/** @param {Element} app @param {string} title @param {any[]} inside */
+/**
+ * Shows a page outside of the shell.
+ * @param {Element} app
+ * @param {string} title
+ * @param {any[]} inside
+ */
 function door(app, title, ...inside) {
   document.title = `${title} · Zonecast Console`;
   document.body.className = "";
   fill(app, h("main.door", null, h("p.brand", null, h("span.mark", { "aria-hidden": "true" }), "Zonecast Console"),
     h("h1", null, title), inside));
-  app.querySelector("input:not([value]), input")?.focus();
+  /** @type {HTMLElement | null} */ (app.querySelector("input:not([value]), input"))?.focus();
 }
 
-/** A form that says by itself what went wrong. */
+/** Creates a form that shows the error if sending fails. */
 function form(verb, fields, send) {
   const trouble = h("p.trouble", { role: "alert", hidden: true });
   const go = h("button.strong", { type: "submit" }, verb);
@@ -30,7 +35,11 @@ function form(verb, fields, send) {
   }, fields, trouble, h("div.actions", null, go));
 }
 
-/** @param {Element} app @param {(welcome: any) => void} open */
+/**
+ * Shows the sign-in page.
+ * @param {Element} app
+ * @param {(welcome: any) => void} open
+ */
 export function signIn(app, open) {
   const name = h("input", { type: "text", name: "name", autocomplete: "username", required: true, autocapitalize: "none" });
   const password = h("input", { type: "password", name: "password", autocomplete: "current-password", required: true });
@@ -43,7 +52,12 @@ export function signIn(app, open) {
       h("code", null, "zonecast console link"), " and open what it prints."));
 }
 
-/** @param {Element} app @param {string} code @param {(welcome: any) => void} open */
+/**
+ * Shows the page of a one-time link.
+ * @param {Element} app
+ * @param {string} code
+ * @param {(welcome: any) => void} open
+ */
 export async function setUp(app, code, open) {
   let link;
   try { link = await call("GET", "setup", { code }); } catch (error) {
@@ -69,7 +83,10 @@ export async function setUp(app, code, open) {
     }));
 }
 
-/** Changes the operator's own password, in a dialog. @param {(value?: any) => void} done */
+/**
+ * Returns a dialog's form that changes the operator's own password.
+ * @param {(value?: any) => void} done
+ */
 export function passwordForm(done) {
   const old = h("input", { type: "password", autocomplete: "current-password", required: true });
   const fresh = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
@@ -79,7 +96,10 @@ export function passwordForm(done) {
   });
 }
 
-/** @param {() => void} then */
+/**
+ * Ends the session.
+ * @param {() => void} then
+ */
 export async function signOut(then) {
   try { await call("DELETE", "session"); } catch (error) { complain(error); }
   then();

@@ -1,11 +1,11 @@
-// How the relay has done: charts of the last hour or day, and a table by operation.
+// The Telemetry page: charts of the last hour or day, and a table by operation.
 
 import { get } from "./api.js";
 import { chart } from "./charts.js";
 import { copyable, fill, h, table } from "./dom.js";
 import { bytes, number, span, took } from "./format.js";
 
-/** The charts for Prometheus, which remembers longer. */
+/** The charts as Prometheus queries. Prometheus keeps data for longer than the relay. */
 const QUERIES = [
   ["Requests a second, by operation", "sum by (operation) (rate(zonecast_requests_total[5m]))"],
   ["Refused a second, by code", "sum by (code) (rate(zonecast_request_errors_total[5m]))"],

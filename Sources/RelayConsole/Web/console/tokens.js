@@ -1,4 +1,4 @@
-// What lets programs in: API tokens for apps, keys for servers, issuers of identity tokens.
+// The credentials of programs: API tokens for apps, keys for servers, and trusted issuers of identity tokens.
 
 import { get, post } from "./api.js";
 import { button, confirmed, copyable, dialog, field, fill, guarded, h, say, table } from "./dom.js";

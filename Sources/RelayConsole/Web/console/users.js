@@ -1,4 +1,4 @@
-// Accounts of people: who they are to each container, how much they hold, where they are signed in.
+// The Users page: accounts, their record names by container, storage, devices and sign-ins.
 
 import { get, post } from "./api.js";
 import { button, confirmed, dialog, download, field, fill, guarded, h, say, select, table } from "./dom.js";
@@ -45,7 +45,7 @@ function add() {
   });
 }
 
-/** How much a user may hold; resolves to whether it was changed. */
+/** Shows a dialog that sets a user's quota. Resolves to whether it was changed. */
 export function quota(user, now) {
   return dialog(`Quota of ${user.name}`, (done) => {
     const kind = select([["standard", "as everybody"], ["own", "a number of megabytes"], ["any", "any number"]], now === 0 ? "any" : now ? "own" : "standard");
@@ -64,7 +64,7 @@ export function quota(user, now) {
   });
 }
 
-/** A password that the user is told by a way of their own; resolves to whether it was set. */
+/** Shows a dialog that sets a user's password. The operator must tell it to the user. Resolves to whether it was set. */
 function newPassword(user) {
   return dialog(`New password for ${user.name}`, (done) => {
     const password = h("input", { type: "password", required: true, minlength: 8, autocomplete: "new-password" });
@@ -82,7 +82,7 @@ function newPassword(user) {
   });
 }
 
-/** The end of a user, once their name is typed; resolves to whether they are gone. */
+/** Deletes a user, after the operator has typed the user's name. Resolves to whether the user was deleted. */
 function remove(user) {
   return dialog(`Delete ${user.name}?`, (done) => {
     const name = h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false", "aria-label": "The user's name" });

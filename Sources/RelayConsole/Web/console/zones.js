@@ -1,10 +1,10 @@
-// Zones of all databases: whose, how much, how far.
+// The Zones page: zones of all databases with owner, size and last change number.
 
 import { get, isProduction, place, post } from "./api.js";
 import { button, confirmed, dialog, field, fill, guarded, h, say, table } from "./dom.js";
 import { ago, bytes, moment, number, short, upTo } from "./format.js";
 
-/** A zone in somebody's private database; resolves to whether it was made. */
+/** Shows a dialog that creates a zone in a user's private database. Resolves to whether it was created. */
 function make() {
   return dialog("New zone", (done) => {
     const name = h("input", { type: "text", required: true, maxlength: 255, spellcheck: "false", placeholder: "Notes" });

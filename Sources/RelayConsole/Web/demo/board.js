@@ -1,9 +1,9 @@
-// The public board. There are no notices and no change feed in the public database, so it is asked again and again.
+// The public board. The public database has no notices and no change feed, so the client polls it.
 
 import { RelayError, filter } from "../zonecast.js";
 import { newName } from "./notes.js";
 
-/** The record that is there before anybody has posted. */
+/** The name of the board's first record, which is never shown. */
 const FIRST = "board";
 
 export class Board {
@@ -16,9 +16,9 @@ export class Board {
 
   get shown() { return [...this.posts.values()].filter((post) => !post.isGone); }
 
-  /** @param {string} text @param {{ name?: string, isGone?: boolean }} [options] */
+  /** @param {string} text @param {{ name?: string, isGone?: boolean }} options */
   async post(text, { name = newName(), isGone = false } = {}) {
-    // Deletions do not travel to those who poll; a post that has gone says so instead.
+    // A query does not report deletions, so a removed post is marked instead (a soft delete).
     const fields = { text, isGone, author: this.client.user };
     const record = { recordName: name, recordType: this.client.place.boardType, fields };
     const { publicDatabase } = this.client.container;
@@ -28,7 +28,7 @@ export class Board {
     return name;
   }
 
-  /** A relay refuses to be asked for a type that it has never seen: so there is one post from the start, which nobody sees. */
+  /** Saves the first record. A relay in `--dev` creates the record type by it, and refuses queries for unknown types. */
   async #begin() {
     if (this.isBegun || !this.client.place.isDev) return;
     const record = { recordName: FIRST, recordType: this.client.place.boardType, fields: { text: "", isGone: true, author: "" } };
@@ -36,7 +36,7 @@ export class Board {
     this.isBegun = true;
   }
 
-  /** Asks for what is as new as the newest post here, or newer. */
+  /** Fetches posts that are at least as new as the newest one here. */
   async poll() {
     await this.#begin();
     const latest = Math.max(0, ...[...this.posts.values()].map((post) => post.modified));
@@ -45,8 +45,9 @@ export class Board {
       sortBy: [{ fieldName: "___modTime", ascending: true }],
       filterBy: [filter("___modTime", "GREATER_THAN_OR_EQUALS", new Date(latest))],
     };
+    /** @type {{ records: any[], next?: () => Promise<any> }} */
     let page = await this.client.container.publicDatabase.query(query).catch((error) => {
-      // Nobody has posted yet, so the relay knows no such type.
+      // The record type does not exist before the first post.
       if (["NOT_FOUND", "BAD_REQUEST"].includes(error.serverErrorCode)) return { records: [] };
       throw error;
     });

@@ -1,5 +1,5 @@
-// One device of one user: its own store, its own sign-in, its own socket. What it shows, what is edited, and when it
-// syncs; how is in sync.js.
+// One device of one user, with its own store, sign-in and socket. This file holds the device's state and edits, and decides
+// when to sync; sync.js does the sync.
 
 import { Container, Notices, randomName } from "../zonecast.js";
 import { Board } from "./board.js";
@@ -9,19 +9,24 @@ import { Sync } from "./sync.js";
 
 /** @typedef {import("./store.js").Row} Row @typedef {import("./store.js").Note} Note */
 
-/** Calls that a viewer of the timeline has no use for. */
+/** Paths of calls that the timeline omits. */
 const QUIET = /users\/caller|zones\/modify|subscriptions\//;
 
-/** Events: `change` whenever something that is shown has changed. */
+/** Sends the event `change` whenever displayed state has changed. */
 export class Client extends EventTarget {
   /**
-   * @param {{ container: string, environment: string, apiToken?: string, isDev: boolean, boardType: string }} place
-   * @param {string} user @param {string} device
-   * @param {(entry: object) => void} journal Hears of every step.
+   * @param {{ container: string, environment: "development" | "production", apiToken?: string, isDev: boolean, boardType: string }} place
+   * @param {string} user
+   * @param {string} device
+   * @param {(entry: object) => void} journal Called with every step.
    */
   constructor(place, user, device, journal) {
     super();
-    Object.assign(this, { place, user, device });
+    this.place = place;
+    this.user = user;
+    this.device = device;
+    /** @type {string | undefined} The user record name in this container. */ this.userID = undefined;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */ this.lookAgain = undefined;
     this.name = `${user}/${device}`;
     this.sync = new Sync(this);
     this.database = `zonecast-demo/${place.container}/${this.name}`;
@@ -32,10 +37,10 @@ export class Client extends EventTarget {
 
   #forget() {
     /** @type {Map<string, Row>} */ this.rows = new Map();
-    /** @type {Map<string, any>} By key: zone ID, scope, token, and the share record if there is one. */
+    /** @type {Map<string, any>} The zone ID, scope, token and any share record, by key. */
     this.zones = new Map();
     this.board = new Board(this);
-    this.tokens = {};
+    /** @type {{ private?: string, shared?: string }} */ this.tokens = {};
     this.edits = 0;
     this.isSetUp = false;
     this.lastNotice = undefined;
@@ -45,7 +50,7 @@ export class Client extends EventTarget {
     this.wantedZones = new Set();
   }
 
-  // Life
+  // Life cycle
 
   async open() {
     this.store = await Store.open(this.database);
@@ -53,7 +58,9 @@ export class Client extends EventTarget {
     for (const row of rows) this.rows.set(row.key, row);
     for (const zone of values.zones ?? []) this.zones.set(zone.key, zone);
     for (const post of values.board ?? []) this.board.posts.set(post.name, post);
-    Object.assign(this, { tokens: values.tokens ?? {}, isSetUp: values.isSetUp ?? false, userID: values.userID });
+    this.tokens = values.tokens ?? {};
+    this.isSetUp = values.isSetUp ?? false;
+    this.userID = values.userID;
     this.edits = Math.max(0, ...rows.map((row) => row.edit));
     const deviceID = values.deviceID ?? `demo-${this.user}-${this.device}-${randomName().slice(0, 8)}`;
     await this.store.write({ values: { deviceID } });
@@ -67,8 +74,8 @@ export class Client extends EventTarget {
     });
     this.notices = new Notices(this.container, () => this.tokens);
     this.notices.addEventListener("ready", () => this.#isReady());
-    this.notices.addEventListener("notice", (event) => this.#hear(event.detail));
-    this.notices.addEventListener("down", (event) => this.#down(event.detail));
+    this.notices.addEventListener("notice", (event) => this.#hear(/** @type {CustomEvent} */ (event).detail));
+    this.notices.addEventListener("down", (event) => this.#down(/** @type {CustomEvent} */ (event).detail));
     this.isOpen = true;
     if (this.isOnline) this.#connect();
     this.changed();
@@ -83,7 +90,7 @@ export class Client extends EventTarget {
     this.store.close();
   }
 
-  /** Ends the client as closing an app does, and starts it anew from its store. */
+  /** Closes the client and opens it again from its store, like an app that is closed and launched. */
   async restart() {
     this.journal("restart", { text: `restarted from its own store, ${this.pending} pending` });
     await this.close();
@@ -91,7 +98,7 @@ export class Client extends EventTarget {
     await this.open();
   }
 
-  /** As after installing anew: everything it kept is gone. */
+  /** Deletes the store and opens the client again, like an app that is reinstalled. */
   async reset() {
     await this.close();
     await Store.delete(this.database);
@@ -137,18 +144,21 @@ export class Client extends EventTarget {
     this.#connect();
   }
 
-  /** Where the same device is open elsewhere too, this one takes over. */
+  /** Connects again after another window with the same device has replaced this connection. */
   takeOver() {
     this.isReplaced = false;
     this.trouble = undefined;
     this.#connect();
   }
 
-  // What it shows
+  // Displayed state
 
   get isLive() { return this.isOnline && this.notices?.isLive; }
   get pending() { return [...this.rows.values()].filter((row) => row.edit).length; }
-  /** @param {string} [zone] A zone's key. @returns {{ name: string, title: string, done: boolean, isPending: boolean }[]} */
+  /**
+   * @param {string} [zone] A zone's key.
+   * @returns {{ name: string, title: string, done: boolean, isPending: boolean }[]}
+   */
   notes(zone = OWN) {
     return [...this.rows.values()]
       .filter((row) => row.zone === zone && row.note)
@@ -178,12 +188,12 @@ export class Client extends EventTarget {
     this.store.write({ rows: [row] }).catch((error) => this.#stumble(error));
     this.journal(note ? "save" : "delete", { note: note && { ...note }, name, zone: this.owner(zone) });
     this.changed();
-    // With no connection to be had, everything goes when there is one again.
+    // While the client waits to retry, the retry sends this edit too.
     if (!this.isWaiting) this.#wake();
     return row;
   }
 
-  /** Who a zone belongs to, the same for all devices. */
+  /** Returns the owner of a zone, with the same name on all devices. */
   owner(zone) { return zone === OWN ? this.userID ?? this.user : zone.split("/")[0]; }
 
   // Notices
@@ -236,7 +246,7 @@ export class Client extends EventTarget {
     this.running = steps.finally(() => {
       this.running = undefined;
       this.changed();
-      // Something may have come up after the last look and before the end.
+      // Work may have arrived between the loop's last check and its end.
       if (this.#hasWork && !this.isWaiting) this.#wake();
     });
   }
@@ -260,7 +270,7 @@ export class Client extends EventTarget {
 
   // For sharing and board
 
-  /** @param {any} share The share of the own zone, as it is now. */
+  /** @param {any} share The current share of the user's own zone. */
   keepShare(share) {
     const zone = this.zones.get(OWN);
     if (zone) zone.share = share;
@@ -268,7 +278,10 @@ export class Client extends EventTarget {
     return share;
   }
 
-  /** Asks what is new in a database. @param {"private" | "shared"} scope */
+  /**
+   * Fetches the changes of a database.
+   * @param {"private" | "shared"} scope
+   */
   look(scope) {
     this.wantedScopes.add(scope);
     this.#wake();

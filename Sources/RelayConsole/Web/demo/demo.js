@@ -1,4 +1,4 @@
-// The page: three clients beside each other, or one of them alone, and what can be shown with them.
+// The page: three clients side by side or a single one, with the actions, the tour and the timeline.
 
 import { Client } from "./client.js";
 import { Pane, element } from "./pane.js";
@@ -13,9 +13,9 @@ const address = new URL(location.href);
 const asked = (name) => address.searchParams.get(name) ?? undefined;
 const place = {
   container: asked("container") ?? "iCloud.org.zonecast.demo",
-  environment: asked("environment") ?? "development",
+  environment: /** @type {"development" | "production"} */ (asked("environment") ?? "development"),
   apiToken: asked("apiToken"),
-  // Without an API token only a relay in --dev lets anybody in, and there any name is a user.
+  // Only a relay in `--dev` accepts calls without an API token. It accepts any user name.
   isDev: !asked("apiToken"),
   boardType: "Board",
 };
@@ -23,12 +23,13 @@ const isAlone = Boolean(asked("user"));
 const cast = isAlone
   ? [[asked("user"), asked("device") ?? "phone"]] : [["alice", "phone"], ["alice", "laptop"], ["bob", "tablet"]];
 
+/** @param {string} id @returns {HTMLElement & { disabled?: boolean }} */
 const $ = (id) => document.getElementById(id);
 const listeners = new Set();
 const timeline = isAlone ? undefined
   : new Timeline($("timeline"), $("detail"), ["alice/phone", "alice/laptop", "relay", "bob/tablet"]);
 
-/** Every step of every client goes through here. */
+/** Receives every step of every client. */
 function journal(entry) {
   const delay = world.heed(entry);
   if (delay !== undefined) entry.delay = delay;
@@ -53,14 +54,15 @@ for (const pane of panes) {
   $("panes").append(pane.root);
 }
 
-/** Each device once in a browser: two with one store would not know of each other. */
+/** Takes the lock of a client's store. Two clients on one store would overwrite each other's changes. */
 async function claim(client) {
   if (!navigator.locks) return true;
   return new Promise((resolve) => {
-    // A page that is loaded again finds its lock held for a moment by the one that goes.
-    navigator.locks.request(client.database, { signal: AbortSignal.timeout(3_000) }, () => {
+    // After a reload the old page may hold the lock for a moment.
+    const signal = /** @type {any} */ (AbortSignal).timeout(3_000);
+    navigator.locks.request(client.database, { signal }, () => {
       resolve(true);
-      // Held until the page goes.
+      // The lock is held until the page is closed.
       return new Promise(() => {});
     }).catch(() => resolve(false));
   });
@@ -153,7 +155,7 @@ function prepareActions() {
   const keys = { s: "share", w: "permission", l: "stop", k: "restart", t: "run-tour" };
   let current = 0;
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=text]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || /** @type {Element} */ (event.target).matches("input[type=text]")) return;
     const pane = panes[Number(event.key) - 1];
     if (pane) {
       current = Number(event.key) - 1;
@@ -204,7 +206,7 @@ async function runTour() {
   }
 }
 
-/** What a relay in --dev can do for the demo: die and come back. */
+/** Sets up the restart of the relay, which a relay in `--dev` may offer. */
 async function prepareRestart() {
   const ask = async () => (await fetch("means.json", { cache: "no-store" })).json();
   const known = await ask().catch(() => ({}));
@@ -220,7 +222,7 @@ async function prepareRestart() {
   $("restart").hidden = false;
 }
 
-/** For other devices, where they can reach the relay at all. */
+/** Offers a QR code for other devices, unless the page's address is local to this machine. */
 function prepareCode() {
   if (["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) return;
   const one = new URL(location.href);

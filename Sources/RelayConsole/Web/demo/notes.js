@@ -1,11 +1,11 @@
-// Notes as values: what a record says, how two edits become one, what is to be sent.
+// Notes as values: conversion from records, merging of edits, and operations to send.
 
 import { randomName } from "../zonecast.js";
 
-/** The name of everybody's own zone, which also is its key here; a zone of somebody else's is `owner/name`. */
+/** The name and key of the user's own zone. The key of a zone of another user is `owner/name`. */
 export const OWN = "Notes";
 
-/** Which of three sides has changed each field; where both have, ours stays. */
+/** Merges two edits of a note field by field. If both changed a field, keeps ours and lists the field in `lost`. */
 export function merge(base, ours, theirs) {
   const lost = [];
   const pick = (field) => {
@@ -16,24 +16,24 @@ export function merge(base, ours, theirs) {
   return { note: { title: pick("title"), done: pick("done") }, lost };
 }
 
-/** A record as a note with its change tag. */
+/** Returns a record as a note with its change tag. */
 export const version = (record) => ({
   title: record.fields.title?.value ?? "", done: record.fields.done?.value === 1, tag: record.recordChangeTag,
 });
 
 export const same = (one, other) => one?.title === other?.title && one?.done === other?.done;
 
-/** The change number inside a token, for people to compare; programs must not look inside. */
+/** Returns the change number inside a token, for display. Apps must treat tokens as opaque. */
 export function tokenNumber(token) {
   if (!token) return "–";
   const data = Uint8Array.from(atob(token), (letter) => letter.charCodeAt(0));
   return data.length < 25 ? "?" : String(new DataView(data.buffer).getBigUint64(17));
 }
 
-/** Sorts by age, and no two are alike. */
+/** Returns a unique record name. Names sort by time of creation. */
 export const newName = () => `n${Date.now().toString(36)}${randomName().slice(0, 6)}`;
 
-/** What to send for a row: only the fields that were changed here, so that edits of others to the rest stay. */
+/** Returns the operation for a row. It contains only the fields changed here, so that edits of others to the rest are kept. */
 export function operation({ name, note, server }) {
   if (!note) return { operationType: "forceDelete", record: { recordName: name } };
   const record = { recordName: name, recordType: "Note" };

@@ -1,6 +1,6 @@
-// A client as people see it: its notes, what it was given by others, the board, and how it stands with the relay.
+// The view of one client: its notes, zones shared with it, the board, and its connection.
 
-/** An element with properties and children; text stays text. */
+/** Creates an element with properties and children. Strings become text nodes. */
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [key, value] of Object.entries(properties)) {
@@ -11,7 +11,7 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** How long ago, for people. */
+/** Formats the time since a moment of `performance.now()`. */
 function ago(moment) {
   if (moment === undefined) return "none yet";
   const seconds = Math.floor((performance.now() - moment) / 1000);
@@ -25,6 +25,11 @@ export class Pane {
     this.complain = complain;
     this.sections = new Map();
     this.fresh = new Map();
+    /**
+     * Returns the name of a zone's owner.
+     * @type {((zone: any) => string | undefined) | undefined}
+     */
+    this.ownerName = undefined;
     this.#build();
     client.addEventListener("change", () => this.#soon());
     setInterval(() => this.#showFacts(), 1000);
@@ -80,7 +85,7 @@ export class Pane {
     else this.client.signIn().catch(this.complain);
   }
 
-  /** A note that came from elsewhere stands out for a moment. */
+  /** Highlights a note that came from another device for a moment. */
   mark(name) {
     this.fresh.set(name, performance.now());
     setTimeout(() => { this.fresh.delete(name); this.#soon(); }, 1500);
@@ -89,7 +94,7 @@ export class Pane {
   #soon() {
     if (this.isDue) return;
     this.isDue = true;
-    // Not an animation frame: a page in the background has none.
+    // Animation frames do not run while the page is in the background.
     setTimeout(() => { this.isDue = false; this.#show(); }, 0);
   }
 
@@ -172,7 +177,7 @@ export class Pane {
     const [done, title, remove] = item.children;
     done.checked = note.done;
     done.setAttribute("aria-label", `Done: ${note.title}`);
-    // What somebody is typing is theirs.
+    // Do not overwrite a text that the user is editing.
     if (document.activeElement !== title || title.value === item.dataset.title) title.value = note.title;
     item.dataset.title = note.title;
     title.setAttribute("aria-label", `Note ${note.title}`);
@@ -182,7 +187,7 @@ export class Pane {
     item.classList.toggle("fresh", this.fresh.has(note.name));
   }
 
-  /** Makes a list's items those of `values`, keeping what is there, and with it the focus. */
+  /** Updates a list to show `values`. Reuses existing items, which keeps the focus. */
   #list(list, values, keyOf, make, show) {
     const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
     values.forEach((value, index) => {

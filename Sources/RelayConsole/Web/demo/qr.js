@@ -1,17 +1,20 @@
-// A QR code of an address: bytes, error correction level M, versions 1 to 12 (up to 287 bytes). ISO/IEC 18004.
+// QR codes by ISO/IEC 18004: byte mode, error correction level M, versions 1 to 12 (up to 287 bytes).
 
-/** For each version: bytes of error correction in a block, and the data bytes of each block. */
+/**
+ * For each version: error correction bytes per block, and data bytes of each block.
+ * @type {[number, number[]][]}
+ */
 const BLOCKS = [
   [10, [16]], [16, [28]], [26, [44]], [18, [32, 32]], [24, [43, 43]], [16, [27, 27, 27, 27]],
   [18, [31, 31, 31, 31]], [22, [38, 38, 39, 39]], [22, [36, 36, 36, 37, 37]], [26, [43, 43, 43, 43, 44]],
   [30, [50, 51, 51, 51, 51]], [22, [36, 36, 36, 36, 36, 36, 37, 37]],
 ];
-/** Centres of the alignment patterns, of both axes. */
+/** For each version: the coordinates of the alignment patterns' centres, for both axes. */
 const ALIGNMENT = [
   [], [6, 18], [6, 22], [6, 26], [6, 30], [6, 34], [6, 22, 38], [6, 24, 42], [6, 26, 46], [6, 28, 50], [6, 30, 54], [6, 32, 58],
 ];
 
-// Arithmetic of the field with 256 elements, by logarithms.
+// Arithmetic in GF(256) by tables of powers and logarithms.
 const POWER = new Uint8Array(512);
 const LOG = new Uint8Array(256);
 for (let exponent = 0, value = 1; exponent < 255; exponent += 1) {
@@ -21,7 +24,7 @@ for (let exponent = 0, value = 1; exponent < 255; exponent += 1) {
 }
 const times = (one, other) => (one && other ? POWER[LOG[one] + LOG[other]] : 0);
 
-/** The rest of the data's polynomial divided by the one whose roots are the first powers of 2. */
+/** Returns the Reed-Solomon error correction bytes: the remainder of the data divided by the generator polynomial. */
 export function correction(data, count) {
   let divisor = [1];
   for (let root = 0; root < count; root += 1) {
@@ -37,7 +40,7 @@ export function correction(data, count) {
   return rest.slice(data.length);
 }
 
-/** The text's bytes in their frame: kind, length, filling; and which version holds them. */
+/** Returns the smallest version that holds the text, and the data bytes: mode, length, text and padding. */
 function framed(text) {
   const bytes = new TextEncoder().encode(text);
   const version = 1 + BLOCKS.findIndex(([, blocks], index) =>
@@ -59,7 +62,7 @@ function framed(text) {
   return { version, data };
 }
 
-/** Blocks with their correction, interleaved byte by byte. */
+/** Returns the data and error correction blocks, interleaved byte by byte. */
 function interleaved(version, data) {
   const [count, sizes] = BLOCKS[version - 1];
   let start = 0;
@@ -80,7 +83,7 @@ const MASKS = [
   (x, y) => (((x * y) % 2) + ((x * y) % 3)) % 2 === 0, (x, y) => (((x + y) % 2) + ((x * y) % 3)) % 2 === 0,
 ];
 
-/** Fifteen bits: level M and the mask, with their own correction. */
+/** Returns the 15 bits of format information: level M and the mask, with BCH error correction. */
 function formatBits(mask) {
   let rest = mask << 10;
   for (let bit = 14; bit >= 10; bit -= 1) if ((rest >> bit) & 1) rest ^= 0x537 << (bit - 10);
@@ -93,7 +96,7 @@ function versionBits(version) {
   return (version << 12) | rest;
 }
 
-/** What stands still whatever the data: `undefined` where data go. */
+/** Returns the grid with the function patterns. Modules for data are `undefined`. */
 function skeleton(version) {
   const size = version * 4 + 17;
   const grid = Array.from({ length: size }, () => new Array(size).fill(undefined));
@@ -109,7 +112,7 @@ function skeleton(version) {
   const centres = ALIGNMENT[version - 1];
   const last = centres.length - 1;
   centres.forEach((cy, row) => centres.forEach((cx, column) => {
-    // Three corners are the finders' own.
+    // Three corners have finder patterns instead.
     if ((row === 0 && (column === 0 || column === last)) || (row === last && column === 0)) return;
     for (let y = -2; y <= 2; y += 1) {
       for (let x = -2; x <= 2; x += 1) put(cx + x, cy + y, Math.max(Math.abs(x), Math.abs(y)) !== 1);
@@ -128,10 +131,10 @@ function writeFormat(grid, version, mask) {
   const along = [0, 1, 2, 3, 4, 5, 7, 8];
   for (let bit = 0; bit < 15; bit += 1) {
     const isDark = ((format >> bit) & 1) === 1;
-    // Beside the upper left finder: down its right side, then along below it.
+    // The first copy: beside the upper left finder, down its right side and then along its bottom.
     if (bit < 8) grid[along[bit]][8] = isDark;
     else grid[8][along[14 - bit]] = isDark;
-    // And again beside the two others.
+    // The second copy: beside the two other finders.
     if (bit < 8) grid[8][size - 1 - bit] = isDark;
     else grid[size - 15 + bit][8] = isDark;
   }
@@ -146,7 +149,7 @@ function writeFormat(grid, version, mask) {
   }
 }
 
-/** How hard it is to read: long runs, squares, what looks like a finder, too much of one colour. */
+/** Returns the penalty of a mask: long runs, 2×2 blocks, patterns like a finder, and an imbalance of dark and light. */
 function penalty(grid) {
   const size = grid.length;
   let sum = 0;
@@ -168,17 +171,20 @@ function penalty(grid) {
   return sum + 10 * Math.floor(Math.abs((dark * 20) / (size * size) - 10));
 }
 
-/** The code as rows of booleans, `true` for dark, without the quiet zone of four modules around it. @param {string} text */
+/**
+ * Returns the code as rows of booleans, `true` for dark, without the quiet zone of four modules around it.
+ * @param {string} text
+ */
 export function qrCode(text) {
   const { version, data } = framed(text);
   const bits = interleaved(version, data).flatMap((byte) => [7, 6, 5, 4, 3, 2, 1, 0].map((bit) => (byte >> bit) & 1));
   const fixed = skeleton(version);
-  // Format and version are written for each mask; their places are taken from the start.
+  // Reserves the modules of format and version, which are written again for each mask.
   writeFormat(fixed, version, 0);
   const size = fixed.length;
   const places = [];
   for (let right = size - 1, isUp = true; right > 0; right -= 2, isUp = !isUp) {
-    // The column of the timing pattern is no column for data.
+    // Skip the column of the timing pattern.
     if (right === 6) right -= 1;
     for (let step = 0; step < size; step += 1) {
       const y = isUp ? size - 1 - step : step;
@@ -195,7 +201,10 @@ export function qrCode(text) {
   return drawn[penalties.indexOf(Math.min(...penalties))];
 }
 
-/** The code as an SVG element. @param {string} text */
+/**
+ * Returns the code as an SVG element.
+ * @param {string} text
+ */
 export function qrImage(text) {
   const grid = qrCode(text);
   const size = grid.length + 8;

@@ -1,11 +1,18 @@
-// Sharing the whole zone of one's notes with somebody, and taking part in what others share.
+// Shares the user's zone of notes with another user, and accepts shares of others.
 
 import { RelayError } from "../zonecast.js";
 import { OWN } from "./notes.js";
 
-/** @typedef {import("./client.js").Client} Client @typedef {"READ_ONLY" | "READ_WRITE"} Permission */
+/**
+ * @typedef {import("./client.js").Client} Client
+ * @typedef {"READ_ONLY" | "READ_WRITE"} Permission
+ */
 
-/** Invites somebody to the user's own zone. @param {Client} client @param {string} guest A user record name. */
+/**
+ * Invites a user to the client's own zone.
+ * @param {Client} client
+ * @param {string} guest A user record name.
+ */
 export async function shareZone(client, guest, /** @type {Permission} */ permission) {
   const { privateDatabase } = client.container;
   const participant = { type: "USER", permission, userIdentity: { lookupInfo: { userRecordName: guest } } };
@@ -20,7 +27,11 @@ export async function shareZone(client, guest, /** @type {Permission} */ permiss
   return client.keepShare(await privateDatabase.updateShare(OWN, known, { participants }));
 }
 
-/** For all who take part. @param {Client} client @param {Permission} permission */
+/**
+ * Sets the permission of all participants.
+ * @param {Client} client
+ * @param {Permission} permission
+ */
 export async function setPermission(client, permission) {
   const { privateDatabase } = client.container;
   const share = await privateDatabase.zoneShare(OWN);
@@ -29,7 +40,11 @@ export async function setPermission(client, permission) {
   return client.keepShare(await privateDatabase.updateShare(OWN, share, { participants }));
 }
 
-/** Takes somebody out of the user's share, which goes on. @param {Client} client @param {string} guest */
+/**
+ * Removes a participant. The share continues.
+ * @param {Client} client
+ * @param {string} guest
+ */
 export async function removeParticipant(client, guest) {
   const { privateDatabase } = client.container;
   const share = await privateDatabase.zoneShare(OWN);
@@ -38,14 +53,21 @@ export async function removeParticipant(client, guest) {
   return client.keepShare(await privateDatabase.updateShare(OWN, share, { participants }));
 }
 
-/** @param {Client} client */
+/**
+ * Deletes the share.
+ * @param {Client} client
+ */
 export async function stopSharing(client) {
   const share = await client.container.privateDatabase.zoneShare(OWN);
   if (share) await client.container.privateDatabase.endShare(OWN, share);
   client.keepShare(undefined);
 }
 
-/** Joins what a link leads to. @param {Client} client @param {string} link */
+/**
+ * Accepts the share of a link.
+ * @param {Client} client
+ * @param {string} link
+ */
 export async function acceptShare(client, link) {
   const [outcome] = await client.container.acceptShares([link]);
   if (outcome instanceof RelayError) throw outcome;

@@ -1,9 +1,9 @@
-// What one client keeps: an IndexedDB database of its own with rows and a few values.
+// The store of one client: an IndexedDB database with rows and a few values.
 
 /**
  * @typedef {{ key: string, zone: string, name: string, note: Note | null, server: Version | null, edit: number }} Row
- *   One note: as the user sees it (`null`: deleted here), as the relay had it when last heard of (`null`: never), and the
- *   number of the last edit that the relay has not confirmed (0: none).
+ *   One note. `note` is its local state (`null`: deleted here). `server` is its last known state on the relay (`null`: none).
+ *   `edit` is the number of the last edit that the relay has not confirmed (0: none).
  * @typedef {{ title: string, done: boolean }} Note
  * @typedef {Note & { tag: string }} Version
  */
@@ -41,7 +41,7 @@ export class Store {
   }
 
   /**
-   * Writes all of it or nothing: an edit with the word that it is to be sent, data with the token that follows them.
+   * Writes a change in one transaction: an edit with its pending state, or fetched data with its sync token.
    * @param {{ rows?: Row[], gone?: string[], values?: Object<string, any> }} change
    */
   write({ rows = [], gone = [], values = {} }) {

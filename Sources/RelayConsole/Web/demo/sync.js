@@ -1,15 +1,15 @@
-// How a client syncs: sends what was edited here, fetches what a notice says has changed, and is right again after any
-// absence, because tokens decide and notices only hint. One step after the other, so that no answer overtakes another.
+// The sync of a client: sends local edits, and fetches what notices report as changed. Notices are hints; sync tokens decide
+// what is fetched, so a client catches up after any absence. Steps run one at a time, so answers arrive in order.
 
 import { RelayError } from "../zonecast.js";
 import { OWN, merge, operation, same, version } from "./notes.js";
 
-/** Works on a client's rows, zones and tokens, and keeps in its store what it has done. */
+/** Updates a client's rows, zones and tokens, in memory and in its store. */
 export class Sync {
   /** @param {import("./client.js").Client} client */
   constructor(client) { this.client = client; }
 
-  /** Does what there is to do, until there is nothing or the connection is gone. */
+  /** Runs steps until no work is left or the client is offline. */
   async run() {
     while (this.client.isOpen && this.client.isOnline) {
       if (!this.client.isSetUp) await this.#setUp();
@@ -22,7 +22,7 @@ export class Sync {
     }
   }
 
-  /** Taken off before it is done: what is wanted meanwhile is wanted again. */
+  /** Removes an entry before its pull, so that a notice during the pull adds it again. Restores it if the pull fails. */
   async #take(wanted, pull) {
     const [next] = wanted;
     wanted.delete(next);
@@ -71,12 +71,12 @@ export class Sync {
     });
     await this.client.store.write(changes);
     if (passing) throw passing;
-    // Our own changes come with the next fetch; a quiet one brings the token up to date.
+    // The relay sends no notice of this device's own changes, so a later fetch updates the token.
     clearTimeout(this.client.lookAgain);
     this.client.lookAgain = setTimeout(() => this.client.look(zone.scope), 400);
   }
 
-  /** What became of an edit that was sent, with the note as it then was. */
+  /** Applies the outcome of a sent edit. `note` is the note as it was sent. */
   #settle({ key, edit, note }, outcome, changes) {
     const row = this.client.rows.get(key);
     if (!row) return;
@@ -91,14 +91,14 @@ export class Sync {
       this.#drop(row, changes);
     } else {
       row.server = outcome.deleted ? null : version(outcome);
-      // The answer to a repeat may hold what others have made of the note since.
+      // The answer to a repeated write may contain later edits of others.
       if (row.note && row.server) row.note = merge(note, row.note, row.server).note;
       if (isSettled) row.edit = 0;
       changes.rows.push(row);
     }
   }
 
-  /** A refused write never stops the sync: the one note goes back to what the relay has. */
+  /** Restores a note to the relay's version after a refused write. The sync goes on with the others. */
   #rollBack(row, error, changes) {
     this.client.journal("refused", { text: `${error.serverErrorCode}: the note is as it was`, frame: { ...error } });
     const isGone = error.serverErrorCode === "NOT_FOUND" || !row.server;
@@ -155,7 +155,7 @@ export class Sync {
   async #pullZone(key) {
     const zone = this.client.zones.get(key);
     if (!zone) return;
-    // From the start, whatever is not told again has gone.
+    // A fetch without a token lists all records, so rows that it does not list are deleted.
     let unseen = zone.token ? undefined : new Set([...this.client.rows.values()].filter((row) => row.zone === key && row.server)
       .map((row) => row.key));
     let page;
@@ -204,7 +204,7 @@ export class Sync {
     }
   }
 
-  /** A zone that is there no longer: our own is made anew, what was somebody else's goes with all it held. */
+  /** Handles a deleted zone. The user's own zone is created again; a zone of another user is removed with its notes. */
   async #lostZone(zone) {
     const gone = [...this.client.rows.values()].filter((row) => row.zone === zone.key && (zone.key !== OWN || !row.edit));
     for (const row of gone) this.client.rows.delete(row.key);

@@ -1,4 +1,4 @@
-// Who said what to whom, as arrows: one column for each step, the newest on the right. The real messages are in `detail`.
+// A sequence diagram of all steps: one column per step, the newest on the right. `detail` shows a step's messages.
 
 import { writeJSON } from "../zonecast.js";
 
@@ -7,7 +7,7 @@ const COLUMN = 62;
 const LANE = 46;
 const TOP = 30;
 const LEFT = 104;
-/** Older steps are forgotten. */
+/** The number of steps to keep. */
 const KEPT = 150;
 
 const svg = (name, attributes = {}, ...children) => {
@@ -17,7 +17,7 @@ const svg = (name, attributes = {}, ...children) => {
   return element;
 };
 
-/** What an entry is called under its column, and how it is drawn. */
+/** The label and the shape of each kind of entry. */
 const FORMS = {
   save: { word: "save", shape: "dot" },
   delete: { word: "delete", shape: "dot" },
@@ -37,7 +37,7 @@ const FORMS = {
   lost: { word: "purge", shape: "cross" },
 };
 
-/** The kind of a call, by its path; `undefined`: not drawn. */
+/** Returns the kind of a call by its path; `undefined` for calls that are not drawn. */
 function kindOf(exchange) {
   if (exchange.path.endsWith("records/modify")) {
     const isShare = exchange.body.operations.some(({ record }) => record.recordType === "cloudkit.share"
@@ -50,13 +50,13 @@ function kindOf(exchange) {
   return undefined;
 }
 
-/** A fetch that found nothing new tells a viewer nothing. */
+/** Returns whether a call is a fetch without changes. Such calls are not drawn. */
 function isIdle(kind, { answer, error }) {
   if (error || !answer || kind !== "fetch") return false;
   return !(answer.zones ?? []).some((zone) => zone.deleted || zone.serverErrorCode || zone.records?.length);
 }
 
-/** What a call was refused with, also where only one of its records was; `undefined`: nothing. */
+/** Returns the error code of a call or of the first failed record or zone in it; `undefined` if all succeeded. */
 function faultOf(exchange) {
   if (!exchange) return undefined;
   if (exchange.error) return "no answer";
@@ -73,7 +73,8 @@ function wordOf(entry) {
 
 export class Timeline {
   /**
-   * @param {HTMLElement} frame Scrolls. @param {HTMLElement} detail Shows the messages of the step that is looked at.
+   * @param {HTMLElement} frame The scrolling element.
+   * @param {HTMLElement} detail Shows the messages of the selected step.
    * @param {string[]} lanes Names of the clients, and "relay".
    */
   constructor(frame, detail, lanes) {
@@ -82,7 +83,10 @@ export class Timeline {
     this.lanes = lanes;
     this.entries = [];
     this.numbers = 0;
-    /** What polls have found. @type {Set<string>} */
+    /**
+     * The record versions that polls have returned.
+     * @type {Set<string>}
+     */
     this.polled = new Set();
     this.height = TOP + LANE * lanes.length + 22;
     this.drawing = svg("svg", { role: "group", "aria-label": "Timeline: the newest step is the last", height: this.height });
@@ -105,20 +109,20 @@ export class Timeline {
     this.#draw();
   }
 
-  /** @param {any} entry As a client's journal tells it, with `delay` in milliseconds where something was shown. */
+  /** @param {any} entry An entry of a client's journal. `delay` is the time from a save until this device showed it, in ms. */
   add(entry) {
     const kind = entry.kind === "exchange" ? kindOf(entry.exchange) : entry.kind;
     if (!FORMS[kind] || !this.lanes.includes(entry.who) || (entry.exchange && isIdle(kind, entry.exchange))) return;
     if (kind === "query" && !this.#hasNews(entry)) return;
     const last = this.entries.at(-1);
     if (kind === "shows" && last?.kind === kind && last.who === entry.who && entry.at - last.latest < 30) {
-      // One fetch may bring many notes.
+      // Combine the notes of one fetch into one step.
       last.others = [...(last.others ?? []), { [entry.name]: entry.note ?? entry.text }];
       last.latest = entry.at;
       return this.#drawSoon();
     }
     const made = { ...entry, kind, number: this.numbers += 1, latest: entry.at };
-    // Answers come late, so a call stands where it began.
+    // A call is reported when its answer arrives. Insert it by its start time.
     let place = this.entries.length;
     while (place > 0 && this.entries[place - 1].at > made.at) place -= 1;
     this.entries.splice(place, 0, made);
@@ -126,7 +130,7 @@ export class Timeline {
     this.#drawSoon();
   }
 
-  /** A poll begins at the newest that is known, and so finds it again each time. */
+  /** Returns whether a poll found new versions. Each poll also returns the newest known record again. */
   #hasNews({ who, exchange }) {
     const found = (exchange.answer?.records ?? []).map((record) => `${who}/${record.recordName}/${record.recordChangeTag}`);
     const isNews = found.some((version) => !this.polled.has(version));
@@ -143,7 +147,8 @@ export class Timeline {
   #draw() {
     this.isDue = false;
     const isAtEnd = this.frame.scrollLeft + this.frame.clientWidth >= this.frame.scrollWidth - 2 * COLUMN;
-    const focused = this.drawing.contains(document.activeElement) ? document.activeElement.dataset.number : undefined;
+    const active = /** @type {SVGElement} */ (document.activeElement);
+    const focused = this.drawing.contains(active) ? active.dataset.number : undefined;
     const width = Math.max(this.entries.length * COLUMN + 24, this.frame.clientWidth - LEFT - 4);
     this.drawing.setAttribute("width", String(width));
     const lines = this.lanes.map((lane) => svg("line", {
@@ -191,7 +196,7 @@ export class Timeline {
     return group;
   }
 
-  /** What was shown says how long it took; the first step after a pause says when it was. */
+  /** Returns a step's time label: its delay, the time since the step before, or after a pause its absolute time. */
   #time(entry, before) {
     if (entry.delay !== undefined) return `${Math.round(entry.delay)} ms`;
     if (before && entry.at - before.at < 1000) return `+${Math.round(entry.at - before.at)}`;
@@ -206,7 +211,7 @@ export class Timeline {
     return `${who}: ${wordOf(entry)}${about ? `, ${about}` : ""}${more}${took}`;
   }
 
-  /** One stop of the tab key for all; arrows go from step to step. */
+  /** Moves between steps by arrow keys. The tab key stops at one step only. */
   #key(event) {
     const steps = [...this.drawing.querySelectorAll(".step")];
     const now = steps.indexOf(document.activeElement);

@@ -1,18 +1,23 @@
-// The scenes of the terminal's tour, each ending in a check; the same claims, tried with clients in this page.
+// The scenes of the tour of `zonecast demo`, played with the clients of this page. Each scene ends with a check.
 
 import { acceptShare, removeParticipant, setPermission, shareZone, stopSharing } from "./sharing.js";
 import { middle, pause, until } from "./world.js";
 
-/** The scenes; each returns what its check has found, for people. */
+/** Plays the scenes. Each scene returns its result as a text for the user. */
 export class Tour {
   /**
    * @param {import("./world.js").World} world
-   * @param {{ restart?: () => Promise<void>, boardSeconds: number }} means `restart`: the relay is ours to restart.
+   * @param {{ restart?: () => Promise<void>, boardSeconds: number, listen?: (listener: (entry: any) => void) => any,
+   *   unlisten?: (listener: (entry: any) => void) => any }} means `restart` is there if the demo may restart the relay.
    */
   constructor(world, means) {
     this.world = world;
     this.means = means;
-    [this.phone, this.laptop, this.tablet] = world.clients;
+    const [phone, laptop, tablet] = world.clients;
+    this.phone = phone;
+    this.laptop = laptop;
+    this.tablet = tablet;
+    /** @type {[title: string, play: () => Promise<string>][]} */
     this.scenes = [
       ["two devices", () => this.twoDevices()],
       ["offline edits survive a client restart", () => this.offlineEdits()],
@@ -49,14 +54,14 @@ export class Tour {
     return this.conclude(held, tell);
   }
 
-  /** From an empty zone of each user, so that a second tour does not count the notes of the first. */
+  /** Empties the zones of all users, so that a second tour does not count notes of the first. */
   async begin() {
     await this.recover();
     await this.world.clear();
     this.world.delays = [];
   }
 
-  /** What one scene left undone must not spoil the next. */
+  /** Undoes what an unfinished scene may have left: offline clients and a share. */
   async recover() {
     for (const client of this.world.clients) if (!client.isOnline) client.goOnline();
     await stopSharing(this.phone).catch(() => {});
@@ -123,7 +128,7 @@ export class Tour {
     const { world, phone, laptop } = this;
     const name = world.add("Pack for the trip", phone);
     await until(`${laptop.name} to show the note`, () => this.#shows(laptop, name, "Pack for the trip"));
-    // Different fields.
+    // Edits of different fields.
     phone.goOffline();
     phone.change(name, { title: "Pack for the trip, warm clothes" });
     laptop.change(name, { done: true });
@@ -132,7 +137,7 @@ export class Tour {
     phone.goOnline();
     await until("both edits on both devices", () =>
       [phone, laptop].every((client) => this.#shows(client, name, "Pack for the trip, warm clothes", true)));
-    // The same field.
+    // Edits of the same field.
     phone.goOffline();
     phone.change(name, { title: "Pack: said the phone" });
     laptop.change(name, { title: "Pack: said the laptop" });
@@ -162,7 +167,7 @@ export class Tour {
     return `gone everywhere, the tombstone reached ${laptop.name} when it came back`;
   }
 
-  /** Bob's view of alice's zone, once he has it. */
+  /** Alice's zone on bob's tablet; `undefined` before he has accepted the share. */
   get #sharedZone() { return this.tablet.sharedZones.find((zone) => zone.zoneID.ownerRecordName === this.phone.userID); }
 
   async readOnlyShare() {
@@ -187,7 +192,7 @@ export class Tour {
     return "1 refusal, rolled back; sync alive";
   }
 
-  /** A new note of bob's in alice's zone reaches both of her devices. */
+  /** Adds a note to alice's zone as bob, and waits until both of her devices show it. */
   async #addAsBob(title) {
     const { name } = this.tablet.add(title, { zone: this.#sharedZone.key });
     this.world.expected.get("alice")?.add(name);
@@ -204,7 +209,7 @@ export class Tour {
     });
   }
 
-  /** Nothing of alice's is left on bob's tablet, and nothing but that has gone. */
+  /** Waits until bob's tablet has none of alice's notes, and checks that all other notes are still there. */
   async #untilBobHasNothing(zone, owned) {
     const { phone, laptop, tablet, world } = this;
     const count = phone.notes().length;
@@ -240,7 +245,7 @@ export class Tour {
     await this.#untilBobMayWrite();
     await this.#addAsBob("Bob carries the canoe");
     const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
-    // The end finds bob away: he hears of it when he is back.
+    // Bob is offline while alice stops sharing. He learns of it when he is back.
     tablet.goOffline();
     await stopSharing(phone);
     await pause(600);

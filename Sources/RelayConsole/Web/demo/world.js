@@ -1,10 +1,10 @@
-// Clients and relay together, and the judgement over them.
+// Follows all clients and checks that they equal the relay.
 
 import { Container, RelayError } from "../zonecast.js";
 
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-/** A wait has an end and says what it waited for. */
+/** Waits for a condition. Throws an error that names it after a time limit. */
 export async function until(what, condition, seconds = 120, every = 25) {
   const end = performance.now() + seconds * 1000;
   while (!await condition()) {
@@ -13,23 +13,27 @@ export async function until(what, condition, seconds = 120, every = 25) {
   }
 }
 
-/** The median. */
+/** Returns the median. */
 export const middle = (numbers) => numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)] ?? 0;
 
-/** Clients and relay, and the judgement over them: does every mirror equal the relay. */
+/** @typedef {{ unequal: string[], lost: number, duplicated: number, pending: number, holds?: boolean }} Verdict */
+
+/** All clients, with the notes that must exist. Checks whether every mirror equals the relay. */
 export class World {
   /** @param {any} place @param {import("./client.js").Client[]} clients */
   constructor(place, clients) {
     this.place = place;
     this.clients = clients;
-    /** Names of the notes that must be there, by user. */
+    /** Names of the notes that must exist, by user. */
     this.expected = new Map();
-    /** Milliseconds from a save to when another device showed it. */
+    /** Milliseconds from a save until another device showed it. */
     this.delays = [];
     this.saves = new Map();
+    /** Whether `heed` adds to `delays`. */
+    this.isCounting = false;
   }
 
-  /** Follows saves to where they are shown; returns how long it took. */
+  /** Matches saves with their display on other devices. Returns the delay in milliseconds of an entry that shows a save. */
   heed(entry) {
     if (!entry.name) return undefined;
     const key = JSON.stringify([entry.zone, entry.name, entry.note]);
@@ -56,12 +60,13 @@ export class World {
     client.remove(name);
   }
 
-  /** What is on the relay, seen by a device that keeps nothing. */
+  /** Fetches all notes from the relay, as a device without a store. */
   async #look(client) {
     const { container: name, environment, apiToken } = this.place;
     const { url, webAuthToken } = client.container;
     const observer = new Container({ url, container: name, environment, apiToken, webAuthToken, deviceID: "observer" });
     const notes = new Map();
+    /** @type {any} */
     let page;
     do {
       page = await observer.privateDatabase.zoneChanges("Notes", page?.syncToken);
@@ -76,6 +81,7 @@ export class World {
   }
 
   async judge() {
+    /** @type {Verdict} */
     const verdict = { unequal: [], lost: 0, duplicated: 0, pending: 0 };
     const there = new Map();
     for (const client of this.clients) {
@@ -98,11 +104,11 @@ export class World {
     return verdict;
   }
 
-  /** Deletes all notes of everybody, wherever they came from. */
+  /** Deletes all notes of all users. */
   async clear() {
     this.expected.clear();
     await until("every client to be connected", () => this.clients.every((one) => one.isLive && one.isSetUp), 30);
-    // Only what a client has seen can it delete.
+    // A client can delete only notes that it has fetched.
     const isWhole = async () => !this.clients.some((one) => one.pending) && !(await this.judge()).unequal.length;
     await until("every client to show what is on the relay", isWhole, 30, 100);
     const owners = new Map(this.clients.map((client) => [client.user, client]));
@@ -112,6 +118,7 @@ export class World {
 
   /** Waits until nothing is pending and every mirror equals the relay. */
   async settle(seconds = 180) {
+    /** @type {Verdict | undefined} */
     let verdict;
     const isSettled = async () => {
       if (this.clients.some((client) => client.pending)) return false;
@@ -126,7 +133,9 @@ export class World {
     try {
       await until("every mirror to equal the relay", isSettled, seconds);
     } catch (error) {
-      const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = verdict ?? {};
+      /** @type {Partial<Verdict>} */
+      const known = verdict ?? {};
+      const { pending = "?", lost = "?", duplicated = "?", unequal = [] } = known;
       const facts = `${pending} pending, ${lost} lost, ${duplicated} duplicated, different: ${unequal.join("; ") || "none"}`;
       throw new Error(`${error.message} ${facts}.`);
     }
