@@ -250,7 +250,10 @@ struct Exporter {
             // Dates within the same millisecond are equal as fields.
             guard now[position] != before[position], table.columns[position].isDate || mine[field] != base[field]
             else { return nil }
-            let isSendable = now[position].isNull ? base[field] != nil : mine[field] != nil
+            // A default that no field can hold is sent as no field, which stands for it.
+            let isDefault = now[position] == table.columns[position].attribute?.defaultValue
+            let hasNoField = now[position].isNull || isDefault && mine[field] == nil
+            let isSendable = hasNoField ? base[field] != nil : mine[field] != nil
             return isSendable ? field : nil
         }
     }
