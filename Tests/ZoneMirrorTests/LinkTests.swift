@@ -176,7 +176,9 @@ struct Page: SyncedRecord, Equatable {
 
     @Test func aPairGoesWithWhatTheRelayRefuses() async throws {
         let (phone, laptop) = try await devices()
-        let refused = Tag(id: RecordName(String(repeating: "x", count: 300)))
+        relay.limits.recordBytes = 2_000
+        var refused = Tag(id: "refused")
+        refused.word = String(repeating: "x", count: 3_000)
         try change(phone) { context in
             try context.insert(refused)
             try context.link(Note(id: "n", title: ""), \.tags, refused)

@@ -51,7 +51,9 @@ import ZoneTesting
         try context.insert(Folder(id: "right", name: "right"))
         let error = #expect(throws: MirrorError.self) { try context.save() }
         #expect(
-            error?.explanation.contains("1 to 255 printable ASCII characters") == true,
+            error?.explanation.contains(
+                name.utf8.contains(0) ? "character of number 0" : "1 to 255 printable ASCII characters"
+            ) == true,
             "\(error?.explanation ?? "")"
         )
         #expect(try folders(phone).isEmpty)

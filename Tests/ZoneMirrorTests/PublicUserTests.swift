@@ -153,7 +153,8 @@ import ZoneTesting
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await board(device)
         try? await mirror.container.fetchChanges()
-        try write(mirror, Post(id: RecordName(String(repeating: "x", count: 300)), text: "Alice's"))
+        relay.limits.recordBytes = 2_000
+        try write(mirror, Post(id: "x", text: String(repeating: "x", count: 3_000)))
         await #expect(throws: MirrorError.self) { try await mirror.container.sendChanges() }
         let refused = try #require(try await mirror.container.rejectedWrites(mirror.store).first)
         device.connection.credentials.replace(webAuthToken: "dev-bob")

@@ -24,7 +24,8 @@ import ZoneTesting
         var note = Note(id: "n", title: "a")
         note.stars = 3
         try context.insert(note)
-        try context.insert(Note(id: RecordName(String(repeating: "x", count: 300)), title: "never"))
+        relay.limits.recordBytes = 2_000
+        try context.insert(Note(id: "x", title: String(repeating: "x", count: 3_000)))
         try context.save()
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         #expect(try await phone.container.rejectedWrites(phone.store).count == 2)

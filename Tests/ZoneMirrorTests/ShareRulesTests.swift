@@ -46,12 +46,14 @@ import ZoneTesting
 
     /// What the relay refuses of other objects keeps nobody from sharing; of what is to be shared, it is the answer.
     @Test func whatIsRefusedElsewhereStopsNoSharing() async throws {
-        let phone = try await SharingWorld().phone
+        let world = try await SharingWorld()
+        let phone = world.phone
+        world.relay.limits.recordBytes = 2_000
         let id = try phone.id(try #require(try phone.note))
         func refusedNote(_ letter: Character) throws -> ObjectID {
             let context = phone.context()
-            // A name that is too long for a record.
-            let note = SharedNote(id: RecordName(String(repeating: letter, count: 300)), title: "refused")
+            // Too large for a record.
+            let note = SharedNote(id: RecordName(String(letter)), title: String(repeating: "x", count: 3_000))
             try context.insert(note)
             try context.save()
             return try context.objectID(of: note)

@@ -166,11 +166,12 @@ import ZoneTesting
     @Test func aRefusedWriteStopsNoOther() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         let context = phone.context()
+        relay.limits.recordBytes = 2_000
         for number in 0..<1_000 {
-            // Names that are too long are refused; the first among them.
+            // Records that are too large are refused; the first among them.
             let isBad = number % 100 == 0
-            let name = isBad ? "bad-\(number)-" + String(repeating: "x", count: 300) : "n\(number)"
-            try context.insert(Note(id: RecordName(name), title: "\(number)"))
+            let title = "\(number)" + (isBad ? String(repeating: "x", count: 3_000) : "")
+            try context.insert(Note(id: RecordName("n\(number)"), title: title))
         }
         try context.save()
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
