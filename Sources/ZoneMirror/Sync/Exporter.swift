@@ -251,7 +251,7 @@ struct Exporter {
             guard now[position] != before[position], table.columns[position].isDate || mine[field] != base[field]
             else { return nil }
             // A default that no field can hold is sent as no field, which stands for it.
-            let isDefault = now[position] == table.columns[position].attribute?.defaultValue
+            let isDefault: Bool = table.columns[position].attribute.map { $0.defaultValue == now[position] } ?? false
             let hasNoField = now[position].isNull || isDefault && mine[field] == nil
             let isSendable = hasNoField ? base[field] != nil : mine[field] != nil
             return isSendable ? field : nil
