@@ -198,9 +198,9 @@ private struct Price: SyncedRecord {
         try context.save()
         try await phone.sync()
         let database = try #require(phone.container.database(of: phone.store))
-        let value = "SELECT quote(\(property)) FROM Entry WHERE id = 'a'"
+        let value = "SELECT quote(\"\(property)\") FROM Entry WHERE id = 'a'"
         let before = try await database.write { db in
-            try db.execute(sql: "UPDATE Entry SET \(property) = \(literal) WHERE id = 'a'")
+            try db.execute(sql: "UPDATE Entry SET \"\(property)\" = \(literal) WHERE id = 'a'")
             return try String.fetchOne(db, sql: value)
         }
         let events = phone.container.events
