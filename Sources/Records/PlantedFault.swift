@@ -60,7 +60,7 @@ package enum PlantedFault: String, CaseIterable, Sendable {
     case uploadResumedWrong
     /// A cached session stays valid after it was revoked.
     case revokedSignInRemembered
-    /// A request of one user is sent with the credentials of another who has signed in since.
+    /// A request is sent with the credentials of a user who signed in after it was made.
     case sentForAnother
     /// A participant with read-only permission can write.
     case readerWrites
