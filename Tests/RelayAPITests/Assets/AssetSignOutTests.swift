@@ -16,11 +16,7 @@ import Wire
         async throws
         -> JSONValue
     {
-        var request = world.request(apiToken: world.apiToken, webToken: token)
-        request.method = .post
-        request.path = "/database/1/\(world.home.container)/development/\(operation)"
-        request.body = Array(body.utf8)
-        return try JSONDocument(parsing: await relay.respond(to: request).body).root
+        try JSONDocument(parsing: await relay.respond(to: world.post(operation, body, webToken: token)).body).root
     }
 
     private func path(_ address: String) throws -> String { try #require(URLComponents(string: address)).path }
@@ -28,12 +24,7 @@ import Wire
     private static let asked = #"{"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
 
     private func relay(of world: SignInWorld) throws -> Relay {
-        Relay(
-            authenticator: try world.authenticator(),
-            stores: StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }),
-            time: world.clock.source,
-            random: .system
-        )
+        try world.relay(stores: StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }))
     }
 
     /// Saves the record "p" with an asset; gives the address that the asset was brought to.

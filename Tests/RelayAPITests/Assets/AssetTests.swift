@@ -317,13 +317,7 @@ import Wire
     @Test func tooLargeIsTooLarge() async throws {
         var settings = AssetSettings()
         settings.largest = 10
-        let relay = Relay(
-            authenticator: world.relay.authenticator,
-            stores: world.stores,
-            assets: settings,
-            time: .system,
-            random: .system
-        )
+        let relay = world.relay(assets: settings)
         let path = try #require(URLComponents(string: try await uploadAddress())).path
         for (count, status) in [(10, 200), (11, 413)] {
             let body = [UInt8](repeating: 7, count: count)

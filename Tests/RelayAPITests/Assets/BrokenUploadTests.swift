@@ -174,13 +174,7 @@ import Wire
     @Test func whatTheLimitRefusesIsNoBeginning() async throws {
         var settings = AssetSettings()
         settings.largest = 10_000
-        let relay = Relay(
-            authenticator: world.relay.authenticator,
-            stores: world.stores,
-            assets: settings,
-            time: .system,
-            random: .system
-        )
+        let relay = world.relay(assets: settings)
         let path = try await address()
         let answer = await relay.respond(to: try request(path, from: nil, content[...]))
         #expect(answer.status.code == 413)

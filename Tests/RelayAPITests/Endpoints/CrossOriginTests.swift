@@ -13,15 +13,6 @@ import Testing
 
     init() throws { world = try SignInWorld() }
 
-    private func relay() throws -> Relay {
-        Relay(
-            authenticator: try world.authenticator(),
-            stores: StoreFolder(folder: nil, draw: { 1 }),
-            time: world.clock.source,
-            random: .system
-        )
-    }
-
     private func ask(
         _ relay: Relay,
         origin: String,
@@ -38,7 +29,7 @@ import Testing
     }
 
     @Test func anAllowedPageMayReadEveryAnswerAndSendCredentials() async throws {
-        let relay = try relay()
+        let relay = try world.relay()
         let signedIn = try world.signIn().webToken
         let good = try await ask(relay, origin: "https://app.example", webToken: signedIn)
         // Without a user, it must be able to read where to sign in; so too when the sign-in has ended.
@@ -59,7 +50,7 @@ import Testing
 
     @Test(arguments: ["https://evil.example", "null", "http://localhost:8000", "https://app.example.evil.example"])
     func aForeignPageIsRefusedWhateverItShows(origin: String) async throws {
-        let relay = try relay()
+        let relay = try world.relay()
         for webToken in [nil, try world.signIn().webToken] {
             let answer = try await ask(relay, origin: origin, webToken: webToken)
             #expect(answer.status == .forbidden)
@@ -74,7 +65,7 @@ import Testing
     }
 
     @Test func aPreflightSaysWhatMayBeSent() async throws {
-        let answer = try await ask(try relay(), origin: "https://app.example", .options)
+        let answer = try await ask(try world.relay(), origin: "https://app.example", .options)
         #expect(answer.status == .noContent)
         #expect(answer.headers[.accessControlAllowOrigin] == "https://app.example")
         #expect(answer.headers[.accessControlAllowCredentials] == "true")
@@ -91,7 +82,7 @@ import Testing
 
     /// No page's: somebody who wants to know how a path is called.
     @Test func optionsWithoutAnOriginSaysHowAPathIsCalled() async throws {
-        let relay = try relay()
+        let relay = try world.relay()
         for (operation, allowed) in [("users/caller", "GET, POST, OPTIONS"), ("records/modify", "POST, OPTIONS")] {
             var request = world.request(apiToken: nil)
             request.method = .options
@@ -110,7 +101,7 @@ import Testing
     @Test func theRelaysOwnPagesAndThoseOfTheConfigurationMayCallToo() async throws {
         world.settings.allowedOrigins = ["https://admin.example"]
         world.settings.publicURL = "https://sync.example/relay"
-        let relay = try relay()
+        let relay = try world.relay()
         for origin in [
             "https://admin.example", "https://sync.example", "https://relay.example", "http://relay.example",
         ] {
@@ -120,7 +111,7 @@ import Testing
 
     @Test func onADevRelayOnlyThisMachinesPagesMayCall() async throws {
         world.settings.acceptsDevTokens = true
-        let relay = try relay()
+        let relay = try world.relay()
         for origin in ["http://localhost:5173", "http://127.0.0.1", "http://[::1]:80"] {
             #expect(try await ask(relay, origin: origin, webToken: "dev-alice").status == .ok)
         }

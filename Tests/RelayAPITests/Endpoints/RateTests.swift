@@ -10,15 +10,6 @@ import Testing
 
     init() throws { world = try SignInWorld() }
 
-    private func relay() throws -> Relay {
-        Relay(
-            authenticator: try world.authenticator(),
-            stores: StoreFolder(folder: nil, draw: { 1 }),
-            time: world.clock.source,
-            random: .system
-        )
-    }
-
     private func ask(
         _ relay: Relay,
         _ operation: String = "public/records/lookup",
@@ -26,10 +17,7 @@ import Testing
         webToken: String? = nil,
         from address: String = "192.0.2.1"
     ) async -> APIResponse {
-        var request = world.request(apiToken: apiToken ?? world.apiToken, webToken: webToken)
-        request.method = .post
-        request.path = "/database/1/\(world.home.container)/development/\(operation)"
-        request.body = Array(#"{"records":[]}"#.utf8)
+        var request = world.post(operation, #"{"records":[]}"#, apiToken: apiToken, webToken: webToken)
         request.remoteAddress = address
         return await relay.respond(to: request)
     }
@@ -37,7 +25,7 @@ import Testing
     @Test func thePublicDatabaseHasARateThatItsCallersShare() async throws {
         world.settings.publicRate = RateLimit(perSecond: 2, burst: 4)
         world.settings.publicRatePerUser = nil
-        let relay = try relay()
+        let relay = try world.relay()
         for number in 0..<4 { #expect(await ask(relay, from: "192.0.2.\(number)").status == .ok) }
         let answer = await ask(relay, from: "192.0.2.9")
         #expect(answer.status == .tooManyRequests)
@@ -57,7 +45,7 @@ import Testing
     @Test func eachSignedInUserAddsALittleThatNobodyElseCanUseUp() async throws {
         world.settings.publicRate = RateLimit(perSecond: 1, burst: 1)
         world.settings.publicRatePerUser = RateLimit(perSecond: 1, burst: 2)
-        let relay = try relay()
+        let relay = try world.relay()
         let alice = try world.signIn().webToken
         let bob = try world.signIn(try world.store.addAccount(email: "bob@example.org", password: "battery staple"))
         for _ in 0..<3 { #expect(await ask(relay, webToken: alice).status == .ok) }
@@ -68,7 +56,7 @@ import Testing
 
     @Test func wrongCredentialsAreCountedByAddressAndGoodOnesGoThrough() async throws {
         world.settings.failedCredentialRate = RateLimit(perSecond: 0.1, burst: 3)
-        let relay = try relay()
+        let relay = try world.relay()
         let wrong = String(repeating: "0", count: 64)
         for _ in 0..<3 { #expect(await ask(relay, apiToken: wrong).status == .unauthorized) }
         let answer = await ask(relay, apiToken: wrong)
@@ -83,7 +71,7 @@ import Testing
 
     @Test func aNetworkOfIPv6AddressesCountsAsOne() async throws {
         world.settings.failedCredentialRate = RateLimit(perSecond: 0.1, burst: 2)
-        let relay = try relay()
+        let relay = try world.relay()
         func wrong(_ address: String) async -> Int { await ask(relay, apiToken: "0", from: address).status.code }
         #expect(await wrong("2001:db8:1:2::1") == 401)
         #expect(await wrong("2001:db8:1:2:ffff::9") == 401)
@@ -98,7 +86,7 @@ import Testing
     @Test func wherePublicRatesAreOffNothingIsCounted() async throws {
         world.settings.publicRate = nil
         world.settings.requestRate = nil
-        let relay = try relay()
+        let relay = try world.relay()
         for _ in 0..<500 { #expect(await ask(relay).status == .ok) }
     }
 
@@ -106,7 +94,7 @@ import Testing
         world.settings.publicRate = RateLimit(perSecond: 1, burst: 1)
         world.settings.publicRatePerUser = nil
         world.settings.failedCredentialRate = RateLimit(perSecond: 0.1, burst: 1)
-        let relay = try relay()
+        let relay = try world.relay()
         let alice = try world.signIn()
         #expect(await ask(relay, webToken: alice.webToken).status == .ok)
         #expect(relay.rateHits().isEmpty)

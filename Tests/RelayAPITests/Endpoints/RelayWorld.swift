@@ -7,57 +7,30 @@ import Synchronization
 import Testing
 import Wire
 
-/// A whole relay in memory, asked by request values; `dev-NAME` tokens say who asks.
-final class RelayWorld: Sendable {
-    let relay: Relay
-    let directory: AccountStore
-    let stores: StoreFolder
-    let container = "iCloud.org.example.notes"
+/// A test's relay, called with request values; `dev-NAME` tokens name the caller.
+protocol RelayCalling {
+    var relay: Relay { get }
+    var container: String { get }
+}
 
-    init(
-        limits: Limits = Limits(),
-        time: TimeSource = .system,
-        folder: String? = nil,
-        _ change: (inout SignInSettings) -> Void = { _ in }
-    ) throws {
-        directory = try AccountStore(inMemory: ())
-        var settings = SignInSettings()
-        settings.acceptsDevTokens = true
-        settings.requestRate = nil
-        settings.publicRate = nil
-        settings.failedCredentialRate = nil
-        change(&settings)
-        let authenticator = try Authenticator(
-            directory: directory,
-            settings: settings,
-            time: time,
-            random: .system
-        )
-        let drawn = Mutex(SplitMix(state: 1))
-        stores = StoreFolder(folder: folder, draw: { drawn.withLock { $0.next() } })
-        relay = Relay(
-            authenticator: authenticator,
-            stores: stores,
-            limits: limits,
-            time: time,
-            random: .system
-        )
-    }
-
-    /// Asks as `user`; `nil` shows an API token alone.
+extension RelayCalling {
+    /// Calls as `user`; `nil` sends an API token alone.
     func ask(
         _ operation: String,
         as user: String? = "alice",
         _ body: String = "{}",
         method: HTTPRequest.Method = .post,
-        environment: String = "development"
+        environment: String = "development",
+        root: String = "/database/1/",
+        from device: String? = nil
     ) async throws -> Answer {
-        let request = APIRequest(
+        var request = APIRequest(
             method: method,
-            path: "/database/1/\(container)/\(environment)/\(operation)",
+            path: "\(root)\(container)/\(environment)/\(operation)",
             query: "ckAPIToken=x" + (user.map { "&ckWebAuthToken=dev-\($0)" } ?? ""),
             body: Array(body.utf8)
         )
+        if let device, let name = HTTPField.Name("X-Zonecast-Device-ID") { request.headers[name] = device }
         let response = await relay.respond(to: request)
         return Answer(
             status: response.status.code,
@@ -66,7 +39,7 @@ final class RelayWorld: Sendable {
         )
     }
 
-    /// Makes a zone of the user's.
+    /// Creates a zone that belongs to the user.
     func makeZone(_ name: String, as user: String = "alice") async throws {
         let answer = try await ask(
             "private/zones/modify",
@@ -74,6 +47,60 @@ final class RelayWorld: Sendable {
             #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"\#(name)"}}}]}"#
         )
         #expect(answer.status == 200)
+    }
+}
+
+/// A whole relay in memory.
+final class RelayWorld: RelayCalling, Sendable {
+    let relay: Relay
+    let directory: AccountStore
+    let stores: StoreFolder
+    let container = "iCloud.org.example.notes"
+
+    init(
+        directory: AccountStore? = nil,
+        limits: Limits = Limits(),
+        time: TimeSource = .system,
+        folder: String? = nil,
+        hub: NoticeHub? = nil,
+        push: PushService? = nil,
+        later: CommitLater? = nil,
+        _ change: (inout SignInSettings) -> Void = { _ in }
+    ) throws {
+        self.directory = try directory ?? AccountStore(inMemory: ())
+        var settings = SignInSettings()
+        settings.acceptsDevTokens = true
+        settings.requestRate = nil
+        settings.publicRate = nil
+        settings.failedCredentialRate = nil
+        change(&settings)
+        let authenticator = try Authenticator(
+            directory: self.directory,
+            settings: settings,
+            time: time,
+            random: .system
+        )
+        let drawn = Mutex(SplitMix(state: 1))
+        stores = StoreFolder(
+            folder: folder,
+            draw: { drawn.withLock { $0.next() } },
+            onCommit: { hub?.publish($1, of: $0) },
+            later: later
+        )
+        relay = Relay(
+            authenticator: authenticator,
+            stores: stores,
+            hub: hub,
+            limits: limits,
+            push: push,
+            time: time,
+            random: .system
+        )
+    }
+
+    /// Another relay on the same stores, with these limits for assets.
+    func relay(assets: AssetSettings) -> Relay {
+        Relay(authenticator: relay.authenticator, stores: stores, assets: assets, time: .system, random: .system)
     }
 
     /// Carries out operations on a zone, each `type name {fields}`.

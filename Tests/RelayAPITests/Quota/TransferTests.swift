@@ -19,22 +19,12 @@ import Wire
         limits.quota = .unlimited
         limits.quota.privateBytes = privateBytes
         limits.quota.publicTransfer = transfer.map { .init(base: $0, perUser: 0) }
-        return Relay(
-            authenticator: try world.authenticator(),
-            stores: stores,
-            limits: limits,
-            time: world.clock.source,
-            random: .system
-        )
+        return try world.relay(stores: stores, limits: limits)
     }
 
     private func ask(_ relay: Relay, _ operation: String, _ body: String, webToken: String? = nil) async -> APIResponse
     {
-        var request = world.request(apiToken: world.apiToken, webToken: webToken)
-        request.method = .post
-        request.path = "/database/1/\(world.home.container)/development/\(operation)"
-        request.body = Array(body.utf8)
-        return await relay.respond(to: request)
+        await relay.respond(to: world.post(operation, body, webToken: webToken))
     }
 
     private let lookup = #"{"records":[{"recordName":"a"}]}"#

@@ -51,12 +51,7 @@ import Wire
             _ body: String
         ) async throws -> JSONValue {
             let response = await browser.relay.respond(
-                to: APIRequest(
-                    method: .post,
-                    path: "/database/1/\(accounts.home.container)/development/private/\(operation)",
-                    query: "ckAPIToken=\(accounts.apiToken)&ckWebAuthToken=\(SignInWorld.escaped(token))",
-                    body: Array(body.utf8)
-                )
+                to: accounts.post("private/\(operation)", body, webToken: token)
             )
             #expect(response.status == .ok)
             return try JSONDocument(parsing: response.body).root

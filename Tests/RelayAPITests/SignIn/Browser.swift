@@ -18,12 +18,7 @@ final class Browser {
     init(_ relay: Relay) { self.relay = relay }
 
     init(_ world: SignInWorld) throws {
-        relay = Relay(
-            authenticator: try world.authenticator(),
-            stores: StoreFolder(folder: nil, draw: { 1 }),
-            time: world.clock.source,
-            random: .system
-        )
+        relay = try world.relay()
     }
 
     /// Where an application sends a person: what the answer 421 to its request says.

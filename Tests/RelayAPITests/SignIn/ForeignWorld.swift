@@ -48,20 +48,7 @@ final class ForeignWorld {
         )
     }
 
-    func relay() throws -> Relay {
-        Relay(
-            authenticator: try Authenticator(
-                directory: world.store,
-                settings: world.settings,
-                keySource: source,
-                time: world.clock.source,
-                random: .system
-            ),
-            stores: StoreFolder(folder: nil, draw: { 1 }),
-            time: world.clock.source,
-            random: .system
-        )
-    }
+    func relay() throws -> Relay { try world.relay(keySource: source) }
 
     func exchange() throws -> ForeignSignIn {
         ForeignSignIn(

@@ -34,8 +34,29 @@ final class SignInWorld {
         alice = try store.addAccount(email: "alice@example.org", password: "correct horse")
     }
 
-    func authenticator() throws -> Authenticator {
-        try Authenticator(directory: store, settings: settings, time: clock.source, random: .system)
+    func authenticator(keySource: any KeySource = NoKeySource()) throws -> Authenticator {
+        try Authenticator(
+            directory: store,
+            settings: settings,
+            keySource: keySource,
+            time: clock.source,
+            random: .system
+        )
+    }
+
+    /// A relay on this directory; each call returns a new one.
+    func relay(
+        stores: StoreFolder = StoreFolder(folder: nil, draw: { 1 }),
+        limits: Limits = Limits(),
+        keySource: any KeySource = NoKeySource()
+    ) throws -> Relay {
+        Relay(
+            authenticator: try authenticator(keySource: keySource),
+            stores: stores,
+            limits: limits,
+            time: clock.source,
+            random: .system
+        )
     }
 
     func signIn(_ account: Account? = nil, in place: ContainerEnvironment? = nil, _ kind: Session.Kind = .brief) throws
@@ -67,6 +88,15 @@ final class SignInWorld {
             query: parts.compactMap { $0 }.joined(separator: "&"),
             headers: headers
         )
+    }
+
+    /// A POST to an operation of the container's development environment, with these tokens in its query.
+    func post(_ operation: String, _ body: String, apiToken: String? = nil, webToken: String? = nil) -> APIRequest {
+        var request = request(apiToken: apiToken ?? self.apiToken, webToken: webToken)
+        request.method = .post
+        request.path = "/database/1/\(home.container)/development/\(operation)"
+        request.body = Array(body.utf8)
+        return request
     }
 
     static func escaped(_ token: String) -> String {

@@ -105,12 +105,7 @@ import Testing
     }
 
     @Test func aKeyKnowsItsOwnNameAndHasNoUserContext() async throws {
-        let relay = Relay(
-            authenticator: try world.authenticator(),
-            stores: StoreFolder(folder: nil, draw: { 1 }),
-            time: world.clock.source,
-            random: .system
-        )
+        let relay = try world.relay()
         let found = await relay.respond(to: try request(caller))
         #expect(found.status == .ok)
         #expect(String(decoding: found.body, as: UTF8.self).contains(registered.user.recordName))
@@ -189,7 +184,7 @@ import Testing
         let stores = StoreFolder(folder: nil, draw: { 1 })
         // Each knows only what the disk knows.
         func relay() throws -> Relay {
-            Relay(authenticator: try world.authenticator(), stores: stores, time: world.clock.source, random: .system)
+            try world.relay(stores: stores)
         }
         func body(_ text: String) -> [UInt8] {
             let record = #"{"recordName": "a", "recordType": "Note", "fields": {"text": {"value": "\#(text)"}}}"#

@@ -7,18 +7,20 @@ import Synchronization
 import Testing
 import Wire
 
-/// A relay in memory with its hub, and devices on one lane of the test's own.
-final class SubscriptionWorld {
-    let relay: Relay
+/// A relay in memory with its hub, and devices whose notices the test delivers.
+final class SubscriptionWorld: RelayCalling {
+    private let base: RelayWorld
     let hub: NoticeHub
     let admission: RelayAdmission
     let lane = HeldLane()
     let roll = NoticeLaneRoll()
     let number: Int
-    let container = "iCloud.org.example.notes"
-    let stores: StoreFolder
 
-    /// Another world of the same directory and folder is the same relay after a restart.
+    var relay: Relay { base.relay }
+    var stores: StoreFolder { base.stores }
+    var container: String { base.container }
+
+    /// A second world with the same directory and folder is the same relay after a restart.
     init(
         limits: Limits = Limits(),
         directory: AccountStore? = nil,
@@ -27,63 +29,23 @@ final class SubscriptionWorld {
         push: PushService? = nil,
         later: CommitLater? = nil
     ) throws {
-        var settings = SignInSettings()
-        settings.acceptsDevTokens = true
-        settings.requestRate = nil
-        let authenticator = try Authenticator(
-            directory: try directory ?? AccountStore(inMemory: ()),
-            settings: settings,
+        hub = NoticeHub(relayName: "test", noticeID: { "n" })
+        base = try RelayWorld(
+            directory: directory,
+            limits: limits,
             time: time,
-            random: .system
-        )
-        let hub = NoticeHub(relayName: "test", noticeID: { "n" })
-        let drawn = Mutex(SplitMix(state: 1))
-        stores = StoreFolder(
             folder: folder,
-            draw: { drawn.withLock { $0.next() } },
-            onCommit: { hub.publish($1, of: $0) },
+            hub: hub,
+            push: push,
             later: later
         )
-        self.hub = hub
-        relay = Relay(
-            authenticator: authenticator,
-            stores: stores,
-            hub: hub,
-            limits: limits,
-            push: push,
-            time: time,
-            random: .system
-        )
-        admission = RelayAdmission(relay: relay, hub: hub, time: time)
+        admission = RelayAdmission(relay: base.relay, hub: hub, time: time)
         number = hub.add(lane)
     }
 
     func close() { stores.close() }
 
-    func ask(
-        _ operation: String,
-        as user: String? = "alice",
-        _ body: String = "{}",
-        method: HTTPRequest.Method = .post,
-        environment: String = "development",
-        from device: String? = nil
-    ) async throws -> Answer {
-        var request = APIRequest(
-            method: method,
-            path: "/database/1/\(container)/\(environment)/\(operation)",
-            query: "ckAPIToken=x" + (user.map { "&ckWebAuthToken=dev-\($0)" } ?? ""),
-            body: Array(body.utf8)
-        )
-        if let device, let name = HTTPField.Name("X-Zonecast-Device-ID") { request.headers[name] = device }
-        let response = await relay.respond(to: request)
-        return Answer(
-            status: response.status.code,
-            json: try JSONDocument(parsing: response.body).root,
-            response: response
-        )
-    }
-
-    /// Asks a path that names no database.
+    /// Calls an endpoint for devices, whose path names no database.
     func device(
         _ operation: String,
         as user: String? = "alice",
@@ -92,19 +54,7 @@ final class SubscriptionWorld {
         from device: String? = nil,
         root: String = "/device/1/"
     ) async throws -> Answer {
-        var request = APIRequest(
-            method: method,
-            path: "\(root)\(container)/development/\(operation)",
-            query: "ckAPIToken=x" + (user.map { "&ckWebAuthToken=dev-\($0)" } ?? ""),
-            body: Array(body.utf8)
-        )
-        if let device, let name = HTTPField.Name("X-Zonecast-Device-ID") { request.headers[name] = device }
-        let response = await relay.respond(to: request)
-        return Answer(
-            status: response.status.code,
-            json: try JSONDocument(parsing: response.body).root,
-            response: response
-        )
+        try await ask(operation, as: user, body, method: method, root: root, from: device)
     }
 
     /// Makes a query subscription; expects that it is taken.
@@ -129,15 +79,6 @@ final class SubscriptionWorld {
         let item = try #require(try answer.items("subscriptions").first)
         #expect(item.text("serverErrorCode") == nil, "\(item.text("reason") ?? "")")
         #expect(item.text("subscriptionID") == id)
-    }
-
-    func makeZone(_ name: String, as user: String = "alice") async throws {
-        let answer = try await ask(
-            "private/zones/modify",
-            as: user,
-            #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"\#(name)"}}}]}"#
-        )
-        #expect(answer.status == 200)
     }
 
     /// One forced operation on a record, from a device that is not listening.
