@@ -8,7 +8,7 @@ import RelayStore
 import Testing
 import Wire
 
-/// Addresses of assets end with the sign-in, or the server key, that they were given to.
+/// Asset addresses end with the sign-in, or the server key, for which they were issued.
 ///
 /// See Reliability.md, "Invariants", j.
 @Suite struct AssetSignOutTests {
@@ -27,7 +27,7 @@ import Wire
         try world.relay(stores: StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }))
     }
 
-    /// Saves the record "p" with an asset; gives the address that the asset was brought to.
+    /// Saves the record "p" with an asset and returns the address that the asset was uploaded to.
     private func savePhoto(_ relay: Relay, _ world: SignInWorld, in database: String, _ token: String) async throws
         -> String
     {
@@ -42,7 +42,7 @@ import Wire
         return upload
     }
 
-    @Test func anAddressEndsWithItsSignIn() async throws {
+    @Test func anAssetAddressEndsWithItsSignIn() async throws {
         let world = try SignInWorld()
         let relay = try relay(of: world)
         let phone = try world.signIn().webToken
@@ -69,7 +69,7 @@ import Wire
         #expect(await status(second) == 404)
     }
 
-    /// A request to the public database by a server key, signed as Apple's page says.
+    /// Returns a request to the public database, signed by a server key as Apple's page describes.
     private func signed(
         _ operation: String,
         _ body: String,
@@ -89,7 +89,7 @@ import Wire
         return APIRequest(method: .post, path: path, headers: headers, body: Array(body.utf8))
     }
 
-    @Test func anAddressEndsWithItsKey() async throws {
+    @Test func anAssetAddressEndsWithItsServerKey() async throws {
         let world = try SignInWorld()
         let relay = try relay(of: world)
         let key = P256.Signing.PrivateKey()
@@ -113,7 +113,7 @@ import Wire
         try world.store.revokeServerKey(id)
         #expect(await relay.respond(to: APIRequest(method: .get, path: download)).status == .notFound)
         #expect(await relay.respond(to: APIRequest(method: .post, path: upload, body: [5])).status == .notFound)
-        // What others were given stays good.
+        // Addresses issued to other callers stay valid.
         #expect(await relay.respond(to: APIRequest(method: .post, path: own, body: [6])).status == .ok)
     }
 }

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 import Wire
 
-/// Assets from the upload to the end.
+/// Assets from upload to removal.
 ///
 /// See Wire.md, "Assets" and "Asset operations".
 @Suite struct AssetTests {
@@ -47,7 +47,7 @@ import Wire
         )
     }
 
-    /// The dictionary to save in a record.
+    /// Uploads an asset and returns the dictionary to save in a record.
     private func upload(_ bytes: [UInt8]? = nil, as user: String = "alice", in database: String = "private")
         async throws
         -> String
@@ -100,7 +100,7 @@ import Wire
         return Array(data)
     }
 
-    @Test func fromUploadToDownload() async throws {
+    @Test func anUploadedAssetCanBeDownloaded() async throws {
         let saved = try await save(try await upload())
         let asset = try #require(try saved.field("file"))
         #expect(try asset["size"]?.int64() == Int64(content.count))
@@ -112,8 +112,9 @@ import Wire
         #expect(response.headers[.xContentTypeOptions] == "nosniff")
     }
 
-    /// A record that cannot be read is the relay's trouble: a client that hears of a dead address asks for another for ever.
-    @Test func theAddressOfADamagedRecordIsNotTakenForAnEndedOne() async throws {
+    /// An unreadable record is a fault of the relay: a client that is told its address has ended keeps requesting
+    /// another one.
+    @Test func theAddressOfADamagedRecordIsAnsweredWithAnInternalError() async throws {
         _ = try await save(try await upload())
         let address = try await downloadAddress()
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
@@ -123,7 +124,8 @@ import Wire
             guard let zone = try writer.zone(ZoneID(ZoneID.defaultName, owner: owner)) else { throw .zoneNotFound }
             let before = try writer.records(named: ["p"], in: zone)
             guard var record = before["p"] else { throw .recordNotFound }
-            // Of another type, whose assets nobody counts: what cannot be read is not written.
+            // The record gets another type, whose assets are not counted: the relay does not write a record that it
+            // cannot read.
             record.type = "Other"
             record.fields = Array(#"{"file":{"#.utf8)
             record.change = writer.takeChangeNumber()
@@ -132,9 +134,9 @@ import Wire
         #expect(try await get(address).status == .internalServerError)
     }
 
-    /// Clients other than ours hold nothing against the checksum.
+    /// Other clients than ours do not verify the checksum.
     @Test(arguments: [nil, "bytes=0-1"])
-    func contentThatTheDiskHasChangedIsNotServed(range: String?) async throws {
+    func contentThatChangedOnDiskIsNotServed(range: String?) async throws {
         _ = try await save(try await upload())
         let address = try await downloadAddress()
         let path = try #require(try await get(address).file).path
@@ -148,7 +150,7 @@ import Wire
         #expect(try bytes(try await get(address)) == content)
     }
 
-    @Test func tokensComeInTheOrderAskedFor() async throws {
+    @Test func tokensAreReturnedInRequestOrder() async throws {
         let answer = try await world.ask(
             "private/assets/upload",
             #"{"tokens":[{"recordType":"A","fieldName":"x","recordName":"1"},{"recordType":"B","fieldName":"y"}]}"#
@@ -163,7 +165,7 @@ import Wire
         }
     }
 
-    @Test func theThreeFormsOfABodyAreOneAsset() async throws {
+    @Test func allThreeBodyFormatsUploadTheSameAsset() async throws {
         let raw = try await send(content, to: uploadAddress(), .put)
         let form = try await send(content, to: uploadAddress(), type: "application/x-www-form-urlencoded")
         let multipart =
@@ -181,12 +183,12 @@ import Wire
         #expect(broken.status == 400)
     }
 
-    /// A page's form may have other fields, before the file as well as after it.
+    /// A page's form may have other fields before and after the file.
     @Test(arguments: [
         #"name="files"; filename="file.file""#, #"name="upload"; filename*=UTF-8''a.bin"#,
         #"filename=a.bin; name=upload"#, #"name="files""#, #"NAME=files"#,
     ])
-    func theFileOfAFormIsTakenAndNoOtherField(disposition: String) async throws {
+    func onlyTheFileFieldOfAFormIsStored(disposition: String) async throws {
         let field = "--XX\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nfilename=\"no\"\r\n"
         let file = "--XX\r\ncontent-type: text/plain\r\ncontent-disposition: form-data; \(disposition)\r\n\r\n"
         let body = Array((field + file).utf8) + content + Array("\r\n\(field)--XX--\r\n".utf8)
@@ -197,7 +199,7 @@ import Wire
         #expect(try await send(none, to: uploadAddress(), type: "multipart/form-data; boundary=XX").status == 400)
     }
 
-    @Test func anEmptyAssetIsOneToo() async throws {
+    @Test func anEmptyAssetCanBeSaved() async throws {
         _ = try await save(try await upload([]))
         let response = try await get(try await downloadAddress())
         #expect(response.status == .ok && response.file?.length == 0)
@@ -211,7 +213,7 @@ import Wire
         ("lines=1-2", 200, nil, "an asset's content"), ("bytes=a-b", 200, nil, "an asset's content"),
         ("bytes=99999999999999999999-", 200, nil, "an asset's content"),
     ])
-    func ranges(range: String, status: Int, contentRange: String?, text: String) async throws {
+    func aRangeRequestReturnsTheRange(range: String, status: Int, contentRange: String?, text: String) async throws {
         _ = try await save(try await upload())
         let response = try await get(try await downloadAddress(), range: range)
         #expect(response.status.code == status)
@@ -221,7 +223,7 @@ import Wire
         #expect(other.status == .ok)
     }
 
-    @Test func onlyAGoodReceiptOfOnesOwnSaves() async throws {
+    @Test func savingRequiresAValidReceiptOfTheSameUser() async throws {
         let asset = try await upload()
         let document = try JSONDocument(parsing: Array(asset.utf8)).root
         let checksum = try #require(document.text("fileChecksum"))
@@ -241,8 +243,8 @@ import Wire
         #expect(try await save(asset).text("serverErrorCode") == nil)
     }
 
-    /// The receipt knows the size: another one harms nobody, and is not what anybody reads.
-    @Test func anAssetIsAsLargeAsWhatWasUploaded() async throws {
+    /// The receipt contains the size, so a wrong size in a record is harmless and is never shown.
+    @Test func anAssetsSizeIsTheSizeOfItsUpload() async throws {
         let asset = try await upload()
         let size = #""size":\#(content.count)"#
         #expect(asset.contains(size))
@@ -252,14 +254,14 @@ import Wire
         #expect(without.text("serverErrorCode") == "BAD_REQUEST")
     }
 
-    @Test func whatAFieldHoldsMayBeSavedAgainThereAndNowhereElse() async throws {
+    @Test func anAssetWithoutAFreshReceiptCanBeSavedOnlyInItsOwnField() async throws {
         _ = try await save(try await upload())
         let held = try await world.ask("private/records/lookup", #"{"records":[{"recordName":"p"}]}"#)
         let field = try #require(try held.items("records").first?.field("file"))
         let asset = String(decoding: field.rawBytes, as: UTF8.self)
         #expect(try await save(asset, named: "p").text("serverErrorCode") == nil)
         #expect(try await save(asset, named: "other").text("serverErrorCode") == "BAD_REQUEST")
-        // With a fresh receipt it may.
+        // With a fresh receipt it may be saved elsewhere.
         let again = try await world.ask(
             "private/assets/rereference",
             #"{"assets":[{"recordName":"p","fieldName":"file"},{"recordName":"p","fieldName":"none"}]}"#
@@ -271,7 +273,7 @@ import Wire
         #expect(try await save(fresh, named: "other").text("serverErrorCode") == nil)
     }
 
-    @Test func anAddressIsGoodOnlyWhileTheRecordHoldsTheAsset() async throws {
+    @Test func anAddressIsValidOnlyWhileTheRecordContainsTheAsset() async throws {
         _ = try await save(try await upload())
         let address = try await downloadAddress()
         #expect(try await get(address).status == .ok)
@@ -281,7 +283,7 @@ import Wire
         let delete = RelayWorld.Operation(kind: "forceDelete", name: "p", type: nil)
         _ = try await world.modify(zone: "_defaultZone", [delete])
         #expect(try await get(second).status == .notFound)
-        // Neither another purpose nor a letter more or less makes an address.
+        // Neither another purpose nor an extra or missing letter makes a valid address.
         for wrong in [
             second + "A", String(second.dropLast()), second.replacing("download", with: "upload"),
             try await uploadAddress().replacing("upload", with: "download"),
@@ -290,7 +292,7 @@ import Wire
         }
     }
 
-    @Test func thePublicDatabaseShowsItsAssetsToEverybody() async throws {
+    @Test func publicAssetsCanBeDownloadedWithoutSigningIn() async throws {
         _ = try await save(try await upload(in: "public"), in: "public")
         let response = try await get(try await downloadAddress(as: nil, in: "public"))
         #expect(try bytes(response) == content)
@@ -298,7 +300,7 @@ import Wire
         #expect(response.headers[.accessControlAllowCredentials] == nil)
     }
 
-    @Test func feedsAndQueriesHaveAddressesToo() async throws {
+    @Test func assetsInAChangeFeedHaveDownloadAddresses() async throws {
         try await world.makeZone("Notes")
         let asset = try await upload()
         let list = #"{"file":{"value":[\#(asset),\#(asset)],"type":"ASSETID_LIST"}}"#
@@ -314,7 +316,7 @@ import Wire
         }
     }
 
-    @Test func tooLargeIsTooLarge() async throws {
+    @Test func anUploadAboveTheSizeLimitIsRefused() async throws {
         var settings = AssetSettings()
         settings.largest = 10
         let relay = world.relay(assets: settings)
@@ -326,7 +328,7 @@ import Wire
         }
     }
 
-    @Test func whatNobodyUsesIsClearedAndWhatIsUsedStays() async throws {
+    @Test func unusedAssetsAreRemovedAndUsedOnesStay() async throws {
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         let store = try world.stores.sqliteStore(of: home)
         _ = try await save(try await upload())
@@ -335,15 +337,15 @@ import Wire
         #expect(try await store.removeUnusedAssets(before: long + .seconds(-3600)) == 0)
         #expect(try await store.removeUnusedAssets(before: long + .seconds(3600)) == 1)
         #expect(try await get(try await downloadAddress()).status == .ok)
-        // Its receipt is good still, but its content is gone: to be uploaded again.
+        // The receipt is still valid, but the content is gone and has to be uploaded again.
         #expect(try await save(unused, named: "q").text("serverErrorCode") == "BAD_REQUEST")
         let delete = RelayWorld.Operation(kind: "forceDelete", name: "p", type: nil)
         _ = try await world.modify(zone: "_defaultZone", [delete])
         #expect(try await store.removeUnusedAssets(before: long + .seconds(3600)) == 1)
     }
 
-    /// No schema tells of a share's own fields.
-    @Test func anAssetInAShareIsServedAndStays() async throws {
+    /// A schema does not list a share's custom fields.
+    @Test func anAssetInAShareIsServedAndNotRemoved() async throws {
         try await world.makeZone("Notes")
         let operation = RelayWorld.Operation(
             kind: "create",
@@ -363,7 +365,7 @@ import Wire
         #expect(try await world.stores.sqliteStore(of: home).removeUnusedAssets(before: later) == 0)
     }
 
-    @Test func aFileThatIsNotWholeIsNotServed() async throws {
+    @Test func aTruncatedFileIsNotServed() async throws {
         let checksum = try #require(try await save(try await upload()).field("file")?.text("fileChecksum"))
         let address = try await downloadAddress()
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
@@ -371,13 +373,13 @@ import Wire
         let file = try #require(try world.stores.assets(of: home).file(of: hash))
         #expect(truncate(file.path, 5) == 0)
         #expect(try await get(address).status == .internalServerError)
-        // Uploaded again it is whole.
+        // Uploading it again restores the file.
         _ = try await save(try await upload())
         #expect(try await get(address).status == .ok)
     }
 
-    /// However long ago it came: whoever has a receipt for it may have no bytes to bring again.
-    @Test func whatAReceiptIsGivenForIsAsNew() async throws {
+    /// A new receipt protects content of any age, because the client may no longer have the bytes.
+    @Test func aNewReceiptProtectsAnOldAssetFromRemoval() async throws {
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         let store = try world.stores.sqliteStore(of: home)
         _ = try await save(try await upload())
@@ -398,7 +400,7 @@ import Wire
         #expect(try await save(asset, named: "q").text("serverErrorCode") == nil)
     }
 
-    @Test func aDeletedZonesAssetsAreClearedToo() async throws {
+    @Test func theAssetsOfADeletedZoneAreRemoved() async throws {
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         let store = try world.stores.sqliteStore(of: home)
         try await world.makeZone("Notes")
@@ -415,7 +417,7 @@ import Wire
             "private/zones/modify",
             #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"Notes"}}}]}"#
         )
-        // The zone's rows are removed by and by, once nobody writes.
+        // The zone's rows are removed in the background, when no write is waiting.
         var removed = 0
         try await eventually("the zone's asset to be unused") {
             removed = try await store.removeUnusedAssets(before: later)

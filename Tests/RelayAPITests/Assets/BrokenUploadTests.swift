@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 import Wire
 
-/// Uploads that break off, and go on from where they came to.
+/// Uploads that are interrupted and resumed.
 @Suite struct BrokenUploadTests {
     let world: RelayWorld
     let content = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
@@ -19,14 +19,14 @@ import Wire
 
     init() throws { world = try RelayWorld(time: clock.source, folder: scratch.path) }
 
-    /// Gone when the test is.
+    /// A temporary folder that is removed with the test.
     private final class Scratch {
         let path = NSTemporaryDirectory() + "zonecast-\(UUID().uuidString)"
 
         deinit { try? FileManager.default.removeItem(atPath: path) }
     }
 
-    /// The files of what is not whole.
+    /// The files of incomplete uploads.
     private var incoming: [String] {
         let place = "\(folder)/containers/\(world.container)/development.assets/incoming"
         return ((try? FileManager.default.contentsOfDirectory(atPath: place)) ?? []).map { "\(place)/\($0)" }
@@ -48,7 +48,7 @@ import Wire
         return request
     }
 
-    /// Brings some bytes, and then the connection ends.
+    /// Sends some bytes and then closes the connection.
     private func breakOff(_ path: String, from offset: Int? = nil, _ bytes: ArraySlice<UInt8>) throws {
         let intake = try #require(world.relay.intake(for: try request(path, from: offset)))
         for start in stride(from: bytes.startIndex, to: bytes.endIndex, by: 7000) {
@@ -56,7 +56,7 @@ import Wire
         }
     }
 
-    /// What the relay says it has, once that is so many bytes: pieces are written beside the connection.
+    /// Waits until the relay reports this many received bytes; chunks are written outside the connection's task.
     private func progress(_ path: String, reaching count: Int) async throws -> Int? {
         let name = try #require(HTTPField.Name("Upload-Offset"))
         var last: Int?
@@ -77,7 +77,7 @@ import Wire
         try JSONDocument(parsing: response.body).root.required("singleFile").text("fileChecksum")
     }
 
-    @Test func theRestIsEnough() async throws {
+    @Test func aResumedUploadSendsOnlyTheRest() async throws {
         let whole = try checksum(try await finish(try await address(), from: nil, content[...]))
         let path = try await address()
         #expect(try await progress(path, reaching: 0) == 0)
@@ -88,10 +88,10 @@ import Wire
         let response = try await finish(path, from: 65_000, content[65_000...])
         #expect(response.status == .ok)
         #expect(try checksum(response) == whole)
-        #expect(try await progress(path, reaching: 0) == 0, "what is whole is no beginning any more")
+        #expect(try await progress(path, reaching: 0) == 0, "a complete upload has no progress")
     }
 
-    @Test func whoeverSaysNothingBeginsAnew() async throws {
+    @Test func anUploadWithoutAnOffsetStartsOver() async throws {
         let path = try await address()
         try breakOff(path, content[..<30_000])
         #expect(try await progress(path, reaching: 30_000) == 30_000)
@@ -100,7 +100,7 @@ import Wire
         #expect(try checksum(response) == whole)
     }
 
-    @Test func anotherPlaceThanTheRelaysIsRefusedAndLosesNothing() async throws {
+    @Test func aWrongOffsetIsRefusedAndKeepsTheReceivedBytes() async throws {
         let path = try await address()
         try breakOff(path, content[..<30_000])
         #expect(try await progress(path, reaching: 30_000) == 30_000)
@@ -112,7 +112,7 @@ import Wire
         #expect(try await finish(path, from: 30_000, content[30_000...]).status == .ok)
     }
 
-    @Test func eachAddressHasItsOwn() async throws {
+    @Test func eachUploadAddressHasItsOwnProgress() async throws {
         let (one, other) = (try await address(), try await address())
         try breakOff(one, content[..<30_000])
         #expect(try await progress(one, reaching: 30_000) == 30_000)
@@ -120,7 +120,7 @@ import Wire
         #expect(await world.relay.respond(to: APIRequest(method: .get, path: one + "A")).status == .notFound)
     }
 
-    @Test func whatNobodyGoesOnWithGoesByTheClock() async throws {
+    @Test func anAbandonedUploadIsRemovedAfterFifteenMinutes() async throws {
         let path = try await address()
         try breakOff(path, content[..<30_000])
         #expect(try await progress(path, reaching: 30_000) == 30_000)
@@ -132,7 +132,7 @@ import Wire
         #expect(incoming.isEmpty)
     }
 
-    @Test func whatWaitsHoldsNoDescriptor() async throws {
+    @Test func aPausedUploadHoldsNoFileDescriptor() async throws {
         let path = try await address()
         try breakOff(path, content[..<30_000])
         #expect(try await progress(path, reaching: 30_000) == 30_000)
@@ -144,7 +144,7 @@ import Wire
         #expect(try await finish(path, from: 30_000, content[30_000...]).status == .ok)
     }
 
-    @Test func nobodyTakesThePlacesOfOthers() async throws {
+    @Test func aUsersPausedUploadsDoNotEvictThoseOfOthers() async throws {
         let other = try await address(of: "bob")
         try breakOff(other, content[..<1_000])
         #expect(try await progress(other, reaching: 1_000) == 1_000)
@@ -162,7 +162,7 @@ import Wire
         #expect(incoming.count == 9)
     }
 
-    @Test func aStartRemovesWhatTheRelayBeforeHadNotGotWhole() async throws {
+    @Test func startingTheRelayRemovesIncompleteUploads() async throws {
         let path = try await address()
         try breakOff(path, content[..<30_000])
         #expect(try await progress(path, reaching: 30_000) == 30_000)
@@ -171,7 +171,7 @@ import Wire
         #expect(incoming.isEmpty)
     }
 
-    @Test func whatTheLimitRefusesIsNoBeginning() async throws {
+    @Test func anUploadRefusedForItsSizeKeepsNoProgress() async throws {
         var settings = AssetSettings()
         settings.largest = 10_000
         let relay = world.relay(assets: settings)

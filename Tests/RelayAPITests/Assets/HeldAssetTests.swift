@@ -4,7 +4,7 @@ import RelayAPI
 import Testing
 import Wire
 
-/// Whoever has an asset already is not sent it again, and is judged as if they were.
+/// A client that already has an asset gets 304 Not Modified, after the same access checks as for a download.
 ///
 /// RFC 9110, 13.1.2.
 @Suite struct HeldAssetTests {
@@ -12,7 +12,7 @@ import Wire
 
     init() throws { world = try RelayWorld() }
 
-    /// Uploads and saves an asset; gives the path that it is downloaded from.
+    /// Uploads and saves an asset and returns its download path.
     private func makeAsset() async throws -> String {
         let token = #"{"tokens":[{"recordType":"Photo","fieldName":"file","recordName":"p"}]}"#
         let upload = try await world.ask("private/assets/upload", token).items("tokens").first?.text("url")
@@ -38,7 +38,7 @@ import Wire
         await world.relay.respond(to: APIRequest(method: method, path: path, headers: headers, body: body))
     }
 
-    @Test func whatIsHeldIsNotSentAgain() async throws {
+    @Test func aMatchingETagIsAnsweredWithNotModified() async throws {
         let path = try await makeAsset()
         let first = await ask(path)
         let tag = try #require(first.headers[.eTag])
@@ -57,7 +57,7 @@ import Wire
         }
     }
 
-    @Test func whoMayNotReadItIsToldNothing() async throws {
+    @Test func aCallerWithoutReadAccessLearnsNothing() async throws {
         let path = try await makeAsset()
         let first = await ask(path)
         let tag = try #require(first.headers[.eTag])

@@ -8,12 +8,12 @@ import Wire
 
 @testable import RelayStore
 
-/// What DELETE_SELF takes along: how much of it is held at a time, and how often it is looked for.
+/// DELETE_SELF cascades: how many records are in memory at a time, and how often they are looked up.
 @Suite struct CascadeTests {
     typealias World = ShareWorld
 
     private func world(limits: Limits = Limits()) async throws -> World {
-        // Commits on one line of work, so that nothing else runs on the connection whose statements are counted.
+        // Commits inline, so that nothing else runs on the connection whose statements are counted.
         let line = DispatchQueue(label: "commits of a test")
         let world = try World(limits: limits, later: { line.async(execute: $0) })
         try await world.makeZone(notes: [])
@@ -36,7 +36,7 @@ import Wire
         try answer.items("records").map { $0.text("serverErrorCode") }
     }
 
-    /// The statements that the writer runs for one request.
+    /// Returns the statements that the writer runs for one request.
     private func statements(_ world: World, of operations: [String]) async throws -> (answer: Answer, texts: [String]) {
         let texts = Texts()
         let container = try #require(ContainerID(world.world.container))
@@ -60,7 +60,7 @@ import Wire
     private static func isLookUp(_ text: String) -> Bool { text.hasSuffix("FROM record r WHERE zone = ? AND name = ?") }
     private static func isVisit(_ text: String) -> Bool { text.hasPrefix("SELECT kind, source, field FROM reference") }
 
-    @Test func whatGoesAlongIsReadWhenItIsDeletedAFewRecordsAtATime() async throws {
+    @Test func aCascadeReadsItsRecordsInSmallBatches() async throws {
         let world = try await world()
         try await world.modify([save("root")] + (0..<100).map { save("n\($0)", ("DELETE_SELF", "root")) }).checked()
         let (answer, texts) = try await statements(world, of: [World.delete("root")])
@@ -75,7 +75,8 @@ import Wire
         #expect(read.max() ?? 0 <= 32)
     }
 
-    /// Each of a chain holds the one before it, and one that stays holds the last.
+    /// Saves a chain in which each record blocks the deletion of the one before it; `last`, which stays, blocks the
+    /// end.
     private func chain(_ world: World, of length: Int, followers: Int, staying: Bool = true) async throws {
         let chain = [save("a0")] + (1..<length).map { save("a\($0)", ("VALIDATE", "a\($0 - 1)")) }
         try await world.modify(chain).checked()
@@ -83,21 +84,21 @@ import Wire
         if staying { try await world.one(save("last", ("VALIDATE", "a\(length - 1)"))) }
     }
 
-    @Test func deletionsThatHoldEachOtherAreJudgedOnce() async throws {
+    @Test func deletionsThatBlockEachOtherAreDecidedOnce() async throws {
         let world = try await world()
         try await chain(world, of: 30, followers: 60)
         let (answer, texts) = try await statements(world, of: (0..<30).map { World.delete("a\($0)") })
         #expect(try codes(answer).allSatisfy { $0 == "VALIDATING_REFERENCE_ERROR" })
         #expect(try await names(world).count == 91)
-        // One for each that was to go, and a second for those that something holds; all of it once more without the room that
-        // the deletions do not make.
+        // One visit for each record to delete and a second one for each blocked record; and all of it again, because
+        // blocked deletions free no quota.
         #expect(texts.count(where: Self.isVisit) <= 2 * (2 * 30 + 60))
         try await world.modify((0..<30).map { World.delete("a\($0)") } + [World.delete("last")]).checked()
         #expect(try await names(world).isEmpty)
     }
 
-    /// What a refused deletion leaves there holds in its turn, unless another deletion takes it all the same.
-    @Test func whatStaysHoldsAndWhatGoesDoesNot() async throws {
+    /// A refused deletion leaves records that block others in turn, unless another deletion removes them anyway.
+    @Test func onlyRecordsThatStayBlockADeletion() async throws {
         let world = try await world()
         try await world.modify([
             save("a"), save("holder", ("VALIDATE", "a")), save("b"), save("c"),
@@ -115,7 +116,7 @@ import Wire
         #expect(try await names(world).sorted() == ["a", "b", "holder", "left"])
     }
 
-    @Test func aWriteThatLooksAtTooMuchIsRefused() async throws {
+    @Test func aWriteThatVisitsTooManyReferencesIsRefused() async throws {
         var limits = Limits()
         limits.bondsPerWrite = 100
         let world = try await world(limits: limits)
@@ -128,8 +129,10 @@ import Wire
         #expect(try await names(world).isEmpty)
     }
 
-    /// Rounds count together: here each refusal leaves there what leads to the next.
-    @Test func aWriteThatIsJudgedAnewTooOftenIsRefused() async throws {
+    /// All rounds count together.
+    ///
+    /// Here each refusal keeps a record that causes the next round.
+    @Test func aWriteThatNeedsTooManyRoundsIsRefused() async throws {
         var limits = Limits()
         limits.bondsPerWrite = 500
         let world = try await world(limits: limits)
@@ -147,7 +150,7 @@ import Wire
 
     // MARK: Shares
 
-    @Test func aSaveThatItsShareRefusesGoesOnHoldingItsTarget() async throws {
+    @Test func aRefusedSaveKeepsBlockingItsTarget() async throws {
         let world = try await world()
         try await world.modify([
             save("root"), save("target"), save("above"), save("a", ("VALIDATE", "target")),
@@ -161,7 +164,7 @@ import Wire
         #expect(try answer.items("records").first?.text("ckErrorCode") == "ALREADY_SHARED")
         #expect(try codes(answer).last == "VALIDATING_REFERENCE_ERROR")
         #expect(try await world.record("target").text("serverErrorCode") == nil)
-        // The same where the parent is what holds.
+        // A parent blocks in the same way.
         let move = try await world.modify(
             [HierarchyShareTests.child("b", of: "root"), World.delete("above")],
             atomic: false
@@ -171,7 +174,7 @@ import Wire
         #expect(try await world.record("above").text("serverErrorCode") == nil)
     }
 
-    @Test func aShareGoesWithARootThatGoesAlong() async throws {
+    @Test func aShareIsDeletedWhenACascadeDeletesItsRoot() async throws {
         let world = try await world()
         try await world.modify([save("root"), save("c", ("DELETE_SELF", "root"))]).checked()
         let share = try await world.one(
@@ -184,7 +187,7 @@ import Wire
         #expect(try await world.changes().text("serverErrorCode") == "ZONE_NOT_FOUND")
     }
 
-    @Test func nothingThatGoesAlongCanBeShared() async throws {
+    @Test func aRecordThatACascadeDeletesCannotBeShared() async throws {
         let world = try await world()
         try await world.modify([save("root"), save("c", ("DELETE_SELF", "root"))]).checked()
         let answer = try await world.modify(

@@ -9,7 +9,7 @@ import Wire
 @Suite struct ChangeFeedTests {
     typealias Operation = RelayWorld.Operation
 
-    /// Whatever happened, and whatever the page size: state at a token, with the feed since it, is the full fetch.
+    /// For any history and any page size, the state at a token plus the feed since that token equals a full fetch.
     @Test(arguments: [UInt64](1...12)) func everyTokenLeadsToTheFullState(seed: UInt64) async throws {
         var random = SplitMix(state: seed)
         let world = try RelayWorld()
@@ -28,7 +28,7 @@ import Wire
                 ])
                 model[name] = "s\(step)"
             }
-            // Another zone's changes lie in between in the same log.
+            // Changes of another zone lie between them in the same log.
             if random.next() % 3 == 0 { _ = try await world.modify(zone: "Other", [.create(nil)]) }
             if random.next() % 6 == 0 {
                 kept.append((try #require(try await world.changes().text("syncToken")), model))
@@ -52,7 +52,7 @@ import Wire
         return Set(names)
     }
 
-    /// A page is bounded by its bytes as well as by its records.
+    /// A page is limited by its bytes as well as by its number of records.
     ///
     /// See Reliability.md, "Limits".
     @Test func aPageOfLargeRecordsEndsEarlier() async throws {
@@ -76,8 +76,10 @@ import Wire
         }
     }
 
-    /// The first zone's records fill the answer: the others are asked for again, and miss nothing.
-    @Test func ofManyZonesInOneRequestThoseWithoutRoomWait() async throws {
+    /// The first zone's records fill the response.
+    ///
+    /// The client requests the other zones again and misses nothing.
+    @Test func zonesThatDoNotFitInTheResponseAreFetchedLater() async throws {
         var limits = Limits()
         limits.answerBytes = 8_000
         let world = try RelayWorld(limits: limits)
@@ -109,8 +111,8 @@ import Wire
         #expect(missing.isEmpty && rounds < 10)
     }
 
-    /// Nobody is to have the relay read all day for answers without a record.
-    @Test func whatIsLookedAtForNothingHasABoundToo() async throws {
+    /// A request that finds no records must not keep the relay reading without bound.
+    @Test func scannedRecordsThatDoNotMatchAreBoundedToo() async throws {
         var limits = Limits()
         limits.lookedAtBytes = 8_000
         let world = try RelayWorld(limits: limits)
@@ -119,7 +121,7 @@ import Wire
         let entry = #"{"zoneID":{"zoneName":"Notes"},"desiredRecordTypes":["Other"]}"#
         let both = try await world.ask("private/changes/zone", #"{"zones":[\#(entry),\#(entry)]}"#).items("zones")
         #expect(both.count == 2 && both.allSatisfy { $0.flag("moreComing") == true })
-        #expect(both[0].text("syncToken") != both[1].text("syncToken"), "for the second there was no room at all")
+        #expect(both[0].text("syncToken") != both[1].text("syncToken"), "the second entry had no room")
 
         for (extra, expected) in [(#","desiredRecordTypes":["Other"]"#, []), (#","desiredKeys":[]"#, names)] {
             var (found, token, pages): (Set<String>, String?, Int) = ([], nil, 0)
@@ -134,7 +136,7 @@ import Wire
         }
     }
 
-    @Test func aLookupOfTooMuchIsToBeAskedForInParts() async throws {
+    @Test func aLookupThatExceedsTheResponseLimitIsRefused() async throws {
         var limits = Limits()
         limits.answerBytes = 8_000
         let world = try RelayWorld(limits: limits)
@@ -152,8 +154,8 @@ import Wire
         #expect(try await look(names.prefix(5)).items("records").count == 5)
     }
 
-    /// As every other key, the token may stand beside the zones.
-    @Test func aTokenBesideTheZonesIsThatOfEach() async throws {
+    /// The token may stand beside the zones, as every other key may.
+    @Test func aTokenBesideTheZonesAppliesToEachZone() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         _ = try await world.modify([.create(nil)])
@@ -185,7 +187,7 @@ import Wire
         Issue.record("the feed has no end")
     }
 
-    @Test func aFirstFetchHasLiveRecordsOnlyAndALaterOneTombstones() async throws {
+    @Test func aFirstFetchHasLiveRecordsOnlyAndALaterOneHasTombstones() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         _ = try await world.modify([.create("a"), .create("b")])
@@ -198,15 +200,15 @@ import Wire
         #expect(later[0].flag("deleted") == true)
     }
 
-    /// Whole records are written each by itself, and rows with an eye on the one before.
-    @Test func aRowIsWrittenAsTheWholeRecordIs() async throws {
+    /// Whole records are encoded independently of each other; rows reuse parts of the previous row.
+    @Test func aRowIsEncodedLikeTheWholeRecord() async throws {
         let now = Mutex(Timestamp(milliseconds: 1_700_000_000_000))
         let time = TimeSource(now: { now.withLock { $0 } }, uptime: { .seconds(1) })
         let world = try RelayWorld(time: time)
         try await world.makeZone("Notes")
         let device = try #require(HTTPField.Name("X-Zonecast-Device-ID"))
         var random = SplitMix(state: 3)
-        // Types, stamps, devices and parents change now and then, each at its own time.
+        // Types, timestamps, devices and parents change now and then, independently of each other.
         for step in 0..<150 {
             if random.next() % 3 == 0 { now.withLock { $0.milliseconds += 7 } }
             let number = random.next() % 60
@@ -237,7 +239,7 @@ import Wire
         }
     }
 
-    @Test func newestFirstReadsTheSameBackwards() async throws {
+    @Test func aReversedFeedReturnsTheSameRecordsNewestFirst() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         _ = try await world.modify((0..<5).map { .create("n\($0)") })
@@ -254,7 +256,7 @@ import Wire
         #expect(try await world.changes(since: token).required("records").elements().isEmpty)
     }
 
-    @Test func whatIsWrittenWhileAFeedIsReadBackwardsComesAfterIt() async throws {
+    @Test func changesMadeDuringAReversedFetchFollowIt() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         _ = try await world.modify((0..<6).map { .create("n\($0)") })
@@ -277,7 +279,7 @@ import Wire
         #expect(rest.first?.flag("deleted") == true)
     }
 
-    @Test func tokensOfElsewhereAreExpired() async throws {
+    @Test func tokensOfOtherZonesAreExpired() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         try await world.makeZone("Other")
@@ -290,7 +292,7 @@ import Wire
         }
     }
 
-    @Test func aZoneMadeAgainRefusesTheOldOnesTokens() async throws {
+    @Test func aRecreatedZoneRefusesTokensOfItsPredecessor() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         _ = try await world.modify([.create("a")])
@@ -309,7 +311,7 @@ import Wire
         #expect(try await world.changes().required("records").elements().isEmpty)
     }
 
-    @Test func aZoneThatWasDeletedTwiceIsNamedOnce() async throws {
+    @Test func aZoneThatWasDeletedTwiceIsListedOnce() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         let token = try await world.ask("private/changes/database").json.text("syncToken") ?? ""
@@ -346,8 +348,8 @@ import Wire
         #expect(later.json["syncToken"] == nil)
     }
 
-    /// In one page with its end, who reads could not know which of the two came first.
-    @Test func aZoneThatWasMadeAnewIsNotSaidToBeDeleted() async throws {
+    /// If the zone and its deletion were in one page, the client could not tell which came first.
+    @Test func aRecreatedZoneIsNotReportedAsDeleted() async throws {
         let world = try RelayWorld()
         for name in ["A", "B"] { try await world.makeZone(name) }
         let before = try await world.ask("private/changes/database")
@@ -367,9 +369,9 @@ import Wire
         #expect(zones.map { $0.flag("deleted") ?? false } == [true, false])
     }
 
-    /// Of what such a client holds nothing is in the new zone: it is told what to do with it.
+    /// The client's records do not exist in the new zone, so the relay says how the former zone ended.
     @Test(arguments: [nil, "purged", "encryptedDataReset"])
-    func aTokenOfAnEarlierZoneIsRefusedWithHowThatOneEnded(_ word: String?) async throws {
+    func aTokenOfAFormerZoneIsRefusedWithTheReasonOfItsDeletion(_ word: String?) async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         _ = try await world.modify([.create("a")])
@@ -385,7 +387,7 @@ import Wire
         #expect(entry.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
         #expect(entry["formerZone"]?.flag("deleted") == true)
         #expect(entry["formerZone"]?.text("reason") == word)
-        // A token of a zone of another name says nothing about this one.
+        // A token of a zone with another name says nothing about this zone.
         let other = try await world.changes(zone: "Other", since: token)
         #expect(other.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED" && other["formerZone"] == nil)
         let mine = try #require(try await world.changes().text("syncToken"))
@@ -393,7 +395,7 @@ import Wire
         #expect(foreign.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED" && foreign["formerZone"] == nil)
     }
 
-    @Test func defaultZoneAndPublicDatabaseHaveNoFeed() async throws {
+    @Test func theDefaultZoneAndThePublicDatabaseHaveNoFeed() async throws {
         let world = try RelayWorld()
         let old = try await world.ask("private/records/changes", "{}")
         #expect(old.status == 400)
@@ -417,8 +419,8 @@ import Wire
         #expect(try await world.ask("private/changes/database", as: "bob").items("zones").isEmpty)
     }
 
-    /// To count costs a look at each record: there is a bound, and one for all entries of a request together.
-    @Test func whatFollowsIsCountedUpToABound() async throws {
+    /// Counting visits each record, so it is bounded, for all entries of a request together.
+    @Test func remainingRecordsAreCountedUpToABound() async throws {
         var limits = Limits()
         limits.countedRecords = 10
         let world = try RelayWorld(limits: limits)
@@ -437,7 +439,7 @@ import Wire
     }
 }
 
-/// A small generator whose runs repeat.
+/// A small deterministic random number generator.
 struct SplitMix: RandomNumberGenerator {
     var state: UInt64
 

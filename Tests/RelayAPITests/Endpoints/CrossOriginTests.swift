@@ -5,7 +5,7 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// Pages in browsers.
+/// Requests from web pages on other origins.
 ///
 /// See Wire.md, "Headers and bodies".
 @Suite struct CrossOriginTests {
@@ -28,11 +28,11 @@ import Testing
         return await relay.respond(to: request)
     }
 
-    @Test func anAllowedPageMayReadEveryAnswerAndSendCredentials() async throws {
+    @Test func anAllowedPageMayReadEveryResponseAndSendCredentials() async throws {
         let relay = try world.relay()
         let signedIn = try world.signIn().webToken
         let good = try await ask(relay, origin: "https://app.example", webToken: signedIn)
-        // Without a user, it must be able to read where to sign in; so too when the sign-in has ended.
+        // Without a user, or after the sign-in ended, the page must be able to read where to sign in.
         let unsigned = try await ask(relay, origin: "https://app.example")
         world.clock.advance(.seconds(3600))
         let ended = try await ask(relay, origin: "https://app.example", webToken: signedIn)
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test(arguments: ["https://evil.example", "null", "http://localhost:8000", "https://app.example.evil.example"])
-    func aForeignPageIsRefusedWhateverItShows(origin: String) async throws {
+    func aForeignPageIsRefusedWithAnyCredentials(origin: String) async throws {
         let relay = try world.relay()
         for webToken in [nil, try world.signIn().webToken] {
             let answer = try await ask(relay, origin: origin, webToken: webToken)
@@ -64,7 +64,7 @@ import Testing
         #expect(preflight.headers[.accessControlAllowOrigin] == nil)
     }
 
-    @Test func aPreflightSaysWhatMayBeSent() async throws {
+    @Test func aPreflightListsTheAllowedMethodsAndHeaders() async throws {
         let answer = try await ask(try world.relay(), origin: "https://app.example", .options)
         #expect(answer.status == .noContent)
         #expect(answer.headers[.accessControlAllowOrigin] == "https://app.example")
@@ -80,8 +80,8 @@ import Testing
         #expect(!answer.headers.contains { $0.value == "*" })
     }
 
-    /// No page's: somebody who wants to know how a path is called.
-    @Test func optionsWithoutAnOriginSaysHowAPathIsCalled() async throws {
+    /// Not sent by a page: a client asks which methods a path accepts.
+    @Test func optionsWithoutAnOriginListsTheMethodsOfAPath() async throws {
         let relay = try world.relay()
         for (operation, allowed) in [("users/caller", "GET, POST, OPTIONS"), ("records/modify", "POST, OPTIONS")] {
             var request = world.request(apiToken: nil)
@@ -98,7 +98,7 @@ import Testing
         #expect(await relay.respond(to: whole).status == .noContent)
     }
 
-    @Test func theRelaysOwnPagesAndThoseOfTheConfigurationMayCallToo() async throws {
+    @Test func theRelaysOwnPagesAndConfiguredOriginsAreAllowed() async throws {
         world.settings.allowedOrigins = ["https://admin.example"]
         world.settings.publicURL = "https://sync.example/relay"
         let relay = try world.relay()
@@ -109,13 +109,13 @@ import Testing
         }
     }
 
-    @Test func onADevRelayOnlyThisMachinesPagesMayCall() async throws {
+    @Test func aDevRelayAllowsOnlyPagesOfThisMachine() async throws {
         world.settings.acceptsDevTokens = true
         let relay = try world.relay()
         for origin in ["http://localhost:5173", "http://127.0.0.1", "http://[::1]:80"] {
             #expect(try await ask(relay, origin: origin, webToken: "dev-alice").status == .ok)
         }
-        // A name of the attacker's that points to this machine is its own Host, and still not this machine.
+        // An attacker's host name that resolves to this machine equals its own Host header, and is still not allowed.
         let rebound = try await ask(relay, origin: "http://evil.example", webToken: "dev-alice", host: "evil.example")
         #expect(rebound.status == .forbidden)
         let link = try await ask(relay, origin: "http://localhost:5173", apiToken: "any")

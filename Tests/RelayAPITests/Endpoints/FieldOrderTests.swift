@@ -1,14 +1,14 @@
 import Testing
 import Wire
 
-/// Fields are found by their names, in whatever order, number and writing they come.
+/// Fields are found by name, in any order, number and spelling.
 @Suite struct FieldOrderTests {
     private func fields(_ numbers: [Int], _ name: (Int) -> String = { "f\($0)" }) -> String {
         "{" + numbers.map { #""\#(name($0))":{"value":\#($0)}"# }.joined(separator: ",") + "}"
     }
 
-    /// Few are looked through one by one, many are not.
-    @Test(arguments: [1, 3, 64, 65, 150]) func eachFieldIsItsOwn(_ count: Int) async throws {
+    /// Few fields are searched linearly, many through an index.
+    @Test(arguments: [1, 3, 64, 65, 150]) func eachFieldKeepsItsOwnValue(_ count: Int) async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         let numbers = Array(0..<count)
@@ -22,7 +22,7 @@ import Wire
         }
     }
 
-    /// A name with an escape is the same name.
+    /// A name written with an escape is the same name.
     @Test func aNameMayBeWrittenWithEscapes() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
@@ -40,8 +40,8 @@ import Wire
         #expect(try last.required("fields").members().map(\.name) == ["g", "f"])
     }
 
-    /// What one request says of a type it has just made holds for its later records.
-    @Test func aFieldOfAnotherTypeIsRefusedWhetherOrNotItIsKnownForLong() async throws {
+    /// A field type that a record declares applies to later records of the same request.
+    @Test func aFieldOfAnotherTypeIsRefusedEvenIfTheSameRequestDeclaredIt() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         for name in ["early", "late"] {
@@ -53,8 +53,8 @@ import Wire
         }
     }
 
-    /// Records of one answer may show different fields, and each is of its zone.
-    @Test func eachRecordShowsTheFieldsThatWereAskedOfIt() async throws {
+    /// Records of one response may show different fields.
+    @Test func eachRecordShowsItsDesiredKeys() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         let fields = #"{"f":{"value":1},"g":{"value":2}}"#

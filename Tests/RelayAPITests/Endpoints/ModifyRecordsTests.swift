@@ -16,7 +16,7 @@ import Wire
         try #require(try await world.modify([operation]).items("records").first)
     }
 
-    @Test func aCreatedRecordCarriesEverythingClientsInsistOn() async throws {
+    @Test func aCreatedRecordHasAllMembersThatClientsRequire() async throws {
         let world = try await world()
         let record = try await save(world, .create("n1", title: "Milk"))
         #expect(record.text("recordName") == "n1")
@@ -38,7 +38,7 @@ import Wire
         #expect(name.count == 36 && name == name.uppercased())
     }
 
-    @Test func updatesMergeAndReplacementsDoNot() async throws {
+    @Test func updatesMergeFieldsAndReplacementsDoNot() async throws {
         let world = try await world()
         let first = try await save(
             world,
@@ -62,7 +62,7 @@ import Wire
         #expect(try replaced.required("fields").members().map(\.name) == ["c"])
     }
 
-    /// What each operation does to a record that is there under tag `t`, and to one that is not.
+    /// The outcome of each operation on a record that exists with tag `t`, and on one that does not exist.
     static let outcomes: [(kind: String, tag: Bool, onPresent: String?, onAbsent: String?)] = [
         ("create", false, "CONFLICT", nil),
         ("update", true, nil, "NOT_FOUND"),
@@ -76,7 +76,7 @@ import Wire
         ("forceDelete", false, nil, nil),
     ]
 
-    @Test(arguments: outcomes.indices) func operationsMeetPresentAndAbsentRecords(_ row: Int) async throws {
+    @Test(arguments: outcomes.indices) func eachOperationOnPresentAndAbsentRecords(_ row: Int) async throws {
         let (kind, needsTag, onPresent, onAbsent) = Self.outcomes[row]
         let world = try await world()
         let tag = try await save(world, .create("there")).text("recordChangeTag")
@@ -97,7 +97,7 @@ import Wire
         }
     }
 
-    @Test func ofManyWritesNamingOneTagExactlyOneWins() async throws {
+    @Test func exactlyOneOfManyWritesWithTheSameTagSucceeds() async throws {
         let world = try await world()
         let tag = try await save(world, .create("n")).text("recordChangeTag")
         let codes = try await withThrowingTaskGroup(of: String?.self) { group in
@@ -118,7 +118,7 @@ import Wire
         #expect(codes.count { $0 == "CONFLICT" } == 15)
     }
 
-    @Test func anAtomicFailureLeavesNothingBehind() async throws {
+    @Test func aFailedAtomicRequestSavesNothing() async throws {
         let world = try await world()
         _ = try await save(world, .create("taken"))
         let before = try await world.changes().text("syncToken")
@@ -139,7 +139,7 @@ import Wire
         #expect(try after.required("records").elements().isEmpty)
     }
 
-    @Test func withoutAtomicityTheOthersSucceed() async throws {
+    @Test func aFailureInANonatomicRequestLeavesTheOthersSaved() async throws {
         let world = try await world()
         _ = try await save(world, .create("taken"))
         let answer = try await world.modify([.create("a"), .create("taken"), .create("b")])
@@ -147,7 +147,7 @@ import Wire
         #expect(try answer.items("records").map { $0.text("serverErrorCode") } == [nil, "CONFLICT", nil])
     }
 
-    /// Bad records: what each gets, with the rest of the request unharmed.
+    /// Invalid records: the error of each one; the rest of the request is saved.
     static let bad: [(record: String, code: String, reason: String)] = [
         (#"{"recordName":"é","recordType":"Note"}"#, "BAD_REQUEST", "Record names"),
         (#"{"recordName":"x","recordType":"1Note"}"#, "NOT_FOUND", "is not a record type"),
@@ -227,7 +227,7 @@ import Wire
         ),
     ]
 
-    @Test("an empty list takes the type of its field, also of one that the same request declares")
+    @Test("an empty list takes the type of its field, even if the same request declares the field")
     func emptyListsOfKnownFields() async throws {
         let world = try await world()
         func create(_ name: String, _ fields: String) -> RelayWorld.Operation {
@@ -244,7 +244,7 @@ import Wire
         #expect(fields["tags"]?.text("type") == "INT64_LIST" && fields["days"]?.text("type") == "TIMESTAMP_LIST")
     }
 
-    @Test(arguments: bad.indices) func badRecordsAreRefusedAlone(_ row: Int) async throws {
+    @Test(arguments: bad.indices) func anInvalidRecordIsRefusedAlone(_ row: Int) async throws {
         let (record, code, reason) = Self.bad[row]
         let world = try await world()
         _ = try await save(world, .create("first"))
@@ -259,7 +259,7 @@ import Wire
         #expect(items[1].text("serverErrorCode") == nil)
     }
 
-    @Test func aRecordAndAFieldHaveTheirGreatestSize() async throws {
+    @Test func recordsAndFieldsHaveAMaximumSize() async throws {
         let world = try await world()
         let large = String(repeating: "x", count: 600_000)
         let both = try await save(
@@ -270,7 +270,7 @@ import Wire
         #expect(both.text("serverErrorCode") == "BAD_REQUEST" && both.text("ckErrorCode") == "LIMIT_EXCEEDED")
         let one = try await save(world, Operation(kind: "create", name: "n", fields: #"{"a":{"value":"\#(large)"}}"#))
         #expect(one.text("serverErrorCode") == nil)
-        // What counts is what they hold, and not how that is written.
+        // The size is that of the values, not of their encoding.
         let text = String(repeating: "eHh4", count: 330_000)
         let bytes = try await save(
             world,
@@ -285,7 +285,7 @@ import Wire
         #expect(answer.json.text("ckErrorCode") == "LIMIT_EXCEEDED")
     }
 
-    /// Every field type goes in and comes out as it was.
+    /// Every field type is returned as it was saved.
     static let fields: [(json: String, tag: String)] = [
         (#""text \"quoted\" é""#, "STRING"), ("9223372036854775807", "INT64"), ("-9223372036854775808", "INT64"),
         ("96", "DOUBLE"), ("1.5", "DOUBLE"), ("1795216898607", "TIMESTAMP"), (#""AAEC""#, "BYTES"),
@@ -295,7 +295,7 @@ import Wire
         (#"["a","b"]"#, "STRING_LIST"), ("[1,2]", "INT64_LIST"), ("[1795216898607]", "TIMESTAMP_LIST"),
     ]
 
-    @Test(arguments: fields.indices) func fieldsComeBackAsTheyWent(_ row: Int) async throws {
+    @Test(arguments: fields.indices) func fieldsAreReturnedAsTheyWereSaved(_ row: Int) async throws {
         let (json, tag) = Self.fields[row]
         let world = try await world()
         _ = try await save(
@@ -313,7 +313,7 @@ import Wire
         #expect(try FieldCodec.read(field.required("value"), as: type) == sent)
     }
 
-    @Test func numbersComeAsStringsWhenAsked() async throws {
+    @Test func numbersAreReturnedAsStringsOnRequest() async throws {
         let world = try await world()
         let answer = try await world.ask(
             "private/records/modify",
@@ -324,8 +324,9 @@ import Wire
         #expect(try record.field("a")?.string() == "12")
         #expect(try record.field("b") == nil)
     }
-    /// JavaScript's numbers cannot hold an INT64: who asks for text gets it in every record of the answer.
-    @Test(arguments: [true, false]) func numbersAreTextInWhatAConflictShowsToo(_ isAtomic: Bool) async throws {
+    /// JavaScript numbers cannot represent every INT64; a client that requests text gets it in every record of the
+    /// response.
+    @Test(arguments: [true, false]) func numbersAreReturnedAsStringsInConflictsToo(_ isAtomic: Bool) async throws {
         let world = try await world()
         let big = "9007199254740993"
         func write(_ operation: String, _ more: String) async throws -> JSONValue {

@@ -4,7 +4,7 @@ import RelayCore
 import Testing
 import Wire
 
-/// What this relay says beyond CloudKit's wire: why zones are gone, which version the schema has, and which bounds hold.
+/// Zonecast's extensions of CloudKit's protocol: why a zone was deleted, the schema version, and the limits in force.
 @Suite struct OwnExtensionTests {
     let world: RelayWorld
 
@@ -20,7 +20,7 @@ import Wire
         return try #require(try answer.items("zones").first)
     }
 
-    @Test func zonesSayWhyTheyAreGone() async throws {
+    @Test func deletedZonesReportTheReason() async throws {
         let reasons: [(zone: String, reason: String?)] = [
             ("Plain", nil), ("Erased", "purged"), ("Reset", "encryptedDataReset"),
         ]
@@ -34,12 +34,12 @@ import Wire
         let told = news.map { ($0["zoneID"]?.text("zoneName"), $0.flag("deleted"), $0.text("reason")) }
         #expect(told.map(\.0) == reasons.map(\.zone) && told.allSatisfy { $0.1 == true })
         #expect(told.map(\.2) == reasons.map(\.reason))
-        // A zone that is made anew is there, and has no reason any more.
+        // A recreated zone exists and has no reason any more.
         try await world.makeZone("Erased")
         let again = try await world.ask("private/changes/database", #"{"syncToken":"\#(start)"}"#).items("zones")
         let made = again.filter { $0["zoneID"]?.text("zoneName") == "Erased" }
         #expect(made.last?.flag("deleted") == nil && made.last?.text("reason") == nil)
-        // Nobody may make up a reason.
+        // A client cannot invent a reason.
         try await world.makeZone("Other")
         let refused = try await world.ask("private/zones/modify", Self.deletion(of: "Other", reason: "boredom")).json
         #expect(refused.text("serverErrorCode") == "BAD_REQUEST")
@@ -47,7 +47,7 @@ import Wire
         #expect(zones.contains { $0["zoneID"]?.text("zoneName") == "Other" })
     }
 
-    @Test func theSchemasVersionIsToldToWhoAsks() async throws {
+    @Test func theSchemaVersionIsReturnedOnRequest() async throws {
         let plain = try await world.ask("private/changes/database", "{}").json
         #expect(plain["schemaVersion"] == nil)
         func version() async throws -> Int64 {
@@ -59,12 +59,12 @@ import Wire
         try await world.makeZone("Notes")
         _ = try await world.modify([.create("a")])
         let after = try await version()
-        #expect(after > before, "A new type is a new schema.")
+        #expect(after > before, "A new type changes the schema version.")
         _ = try await world.modify([.create("b")])
         #expect(try await version() == after)
     }
 
-    @Test func boundsSpaceAndRightsAreTold() async throws {
+    @Test func limitsStorageAndRightsAreReported() async throws {
         try await world.makeZone("Notes")
         _ = try await world.modify([.create("a")])
         let own = try await world.ask("private/limits", "{}").json
@@ -81,7 +81,7 @@ import Wire
         )
         let rights = try await world.ask("public/limits", as: "bob", "{}").json.required("rights")
         let post = try rights.required("Post").elements().map { try $0.string() }
-        #expect(post == ["READ", "CREATE"], "The creator's right is not everybody's.")
+        #expect(post == ["READ", "CREATE"], "The creator role's rights apply to own records only.")
         #expect(try await world.ask("public/limits", "{}").json["storage"] == nil)
     }
 }

@@ -5,7 +5,7 @@ import RelayStore
 import Testing
 import Wire
 
-/// What the roles of a schema give in the public database.
+/// The rights that a schema's roles grant in the public database.
 ///
 /// See Errors.md, "Database scopes".
 @Suite struct PublicRightsTests {
@@ -23,7 +23,7 @@ import Wire
         try await store.write { writer throws(RelayError) in try writer.define(["Note": type]) }
     }
 
-    /// One record's outcome.
+    /// Saves one record and returns its outcome.
     private func save(
         _ kind: String,
         _ fields: String,
@@ -43,7 +43,7 @@ import Wire
         return try #require(try answer.items("records").first)
     }
 
-    /// The names of the notes that a query gives.
+    /// Returns the names of the notes that a query finds.
     private func query(as user: String) async throws -> [String?] {
         let answer = try await world.ask("public/records/query", as: user, #"{"query":{"recordType":"Note"}}"#)
         return try answer.items("records").map { $0.text("recordName") }
@@ -52,9 +52,9 @@ import Wire
     private static let whole = #"{"title":{"value":"t"},"secret":{"value":"s"}}"#
     private static let title = #"{"title":{"value":"of bob"}}"#
 
-    // MARK: What grants include
+    // MARK: Implied rights
 
-    @Test("WRITE includes READ, for everybody's records and for one's own")
+    @Test("WRITE includes READ, for all records and for the creator's own")
     func writeIncludesRead() async throws {
         try await grant([.authenticated: [.create, .write]])
         #expect(try await save("create", Self.whole, as: "alice").text("serverErrorCode") == nil)
@@ -90,11 +90,11 @@ import Wire
             #expect(refused.text("serverErrorCode") == "ACCESS_DENIED", "\(kind)")
         }
         _ = try await save("forceDelete", "{}", name: "b", as: "alice")
-        #expect(try await lookUp("b", as: "bob").field("secret")?.string() == "s", "it was not alice's to delete")
+        #expect(try await lookUp("b", as: "bob").field("secret")?.string() == "s", "alice may not delete bob's record")
         #expect(try await save("forceDelete", "{}", as: "alice").flag("deleted") == true)
     }
 
-    @Test("READ includes nothing else, and what CREATE includes ends with it")
+    @Test("READ implies no other right, and the rights that CREATE implies end with it")
     func readIncludesNothing() async throws {
         try await grant([.world: .read, .authenticated: .create])
         _ = try await save("create", Self.whole, as: "alice")
@@ -105,8 +105,8 @@ import Wire
         #expect(try await lookUp("a", as: "alice").field("secret")?.string() == "s")
     }
 
-    @Test("a repeated request tells a caller who may no longer read nothing")
-    func aRepeatTellsNothingNew() async throws {
+    @Test("a repeated request returns no fields after the caller lost read access")
+    func aRepeatAfterLosingReadAccess() async throws {
         try await grant([.authenticated: .create])
         let extra = #","operationID":"once""#
         _ = try await save("create", Self.whole, as: "bob", extra: extra)
@@ -117,7 +117,7 @@ import Wire
 
     // MARK: Creators
 
-    @Test func whatCreatorsMayMakeAllWhoAreSignedInMay() async throws {
+    @Test func theCreatorRolesCreateRightAppliesToAllSignedInUsers() async throws {
         try await grant([.creator: [.read, .create]])
         #expect(try await save("create", Self.whole, as: "alice").text("recordChangeTag") != nil)
         #expect(try await save("create", Self.whole, name: "b", as: nil).text("serverErrorCode") != nil)
@@ -128,8 +128,8 @@ import Wire
         #expect(try rights.map { try $0.string() } == ["CREATE"])
     }
 
-    /// What waits to be saved takes everybody's room.
-    @Test func whoMaySaveNoneMayUploadNone() async throws {
+    /// Uploads that wait for their record count against the quota of all users.
+    @Test func uploadingRequiresTheRightToSave() async throws {
         try await grant([.world: .read, .authenticated: [.read, .create], .creator: .write])
         _ = try await save("create", Self.whole, as: "alice")
         func upload(_ name: String, as user: String) async throws -> Int {
@@ -140,11 +140,11 @@ import Wire
         try await grant([.world: .read, .creator: .write])
         #expect(try await upload("new", as: "bob") == 403)
         #expect(try await upload("a", as: "bob") == 403)
-        #expect(try await upload("a", as: "alice") == 200, "it is hers to change")
+        #expect(try await upload("a", as: "alice") == 200, "alice may change her own record")
     }
 
-    /// Whatever is asked of a record that the caller may not read is answered as if there were none.
-    @Test func whatMayNotBeReadIsNotThere() async throws {
+    /// The relay answers every operation on an unreadable record as if the record did not exist.
+    @Test func anUnreadableRecordLooksLikeAMissingOne() async throws {
         try await grant([.creator: [.read, .create, .write]])
         _ = try await save("create", Self.whole, name: "there", as: "alice")
         try await grant([.creator: [.read, .write]])
@@ -166,13 +166,13 @@ import Wire
     }
 
     @Test(arguments: [Rights.read, .write, [.read, .write]])
-    func whatCreatorsMayDoElseMakesNothing(_ rights: Rights) async throws {
+    func theCreatorRolesOtherRightsDoNotAllowCreating(_ rights: Rights) async throws {
         try await grant([.creator: rights])
         #expect(try await save("create", Self.whole, as: "alice").text("serverErrorCode") == "ACCESS_DENIED")
     }
 
-    /// Nobody keeps a record of another's by one that cannot be seen; and it is not told of by an error.
-    @Test func whatMayNotBeReadHoldsNothing() async throws {
+    /// A record that its owner cannot see neither blocks the deletion of the owner's record nor appears in an error.
+    @Test func anUnreadableRecordDoesNotBlockADeletion() async throws {
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         let field = ["on": RecordType.Field(.scalar(.reference), indexes: [])]
         let open = RecordType(grants: [.world: .read, .authenticated: .create, .creator: .write])
@@ -191,7 +191,7 @@ import Wire
         for name in ["a", "b"] { try await mark("mark-\(name)", "Mark", on: name) }
         try await mark("pin", "Pin", on: "b")
         #expect(try await save("forceDelete", "{}", name: "a", as: "alice").flag("deleted") == true)
-        // One that everybody sees does hold.
+        // A record that everybody can see does block.
         let held = try await save("forceDelete", "{}", name: "b", as: "alice")
         #expect(held.text("serverErrorCode") == "VALIDATING_REFERENCE_ERROR")
     }

@@ -4,7 +4,7 @@ import RelayStore
 import Testing
 import Wire
 
-/// `records/query` as a web client meets it.
+/// `records/query` as a web client sees it.
 @Suite struct QueryTests {
     let world: RelayWorld
 
@@ -30,7 +30,7 @@ import Wire
         return try await world.ask("private/records/query", as: user, "{\(place),\"query\":\(query)\(extra)}")
     }
 
-    /// The names that a filter finds, in the order of names.
+    /// Returns the names of the records that a filter finds, in name order.
     private func names(_ filter: String, sort: String = "") async throws -> [String] {
         let answer = try await ask(#"{"recordType":"Note","filterBy":[\#(filter)],"sortBy":[\#(sort)]}"#)
         #expect(answer.status == 200, "\(answer.json.text("reason") ?? "")")
@@ -75,7 +75,7 @@ import Wire
         try await save("c", "{}")
     }
 
-    @Test func everyComparatorFindsWhatItSays() async throws {
+    @Test func everyComparatorFindsTheMatchingRecords() async throws {
         try await saveNotes()
         let cases: [(String, [String])] = [
             (filter("title", "EQUALS", #""bread""#), ["b"]),
@@ -131,7 +131,7 @@ import Wire
         }
     }
 
-    @Test func sortsFollowOneAnother() async throws {
+    @Test func laterSortsOrderRecordsThatEarlierOnesLeaveEqual() async throws {
         try await saveNotes()
         try await save(
             "d",
@@ -144,7 +144,7 @@ import Wire
         #expect(try await names("", sort: near) == ["b", "a", "d", "c"])
     }
 
-    @Test func pagesGoOnWhereTheyEndedWhateverIsWritten() async throws {
+    @Test func thePageAfterAMarkerIsUnaffectedByWrites() async throws {
         for number in 10..<20 { try await save("n\(number)", #"{"count":{"value":\#(number)}}"#) }
         let query = #"{"recordType":"Note","sortBy":[{"fieldName":"count"}]}"#
         let first = try await ask(query, extra: #","resultsLimit":4"#)
@@ -156,7 +156,7 @@ import Wire
         let second = try await ask(query, extra: #","resultsLimit":6,"continuationMarker":"\#(marker)""#)
         let names = try second.items("records").compactMap { $0.text("recordName") }
         #expect(names == ["n15", "late", "n16", "n17", "n18", "n19"])
-        #expect(second.json.text("continuationMarker") == nil, "the result exactly fits")
+        #expect(second.json.text("continuationMarker") == nil, "the page ends exactly at the last record")
         let other = try await ask(
             #"{"recordType":"Note","sortBy":[{"fieldName":"count","ascending":false}]}"#,
             extra: #","continuationMarker":"\#(marker)""#
@@ -167,7 +167,7 @@ import Wire
         #expect(elsewhere.status == 400)
     }
 
-    @Test func markersTellNothingAndCannotBeMade() async throws {
+    @Test func markersRevealNothingAndCannotBeForged() async throws {
         for number in 10..<14 { try await save("n\(number)", #"{"count":{"value":\#(number)}}"#) }
         let query = #"{"recordType":"Note","sortBy":[{"fieldName":"count"}]}"#
         let first = try await ask(query, extra: #","resultsLimit":2"#)
@@ -181,7 +181,7 @@ import Wire
         }
     }
 
-    @Test func allZonesTogetherOrEachAlone() async throws {
+    @Test func aQueryCoversAllZonesInOneOrder() async throws {
         try await world.makeZone("Other")
         for (zone, numbers) in [("Notes", [1, 4, 5]), ("Other", [2, 3, 6])] {
             for number in numbers { try await save("n\(number)", #"{"count":{"value":\#(number)}}"#, in: zone) }
@@ -206,8 +206,9 @@ import Wire
         }
     }
 
-    /// What a reference leads to is a record of one zone, whatever other zones have of its name.
-    @Test func aReferenceThatNamesAZoneMeansThatOneAlone() async throws {
+    /// A reference that names a zone matches that zone's record only, even if other zones have a record of the same
+    /// name.
+    @Test func aReferenceThatNamesAZoneMatchesInThatZoneOnly() async throws {
         try await world.makeZone("Other")
         for zone in ["Notes", "Other"] {
             let target = #"{"recordName":"f","action":"NONE"}"#
@@ -247,7 +248,7 @@ import Wire
         try answer.items("records").compactMap { $0["zoneID"]?.text("zoneName") }.sorted()
     }
 
-    @Test func keysAndNumbersComeAsAsked() async throws {
+    @Test func desiredKeysAndStringNumbersApplyToQueries() async throws {
         try await saveNotes()
         let answer = try await ask(
             #"{"recordType":"Note","filterBy":[\#(filter("count", "EQUALS", #""3""#, type: "INT64"))]}"#,
@@ -288,7 +289,7 @@ import Wire
         (#"{"fieldName":"secret","comparator":"EQUALS","fieldValue":{"value":"x"}}"#, "ENCRYPTED_STRING"),
     ]
 
-    @Test(arguments: refusals) func whatCannotBeAskedIsRefusedWithItsReason(_ filter: String, _ reason: String)
+    @Test(arguments: refusals) func anInvalidFilterIsRefusedWithAReason(_ filter: String, _ reason: String)
         async throws
     {
         try await saveNotes()
@@ -299,7 +300,7 @@ import Wire
         #expect(answer.json.text("reason")?.contains(reason) == true, "\(answer.json.text("reason") ?? "")")
     }
 
-    @Test func sortsThatCannotBeAreRefused() async throws {
+    @Test func invalidSortsAreRefused() async throws {
         try await saveNotes()
         for (sort, reason) in [
             (#"{"fieldName":"tags"}"#, "is a list"), (#"{"fieldName":"spot"}"#, "needs a relativeLocation"),
@@ -312,8 +313,8 @@ import Wire
         }
     }
 
-    /// Whoever forgot to promote a type is told so, wherever they meet it.
-    @Test func aTypeOfDevelopmentAloneIsToldInProduction() async throws {
+    /// A type that was not promoted is reported by queries and by writes.
+    @Test func productionReportsATypeThatExistsOnlyInDevelopment() async throws {
         try await save("a", #"{"title":{"value":"a"}}"#)
         let told =
             #"Record type "Note" exists in development but not in production. "#
@@ -337,8 +338,8 @@ import Wire
         }
     }
 
-    /// What asks for which index, on a type that has none; the declared ones let it pass.
-    static let indexRules: [(query: String, reason: String, cure: @Sendable (inout RecordType) -> Void)] = [
+    /// The index that each query part needs, on a type that has none; with the declared index the query succeeds.
+    static let indexRules: [(query: String, reason: String, fix: @Sendable (inout RecordType) -> Void)] = [
         ("{}", "Field 'recordName' is not marked queryable", { $0.systemIndexes[.recordName] = .queryable }),
         (
             #"{"filterBy":[{"fieldName":"title","comparator":"EQUALS","fieldValue":{"value":"a"}}]}"#,
@@ -371,8 +372,8 @@ import Wire
         ),
     ]
 
-    @Test(arguments: indexRules.indices) func anIndexIsNeededWhereCloudKitNeedsIt(_ rule: Int) async throws {
-        let (body, reason, cure) = Self.indexRules[rule]
+    @Test(arguments: indexRules.indices) func aQueryNeedsTheIndexesThatCloudKitNeeds(_ rule: Int) async throws {
+        let (body, reason, fix) = Self.indexRules[rule]
         var type = RecordType(
             fields: ["title": .init(.scalar(.string), indexes: []), "count": .init(.scalar(.int64), indexes: [])],
             systemIndexes: [:]
@@ -387,7 +388,7 @@ import Wire
         #expect(refused.status == 400)
         #expect(refused.code == "BAD_REQUEST")
         #expect(refused.json.text("reason")?.contains(reason) == true, "\(refused.json.text("reason") ?? "")")
-        cure(&type)
+        fix(&type)
         let cured = type
         try await store.write { writer throws(RelayError) in try writer.define(["Note": cured]) }
         let answer = try await ask(query)

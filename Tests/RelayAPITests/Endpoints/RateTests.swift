@@ -22,7 +22,7 @@ import Testing
         return await relay.respond(to: request)
     }
 
-    @Test func thePublicDatabaseHasARateThatItsCallersShare() async throws {
+    @Test func callersOfAPublicDatabaseShareARateLimit() async throws {
         world.settings.publicRate = RateLimit(perSecond: 2, burst: 4)
         world.settings.publicRatePerUser = nil
         let relay = try world.relay()
@@ -32,17 +32,17 @@ import Testing
         #expect(answer.headers[.retryAfter] == "1")
         let body = String(decoding: answer.body, as: UTF8.self)
         #expect(body.contains(#""serverErrorCode":"THROTTLED""#) && body.contains(#""retryAfter":0.5"#))
-        // A private database is none of its business.
+        // Private databases do not count.
         let token = try world.signIn().webToken
         #expect(await ask(relay, "private/records/lookup", webToken: token).status == .ok)
-        // Nor is it anybody's signing in.
+        // Neither do sign-ins.
         #expect(await ask(relay, "public/users/caller", webToken: token).status == .ok)
         #expect(await ask(relay, "public/users/caller").status.code == 421)
         world.clock.advance(.milliseconds(500))
         #expect(await ask(relay).status == .ok)
     }
 
-    @Test func eachSignedInUserAddsALittleThatNobodyElseCanUseUp() async throws {
+    @Test func eachSignedInUserHasAnAdditionalRateOfTheirOwn() async throws {
         world.settings.publicRate = RateLimit(perSecond: 1, burst: 1)
         world.settings.publicRatePerUser = RateLimit(perSecond: 1, burst: 2)
         let relay = try world.relay()
@@ -54,7 +54,7 @@ import Testing
         for _ in 0..<2 { #expect(await ask(relay, webToken: bob.webToken).status == .ok) }
     }
 
-    @Test func wrongCredentialsAreCountedByAddressAndGoodOnesGoThrough() async throws {
+    @Test func wrongCredentialsAreLimitedByAddressAndValidOnesAreNot() async throws {
         world.settings.failedCredentialRate = RateLimit(perSecond: 0.1, burst: 3)
         let relay = try world.relay()
         let wrong = String(repeating: "0", count: 64)
@@ -62,7 +62,7 @@ import Testing
         let answer = await ask(relay, apiToken: wrong)
         #expect(answer.status == .tooManyRequests)
         #expect(answer.headers[.retryAfter] == "10")
-        // A container that is not there, a token of another and a forged web token: all the same by then.
+        // By then, a missing container, another container's token and a forged web token get the same response.
         #expect(await ask(relay, webToken: "nonsense").status == .tooManyRequests)
         #expect(await ask(relay).status == .ok)
         #expect(await ask(relay, webToken: try world.signIn().webToken).status == .ok)
@@ -83,14 +83,14 @@ import Testing
         #expect(await wrong("192.0.2.2") == 401)
     }
 
-    @Test func wherePublicRatesAreOffNothingIsCounted() async throws {
+    @Test func withoutAPublicRateNothingIsLimited() async throws {
         world.settings.publicRate = nil
         world.settings.requestRate = nil
         let relay = try world.relay()
         for _ in 0..<500 { #expect(await ask(relay).status == .ok) }
     }
 
-    @Test func whoIsToldToWaitIsRememberedForTheOperator() async throws {
+    @Test func throttledCallersAreReportedToTheOperator() async throws {
         world.settings.publicRate = RateLimit(perSecond: 1, burst: 1)
         world.settings.publicRatePerUser = nil
         world.settings.failedCredentialRate = RateLimit(perSecond: 0.1, burst: 1)
@@ -106,7 +106,7 @@ import Testing
         #expect(hits.first?.subject == .user(alice.user))
         #expect(hits.contains { $0.subject == .anyone(world.home.container) })
         let wrong = try #require(hits.first { $0.rate == .failedCredentials })
-        // Which address it was is not kept as it was written.
+        // The address is not stored in plain text.
         #expect(!"\(wrong.subject)".contains("192.0.2.1"))
         world.clock.advance(.seconds(86_401))
         #expect(relay.rateHits().isEmpty)

@@ -9,7 +9,7 @@ import Wire
 ///
 /// See Wire.md, "References".
 @Suite(.timeLimit(.minutes(15))) struct ReferenceTests {
-    /// One operation of a request; `to` and `in` make a reference.
+    /// One operation of a request; `to` and `zone` describe its reference.
     private func save(
         _ name: String,
         _ action: String? = nil,
@@ -59,7 +59,7 @@ import Wire
         try answer.items("records").map { $0.text("serverErrorCode") }
     }
 
-    /// The names in the zone's feed, deleted ones with a minus.
+    /// Returns the names in the zone's feed, deleted ones with a minus.
     private func feed(_ world: RelayWorld, since token: String? = nil) async throws -> [String] {
         try await world.changes(since: token).required("records").elements().map {
             ($0.flag("deleted") == true ? "-" : "") + ($0.text("recordName") ?? "")
@@ -68,7 +68,7 @@ import Wire
 
     // MARK: VALIDATE
 
-    @Test func aTargetOfVALIDATEMustBeThere() async throws {
+    @Test func aTargetOfVALIDATEMustExist() async throws {
         let world = try await world()
         let refused = try await write(world, save("a", "VALIDATE", to: "nobody"))
         #expect(try codes(refused) == ["VALIDATING_REFERENCE_ERROR"])
@@ -78,7 +78,7 @@ import Wire
         #expect(try codes(await write(world, save("c", "VALIDATE", to: "c"))) == [nil], "itself")
     }
 
-    @Test func aTargetOfVALIDATEStaysUntilNobodyRefersToIt() async throws {
+    @Test func aTargetOfVALIDATECannotBeDeletedWhileReferenced() async throws {
         let world = try await world()
         _ = try await write(world, save("b"), save("a", "VALIDATE", to: "b"))
         let refused = try await write(world, delete("b"))
@@ -88,10 +88,10 @@ import Wire
         _ = try await write(world, save("b"), save("a", "VALIDATE", to: "b"))
         #expect(try codes(await write(world, delete("b"), clear("a"))) == [nil, nil])
         _ = try await write(world, save("b"))
-        #expect(try codes(await write(world, delete("b"))) == [nil], "nothing stale holds it")
+        #expect(try codes(await write(world, delete("b"))) == [nil], "the cleared reference no longer blocks")
     }
 
-    @Test func aSaveThatKeepsItsReferenceHoldsTheTarget() async throws {
+    @Test func anUpdateThatKeepsItsReferenceBlocksTheTargetsDeletion() async throws {
         let world = try await world()
         _ = try await write(world, save("b"), save("a", "VALIDATE", to: "b"))
         let update = operation("forceUpdate", "a", #","fields":{"x":{"value":1}}"#)
@@ -101,7 +101,7 @@ import Wire
         #expect(try await feed(world).allSatisfy { !$0.hasPrefix("-") })
     }
 
-    @Test func oneRefusalTakesOthersWithItAndNoMore() async throws {
+    @Test func aRefusedSaveFailsOnlyTheSavesThatDependOnIt() async throws {
         let world = try await world()
         let answer = try await write(
             world,
@@ -125,7 +125,7 @@ import Wire
 
     // MARK: DELETE_SELF
 
-    @Test func deletingCascadesThroughTreesCirclesAndLists() async throws {
+    @Test func deletingCascadesThroughTreesCyclesAndLists() async throws {
         let world = try await world()
         let list = #"""
             {"operationType":"create","record":{"recordName":"l","recordType":"List","fields":{"of":{"value":[
@@ -150,7 +150,7 @@ import Wire
         #expect(try await feed(world) == ["e", "n"])
     }
 
-    @Test func aCascadeStopsAtWhatMustStay() async throws {
+    @Test func aCascadeThatReachesABlockedRecordIsRefused() async throws {
         let world = try await world()
         _ = try await write(
             world,
@@ -164,17 +164,17 @@ import Wire
         #expect(try await feed(world).isEmpty)
     }
 
-    @Test func aRecordThatRefersToNothingMoreIsSpared() async throws {
+    @Test func aRecordWhoseReferenceMovedSurvivesTheCascade() async throws {
         let world = try await world()
         _ = try await write(world, save("root"), save("c", "DELETE_SELF", to: "root"), save("other"))
         #expect(try codes(await write(world, save("c", "DELETE_SELF", to: "other"), delete("root"))) == [nil, nil])
         #expect(try await feed(world) == ["other", "c"])
         let answer = try await write(world, save("n", "DELETE_SELF", to: "other"), delete("other"))
         #expect(try codes(answer) == ["VALIDATING_REFERENCE_ERROR", nil])
-        #expect(try await feed(world).isEmpty, "the one before the refused save goes")
+        #expect(try await feed(world).isEmpty, "the version before the refused save is deleted")
     }
 
-    @Test func aTargetWhoseDeletionIsRefusedIsThere() async throws {
+    @Test func aTargetWhoseDeletionIsRefusedStillValidates() async throws {
         let world = try await world()
         _ = try await write(world, save("b"), save("a", "VALIDATE", to: "b"))
         let answer = try await write(world, delete("b"), save("c", "VALIDATE", to: "b"))
@@ -182,7 +182,7 @@ import Wire
         #expect(try await feed(world) == ["b", "a", "c"])
     }
 
-    @Test func atMost750MayDependOnOne() async throws {
+    @Test func atMost750RecordsMayDependOnOne() async throws {
         let world = try await world()
         _ = try await write(world, save("root"))
         for start in stride(from: 0, to: 750, by: 150) {
@@ -192,7 +192,7 @@ import Wire
         }
         let refused = try await write(world, save("one more", "DELETE_SELF", to: "root"))
         #expect(try refused.items("records")[0].text("ckErrorCode") == "LIMIT_EXCEEDED")
-        #expect(try codes(await write(world, save("n7", "DELETE_SELF", to: "root"))) == [nil], "said anew")
+        #expect(try codes(await write(world, save("n7", "DELETE_SELF", to: "root"))) == [nil], "counts once")
         #expect(try codes(await write(world, save("one more", "DELETE_SELF", to: "root"), clear("n7"))) == [nil, nil])
         #expect(try codes(await write(world, save("n7", "DELETE_SELF", to: "root"), delete("n8"))) == [nil, nil])
         #expect(try codes(await write(world, clear("n7"), save("n8", "DELETE_SELF", to: "root"))) == [nil, nil])
@@ -203,7 +203,7 @@ import Wire
 
     // MARK: Parent and zones
 
-    @Test func aParentMustBeThereAndStays() async throws {
+    @Test func aParentMustExistAndCannotBeDeleted() async throws {
         let world = try await world()
         #expect(try codes(await write(world, save("c", parent: "p"))) == ["VALIDATING_REFERENCE_ERROR"])
         #expect(try codes(await write(world, save("c", parent: "p"), save("p"))) == [nil, nil])
@@ -213,13 +213,13 @@ import Wire
         #expect(try codes(await write(world, orphan, delete("p"))) == [nil, nil])
         let inDefault = try await write(world, zone: "_defaultZone", save("c", parent: "p"), save("p"))
         #expect(try codes(inDefault) == ["BAD_REQUEST", nil])
-        // With both, the record goes with its parent.
+        // With both references, the record is deleted with its parent.
         _ = try await write(world, save("p"), save("c", "DELETE_SELF", to: "p", parent: "p"))
         #expect(try codes(await write(world, delete("p"))) == [nil])
         #expect(try await feed(world).isEmpty)
     }
 
-    @Test func aReferenceStaysInItsZone() async throws {
+    @Test func aReferenceToAnotherZoneIsRefused() async throws {
         let world = try await world()
         try await world.makeZone("Other")
         let refused = try await write(world, save("a", "NONE", to: "b", zone: "Other"))
@@ -227,7 +227,7 @@ import Wire
         let saved = try await write(world, save("a", "NONE", to: "b", zone: "Notes"))
         let value = try #require(try saved.items("records")[0].field("folder"))
         #expect(try value.required("zoneID").text("zoneName") == "Notes")
-        #expect(try value.required("zoneID").text("ownerRecordName")?.count == 33, "whoever reads it")
+        #expect(try value.required("zoneID").text("ownerRecordName")?.count == 33, "the owner's record name")
     }
 
     @Test func thePublicDatabaseCascadesWithoutTombstones() async throws {
@@ -241,7 +241,7 @@ import Wire
         #expect(try codes(found) == ["NOT_FOUND"])
     }
 
-    /// Random writes, held against a model that knows only the rules.
+    /// Compares random writes with a model that implements only the rules.
     @Test(arguments: 0..<20 as Range<UInt64>) func randomWritesNeverBreakAReference(_ seed: UInt64) async throws {
         let world = try await world()
         var random = SplitMix(state: seed)
@@ -267,8 +267,10 @@ import Wire
         }
     }
 
-    /// A request may name thousands of records of a megabyte: what they are has to be known, and not what is in them.
-    @Test func whatReferencesLeadToIsReadWithoutItsFields() async throws {
+    /// A request may reference thousands of records of a megabyte each.
+    ///
+    /// The relay checks that they exist without reading their fields.
+    @Test func referenceTargetsAreReadWithoutTheirFields() async throws {
         let world = try await world()
         let names = (0..<40).map { "n\($0)" }
         let all = names.map { operation("create", $0, #","fields":{"title":{"value":"long"}}"#) }.joined(separator: ",")

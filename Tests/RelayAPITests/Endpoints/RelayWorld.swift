@@ -7,14 +7,14 @@ import Synchronization
 import Testing
 import Wire
 
-/// A test's relay, called with request values; `dev-NAME` tokens name the caller.
+/// A relay under test, called with request values; `dev-NAME` tokens identify the caller.
 protocol RelayCalling {
     var relay: Relay { get }
     var container: String { get }
 }
 
 extension RelayCalling {
-    /// Calls as `user`; `nil` sends an API token alone.
+    /// Sends a request as `user`; `nil` sends an API token only.
     func ask(
         _ operation: String,
         as user: String? = "alice",
@@ -39,7 +39,7 @@ extension RelayCalling {
         )
     }
 
-    /// Creates a zone that belongs to the user.
+    /// Creates a zone owned by the user.
     func makeZone(_ name: String, as user: String = "alice") async throws {
         let answer = try await ask(
             "private/zones/modify",
@@ -50,7 +50,7 @@ extension RelayCalling {
     }
 }
 
-/// A whole relay in memory.
+/// A complete relay in memory.
 final class RelayWorld: RelayCalling, Sendable {
     let relay: Relay
     let directory: AccountStore
@@ -98,12 +98,12 @@ final class RelayWorld: RelayCalling, Sendable {
         )
     }
 
-    /// Another relay on the same stores, with these limits for assets.
+    /// Returns another relay on the same stores, with these asset limits.
     func relay(assets: AssetSettings) -> Relay {
         Relay(authenticator: relay.authenticator, stores: stores, assets: assets, time: .system, random: .system)
     }
 
-    /// Carries out operations on a zone, each `type name {fields}`.
+    /// Runs operations on a zone.
     func modify(
         in database: String = "private",
         zone: String = "Notes",
@@ -139,7 +139,7 @@ final class RelayWorld: RelayCalling, Sendable {
         }
     }
 
-    /// A page of the zone's feed.
+    /// Fetches a page of the zone's feed.
     func changes(
         zone: String = "Notes",
         since token: String? = nil,
@@ -157,13 +157,13 @@ final class RelayWorld: RelayCalling, Sendable {
     }
 }
 
-/// An answer with its body read.
+/// A response with its parsed body.
 struct Answer {
     var status: Int
     var json: JSONValue
     var response: APIResponse
 
-    /// The elements of the top-level array of this name.
+    /// Returns the elements of a top-level array.
     func items(_ name: StaticString) throws -> [JSONValue] { try json.required(name).elements() }
 
     var code: String? { json.text("serverErrorCode") }
@@ -173,7 +173,7 @@ extension JSONValue {
     func text(_ name: StaticString) -> String? { try? self[name]?.string() }
     func flag(_ name: StaticString) -> Bool? { try? self[name]?.bool() }
 
-    /// The value of a record's field.
+    /// Returns the value of a record's field.
     func field(_ name: String) throws -> JSONValue? {
         try required("fields").members().first { $0.name == name }?.value["value"]
     }

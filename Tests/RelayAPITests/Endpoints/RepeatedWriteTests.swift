@@ -3,7 +3,7 @@ import RelayAPI
 import Testing
 import Wire
 
-/// A write that its client sends again under the same name takes effect once.
+/// A write that the client repeats under the same operation ID takes effect once.
 ///
 /// See Reliability.md, "Invariants", i.
 @Suite struct RepeatedWriteTests {
@@ -46,7 +46,7 @@ import Wire
         return try only(found).text("recordType") == "Note"
     }
 
-    @Test func aRepeatIsAnsweredAsTheFirstWasAndChangesNothing() async throws {
+    @Test func aRepeatGetsTheFirstResponseAndChangesNothing() async throws {
         let world = try await world()
         let first = try await send("a", operation("create", "n"), to: world)
         let again = try await send("a", operation("create", "n"), to: world)
@@ -58,10 +58,10 @@ import Wire
         let repeated = try await send("b", operation("update", "n", tag: tag, title: "Bread"), to: world)
         #expect(try only(repeated).text("recordChangeTag") == only(update).text("recordChangeTag"))
         let other = try await send("c", operation("update", "n", tag: tag, title: "Bread"), to: world)
-        #expect(other.status == 400, "under another name it is a write of its own, and its tag is old")
+        #expect(other.status == 400, "under another ID it is a new write with an old tag")
     }
 
-    @Test func aNamelessRecordIsMadeOnceAndKeepsItsName() async throws {
+    @Test func aRecordWithoutANameIsCreatedOnceAndKeepsItsName() async throws {
         let world = try await world()
         let two = [operation("create", nil), operation("create", nil, title: "Bread")].joined(separator: ",")
         let names = try await send("a", two, to: world).items("records").map { $0.text("recordName") }
@@ -69,7 +69,7 @@ import Wire
         #expect(names == again && Set(names).count == 2 && names.allSatisfy { $0?.count == 36 })
     }
 
-    @Test func theOrderOfFieldsDoesNotMatterAndTheirValuesDo() async throws {
+    @Test func aRepeatMayReorderFieldsButNotChangeValues() async throws {
         let world = try await world()
         let turned =
             #"{"operationType":"create","record":{"recordName":"n","recordType":"Note","fields":"#
@@ -80,7 +80,7 @@ import Wire
         #expect(other.status == 400 && other.json.text("serverErrorCode") == "BAD_REQUEST")
     }
 
-    @Test func ofAWriteThatFailedInPartTheRestIsTriedAnew() async throws {
+    @Test func aRepeatOfAPartialFailureRetriesTheFailedOperations() async throws {
         let world = try await world()
         _ = try await world.modify([.create("there")])
         let both = [operation("create", "new"), operation("create", "there")].joined(separator: ",")
@@ -94,7 +94,7 @@ import Wire
         #expect(third.map { $0.text("recordChangeTag") } == again.map { $0.text("recordChangeTag") })
     }
 
-    @Test func aRefusedAtomicWriteMayComeAgain() async throws {
+    @Test func aRefusedAtomicWriteMayBeRetried() async throws {
         let world = try await world()
         _ = try await world.modify([.create("there")])
         let both = [operation("create", "new"), operation("create", "there")].joined(separator: ",")
@@ -103,7 +103,7 @@ import Wire
         #expect(try await send("a", both, to: world).status == 200)
     }
 
-    @Test func aDeletionIsRepeatedAndWhatCameSinceStays() async throws {
+    @Test func aRepeatedDeletionKeepsARecordCreatedSince() async throws {
         let world = try await world()
         _ = try await world.modify([.create("n")])
         let delete = #"{"operationType":"forceDelete","record":{"recordName":"n"}}"#
@@ -113,8 +113,8 @@ import Wire
         #expect(try await isThere("n", in: world))
     }
 
-    /// It deletes nothing later either.
-    @Test func aDeletionThatFoundNothingIsDoneToo() async throws {
+    /// The repeat does not delete the record that was created since.
+    @Test func aDeletionOfAMissingRecordIsRememberedToo() async throws {
         let world = try await world()
         let delete = #"{"operationType":"forceDelete","record":{"recordName":"n"}}"#
         #expect(try only(await send("a", delete, to: world)).flag("deleted") == true)
@@ -127,7 +127,7 @@ import Wire
         #""recordType":"Other""#, #""recordType":"Note","parent":{"recordName":"top"}"#,
         #""recordType":"Note","createShortGUID":true"#,
     ])
-    func whatIsSaidBesideFieldsCountsToo(_ members: String) async throws {
+    func membersBesideFieldsArePartOfTheRequest(_ members: String) async throws {
         let world = try await world()
         func create(_ members: String) -> String {
             #"{"operationType":"create","record":{"recordName":"n",\#(members),"fields":{}}}"#
@@ -137,7 +137,7 @@ import Wire
         #expect(try await send("a", create(members), to: world).status == 400)
     }
 
-    @Test func whomAShareIsForCountsToo() async throws {
+    @Test func participantsOfAShareArePartOfTheRequest() async throws {
         let world = try await world()
         func share(_ permission: String, _ participants: [String]) -> String {
             let list = participants.map {
@@ -154,18 +154,18 @@ import Wire
         }
     }
 
-    @Test func aRecordThatIsGoneSinceIsSaidToBe() async throws {
+    @Test func aRepeatReportsThatItsRecordIsGone() async throws {
         let world = try await world()
         _ = try await send("a", operation("create", "n"), to: world)
         _ = try await world.modify([.init(kind: "forceDelete", name: "n")])
         let again = try await send("a", operation("create", "n"), to: world, atomic: false)
-        #expect(again.status == 400, "to be atomic or not is a part of what was asked for")
+        #expect(again.status == 400, "atomicity is part of the request")
         let same = try await send("a", operation("create", "n"), to: world)
         #expect(try only(same).text("serverErrorCode") == "NOT_FOUND")
     }
 
-    /// The repeat is told that its record is gone, and so is the one after it: told is not undone.
-    @Test func aRecordThatIsGoneSinceDoesNotComeBackWithTheThirdSending() async throws {
+    /// The repeat reports that its record is gone, and so does the next repeat.
+    @Test func aRecordDeletedSinceIsNotRecreatedByTheThirdRequest() async throws {
         let world = try await world()
         let both = [operation("create", "n"), operation("forceUpdate", "other")].joined(separator: ",")
         _ = try await world.modify([.create("there")])
@@ -180,8 +180,8 @@ import Wire
         }
     }
 
-    /// A zone that somebody has made anew since is not deleted again by the late repeat of its deletion.
-    @Test func zonesAreMadeAndDeletedOnce() async throws {
+    /// A late repeat of a zone's deletion does not delete a zone that was created since.
+    @Test func zonesAreCreatedAndDeletedOnce() async throws {
         let world = try await world()
         func change(_ id: String, _ operations: [(String, String)]) async throws -> Answer {
             let list = operations.map { #"{"operationType":"\#($0)","zone":{"zoneID":{"zoneName":"\#($1)"}}}"# }
@@ -201,28 +201,28 @@ import Wire
         let names = try await world.ask("private/zones/list").items("zones").map {
             try $0.required("zoneID").text("zoneName")
         }
-        #expect(Set(names) == ["_defaultZone", "Notes", "New"], "what failed the first time was tried anew")
-        #expect(try await change("z", [("delete", "New")]).status == 400, "another write has a name of its own")
-        // A zone that was made and is gone since is said to be.
+        #expect(Set(names) == ["_defaultZone", "Notes", "New"], "the operation that failed was retried")
+        #expect(try await change("z", [("delete", "New")]).status == 400, "an ID cannot be reused for another write")
+        // A zone that was created and is gone since is reported as missing.
         _ = try await change("y", [("delete", "New")])
         let gone = try await change("z", [("delete", "Notes"), ("create", "New"), ("delete", "Nowhere")]).items("zones")
         #expect(gone[1].text("serverErrorCode") == "ZONE_NOT_FOUND")
     }
 
-    @Test func namesBelongToTheirUsers() async throws {
+    @Test func operationIDsAreScopedToTheirUser() async throws {
         let world = try await world()
         try await world.makeZone("Notes", as: "bob")
         _ = try await send("a", operation("create", "n"), to: world)
         #expect(try await send("a", operation("create", "m", title: "Bob's"), to: world, as: "bob").status == 200)
     }
 
-    @Test(arguments: ["", String(repeating: "x", count: 256), "ä"]) func badNamesAreRefused(_ id: String) async throws {
+    @Test(arguments: ["", String(repeating: "x", count: 256), "ä"]) func badIDsAreRefused(_ id: String) async throws {
         let answer = try await send(id, operation("create", "n"), to: try await world())
         #expect(answer.status == 400)
     }
 
-    /// CloudKit takes 200 operations by the web protocol and 400 natively, where writes have names.
-    @Test func aNamedWriteMayHaveTwiceAsManyOperations() async throws {
+    /// CloudKit accepts 200 operations over web services and 400 natively, where writes have operation IDs.
+    @Test func aWriteWithAnOperationIDMayHaveTwiceAsManyOperations() async throws {
         let world = try await world()
         func many(_ count: Int) -> String {
             (0..<count).map { operation("create", "n\($0)") }.joined(separator: ",")

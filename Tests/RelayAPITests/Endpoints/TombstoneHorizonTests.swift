@@ -5,13 +5,13 @@ import Synchronization
 import Testing
 import Wire
 
-/// Deletions from before the horizon are forgotten, and nobody misses one: a token that is older is refused.
+/// The relay forgets deletions older than the horizon and refuses older tokens, so no client misses a deletion.
 ///
 /// See Reliability.md, "Invariants", d.
 @Suite struct TombstoneHorizonTests {
     typealias Operation = RelayWorld.Operation
 
-    /// A calendar that goes on only when it is told to.
+    /// A calendar that advances only when told to.
     private final class Calendar: Sendable {
         private let day = Mutex<Int64>(20_000)
         var today: Timestamp { start(of: day.withLock { $0 }) }
@@ -51,7 +51,7 @@ import Wire
         try await world.stores.forgetTombstones(before: calendar.ago(days))
     }
 
-    @Test func onlyTokensFromBeforeADeletionThatIsForgottenEnd() async throws {
+    @Test func onlyTokensFromBeforeAForgottenDeletionExpire() async throws {
         for name in ["a", "b", "c"] { try await save(name) }
         let first = try await token()
         calendar.pass(1)
@@ -68,14 +68,14 @@ import Wire
         let since = try await world.changes(since: second).required("records").elements()
         #expect(since.map { $0.text("recordName") } == ["b"] && since.first?.flag("deleted") == true)
         #expect(try await !isExpired(third))
-        // What is forgotten is as good as never having been there.
+        // Nothing of a forgotten deletion remains.
         try await save("a")
         #expect(try await world.changes(since: third).required("records").elements().count == 1)
         #expect(try await forget(olderThan: 90) == 0)
     }
 
-    /// However old it is.
-    @Test func aZoneInWhichNothingHappensKeepsItsTokens() async throws {
+    /// Applies to tokens of any age.
+    @Test func anIdleZoneKeepsItsTokens() async throws {
         try await world.makeZone("Quiet")
         try await save("q", zone: "Quiet")
         let before = try await token(zone: "Quiet")
@@ -90,15 +90,16 @@ import Wire
         #expect(try await world.changes(zone: "Quiet", since: quiet).required("records").elements().isEmpty)
     }
 
-    /// Who lists the zone from nothing holds some of it already, and hears what of that is deleted meanwhile, or begins anew.
-    @Test(arguments: [false, true]) func aListingUnderWayMissesNothing(isReversed: Bool) async throws {
+    /// A client in the middle of a first fetch learns of later deletions of records that it already has, or starts
+    /// over.
+    @Test(arguments: [false, true]) func aFirstFetchUnderWayMissesNoDeletion(isReversed: Bool) async throws {
         for name in ["a", "b", "c"] { try await save(name) }
         let extra = isReversed ? #","reverse":true"# : ""
         let page = try await world.changes(limit: 1, extra: extra)
         #expect(page.flag("moreComing") == true)
         let underWay = try #require(page.text("syncToken"))
         let held = try #require(try page.required("records").elements().first?.text("recordName"))
-        // What went before the listing began is nothing to it.
+        // Deletions from before the first fetch began do not matter to it.
         #expect(try await world.changes(since: underWay, extra: extra).text("ckErrorCode") == nil)
         try await delete(held)
         calendar.pass(100)
@@ -108,7 +109,7 @@ import Wire
         #expect(Set(anew.map { $0.text("recordName") }) == Set(["a", "b", "c"]).subtracting([held]))
     }
 
-    @Test func aListingThatBeganAfterADeletionGoesOn() async throws {
+    @Test func aFirstFetchThatBeganAfterADeletionContinues() async throws {
         for name in ["a", "b", "c"] { try await save(name) }
         try await delete("a")
         calendar.pass(100)
@@ -119,7 +120,9 @@ import Wire
         }
     }
 
-    /// Whatever is forgotten when: a token gives what has changed since, or is refused; and one of the time is never refused.
+    /// Whenever deletions are forgotten, a token either yields all changes since or is refused.
+    ///
+    /// A current token is never refused.
     @Test(arguments: [UInt64](1...8)) func everyTokenLeadsToTheFullStateOrIsRefused(seed: UInt64) async throws {
         var random = SplitMix(state: seed)
         var model: Set<String> = []
@@ -155,13 +158,13 @@ import Wire
         #expect(refused > 0 && refused < kept.count * 3, "seed \(seed): \(refused)")
     }
 
-    /// What somebody has at the end of the feed; `nil` for a token that is refused.
+    /// Returns the client's records at the end of the feed, or `nil` if a token is refused.
     private func follow(from start: String, holding held: Set<String>, limit: Int) async throws -> Set<String>? {
         var (token, state, more) = (start, held, true)
         while more {
             let page = try await world.changes(since: token, limit: limit)
             if page.text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED" {
-                #expect(token == start, "the relay gave a token that it does not take")
+                #expect(token == start, "the relay refused a token that it issued")
                 return nil
             }
             for record in try page.required("records").elements() {
@@ -173,8 +176,8 @@ import Wire
         return state
     }
 
-    /// More than one run of the log; what is left is found as before.
-    @Test func manyAreForgottenRunByRun() async throws {
+    /// Forgets more than one batch of the log; the remaining changes are found as before.
+    @Test func manyDeletionsAreForgottenInBatches() async throws {
         let names = (0..<2_600).map { "n\($0)" }
         for part in stride(from: 0, to: names.count, by: 200) {
             let some = names[part..<part + 200]

@@ -14,7 +14,7 @@ import Wire
 
     init() throws { world = try RelayWorld() }
 
-    /// Makes dev users known to the container, each with a name and a number, and says whether they may be found.
+    /// Creates dev users in the container, each with a name and a number, and sets whether they are discoverable.
     private func people(_ names: [String], discoverable: Bool) async throws -> [String] {
         var users: [String] = []
         for name in names {
@@ -31,7 +31,7 @@ import Wire
         return users
     }
 
-    @Test func aUserIsFoundOnlyAfterSayingSo() async throws {
+    @Test func aUserIsFoundOnlyAfterOptingIn() async throws {
         let name = "ada@example.org"
         let users = try await people([name], discoverable: false)
         let user = try #require(users.first)
@@ -51,7 +51,7 @@ import Wire
         #expect(try await world.ask("public/users/discover", as: "bob", body).items("users").isEmpty)
     }
 
-    @Test func theOlderFormsFindTheSamePeople() async throws {
+    @Test func theOlderOperationsFindTheSameUsers() async throws {
         let users = try await people(["ada@example.org", "bo@example.org"], discoverable: true)
         let byAddress = try await world.ask(
             "public/users/lookup/email",
@@ -68,7 +68,7 @@ import Wire
         #expect(byName.first?.hasMember("emailAddress") == false)
     }
 
-    @Test func aTelephoneNumberFindsToo() async throws {
+    @Test func aUserIsFoundByPhoneNumber() async throws {
         _ = try await people(["ada@example.org"], discoverable: true)
         let ada = try world.directory.devAccount(named: "ada@example.org")
         try world.directory.setPhone("+49 (30) 123-4567", of: ada.id)
@@ -79,7 +79,7 @@ import Wire
         #expect(found.map { $0["lookupInfo"]?.text("phoneNumber") } == ["0049 30 1234567"])
     }
 
-    @Test func eachContainerHasUsersOfItsOwn() async throws {
+    @Test func eachContainerHasItsOwnUsers() async throws {
         let users = try await people(["ada@example.org"], discoverable: true)
         let body = #"{"lookupInfos":[{"emailAddress":"ada@example.org"}]}"#
         let there = try await world.ask("public/users/discover", body, environment: "production")
@@ -89,7 +89,7 @@ import Wire
         #expect(me.json["nameComponents"]?.hasMember("givenName") == false)
     }
 
-    @Test func theCallerSeesTheirOwnNameAsOthersDo() async throws {
+    @Test func theCallerSeesTheirNameAsOthersDo() async throws {
         let users = try await people(["ada@example.org"], discoverable: false)
         let hidden = try await world.ask("public/users/current", as: "ada@example.org", method: .get)
         #expect(hidden.json.text("userRecordName") == users.first)
@@ -103,7 +103,7 @@ import Wire
         #expect(caller.json["nameComponents"]?.text("familyName") == "Byron")
     }
 
-    @Test func contactsAreNeverAny() async throws {
+    @Test func contactLookupsReturnNoUsers() async throws {
         for (operation, method) in [
             ("users/discover", HTTPRequest.Method.get), ("users/lookup/contacts", .get),
             ("users/lookup/contacts", .post),
@@ -118,14 +118,14 @@ import Wire
         "users/current", "users/discover", "users/lookup/email", "users/lookup/id", "users/lookup/contacts",
         "users/discoverability", "users/signout", "users/caller",
     ])
-    func nobodyInParticularMustSignIn(operation: String) async throws {
+    func aCallerWithoutASignInIsAskedToSignIn(operation: String) async throws {
         let answer = try await world.ask("public/\(operation)", as: nil)
         #expect(answer.status == 421)
         #expect(answer.code == "AUTHENTICATION_REQUIRED")
         #expect(answer.json.text("redirectURL")?.contains("/signin?container=") == true)
     }
 
-    @Test func whatIsAskedWronglyIsSaid() async throws {
+    @Test func invalidRequestsAreRefusedWithAReason() async throws {
         let bodies = [
             "{}", #"{"lookupInfos":{}}"#, #"{"lookupInfos":[{}]}"#, #"{"lookupInfos":[{"emailAddress":5}]}"#,
             #"{"lookupInfos":["a@b"]}"#,
@@ -141,7 +141,7 @@ import Wire
         #expect(answer.json.text("ckErrorCode") == "LIMIT_EXCEEDED")
     }
 
-    @Test func usersAreListedOnlyWhereTheOperatorHasMadeAnIndex() async throws {
+    @Test func usersAreListedOnlyIfTheOperatorAddedAnIndex() async throws {
         _ = try await people(["ada@example.org", "bo@example.org"], discoverable: true)
         let queries = [
             #"{"recordType":"Users"}"#,
@@ -165,7 +165,7 @@ import Wire
         #expect(try answer.items("records").count >= 2)
     }
 
-    @Test func everyUserHasAUsersRecordOnlyTheyMayWrite() async throws {
+    @Test func onlyTheUserMayWriteTheirUsersRecord() async throws {
         let users = try await people(["ada@example.org"], discoverable: false)
         let user = try #require(users.first)
         let found = try await world.ask("public/records/lookup", #"{"records":[{"recordName":"\#(user)"}]}"#)

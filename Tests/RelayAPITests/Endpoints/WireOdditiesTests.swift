@@ -4,13 +4,13 @@ import RelayAPI
 import Testing
 import Wire
 
-/// Shapes of requests and answers that outside clients rely on, found by trying each documented call.
+/// Formats of requests and responses that third-party clients rely on, found by trying each documented call.
 @Suite struct WireOdditiesTests {
     let world: RelayWorld
 
     init() throws { world = try RelayWorld() }
 
-    @Test func aZoneMayBeNamedOnceInARequest() async throws {
+    @Test func aZoneMayAppearOnceInARequest() async throws {
         let answer = try await world.ask(
             "private/zones/modify",
             """
@@ -24,7 +24,7 @@ import Wire
         #expect(try await world.ask("private/zones/list", method: .get).items("zones").count == 2)
     }
 
-    @Test("a byte order mark before a body is no part of it")
+    @Test("a byte order mark before a body is ignored")
     func marksBeforeBodies() async throws {
         let body = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"A"}}}]}"#
         let answer = try await world.ask("private/zones/modify", "\u{FEFF}" + body)
@@ -33,8 +33,9 @@ import Wire
         #expect(twice.code == "BAD_REQUEST")
     }
 
-    /// As a client's own suite asks of the live service: what exists cannot be created, whoever made it.
-    @Test func toCreateWhatSomebodyElseHasMadeIsAConflict() async throws {
+    /// A third-party client's test suite expects this of the live service: creating an existing record conflicts, even
+    /// if another user created it.
+    @Test func creatingARecordThatAnotherUserCreatedIsAConflict() async throws {
         func write(_ kind: String, as user: String) async throws -> JSONValue {
             let answer = try await world.ask(
                 "public/records/modify",
@@ -49,8 +50,8 @@ import Wire
         #expect(try await write("forceUpdate", as: "bob").text("serverErrorCode") == "ACCESS_DENIED")
     }
 
-    /// Also of a zone that is not there the answer says whose it would be.
-    @Test func zonesThatFailHaveTheirOwner() async throws {
+    /// The response names the zone's owner even if the zone does not exist.
+    @Test func failedZonesNameTheirOwner() async throws {
         let caller = try await world.ask("public/users/caller", method: .get)
         let name = try #require(caller.json.text("userRecordName"))
         let gone = #"{"zoneName":"Gone"}"#
@@ -69,8 +70,8 @@ import Wire
         }
     }
 
-    /// As clients write it whose texts are never absent.
-    @Test func anEmptyOwnerIsNoneAndSoTheCaller() async throws {
+    /// Some clients always send the member, empty if there is no owner.
+    @Test func anEmptyOwnerMeansTheCaller() async throws {
         try await world.makeZone("Notes")
         #expect(try await world.modify([.create("a")]).status == 200)
         for key in ["ownerRecordName", "ownerName"] {
@@ -82,13 +83,13 @@ import Wire
             #expect(try found.items("records").map { $0.text("recordType") } == ["Note"], "\(key)")
             let fed = try await world.ask("private/changes/zone", #"{"zones":[{"zoneID":\#(zone)}]}"#)
             #expect(try fed.items("zones").map { $0.text("serverErrorCode") } == [nil], "\(key)")
-            // Nobody shares with themselves.
+            // A user cannot share a zone with themselves.
             let shared = try await world.ask("shared/records/changes", #"{"zoneID":\#(zone)}"#)
             #expect(shared.code == "ZONE_NOT_FOUND", "\(key)")
         }
     }
 
-    @Test func theZoneOfALookupMayStandInItsRecords() async throws {
+    @Test func aLookupMayNameItsZoneInTheRecords() async throws {
         try await world.makeZone("Notes")
         #expect(try await world.modify([.create("a")]).status == 200)
         let inside = #"{"recordName":"a","zoneID":{"zoneName":"Notes"}}"#
@@ -104,13 +105,13 @@ import Wire
         #expect(try outside.items("records").allSatisfy { $0.text("recordType") == "Note" })
     }
 
-    @Test func recordsThatFailNameTheRequest() async throws {
+    @Test func failedRecordsHaveTheRequestsUUID() async throws {
         let answer = try await world.ask("private/records/lookup", #"{"records":[{"recordName":"no"}]}"#)
         let failed = try #require(try answer.items("records").first)
         #expect(failed.text("uuid") == answer.response.headers[.requestUUIDField])
     }
 
-    @Test func systemFieldsMayBeNamedAsCloudKitJSDoes() async throws {
+    @Test func systemFieldsMayHaveTheNamesThatCloudKitJSUses() async throws {
         try await world.makeZone("Notes")
         #expect(try await world.modify([.create("a"), .create("b")]).status == 200)
         let answer = try await world.ask(
@@ -124,7 +125,7 @@ import Wire
         #expect(try answer.items("records").map { $0.text("recordName") } == ["b"])
     }
 
-    @Test func typesMayBeNamedAsCloudKitsOwnAnswersNameThem() async throws {
+    @Test func typesMayHaveTheNamesThatCloudKitsResponsesUse() async throws {
         try await world.makeZone("Notes")
         let fields = """
             {"flag":{"value":1,"type":"NUMBER_INT64"},"share":{"value":0.5,"type":"NUMBER_DOUBLE"},
@@ -145,7 +146,7 @@ import Wire
         #expect(try read["secret"]?.required("isEncrypted").bool() == true)
     }
 
-    @Test func sortingByWhatIsEncryptedIsTakenAndMeansNothing() async throws {
+    @Test func sortingByAnEncryptedFieldIsAcceptedAndIgnored() async throws {
         try await world.makeZone("Notes")
         let secret = #"{"secret":{"value":"x","type":"STRING","isEncrypted":true}}"#
         #expect(try await world.modify([.init(kind: "create", name: "a", fields: secret), .create("b")]).status == 200)
@@ -157,7 +158,7 @@ import Wire
         #expect(try answer.items("records").map { $0.text("recordName") } == ["a", "b"])
     }
 
-    @Test func everybodyFindsThemselves() async throws {
+    @Test func usersFindThemselves() async throws {
         let caller = try await world.ask("public/users/caller", method: .get)
         let name = try #require(caller.json.text("userRecordName"))
         func found(_ operation: String, _ body: String, as user: String) async throws -> [String?] {
@@ -169,12 +170,12 @@ import Wire
         let lookup = #"{"users":[{"userRecordName":"\#(name)"}]}"#
         #expect(try await found("discover", discover, as: "alice") == [name])
         #expect(try await found("lookup/id", lookup, as: "alice") == [name])
-        // Nobody else does, before it is wanted.
+        // Other users do not, before the user opts in.
         #expect(try await found("discover", discover, as: "bob") == [])
         #expect(try await found("lookup/id", lookup, as: "bob") == [])
     }
 
-    @Test func uploadsForAZoneThatIsNotThereAreRefused() async throws {
+    @Test func uploadsForAMissingZoneAreRefused() async throws {
         let answer = try await world.ask(
             "private/assets/upload",
             #"{"zoneID":{"zoneName":"Gone"},"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
@@ -182,7 +183,9 @@ import Wire
         #expect(answer.status == 404 && answer.code == "ZONE_NOT_FOUND")
     }
 
-    /// Apple's page of `subscriptions/lookup` leaves the database out; what comes by such a path is about the private one.
+    /// Apple's page of `subscriptions/lookup` omits the database.
+    ///
+    /// Such a path means the private database.
     @Test func subscriptionsNeedNoDatabaseInTheirPath() async throws {
         let made = try await world.ask(
             "subscriptions/modify",
@@ -198,9 +201,9 @@ import Wire
         #expect(try await world.ask("records/lookup", #"{"records":[]}"#).status == 404)
     }
 
-    /// Also where any container is made for whoever asks for it.
+    /// Applies even if the relay creates containers on demand.
     @Test(arguments: ["a,b", "a%20b", ".a", String(repeating: "a", count: 256)])
-    func whatNoContainerCanBeCalledIsToldWithTheRule(_ name: String) async throws {
+    func anInvalidContainerNameIsRefusedWithTheRule(_ name: String) async throws {
         let path = "/database/1/\(name)/development/private/zones/list"
         let request = APIRequest(method: .post, path: path, query: "ckAPIToken=x&ckWebAuthToken=dev-alice")
         let response = await world.relay.respond(to: request)

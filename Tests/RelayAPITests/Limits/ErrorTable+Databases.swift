@@ -1,4 +1,4 @@
-/// Requests that fail as a whole by what they are about: databases, zones, tokens, queries.
+/// Requests that fail as a whole because of their subject: databases, zones, tokens, queries.
 extension ErrorTableTests {
     static let scopes: [Row] = [
         Row("changes of the public database", "public/changes/database", is: 400, "BAD_REQUEST"),

@@ -1,4 +1,4 @@
-/// Zones and subscriptions that fail, each for itself.
+/// Zones and subscriptions that fail individually.
 extension ErrorTableTests {
     static let otherItems: [Row] = [
         Row(

@@ -1,4 +1,4 @@
-/// Records that fail, each for itself.
+/// Records that fail individually.
 extension ErrorTableTests {
     static let recordItems: [Row] = [
         Row(

@@ -1,6 +1,6 @@
 import HTTPTypes
 
-/// Requests that fail as a whole, whatever they are about.
+/// Requests that fail as a whole, for any operation.
 extension ErrorTableTests {
     static let json: [Row] = [
         Row("no JSON", "private/zones/lookup", "zones", is: 400, "BAD_REQUEST"),

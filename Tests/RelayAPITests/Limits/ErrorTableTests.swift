@@ -5,7 +5,7 @@ import RelayCore
 import Testing
 import Wire
 
-/// Every error that a request can meet, by status, code and reason.
+/// Every error that a request can cause, by status, code and reason.
 ///
 /// See Errors.md, "Error dictionary" and "Codes".
 @Suite(.timeLimit(.minutes(15))) struct ErrorTableTests {
@@ -17,9 +17,9 @@ import Wire
         var method = HTTPRequest.Method.post
         var status: Int
         var code: String
-        /// Part of the reason.
+        /// A part of the reason.
         var reason = ""
-        /// Where an item fails: the list it is in.
+        /// The list that contains the failed item.
         var list: String?
 
         init(
@@ -54,7 +54,7 @@ import Wire
     }
 
     @Test(arguments: json + paths + callers + scopes + queries + recordItems + fieldItems + otherItems)
-    func isAnsweredAsDocumented(_ row: Row) async throws {
+    func everyErrorIsReturnedAsDocumented(_ row: Row) async throws {
         let world = try await prepared()
         let answer = try await world.ask(row.operation, as: row.user, row.body, method: row.method)
         #expect(answer.status == row.status)
@@ -73,7 +73,8 @@ import Wire
         if row.code == "CONFLICT" { #expect(error["serverRecord"] != nil) }
     }
 
-    /// A zone with a record of Alice's, a type with a field that is encrypted, and a public record.
+    /// Returns a relay with a zone that contains a record of Alice's, a type with an encrypted field, and a public
+    /// record.
     private func prepared() async throws -> RelayWorld {
         let world = try RelayWorld()
         try await world.makeZone("Notes")

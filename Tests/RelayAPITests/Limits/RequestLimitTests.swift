@@ -6,11 +6,11 @@ import RelayCore
 import Testing
 import Wire
 
-/// The bounds of requests, each from both sides.
+/// The limits of requests, each tested at and above the limit.
 ///
 /// See Wire.md, "Limits", and Reliability.md, "Limits".
 ///
-/// What the transport bounds is tested beside it.
+/// The limits of the transport are tested in `RelayServerTests`.
 @Suite(.timeLimit(.minutes(15))) struct RequestLimitTests {
     // MARK: Items in a request
 
@@ -46,7 +46,7 @@ import Wire
         Items(operation: "public/users/lookup/id", list: "users") { #"{"userRecordName":"_\#($0)"}"# },
     ]
 
-    @Test(arguments: items) func aRequestHasTwoHundredItems(_ row: Items) async throws {
+    @Test(arguments: items) func aRequestHasAtMostTwoHundredItems(_ row: Items) async throws {
         let world = try RelayWorld()
         func body(_ count: Int) -> String {
             #"{"\#(row.list)":[\#((0..<count).map(row.item).joined(separator: ","))]}"#
@@ -59,7 +59,7 @@ import Wire
         #expect(reason.contains("200") && reason.contains("201"), "\(reason)")
     }
 
-    @Test func aPageHasTwoHundredRecords() async throws {
+    @Test func aPageHasAtMostTwoHundredRecords() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         for start in [0, 200] {
@@ -87,7 +87,7 @@ import Wire
         }
     }
 
-    @Test func aLimitThatNoPageHasIsItsZonesFault() async throws {
+    @Test func anInvalidResultsLimitFailsOnlyItsZone() async throws {
         let world = try RelayWorld()
         for zone in ["Notes", "Plans"] { try await world.makeZone(zone) }
         let answer = try await world.ask(
@@ -101,7 +101,7 @@ import Wire
 
     // MARK: Names
 
-    @Test func aSchemaDoesNotGrowForEver() async throws {
+    @Test func theGrowthOfASchemaIsLimited() async throws {
         var limits = Limits()
         (limits.grownTypes, limits.grownFields) = (3, 5)
         let world = try RelayWorld(limits: limits)
@@ -110,20 +110,20 @@ import Wire
             let item = try await save("{\(all)}", name: type, type: type, world)
             return item.text("ckErrorCode") ?? item.text("serverErrorCode")
         }
-        // One of them is that of users, which has a field.
+        // One of the types is the one of users, which has a field.
         #expect(try await code(["a", "b"], type: "Note") == nil)
         #expect(try await code(["a", "b", "c"], type: "Plan") == "LIMIT_EXCEEDED")
         #expect(try await code(["a"], type: "Plan") == nil)
         #expect(try await code([], type: "List") == "LIMIT_EXCEEDED")
         #expect(try await code(["a", "b", "c"], type: "Note") == nil)
         #expect(try await code(["d"], type: "Plan") == "LIMIT_EXCEEDED")
-        // What is known may be saved as ever.
+        // Known fields can still be saved.
         #expect(try await code(["a"], type: "Plan") == nil)
     }
 
     // MARK: Sizes
 
-    /// One record's outcome, of fields and perhaps names.
+    /// Saves one record and returns its outcome.
     private func save(
         _ fields: String,
         name: String = "r",
@@ -155,8 +155,8 @@ import Wire
         for word in words { #expect(reason.contains(word), "\(reason)", sourceLocation: location) }
     }
 
-    @Test func stringsAndBytesHaveAMegabyte() async throws {
-        // A wider record, so that it is the field's bound that is met.
+    @Test func stringsAndBytesHaveAtMostAMegabyte() async throws {
+        // The record limit is raised, so that the field limit applies.
         var limits = Limits()
         limits.recordBytes = 3_000_000
         let world = try RelayWorld(limits: limits)
@@ -170,7 +170,7 @@ import Wire
         expectRefusal(try await save(#"{"l":{"value":["\#(text(1_000_001))"]}}"#, world), naming: "'l'", "1000000")
     }
 
-    @Test func aRecordHasAMegabyte() async throws {
+    @Test func aRecordHasAtMostAMegabyte() async throws {
         let world = try RelayWorld()
         func fields(_ count: Int) -> String {
             let half = String(repeating: "x", count: count / 2)
@@ -180,7 +180,7 @@ import Wire
         expectRefusal(try await save(fields(1_010_000), world), naming: "1000000")
     }
 
-    @Test func anUpdateCountsWhatIsThereAlready() async throws {
+    @Test func anUpdateCountsTheFieldsThatItKeeps() async throws {
         let world = try RelayWorld()
         let part = String(repeating: "x", count: 600_000)
         _ = try await save(#"{"a":{"value":"\#(part)"}}"#, world)
@@ -198,7 +198,7 @@ import Wire
         ("naïve", false), ("a\\u0000b", false), ("_a.b/c d~", true),
     ]
 
-    @Test(arguments: recordNames) func recordNamesAreASCIIOfOneToTwoHundredAndFiftyFive(
+    @Test(arguments: recordNames) func recordNamesHaveOneToTwoHundredAndFiftyFiveASCIICharacters(
         _ row: (name: String, isGood: Bool)
     ) async throws {
         let item = try await save("{}", name: row.name, RelayWorld())
@@ -211,7 +211,7 @@ import Wire
         ("_zone", false), ("zoné", false), ("a_b", true),
     ]
 
-    @Test(arguments: zoneNames) func zoneNamesAreTheSameWithoutALeadingUnderscore(
+    @Test(arguments: zoneNames) func zoneNamesHaveTheSameLimitAndNoLeadingUnderscore(
         _ row: (name: String, isGood: Bool)
     ) async throws {
         let world = try RelayWorld()
@@ -238,15 +238,15 @@ import Wire
             return
         }
         expectRefusal(field, naming: "letters, digits and underscores")
-        // A type that no schema can have is unknown, as to a client whose writes grow no schema.
+        // A type name that no schema can contain is reported as unknown, as to a client that cannot extend the schema.
         let isUnknown = (1...255).contains(row.name.utf8.count)
         #expect(type.text("serverErrorCode") == (isUnknown ? "NOT_FOUND" : "BAD_REQUEST"))
         #expect(type.text("reason")?.contains("letters, digits and underscores") == true)
     }
 
-    // MARK: What a user may have
+    // MARK: Limits per user
 
-    @Test func zonesAreCounted() async throws {
+    @Test func theNumberOfZonesIsLimited() async throws {
         var limits = Limits()
         limits.zonesPerUser = 3
         let world = try RelayWorld(limits: limits)
@@ -266,7 +266,7 @@ import Wire
         #expect(try await world.ask("private/zones/list").items("zones").count == 4)
     }
 
-    @Test func subscriptionsAreCounted() async throws {
+    @Test func theNumberOfSubscriptionsIsLimited() async throws {
         var limits = Limits()
         limits.subscriptionsPerDatabase = 2
         let world = try RelayWorld(limits: limits)
@@ -284,8 +284,8 @@ import Wire
         expectRefusal(try await make(String(repeating: "s", count: 256)), naming: "255")
     }
 
-    /// All of them are held in memory, so their number alone is no bound.
-    @Test func subscriptionsAreWeighedToo() async throws {
+    /// All subscriptions are kept in memory, so their number is not the only limit.
+    @Test func theSizeOfSubscriptionsIsLimited() async throws {
         var limits = Limits()
         limits.subscriptionBytesPerDatabase = 400
         let world = try RelayWorld(limits: limits)
@@ -304,7 +304,7 @@ import Wire
         for id in ["a", "b", "a"] { #expect(try await make(id, alert: 100).text("serverErrorCode") == nil) }
         #expect(try await make("c", alert: 200).text("serverErrorCode") == "QUOTA_EXCEEDED")
         #expect(try await make("a", alert: 400).text("serverErrorCode") == "QUOTA_EXCEEDED")
-        // What does not grow always may be.
+        // A change that does not increase the size is always allowed.
         #expect(try await make("a", alert: 10).text("serverErrorCode") == nil)
     }
 
@@ -315,7 +315,7 @@ import Wire
         return try await world.ask("private/records/query", #"{"query":{"recordType":"Note",\#(query)}}"#)
     }
 
-    @Test func queriesHaveSoManyPartsAndNoMore() async throws {
+    @Test func theNumberOfQueryPartsIsLimited() async throws {
         let world = try RelayWorld()
         let filter = #"{"comparator":"EQUALS","fieldName":"n","fieldValue":{"value":1}}"#
         let sort = #"{"fieldName":"n"}"#
@@ -332,7 +332,7 @@ import Wire
         }
     }
 
-    @Test func listsInFiltersAreBounded() async throws {
+    @Test func listsInFiltersAreLimited() async throws {
         let world = try RelayWorld()
         func list(_ count: Int) -> String {
             let values = (0..<count).map(String.init).joined(separator: ",")
@@ -355,7 +355,7 @@ import Wire
         ("number", #"{"a":1\#(String(repeating: "0", count: 64))}"#, ["64"]),
     ]
 
-    @Test(arguments: texts) func jsonIsBounded(_ row: (name: String, body: String, words: [String])) async throws {
+    @Test(arguments: texts) func jsonIsLimited(_ row: (name: String, body: String, words: [String])) async throws {
         let answer = try await RelayWorld().ask("private/zones/lookup", row.body)
         #expect(answer.status == 400, "\(row.name)")
         expectRefusal(answer.json)
@@ -363,9 +363,9 @@ import Wire
         #expect(row.words.allSatisfy { reason.filter { $0 != "," }.contains($0) }, "\(reason)")
     }
 
-    // MARK: The rest
+    // MARK: Other limits
 
-    @Test func aSubscriptionsPartsAreBounded() async throws {
+    @Test func thePartsOfASubscriptionAreLimited() async throws {
         let world = try RelayWorld()
         let long = String(repeating: "x", count: 20_000)
         for extra in [
@@ -380,7 +380,7 @@ import Wire
         }
     }
 
-    @Test func aDeviceIDIsBounded() async throws {
+    @Test func theLengthOfADeviceIDIsLimited() async throws {
         let world = try RelayWorld()
         let name = try #require(HTTPField.Name("X-Zonecast-Device-ID"))
         for (id, status) in [(String(repeating: "d", count: 255), 200), (String(repeating: "d", count: 256), 400)] {
@@ -394,8 +394,8 @@ import Wire
         }
     }
 
-    /// As an operator may have it.
-    @Test func bodiesAreReadByTheLimitsThatAreSet() async throws {
+    /// Uses limits that an operator may have configured.
+    @Test func bodiesAreParsedWithTheConfiguredLimits() async throws {
         var limits = Limits()
         (limits.json.depth, limits.json.members) = (8, 1_000)
         let world = try RelayWorld(limits: limits)

@@ -6,12 +6,12 @@ import RelayStore
 import Testing
 import Wire
 
-/// The codes that no request earns by itself: too many of them, a store that cannot be used or is damaged.
+/// The codes that a request does not cause by itself: too many requests, and a store that is closed or damaged.
 ///
 /// See Errors.md, "Codes".
 @Suite(.timeLimit(.minutes(15))) struct ServerTroubleTests {
-    /// The whole table; what the relay has no use for, since it takes a second creation of a zone or a subscription for the
-    /// first and answers `CONFLICT` for a record, still has its status.
+    /// The whole table, including codes that the relay does not send: it accepts the repeated creation of a zone or a
+    /// subscription, and answers `CONFLICT` for a record.
     @Test(
         arguments: [
             "ACCESS_DENIED": 403, "ATOMIC_ERROR": 400, "AUTHENTICATION_FAILED": 401, "AUTHENTICATION_REQUIRED": 421,
@@ -25,7 +25,7 @@ import Wire
 
     @Test func thereAreNoOtherCodes() { #expect(ErrorCode.allCases.count == 15) }
 
-    /// Checks what every failure of a whole request has, and when to try again.
+    /// Checks the members that every failure of a whole request has, and the time to retry.
     private func expect(_ answer: Answer, _ status: Int, _ code: String, retryAfter: ClosedRange<Double>?) throws {
         #expect(answer.status == status)
         #expect(answer.code == code)
@@ -35,12 +35,12 @@ import Wire
         guard let retryAfter else { return #expect(wait == nil && answer.response.headers[.retryAfter] == nil) }
         let seconds = try #require(wait)
         #expect(retryAfter.contains(seconds))
-        // The header has whole seconds, never too few.
+        // The header has whole seconds, rounded up.
         #expect(answer.response.headers[.retryAfter].flatMap { Double($0) } == max(1, seconds.rounded(.up)))
     }
 
-    @Test func tooManyRequestsOfOneUser() async throws {
-        // The clock stands still: none is forgiven while the machine is busy with other things.
+    @Test func tooManyRequestsOfAUserAreThrottled() async throws {
+        // The clock stands still, so that no request is forgiven while the machine is busy.
         let time = TimeSource(now: TimeSource.system.now, uptime: { .zero })
         let world = try RelayWorld(time: time) { $0.requestRate = RateLimit(perSecond: 0.5, burst: 1) }
         #expect(try await world.ask("private/zones/list", method: .get).status == 200)
@@ -52,7 +52,7 @@ import Wire
         ContainerEnvironment(try #require(ContainerID(world.container)), .development)
     }
 
-    @Test func aStoreThatIsClosing() async throws {
+    @Test func aClosedStoreAsksToTryAgainLater() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         try world.stores.sqliteStore(of: home(world)).close()
@@ -60,7 +60,7 @@ import Wire
         try expect(answer, 503, "TRY_AGAIN_LATER", retryAfter: 2...2)
     }
 
-    @Test func aRecordThatIsDamaged() async throws {
+    @Test func aDamagedRecordIsAnInternalErrorUntilItIsReplaced() async throws {
         let world = try RelayWorld()
         try await world.makeZone("Notes")
         #expect(try await world.modify([.create("a")]).status == 200)
@@ -80,7 +80,7 @@ import Wire
         )
         try expect(answer, 500, "INTERNAL_ERROR", retryAfter: nil)
         #expect(answer.json.text("reason")?.contains("title") == false)
-        // Saving over it mends it, and deleting it goes too.
+        // Replacing the record repairs it.
         let replaced = try await world.modify([.init(kind: "forceReplace", name: "a")])
         #expect(try replaced.items("records").first?.text("serverErrorCode") == nil)
     }

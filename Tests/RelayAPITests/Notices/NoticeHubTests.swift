@@ -5,7 +5,7 @@ import Testing
 import Wire
 
 @Suite struct NoticeHubTests {
-    @Test func allDevicesOfTheUserButTheMakerAreTold() async {
+    @Test func allDevicesOfTheUserButTheWriterAreNotified() async {
         let world = NoticeWorld()
         let (phone, laptop, stranger) = (TestDevice(), TestDevice(), TestDevice())
         await phone.connect("_a", "phone", to: world)
@@ -19,7 +19,7 @@ import Wire
         #expect(laptop.notices.first?.kind == .database)
     }
 
-    @Test func onlyLanesWithAReceiverAreWoken() async {
+    @Test func onlyLanesWithARecipientAreWoken() async {
         let world = NoticeWorld(lanes: 3)
         let (one, other) = (TestDevice(), TestDevice())
         await one.connect("_a", "one", to: world, lane: 0)
@@ -32,7 +32,7 @@ import Wire
         #expect(world.lanes.map(\.orderCount) == [0, 0, 0])
     }
 
-    @Test func aNoticeIsEncodedOnceForAllReceivers() async {
+    @Test func aNoticeIsEncodedOnceForAllRecipients() async {
         let world = NoticeWorld()
         let devices = (0..<10).map { _ in TestDevice() }
         for (index, device) in devices.enumerated() {
@@ -59,7 +59,7 @@ import Wire
         #expect(phone.notices.isEmpty)
     }
 
-    @Test func twoMakersInOneCommitHearOfEachOther() async {
+    @Test func twoWritersInOneCommitAreNotifiedOfEachOther() async {
         let world = NoticeWorld()
         let (phone, laptop) = (TestDevice(), TestDevice())
         await phone.connect("_a", "phone", to: world)
@@ -69,7 +69,7 @@ import Wire
         #expect(laptop.zones == ["A"])
     }
 
-    @Test func theSameDeviceReplacesItself() async {
+    @Test func aReconnectingDeviceReplacesItsOldConnection() async {
         let world = NoticeWorld()
         let (old, new) = (TestDevice(), TestDevice())
         await old.connect("_a", "phone", to: world)
@@ -82,7 +82,7 @@ import Wire
         #expect(old.zones.isEmpty)
     }
 
-    @Test func aUserHasOnlySoManyConnections() async {
+    @Test func theConnectionsPerUserAreLimited() async {
         var limits = NoticeLimits()
         limits.connectionsPerUser = 2
         let world = NoticeWorld(limits: limits)
@@ -117,7 +117,7 @@ import Wire
         ([loudZone, database], "Other", "database"),
     ]
 
-    @Test func theWidestSubscriptionThatCoversIsTold() async {
+    @Test func theNoticeNamesTheWidestMatchingSubscription() async {
         for (items, zone, id) in Self.coverage {
             let world = NoticeWorld()
             let device = TestDevice()
@@ -134,7 +134,7 @@ import Wire
         }
     }
 
-    @Test func changedSubscriptionsActAtOnce() async {
+    @Test func changedSubscriptionsTakeEffectAtOnce() async {
         let world = NoticeWorld()
         let device = TestDevice()
         await device.connect("_a", "d", to: world, admission: FakeAdmission(subscriptions: NoticeSubscriptions()))
@@ -149,7 +149,7 @@ import Wire
         #expect(device.zones == ["Notes"])
     }
 
-    @Test func aSubscriptionMadeWhileADeviceComesUpIsNotLost() async {
+    @Test func aSubscriptionCreatedWhileADeviceConnectsIsNotLost() async {
         let world = NoticeWorld()
         let device = TestDevice()
         var admission = FakeAdmission(subscriptions: NoticeSubscriptions())
@@ -164,7 +164,7 @@ import Wire
         #expect(device.zones == ["Notes"])
     }
 
-    @Test func aChangeMadeWhileADeviceComesUpIsTold() async {
+    @Test func aChangeMadeWhileADeviceConnectsIsSent() async {
         let world = NoticeWorld()
         let device = TestDevice()
         var admission = FakeAdmission()
@@ -174,12 +174,12 @@ import Wire
         world.carryOut()
         #expect(device.notices.map(\.syncToken) == ["9"])
         guard case .ready? = device.frames.first else {
-            Issue.record("ready comes first: \(device.frames)")
+            Issue.record("the ready frame has to come first: \(device.frames)")
             return
         }
     }
 
-    @Test func whatWasMissedIsToldAfterReady() async {
+    @Test func missedChangesAreSentAfterTheReadyFrame() async {
         let world = NoticeWorld()
         let few = TestDevice()
         let zones = (0..<20).map { NoticeCatchUp.Zone(ZoneID("Z\($0)", owner: UserID("_a")), syncToken: "t\($0)") }
@@ -197,7 +197,7 @@ import Wire
         #expect(current.zones.isEmpty)
     }
 
-    @Test func aRevokedSignInIsClosed() async {
+    @Test func revokingASignInClosesItsConnections() async {
         let world = NoticeWorld()
         let (bad, good) = (TestDevice(), TestDevice())
         await bad.connect("_a", "bad", to: world, admission: FakeAdmission(session: Session.ID(1)))
@@ -214,17 +214,18 @@ import Wire
         #expect(world.hub.connectionCount == 0)
     }
 
-    @Test func aSlowReadersNoticesMerge() async {
+    @Test func noticesOfSeparateOrdersAreNotMergedByTheLane() async {
         let world = NoticeWorld()
         let device = TestDevice()
         await device.connect("_a", "d", to: world)
         for token in 0..<3 { world.hub.publish([world.change("A", of: "_a", token: "\(token)")]) }
-        // Orders wait on the lane, each its own: merging is the connection's, once its peer is slow.
+        // Each order waits on its lane. Notices are merged by the connection, once its peer is slow.
         world.carryOut()
         #expect(device.notices.map(\.syncToken) == ["0", "1", "2"])
     }
 
-    /// What the console shows of a device: every notice is sent, merged into another, or dropped with the connection.
+    /// The counts that the console shows of a device: every notice is sent, merged into another one, or dropped with
+    /// the connection.
     @Test func noticesAreCounted() async {
         let world = NoticeWorld()
         let device = TestDevice()
@@ -254,7 +255,7 @@ import Wire
         #expect(!world.hub.disconnect("d", of: address))
     }
 
-    @Test func aTestNoticeGoesToTheUsersDevicesAlone() async {
+    @Test func aTestNoticeGoesOnlyToTheUsersDevices() async {
         let world = NoticeWorld()
         let (phone, stranger) = (TestDevice(), TestDevice())
         await phone.connect("_a", "phone", to: world)

@@ -4,11 +4,11 @@ import RelayCore
 import Testing
 import Wire
 
-/// One connection's decisions under a clock that the test turns.
+/// The decisions of one connection, under a clock that the test advances.
 @Suite struct NoticeSessionTests {
     static let hello = ClientFrame.hello(NoticeHello(deviceID: "D", webAuthToken: "w")).encoded
 
-    /// What a session did, in words.
+    /// Describes what a session did.
     private static func words(_ effects: [NoticeSession.Effect]) -> [String] {
         effects.map { effect in
             switch effect {
@@ -54,7 +54,7 @@ import Wire
             return words(session.handle(event, at: now))
         }
 
-        /// Turns the clock on, from deadline to deadline.
+        /// Advances the clock from deadline to deadline.
         mutating func wait(_ time: Duration) -> [String] {
             let end = now + time
             var seen: [String] = []
@@ -71,7 +71,7 @@ import Wire
         .ready(NoticeReady(userRecordName: "_u", subscriptions: [], pingInterval: 30, relay: "r"))
     )
 
-    @Test("a ping frame is answered, before and after the hello's answer, and costs its share of the frame rate")
+    @Test("a ping frame is answered before and after the hello is, and counts against the frame rate")
     func pingFrames() {
         var script = Script { $0.frameRate = RateLimit(perSecond: 1, burst: 4) }
         let ping = NoticeSession.Event.received(text: ClientFrame.ping.encoded)
@@ -81,18 +81,18 @@ import Wire
         _ = script.after(.zero, .caughtUp(ready: Self.ready, missed: []))
         #expect(script.after(.zero, ping) == ["pong"])
         _ = script.after(.zero, .writabilityChanged(false))
-        #expect(script.after(.zero, ping) == [], "a peer that does not read gets no more to read")
+        #expect(script.after(.zero, ping) == [], "a peer that does not read gets no more pongs")
         _ = script.after(.zero, .writabilityChanged(true))
         #expect(script.after(.zero, ping) == ["close 1008"])
     }
 
-    @Test("a ping frame is no hello")
+    @Test("a ping frame does not replace the hello")
     func aPingIsNoHello() {
         var script = Script()
         #expect(script.after(.zero, .received(text: ClientFrame.ping.encoded)) == ["close 4400"])
     }
 
-    @Test func aHelloIsAdmittedAndThenReady() {
+    @Test func anAdmittedHelloIsFollowedByReady() {
         var script = Script()
         #expect(script.after(.seconds(1), .received(text: Self.hello)) == ["admit D"])
         #expect(script.after(.seconds(1), .admitted(tokenLife: nil)) == [])
@@ -101,7 +101,7 @@ import Wire
         )
     }
 
-    @Test func noHelloInTime() {
+    @Test func aConnectionWithoutATimelyHelloIsClosed() {
         var script = Script()
         #expect(script.wait(.seconds(9)) == [])
         #expect(script.wait(.seconds(2)) == ["close 4408"])
@@ -109,7 +109,7 @@ import Wire
 
     static let firstFrames = ["{", "{}", #"{"seen":{}}"#, #"{"wave":{}}"#, #"{"hello":{}}"#, "\u{0}"]
 
-    @Test(arguments: firstFrames) func anythingButAHelloFirstIsRefused(_ text: String) {
+    @Test(arguments: firstFrames) func aFirstFrameOtherThanAHelloIsRefused(_ text: String) {
         var script = Script()
         #expect(script.after(.zero, .received(text: Array(text.utf8))) == ["close 4400"])
         #expect(script.after(.zero, .received(text: Self.hello)) == [])
@@ -121,7 +121,7 @@ import Wire
         #expect(script.after(.zero, .received(text: Self.hello)) == ["close 4400"])
     }
 
-    @Test func seenAndUnknownFramesAreTaken() {
+    @Test func seenAndUnknownFramesAreAccepted() {
         var script = Script()
         script.live()
         #expect(script.after(.zero, .received(text: ClientFrame.seen([.private: "t"]).encoded)) == [])
@@ -129,13 +129,13 @@ import Wire
         #expect(script.after(.zero, .receivedBinary) == ["close 1003"])
     }
 
-    @Test func refusedCredentialsClose() {
+    @Test func refusedCredentialsCloseTheConnection() {
         var script = Script()
         _ = script.after(.zero, .received(text: Self.hello))
         #expect(script.after(.zero, .refused(.notAuthenticated)) == ["close 4401"])
     }
 
-    @Test func pingsGoOutAndTwoMissedPongsEndIt() {
+    @Test func twoMissedPongsCloseTheConnection() {
         var script = Script()
         script.live()
         #expect(script.wait(.seconds(59)) == ["ping"])
@@ -149,16 +149,16 @@ import Wire
         #expect(script.after(.zero, .receivedPing(payload: Array("x".utf8))) == ["pong x"])
     }
 
-    @Test func tooManyFramesEndIt() {
+    @Test func tooManyFramesCloseTheConnection() {
         var script = Script()
         script.live()
         let seen = (0..<200).flatMap { _ in script.after(.milliseconds(10), .receivedPing(payload: [])) }
-        // A burst of 100 (one went to the hello) and 20 a second meanwhile.
+        // A burst of 100 (the hello took one) and 20 a second meanwhile.
         #expect(seen.last == "close 1008")
         #expect((120...126).contains(seen.count))
     }
 
-    @Test func noticesWaitWhileThePeerIsSlowAndTheNewestStays() {
+    @Test func noticesForASlowPeerWaitAndTheNewestOfAZoneIsKept() {
         var script = Script()
         script.live()
         #expect(script.after(.zero, .notice(notice("A", "1"))) == ["notice A 1"])
@@ -169,7 +169,7 @@ import Wire
         #expect(script.after(.zero, .writabilityChanged(true)) == ["notice A 3", "notice B 1"])
     }
 
-    @Test func noticesThatComeDuringTheCatchUpAreNewerThanIt() {
+    @Test func noticesArrivingDuringTheCatchUpReplaceOlderOnes() {
         var script = Script()
         _ = script.after(.zero, .received(text: Self.hello))
         _ = script.after(.zero, .admitted(tokenLife: nil))
@@ -179,7 +179,7 @@ import Wire
         #expect(said == ["ready", "notice A 9", "notice B 1"])
     }
 
-    @Test func aFullQueueCollapsesAndThenTheReaderIsTooSlow() {
+    @Test func aFullQueueCollapsesAndASlowReaderIsDisconnected() {
         var script = Script { $0.queuedNotices = 4 }
         script.live()
         _ = script.after(.zero, .writabilityChanged(false))
@@ -189,7 +189,7 @@ import Wire
         #expect(script.wait(.seconds(16)) == ["close 1013"])
     }
 
-    @Test func theQueueIsBoundedInBytes() {
+    @Test func theSizeOfTheQueueIsLimited() {
         var script = Script { $0.queuedBytes = 1000 }
         script.live()
         _ = script.after(.zero, .writabilityChanged(false))
@@ -197,7 +197,7 @@ import Wire
         #expect(script.after(.zero, .writabilityChanged(true)) == ["notice * -"])
     }
 
-    @Test func aTokenIsRenewedBeforeItEnds() {
+    @Test func aTokenIsRenewedBeforeItExpires() {
         var script = Script()
         script.live(tokenLife: .seconds(600))
         #expect(script.wait(.seconds(25)) == [])
@@ -212,7 +212,7 @@ import Wire
         #expect(script.after(.zero, .renewed(token)) == ["renewed new"])
     }
 
-    @Test func withoutARenewalTheTokensEndIsTheEnd() {
+    @Test func withoutARenewalTheConnectionEndsWithItsToken() {
         var script = Script()
         script.live(tokenLife: .seconds(20))
         #expect(script.wait(.seconds(19)) == ["renew"])
@@ -220,7 +220,7 @@ import Wire
         #expect(script.wait(.seconds(2)) == ["goodbye web auth token expired", "close 4450"])
     }
 
-    @Test func theRelaySaysGoodbye() {
+    @Test func aStoppingRelaySaysGoodbye() {
         var script = Script()
         script.live()
         #expect(script.after(.zero, .ended(.stopping)) == ["goodbye relay stopping", "close 1001"])

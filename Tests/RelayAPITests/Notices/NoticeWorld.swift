@@ -10,7 +10,7 @@ let store: ContainerEnvironment = {
     return ContainerEnvironment(container, .development)
 }()
 
-/// A notice of a database subscription, as the hub makes them.
+/// Returns a notice of a database subscription, as the hub creates it.
 func notice(_ zone: String, _ token: String, scope: DatabaseScope = .private) -> OutgoingNotice {
     OutgoingNotice(
         Notice(
@@ -27,7 +27,7 @@ func notice(_ zone: String, _ token: String, scope: DatabaseScope = .private) ->
     )
 }
 
-/// A lane that keeps its orders until told to carry them out.
+/// A lane that keeps its orders until the test runs them.
 final class HeldLane: NoticeLane {
     private let held = Mutex<[NoticeOrder]>([])
 
@@ -43,12 +43,12 @@ final class HeldLane: NoticeLane {
     }
 }
 
-/// Lets in who says so: the web auth token is the user's name.
+/// Admits every device; the web auth token is the user's name.
 struct FakeAdmission: NoticeAdmission {
     var subscriptions = NoticeSubscriptions([.init(scope: .private, id: "all", kind: .database)])
     var news: [DatabaseScope: NoticeCatchUp.News] = [:]
     var session: Session.ID?
-    /// Runs where the store would be read: between joining and knowing.
+    /// Called where the store would be read, after the device joined and before its subscriptions are known.
     var meanwhile: @Sendable () -> Void = {}
 
     func allowsUpgrade(_ request: APIRequest, origin: String) -> Bool { true }
@@ -70,7 +70,7 @@ struct FakeAdmission: NoticeAdmission {
     func renewedToken(for device: AdmittedDevice) -> RenewedToken? { nil }
 }
 
-/// One device on a lane of the test's own; keeps what it was sent.
+/// A device on a lane of the test; records the frames it receives.
 final class TestDevice: NoticeOutlet {
     private(set) var frames: [ServerFrame] = []
     private(set) var sent: [NoticeFrame] = []
@@ -145,7 +145,7 @@ final class TestDevice: NoticeOutlet {
     }
 }
 
-/// A hub with lanes whose orders the test carries out.
+/// A hub with lanes whose orders the test runs.
 final class NoticeWorld {
     let hub: NoticeHub
     let lanes: [HeldLane]

@@ -1,10 +1,10 @@
 import Wire
 
-/// Judges JSON by the part of OpenAPI's schemas that our description uses.
+/// Validates JSON against the part of OpenAPI's schemas that our description uses.
 struct JSONSchema {
     let document: JSONValue
 
-    /// What is wrong with `value` by `schema`, each with its place; nothing where it conforms.
+    /// Returns the deviations of `value` from `schema`, each with its location; empty if the value conforms.
     func faults(of value: JSONValue, by schema: JSONValue, at place: String = "$") throws -> [String] {
         if let reference = try schema["$ref"]?.string() {
             return try faults(of: value, by: resolve(reference), at: place)
@@ -49,7 +49,7 @@ struct JSONSchema {
             } else if let others = schema["additionalProperties"], others.isObject {
                 faults += try self.faults(of: member.value, by: others, at: "\(place).\(member.name)")
             } else if schema["properties"] != nil, schema["additionalProperties"] == nil {
-                // Ours is a description of all that is sent, not only of some of it.
+                // The description has to cover every member that the relay sends.
                 faults.append("\(place).\(member.name) is not described")
             }
         }

@@ -15,7 +15,7 @@ import Wire
         schema = JSONSchema(document: try JSONDocument(parsing: OpenAPIDocument.json, limits: .response).root)
     }
 
-    /// The paths below `/database/1/` and `/device/1/` with their methods, by route.
+    /// Returns the paths below `/database/1/` and `/device/1/` with their methods, by route.
     ///
     /// The long poll has an address below `/device/1/` and is not an operation.
     private func describedRoutes() throws -> [Route.Operation: [(path: String, methods: Set<String>)]] {
@@ -45,14 +45,14 @@ import Wire
         }
     }
 
-    @Test("Deploy/embed compiles in the file as it is")
+    @Test("Deploy/embed has embedded the current file")
     func isEmbedded() throws {
         let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         let file = folder.appending(path: "../../../Sources/RelayAPI/OpenAPI/openapi.json").standardized
         #expect(Array(try Data(contentsOf: file)) == OpenAPIDocument.json, "run Deploy/embed")
     }
 
-    @Test func everyReferenceLeadsSomewhere() throws {
+    @Test func everyReferenceResolves() throws {
         func check(_ value: JSONValue) throws {
             if let reference = try? value["$ref"]?.string() { _ = try schema.resolve(reference) }
             if value.isObject { for member in try value.members() { try check(member.value) } }
@@ -61,7 +61,7 @@ import Wire
         try check(schema.document)
     }
 
-    @Test func operationsHaveNamesOfTheirOwn() throws {
+    @Test func operationIDsAreUnique() throws {
         var seen: Set<String> = []
         for path in try schema.resolve("#/paths").members() {
             for method in try path.value.members() where method.value.isObject {
@@ -72,7 +72,7 @@ import Wire
         #expect(seen.count > 20)
     }
 
-    @Test func theErrorCodesAreTheRelays() throws {
+    @Test func theDescribedErrorCodesAreThoseOfTheRelay() throws {
         let codes = try schema.resolve("#/components/schemas/ErrorCode").required("enum").elements().map {
             try $0.string()
         }
@@ -83,7 +83,7 @@ import Wire
         #expect(Set(try comparators.map { try $0.string() }) == Set(Query.Comparator.allCases.map(\.rawValue)))
     }
 
-    @Test func itIsServedToEverybody() async throws {
+    @Test func theDescriptionIsServedWithoutCredentials() async throws {
         let world = try RelayWorld()
         for path in ["/openapi.json", "/behind/a/proxy/openapi.json"] {
             let response = await world.relay.respond(to: APIRequest(method: .get, path: path))
@@ -94,7 +94,7 @@ import Wire
         #expect(posted.status == .methodNotAllowed)
     }
 
-    /// One request for each operation, in an order in which all find what they need.
+    /// One request for each operation, ordered so that each request finds the data that it needs.
     private static let requests: [(operation: String, body: String)] = [
         (
             "private/zones/modify",
@@ -149,7 +149,7 @@ import Wire
         ("public/users/lookup/contacts", "{}"),
     ]
 
-    @Test func theAnswersOfARelayAreAsDescribed() async throws {
+    @Test func theRelaysResponsesMatchTheDescription() async throws {
         let world = try SubscriptionWorld()
         for (operation, body) in Self.requests {
             let answer = try await world.ask(operation, body)
@@ -167,7 +167,7 @@ import Wire
         }
     }
 
-    @Test func aSignInByPasswordIsAsDescribed() async throws {
+    @Test func theResponseToAPasswordSignInMatchesTheDescription() async throws {
         let directory = try AccountStore(inMemory: ())
         _ = try directory.addAccount(email: "alice@example.org", password: "correct horse")
         let world = try SubscriptionWorld(directory: directory)
@@ -185,14 +185,14 @@ import Wire
         ("public/changes/zone", #"{"zones":[]}"#),
         ("private/records/lookup", #"{"zoneID":{"zoneName":"No"},"records":[]}"#),
     ])
-    func refusalsAreAsDescribed(_ operation: String, _ body: String) async throws {
+    func refusalsMatchTheDescription(_ operation: String, _ body: String) async throws {
         let answer = try await SubscriptionWorld().ask(operation, body)
         #expect(answer.status >= 400)
         let faults = try schema.faults(of: answer.json, by: schema.resolve("#/components/schemas/Error"))
         #expect(faults.isEmpty)
     }
 
-    @Test func anAtomicFailureIsAsDescribed() async throws {
+    @Test func anAtomicFailureMatchesTheDescription() async throws {
         let world = try SubscriptionWorld()
         try await world.makeZone("Notes")
         let answer = try await world.ask(

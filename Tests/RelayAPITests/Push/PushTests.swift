@@ -21,27 +21,27 @@ import Wire
         #expect(try payload.required("ck").required("met").required("zid").string() == "Notes")
         #expect(sent.alert == nil)
         #expect(sent.topic.utf8.count == 24)
-        // The next burst waits until the device has had its rest.
+        // The next burst waits until the minimum interval between pushes has passed.
         try await push.change("c")
         #expect(await push.clock.nextSleep() == .seconds(5))
         #expect(push.peer.pushCount == 1)
     }
 
-    @Test func aDeviceThatListensIsNotPushedTo() async throws {
+    @Test func aConnectedDeviceGetsNoPush() async throws {
         let push = try PushWorld()
         try await push.sleepingPhone()
         let phone = await push.world.device("phone")
         try await push.change("a")
         #expect(await push.clock.nextSleep() == .seconds(100))
         push.clock.advance(by: .seconds(100))
-        // Its socket has outlived the pings: it had the notice.
+        // The socket has answered the pings, so the device received the notice.
         try await push.change("b")
         #expect(await push.clock.nextSleep() == .seconds(100))
         #expect(push.peer.pushCount == 0)
         phone.disconnect()
     }
 
-    @Test func aSocketThatProvesDeadIsMadeUpFor() async throws {
+    @Test func aDeviceWhoseSocketWasDeadGetsThePush() async throws {
         let push = try PushWorld()
         try await push.sleepingPhone()
         let phone = await push.world.device("phone")
@@ -52,7 +52,7 @@ import Wire
         #expect(await push.peer.nextPush() != nil)
     }
 
-    @Test func itsOwnChangesAreNotPushed() async throws {
+    @Test func aDeviceGetsNoPushForItsOwnChanges() async throws {
         let push = try PushWorld()
         try await push.sleepingPhone()
         #expect(try await push.register("tablet") == 200)
@@ -60,12 +60,12 @@ import Wire
         _ = await push.clock.nextSleep()
         push.clock.advance(by: .seconds(1))
         _ = await push.peer.nextPush()
-        // The tablet's alone: nobody else sleeps by the clock.
+        // Only the tablet gets a push; nothing else sleeps on the clock.
         push.clock.advance(by: .seconds(1_000))
         #expect(push.peer.pushCount == 1)
     }
 
-    @Test func anAlertGoesAtOnce() async throws {
+    @Test func anAlertIsPushedAtOnce() async throws {
         let push = try PushWorld()
         #expect(try await push.register("phone") == 200)
         try await push.world.subscribe(
@@ -78,7 +78,7 @@ import Wire
         #expect(sent.alert == "Something is new")
     }
 
-    @Test func anAlertAboutAZoneIsOneForABurst() async throws {
+    @Test func aBurstOfChangesInAZoneIsOneAlert() async throws {
         let push = try PushWorld()
         try await push.world.makeZone("Notes")
         _ = try await push.world.ask(
@@ -110,7 +110,7 @@ import Wire
         }
     }
 
-    @Test func aServiceThatCannotIsAskedAtGrowingIntervals() async throws {
+    @Test func aBusyServiceIsRetriedAtGrowingIntervals() async throws {
         let push = try PushWorld()
         try await push.sleepingPhone()
         push.peer.willAnswer(.later(nil, "busy"), .later(nil, "busy"), .later(.seconds(90), "come back"))
@@ -128,7 +128,7 @@ import Wire
         #expect(await push.peer.nextPush() != nil)
     }
 
-    @Test func registrationsOutliveTheRelay() async throws {
+    @Test func registrationsSurviveARestart() async throws {
         let directory = try AccountStore(inMemory: ())
         let first = try PushWorld(directory: directory)
         try await first.sleepingPhone()
@@ -156,7 +156,7 @@ import Wire
         #expect(push.world.hub.connectionCount == 19)
     }
 
-    @Test func theEndOfTheSignInEndsIt() async throws {
+    @Test func revokingTheSignInEndsTheRegistration() async throws {
         let push = try PushWorld()
         try await push.sleepingPhone()
         let user = try #require(try push.directory.pushDevices().first)
@@ -165,7 +165,7 @@ import Wire
         #expect(push.world.hub.connectionCount == 0)
     }
 
-    /// What is longer no service takes, and cut off it is no JSON.
+    /// No push service accepts a longer payload, and truncated JSON is invalid.
     @Test func noAlertIsTooLongForAPush() async throws {
         let push = try PushWorld()
         try await push.world.makeZone("Notes")
@@ -186,7 +186,7 @@ import Wire
         #expect(payload.count <= 3_993)
     }
 
-    @Test func aHubGoesWithItsRelay() async throws {
+    @Test func aHubIsReleasedWithItsRelay() async throws {
         weak var hub: NoticeHub?
         do {
             let push = try PushWorld()
@@ -196,7 +196,7 @@ import Wire
         #expect(hub == nil)
     }
 
-    @Test func theLapseOfTheSignInEndsItToo() throws {
+    @Test func aRevokedSessionEndsTheRegistration() throws {
         let signIns = try SignInWorld()
         let started = try signIns.start(signIns.alice, in: signIns.home, .kept)
         _ = try signIns.store.addPushDevice(
@@ -225,20 +225,20 @@ import Wire
         #"{"webPush":{"endpoint":"https://p","keys":{"p256dh":"AAAA","auth":"AAAA"}}}"#,
         #"{"ntfy":{"topicURL":"https://ntfy.sh/a"}}"#, #"{"fcm":{"token":""}}"#, #"{"fcm":{"token":"a b"}}"#,
     ])
-    func whatCannotBeIsRefused(_ body: String) async throws {
+    func anInvalidRegistrationIsRefused(_ body: String) async throws {
         let answer = try await PushWorld().world.device("push/register", body)
         #expect(answer.status == 400 && answer.code == "BAD_REQUEST")
         #expect(answer.json.text("reason")?.isEmpty == false)
     }
 
-    @Test func anAndroidAppIsRegisteredAndKept() async throws {
+    @Test func anAndroidAppsRegistrationIsStored() async throws {
         let push = try PushWorld()
         let answer = try await push.world.device("push/register", #"{"fcm":{"token":"dK3:APA91b_x-1"}}"#)
         #expect(answer.status == 200)
         #expect(try push.directory.pushDevices().map(\.target) == [.fcm(token: "dK3:APA91b_x-1")])
     }
 
-    @Test func aRelayWithoutPushServicesSaysSo() async throws {
+    @Test func aRelayWithoutPushServicesRefusesRegistrations() async throws {
         let answer = try await SubscriptionWorld().device("push/register", PushWorld.apns)
         #expect(answer.status == 404)
         #expect(answer.json.text("reason")?.contains("sends no pushes") == true)

@@ -4,7 +4,7 @@ import RelayStore
 import Synchronization
 import Testing
 
-/// A clock that stands still until a test moves it, and says who sleeps by it.
+/// A clock that stands still until a test advances it, and reports the sleeps that are requested.
 final class PushClock: Sendable {
     private struct State {
         var now = Duration.seconds(1_000)
@@ -24,7 +24,7 @@ final class PushClock: Sendable {
         try Task.checkCancellation()
     }
 
-    /// How long the next one to sleep wants to; waits for it.
+    /// Waits for the next sleep and returns its duration.
     func nextSleep() async -> Duration? {
         var sleeps = asked.stream.makeAsyncIterator()
         return await sleeps.next()
@@ -41,7 +41,7 @@ final class PushClock: Sendable {
     }
 }
 
-/// A push service of the test's own: says what it is told to, and `taken` when it is told nothing.
+/// A fake push service: returns the outcomes it was given, and `taken` otherwise.
 final class PushPeer: PushGateway {
     private let answers = Mutex<[PushOutcome]>([])
     private let arrived = AsyncStream<Push>.makeStream()
@@ -64,14 +64,14 @@ final class PushPeer: PushGateway {
         return outcome
     }
 
-    /// The next push; waits for it.
+    /// Waits for the next push.
     func nextPush() async -> Push? {
         var pushes = arrived.stream.makeAsyncIterator()
         return await pushes.next()
     }
 }
 
-/// A relay in memory whose sleeping devices are woken by a `PushPeer`, by a `PushClock`.
+/// A relay in memory that sends its pushes to a `PushPeer`, on a `PushClock`.
 struct PushWorld {
     let clock = PushClock()
     let peer = PushPeer()
@@ -95,7 +95,7 @@ struct PushWorld {
         """#
     static let apns = #"{"apns":{"token":"\#(String(repeating: "0a", count: 32))","topic":"org.example.notes"}}"#
 
-    /// A zone that alice's devices hear of, and a device of hers that sleeps.
+    /// Creates a zone that alice's devices subscribe to, and registers a device of hers that is not connected.
     func sleepingPhone() async throws {
         try await world.makeZone("Notes")
         _ = try await world.ask("private/subscriptions/modify", Self.subscription)
@@ -106,7 +106,7 @@ struct PushWorld {
         try await world.device("push/register", body, from: device).status
     }
 
-    /// Changes a record of that zone; returns when all of the relay has heard of it.
+    /// Changes a record of that zone and waits until the relay has processed the change.
     func change(_ name: String, from device: String = "writer") async throws {
         try await world.change(name, zone: "Notes", from: device)
         await world.settle()

@@ -7,7 +7,7 @@ import RelayStore
 import Testing
 import Wire
 
-/// Quotas, as a client meets them.
+/// Quotas as a client sees them.
 @Suite struct QuotaTests {
     private static func limits(_ change: (inout QuotaSettings) -> Void) -> Limits {
         var limits = Limits()
@@ -16,7 +16,7 @@ import Wire
         return limits
     }
 
-    /// A record named `n…` with a title of that many letters counts 100, its name, and about 40 besides the letters.
+    /// A record named `n…` counts 100 bytes, its name, and about 40 bytes besides the letters of its title.
     private func note(_ name: String, _ letters: Int, kind: String = "forceReplace") -> RelayWorld.Operation {
         RelayWorld.Operation(
             kind: kind,
@@ -29,7 +29,7 @@ import Wire
         try answer.items("records").map { $0.text("serverErrorCode") ?? "ok" }
     }
 
-    @Test func aUsersOwnDataIsHeldToItsQuotaRecordByRecord() async throws {
+    @Test func theQuotaOfAPrivateDatabaseIsCheckedRecordByRecord() async throws {
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 2_000 })
         try await world.makeZone("Notes")
         let answer = try await world.modify([note("a", 500), note("b", 1_000), note("c", 500), note("d", 50)])
@@ -39,15 +39,15 @@ import Wire
         #expect(refused.text("recordName") == "c")
         #expect(refused.text("reason")?.contains("2 kB") == true)
         #expect(!refused.hasMember("retryAfter"))
-        // Somebody else has a quota of their own.
+        // Another user has their own quota.
         try await world.makeZone("Notes", as: "bob")
         #expect(try codes(await world.modify(as: "bob", [note("a", 1_500)])) == ["ok"])
-        // So has the public database, and here none.
+        // The public database has its own quota, too; none is set here.
         let shared = try await world.modify(in: "public", zone: "_defaultZone", [note("p", 5_000)])
         #expect(try codes(shared) == ["ok"])
     }
 
-    @Test func aContainersOwnQuotaComesBeforeEverybodysAndAUsersBeforeThat() async throws {
+    @Test func aUsersQuotaOverridesTheContainersAndThatTheDefault() async throws {
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 2_000 })
         try await world.makeZone("Notes")
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
@@ -67,30 +67,30 @@ import Wire
             )
         )
         #expect(try codes(await world.modify([note("a", 5_000)])) == ["ok"])
-        // Elsewhere nothing has changed.
+        // A quota of another environment changes nothing here.
         world.relay.setOwnQuotas(
             OwnQuotas(containers: [ContainerEnvironment(home.container, .production): ContainerQuota(privateBytes: 1)])
         )
         #expect(try codes(await world.modify([note("c", 2_500)])) == ["QUOTA_EXCEEDED"])
     }
 
-    @Test func deletingAndShrinkingGoThroughWhateverThereIs() async throws {
+    @Test func deletingAndShrinkingAreAlwaysAllowed() async throws {
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 2_000 })
         try await world.makeZone("Notes")
         #expect(try codes(await world.modify([note("a", 1_000), note("b", 400)])) == ["ok", "ok"])
         #expect(try codes(await world.modify([note("a", 2_000)])) == ["QUOTA_EXCEEDED"])
         #expect(try codes(await world.modify([note("a", 999)])) == ["ok"])
-        // What a request deletes, the rest of it may use.
+        // The rest of the request may use the space that its deletions free.
         let swap = [
             RelayWorld.Operation(kind: "forceDelete", name: "a", type: nil), note("c", 1_000),
         ]
         #expect(try codes(await world.modify(swap)) == ["ok", "ok"])
-        // What comes before is decided before.
+        // An operation before the deletion cannot use the space.
         let early = [note("d", 1_000), RelayWorld.Operation(kind: "forceDelete", name: "c", type: nil)]
         #expect(try codes(await world.modify(early)) == ["QUOTA_EXCEEDED", "ok"])
     }
 
-    @Test func aZoneThatGoesGivesAllOfItBack() async throws {
+    @Test func deletingAZoneFreesItsSpace() async throws {
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 2_000 })
         try await world.makeZone("Notes")
         try await world.makeZone("Other")
@@ -104,7 +104,7 @@ import Wire
         #expect(try codes(await world.modify(zone: "Other", [note("a", 1_500)])) == ["ok"])
     }
 
-    @Test func anAtomicRequestOverTheQuotaLeavesNothing() async throws {
+    @Test func anAtomicRequestOverTheQuotaSavesNothing() async throws {
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 2_000 })
         try await world.makeZone("Notes")
         let answer = try await world.modify(atomic: true, [note("a", 1_000), note("b", 1_000)])
@@ -113,7 +113,7 @@ import Wire
         #expect(try codes(await world.modify(atomic: true, [note("a", 1_500)])) == ["ok"])
     }
 
-    @Test func thePublicDatabaseGrowsWithItsUsers() async throws {
+    @Test func thePublicQuotaGrowsWithTheNumberOfUsers() async throws {
         let world = try RelayWorld(
             limits: Self.limits { $0.publicRecords = .init(base: 500, perUser: 1_000) }
         )
@@ -173,24 +173,24 @@ import Wire
         return try codes(await world.modify(in: database, zone: "_defaultZone", [operation]))
     }
 
-    @Test func anAssetIsRefusedWhereItsRecordWouldBe() async throws {
+    @Test func anAssetIsRefusedIfItsRecordWouldExceedTheQuota() async throws {
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 })
         let tokens = try await uploadAddress(world)
         let tooLarge = try await send(world, 10_001, to: tokens)
         #expect(tooLarge.status == 413 && tooLarge.code == "QUOTA_EXCEEDED")
         #expect(try await save(world, send(world, 9_000, to: tokens)) == ["ok"])
-        // What the address was good for then counts on; the record has the last word.
+        // Later uploads to the same address count too; the save decides.
         let late = try await send(world, 5_000, 1, to: tokens)
         #expect(late.status == 200)
         #expect(try await save(world, late, named: "q") == ["QUOTA_EXCEEDED"])
-        // In place of the larger one it fits.
+        // It fits in place of the larger asset.
         #expect(try await save(world, late) == ["ok"])
         #expect(try await save(world, send(world, 4_500, 2, to: uploadAddress(world)), named: "q") == ["ok"])
         let answer = try await world.modify(zone: "_defaultZone", [note("n", 200)])
         #expect(try codes(answer) == ["QUOTA_EXCEEDED"])
     }
 
-    @Test func whereNothingIsLeftNoAddressIsGiven() async throws {
+    @Test func noUploadAddressIsIssuedWithoutSpace() async throws {
         let world = try RelayWorld(
             limits: Self.limits { $0.publicAssets = .init(base: 1_000, perUser: 0) }
         )
@@ -199,25 +199,25 @@ import Wire
         let refused = try await uploadAddress(world, in: "public")
         #expect(refused.status == 413 && refused.code == "QUOTA_EXCEEDED")
         #expect(refused.json.text("reason")?.contains("quota.public-assets") == true)
-        // A private database is another matter.
+        // A private database is not affected.
         #expect(try await uploadAddress(world).status == 200)
         let gone = RelayWorld.Operation(kind: "forceDelete", name: "p", type: nil)
         #expect(try codes(await world.modify(in: "public", zone: "_defaultZone", [gone])) == ["ok"])
         #expect(try await uploadAddress(world, in: "public").status == 200)
     }
 
-    @Test func uploadsThatNoRecordHoldsCountUntilTheirReceiptsEnd() async throws {
+    @Test func unsavedUploadsCountUntilTheirReceiptsExpire() async throws {
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 })
         let tokens = try await uploadAddress(world)
         #expect(try await send(world, 4_000, 1, to: tokens).status == 200)
         #expect(try await send(world, 4_000, 2, to: tokens).status == 200)
         let third = try await send(world, 4_000, 3, to: tokens)
         #expect(third.status == 413 && third.code == "QUOTA_EXCEEDED")
-        // Others have room of their own.
+        // Other databases have their own quota.
         #expect(try await uploadAddress(world, in: "public").status == 200)
     }
 
-    @Test func uploadsThatComeAtOnceTakeNoMoreThanThereIs() async throws {
+    @Test func concurrentUploadsDoNotExceedTheQuota() async throws {
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 })
         let tokens = try await uploadAddress(world)
         for round in UInt8(0)..<8 {
@@ -227,12 +227,12 @@ import Wire
                 }
                 return try await group.reduce(into: []) { $0.append($1) }
             }
-            // The first stays counted until its receipt ends.
+            // The first upload counts until its receipt expires.
             #expect(statuses.count { $0 == 200 } == (round == 0 ? 1 : 0))
         }
     }
 
-    @Test func uploadsOfAClockThatWasAheadCountNoLongerThanOthers() async throws {
+    @Test func uploadsMadeWhileTheClockWasAheadExpireLikeOthers() async throws {
         let clock = HandClock()
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 }, time: clock.source)
         clock.leap(.seconds(365 * 86_400))
@@ -248,7 +248,7 @@ import Wire
         let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 })
         let upload = try await send(world, 8_000, to: uploadAddress(world))
         for name in ["a", "b", "c"] { #expect(try await save(world, upload, named: name) == ["ok"]) }
-        // It goes with the last of them.
+        // The space is freed with the last of the records.
         for name in ["a", "b"] {
             let gone = RelayWorld.Operation(kind: "forceDelete", name: name, type: nil)
             #expect(try codes(await world.modify(zone: "_defaultZone", [gone])) == ["ok"])
@@ -258,8 +258,8 @@ import Wire
         #expect(try codes(await world.modify(zone: "_defaultZone", [gone, note("n", 3_000)])) == ["ok", "ok"])
     }
 
-    /// What one operation gives up another of the same request may keep.
-    @Test func anAssetThatChangesHandsInARequestMakesNoRoom() async throws {
+    /// An asset that one operation releases may be kept by another one of the same request.
+    @Test func anAssetMovedBetweenRecordsInARequestFreesNoSpace() async throws {
         for turns in [false, true] {
             let world = try RelayWorld(limits: Self.limits { $0.privateBytes = 10_000 })
             let tokens = try await uploadAddress(world)

@@ -5,7 +5,7 @@ import RelayStore
 import Testing
 import Wire
 
-/// What is put into a shared zone counts to its owner.
+/// Data in a shared zone counts against the quota of its owner.
 ///
 /// See Errors.md, "Database scopes".
 @Suite struct SharedQuotaTests {
@@ -23,7 +23,7 @@ import Wire
         ShareWorld.save(name, title: String(repeating: "x", count: 2_000))
     }
 
-    @Test func aParticipantsRecordsCountToTheOwner() async throws {
+    @Test func aParticipantsRecordsCountAgainstTheOwnersQuota() async throws {
         let world = try await world()
         try await world.one(large("one"), in: "shared", as: ShareWorld.bob)
         let refused = try await world.modify([large("two")], in: "shared", as: ShareWorld.bob, atomic: false)
@@ -31,9 +31,9 @@ import Wire
         #expect(record.text("serverErrorCode") == "QUOTA_EXCEEDED")
         #expect(record.text("reason")?.contains("owner of this zone") == true)
         #expect(record.text("reason")?.contains("kB") == false)
-        // The owner is told what it is about.
+        // The owner sees which quota is exceeded.
         #expect(try await world.refusal(large("two")) == "QUOTA_EXCEEDED")
-        // The participant's own is another matter.
+        // The participant's own database is not affected.
         try await world.world.makeZone("Own", as: ShareWorld.bob)
         let own = try await world.world.ask(
             "private/records/modify",
@@ -41,13 +41,13 @@ import Wire
             #"{"zoneID":{"zoneName":"Own"},"operations":[\#(ShareWorld.save("a", title: "mine"))]}"#
         )
         #expect(try own.items("records").first?.text("serverErrorCode") == nil)
-        // Making room helps, by whomever.
+        // Freeing space helps, even if a participant does it.
         try await world.one(ShareWorld.delete("one"), in: "shared", as: ShareWorld.bob)
         try await world.one(large("two"), in: "shared", as: ShareWorld.bob)
     }
 
-    /// A deletion makes no room where the record stays: because the owner keeps it, or because it is refused.
-    @Test(arguments: [true, false]) func whatStaysMakesNoRoom(_ isKept: Bool) async throws {
+    /// A deletion frees no space if the record stays, because the owner keeps it or because the deletion is refused.
+    @Test(arguments: [true, false]) func aRecordThatStaysFreesNoSpace(_ isKept: Bool) async throws {
         var limits = Limits()
         limits.quota = .unlimited
         limits.quota.privateBytes = 4_500
@@ -81,7 +81,7 @@ import Wire
         let answer = try await world.modify(operations, in: "shared", as: ShareWorld.bob, atomic: false)
         let codes = try answer.items("records").map { $0.text("serverErrorCode") }
         #expect(codes == [isKept ? nil : "VALIDATING_REFERENCE_ERROR", "QUOTA_EXCEEDED", nil])
-        // What goes indeed makes room for what comes with it.
+        // A deletion that succeeds frees space for the rest of its request.
         try await world.one(ShareWorld.delete("holder"))
         try await world.one(ShareWorld.delete("item"))
         try await world.one(
@@ -95,18 +95,20 @@ import Wire
         #expect(again.status == 200)
     }
 
-    @Test func uploadsForASharedZoneAreForThoseWhoHaveIt() async throws {
+    @Test func onlyParticipantsMayUploadForASharedZone() async throws {
         let world = try await world()
         let id = try await world.zoneID()
         let body = #"{"zoneID":\#(id),"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
         #expect(try await world.world.ask("shared/assets/upload", as: ShareWorld.bob, body).status == 200)
-        // Nobody else learns that it is there.
+        // Other users do not learn that the zone exists.
         let stranger = try await world.world.ask("shared/assets/upload", as: ShareWorld.carol, body)
         #expect(stranger.status == 404 && stranger.code == "ZONE_NOT_FOUND")
     }
 
-    /// Whoever is only named has not come: the public database's bounds grow with users.
-    @Test func namesOfParticipantsAreNoUsers() async throws {
+    /// An invited person is not a user before they join.
+    ///
+    /// The public database's quota grows with the number of users.
+    @Test func invitedPeopleDoNotCountAsUsers() async throws {
         let world = try ShareWorld()
         try await world.makeZone()
         let container = try #require(ContainerID(world.world.container))

@@ -7,7 +7,7 @@ import RelayStore
 import Testing
 import Wire
 
-/// What a public database may send in a month, and how often it takes uploads.
+/// The monthly transfer limit of a public database, and the rate limit of its uploads.
 @Suite struct TransferTests {
     let world: SignInWorld
     let stores = StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) })
@@ -29,7 +29,7 @@ import Wire
 
     private let lookup = #"{"records":[{"recordName":"a"}]}"#
 
-    @Test func readsAreRefusedOnceTheMonthsBytesAreSent() async throws {
+    @Test func readsAreRefusedAfterTheMonthlyTransferLimit() async throws {
         let relay = try relay(transfer: 150)
         let token = try world.signIn().webToken
         #expect(await ask(relay, "public/records/lookup", lookup).status == .ok)
@@ -43,17 +43,17 @@ import Wire
         #expect(refused.headers[.retryAfter] == "3600")
         let query = #"{"query":{"recordType":"Note"}}"#
         #expect(await ask(relay, "public/records/query", query).status == .tooManyRequests)
-        // What people write and have of their own goes on.
+        // Writes and private databases are not affected.
         let write = #"{"operations":[{"operationType":"create","record":{"recordType":"Note","fields":{}}}]}"#
         #expect(await ask(relay, "public/records/modify", write, webToken: token).status == .ok)
         #expect(await ask(relay, "private/records/lookup", lookup, webToken: token).status == .ok)
         #expect(await ask(relay, "public/users/caller", "{}", webToken: token).status == .ok)
-        // Another month is another matter.
+        // The limit starts anew each month.
         world.clock.advance(.seconds(32 * 24 * 3600))
         #expect(await ask(relay, "public/records/lookup", lookup).status == .ok)
     }
 
-    @Test func aClockThatWasAheadRefusesNobodyOnceItIsRight() async throws {
+    @Test func aCorrectedClockRefusesNoReads() async throws {
         let relay = try relay(transfer: 150)
         world.clock.leap(.seconds(365 * 86_400))
         for _ in 0..<2 { #expect(await ask(relay, "public/records/lookup", lookup).status == .ok) }
@@ -62,7 +62,7 @@ import Wire
         #expect(await ask(relay, "public/records/lookup", lookup).status == .ok)
     }
 
-    @Test func aContainersOwnLimitCountsFromTheNextRequestOn() async throws {
+    @Test func aContainersOwnLimitAppliesToTheNextRequest() async throws {
         let relay = try relay()
         for _ in 0..<3 { #expect(await ask(relay, "public/records/lookup", lookup).status == .ok) }
         relay.setOwnQuotas(OwnQuotas(containers: [world.home: ContainerQuota(publicTransfer: 150)]))
@@ -78,13 +78,13 @@ import Wire
         #expect(await ask(strict, "public/records/lookup", lookup).status == .tooManyRequests)
     }
 
-    @Test func whatWasSentIsKeptAndAnotherRelayGoesOnWithIt() async throws {
+    @Test func theTransferCountIsStoredAndContinuedAfterARestart() async throws {
         let first = try relay(transfer: 150)
         for _ in 0..<2 { #expect(await ask(first, "public/records/lookup", lookup).status == .ok) }
         await first.keepTransfers()
         #expect(await ask(first, "public/records/lookup", lookup).status == .tooManyRequests)
         #expect(await ask(try relay(transfer: 150), "public/records/lookup", lookup).status == .tooManyRequests)
-        // Kept twice is counted once.
+        // Storing the count twice counts it once.
         await first.keepTransfers()
         let month = CalendarMonth(of: world.clock.source.now())
         let sent = try stores.store(of: world.home).read { reader throws(RelayError) in try reader.transfer(in: month) }
@@ -110,7 +110,7 @@ import Wire
         return await relay.respond(to: APIRequest(method: .post, path: path, body: content))
     }
 
-    @Test func downloadsOfPublicAssetsCount() async throws {
+    @Test func downloadsOfPublicAssetsCountAsTransfer() async throws {
         let relay = try relay(transfer: 1_000_000)
         let token = try world.signIn().webToken
         let uploaded = try await upload(relay, to: "public", webToken: token)
@@ -134,12 +134,12 @@ import Wire
         #expect(refused.status == .tooManyRequests)
     }
 
-    @Test func uploadsArePartOfThePublicRate() async throws {
+    @Test func uploadsCountAgainstThePublicRate() async throws {
         world.settings.publicRate = RateLimit(perSecond: 1, burst: 4)
         world.settings.publicRatePerUser = nil
         let relay = try relay()
         let token = try world.signIn().webToken
-        // Each takes two: the address and the upload itself.
+        // Each upload counts twice: for the address and for the upload itself.
         for _ in 0..<2 { #expect(try await upload(relay, to: "public", webToken: token).status == .ok) }
         #expect(await ask(relay, "public/assets/upload", #"{"tokens":[]}"#, webToken: token).status == .tooManyRequests)
         world.clock.advance(.seconds(1))
@@ -151,10 +151,10 @@ import Wire
         #expect(try await upload(relay, to: "private", webToken: token).status == .ok)
     }
 
-    @Test func whatIsUploadedAndNeverSavedTakesRoomUntilItsReceiptEnds() async throws {
+    @Test func anUnsavedUploadCountsUntilItsReceiptExpires() async throws {
         let relay = try relay(privateBytes: 1_000)
         func upload(_ filler: UInt8) async throws -> Int {
-            // A sign-in for each, since time goes on.
+            // Each upload signs in, because the clock advances.
             let token = try world.signIn().webToken
             let content = Array(repeating: filler, count: 400)
             return try await self.upload(relay, to: "private", webToken: token, content).status.code
@@ -168,7 +168,7 @@ import Wire
         #expect(try await upload(4) == 413)
     }
 
-    @Test func uploadsArePartOfAUsersRate() async throws {
+    @Test func uploadsCountAgainstAUsersRate() async throws {
         world.settings.requestRate = RateLimit(perSecond: 1, burst: 3)
         let relay = try relay()
         let token = try world.signIn().webToken

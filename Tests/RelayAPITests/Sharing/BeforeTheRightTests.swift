@@ -4,11 +4,12 @@ import RelayCore
 import Testing
 import Wire
 
-/// What was gone before somebody was given a zone stays unknown to them: no made-up token and no catching up tells its name.
+/// Records that were deleted before a user got access stay unknown to the user: neither a forged token nor catching up
+/// reveals their names.
 @Suite(.timeLimit(.minutes(15))) struct BeforeTheRightTests {
     typealias World = ShareWorld
 
-    /// Tokens with which a client would have seen nearly all of a log, made of one that it was given.
+    /// Returns tokens that claim to have seen nearly all of the log, forged from a valid one.
     private func forged(of page: JSONValue) throws -> [String] {
         let own = try #require(page.text("syncToken").flatMap { ChangeToken(encoded: $0) })
         var (early, backwards) = (own, own)
@@ -20,7 +21,7 @@ import Wire
         return [early, backwards, inside].map(\.encoded)
     }
 
-    @Test func aMadeUpTokenOfAWholeZoneTellsOfNothingGone() async throws {
+    @Test func aForgedZoneTokenRevealsNoEarlierDeletions() async throws {
         let world = try World()
         try await world.makeZone(notes: ["a", "b", "c"])
         try await world.one(World.delete("b"))
@@ -30,13 +31,13 @@ import Wire
         for token in try forged(of: page) {
             #expect(try World.names(try await world.changes(since: token)).contains("-b") == false)
         }
-        // What goes from now on is told of, whatever the token.
+        // Later deletions are reported, with any token.
         try await world.one(World.delete("c"))
         #expect(try World.names(try await world.changes(since: page.text("syncToken"))) == ["-c"])
         #expect(try World.names(try await world.changes(since: try forged(of: page)[0])).contains("-c"))
     }
 
-    @Test func aMadeUpTokenOfAHierarchyTellsOfNothingGone() async throws {
+    @Test func aForgedHierarchyTokenRevealsNoEarlierDeletions() async throws {
         let world = try World()
         try await world.makeZone(notes: [])
         try await world.modify([
@@ -57,8 +58,8 @@ import Wire
         }
     }
 
-    /// Who comes back with a token of before is told of the zone, and not of what was deleted there first.
-    @Test func catchingUpTellsOfNothingGone() async throws {
+    /// A returning client with an older token is told of the zone, but not of the records that were deleted before.
+    @Test func catchingUpRevealsNoEarlierDeletions() async throws {
         let world = try World()
         _ = try await world.name(of: World.bob)
         let token = try await world.zones().token

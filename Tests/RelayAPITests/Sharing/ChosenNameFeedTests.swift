@@ -2,15 +2,15 @@ import Records
 import Testing
 import Wire
 
-/// Whoever follows a feed knows each record by the name that a full fetch gives, whatever names participants choose and
-/// wherever records move.
+/// A client that follows a feed knows each record by the name that a full fetch gives, for any names that participants
+/// choose and any moves of records.
 ///
 /// See Reliability.md, "Invariants", b and f.
 @Suite struct ChosenNameFeedTests {
     typealias World = ShareWorld
     static let dave = "dave@example.org"
 
-    /// The titles that one device of a participant knows, by the names of their records.
+    /// The titles on one device of a participant, by record name.
     private struct Mirror {
         let user: String
         var token: String?
@@ -48,7 +48,7 @@ import Wire
         }
     }
 
-    /// Lists of alice's, each shared with some who may change it.
+    /// Creates lists of alice's, each shared with the given participants, who may change it.
     private func world(_ lists: KeyValuePairs<String, [String]>) async throws -> World {
         let world = try World()
         try await world.makeZone(notes: lists.map(\.key) + ["alone"])
@@ -60,7 +60,7 @@ import Wire
         return world
     }
 
-    @Test func whatWasInTwoSharesIsGoneOnce() async throws {
+    @Test func aRecordThatWasInTwoSharesHasOneTombstone() async throws {
         let world = try await world(["one": [World.bob], "two": [World.bob]])
         try await world.one(HierarchyShareTests.child("item", of: "one"))
         let token = try await world.changes().text("syncToken")
@@ -69,7 +69,7 @@ import Wire
         #expect(try World.names(try await world.changes(since: token)) == ["-item"])
     }
 
-    @Test func namesThatAreExchangedAgainAndAgain() async throws {
+    @Test func aFollowerKnowsRecordsWhoseNamesAreExchangedRepeatedly() async throws {
         let world = try await world(["one": [World.bob]])
         var bob = Mirror(user: World.bob)
         func note(_ name: String, of parent: String?, title: String, as user: String = "alice") async throws {
@@ -91,7 +91,7 @@ import Wire
         try await note("note", of: nil, title: "gone")
     }
 
-    /// Four people write under few names, and the owner moves whatever there is.
+    /// Four users write under few names, and the owner moves records.
     @Test(arguments: [UInt64](1...12)) func followersKnowRecordsByTheirNames(seed: UInt64) async throws {
         var random = SplitMix(state: seed)
         let world = try await world([
@@ -104,7 +104,7 @@ import Wire
         for step in 0..<50 {
             let user = ["alice", "alice", World.bob, World.carol, Self.dave][Int(random.next() % 5)]
             let database = user == "alice" ? "private" : "shared"
-            // Some may have heard of names that the relay gave.
+            // Clients may know names that the relay assigned.
             let given = try World.names(try await world.changes(as: "alice", in: "private"))
             let names = ["n0", "n1", "n2"] + given.filter { $0.utf8.count == 36 }
             let name = names[Int(random.next() % UInt64(names.count))]

@@ -6,11 +6,11 @@ import RelayCore
 import Testing
 import Wire
 
-/// What was handed out while a right held is worth nothing once it has ended: tokens, links, addresses of assets, sockets.
+/// Tokens, links, asset addresses and sockets that were issued under a right are worthless after the right ends.
 @Suite(.timeLimit(.minutes(15))) struct EndedRightTests {
     typealias World = ShareWorld
 
-    /// A zone with a picture, shared with bob and carol.
+    /// Creates a zone with a picture, shared with bob and carol.
     private func pictures() async throws -> (world: World, share: JSONValue) {
         let world = try World()
         try await world.makeZone()
@@ -44,7 +44,7 @@ import Wire
         return try #require(try record.required("fields").required("file").required("value").text("downloadURL"))
     }
 
-    /// Takes bob out, one way or another.
+    /// Removes bob's access in the given way.
     private func end(_ way: String, _ world: World, _ share: JSONValue) async throws {
         switch way {
         case "removed":
@@ -55,7 +55,7 @@ import Wire
         }
     }
 
-    @Test(arguments: ["removed", "left", "stopped"]) func addressesOfAssetsEnd(_ way: String) async throws {
+    @Test(arguments: ["removed", "left", "stopped"]) func assetAddressesEndWithTheRight(_ way: String) async throws {
         let (world, share) = try await pictures()
         let (bobs, carols) = (try await picture(world, as: World.bob), try await picture(world, as: World.carol))
         #expect(await get(world, bobs).status == .ok)
@@ -74,14 +74,14 @@ import Wire
         try await end(way, world, share)
         #expect(await get(world, bobs).status == .notFound)
         #expect(await get(world, carols).status == (way == "stopped" ? .notFound : .ok))
-        // What was uploaded before cannot be put anywhere there any more.
+        // Earlier uploads can no longer be saved there.
         let save =
             #"{"operationType":"create","record":{"recordName":"q","recordType":"Photo","fields":{"file":{"value":\#(receipt)}}}}"#
         #expect(try await world.refusal(save, in: "shared", as: World.bob) == "ZONE_NOT_FOUND")
         #expect(try await world.record("q").text("serverErrorCode") == "NOT_FOUND")
     }
 
-    /// The right ends while the body is on its way; what came takes no room from the owner.
+    /// The right ends during the upload; the received bytes do not count against the owner's quota.
     @Test(arguments: ["removed", "left", "stopped", "read only"]) func anUploadEndsWithTheRight(_ way: String)
         async throws
     {
@@ -106,11 +106,11 @@ import Wire
         var whole = request
         whole.intake = intake
         #expect(await world.world.relay.respond(to: whole).status == .notFound)
-        // Nor is another begun there.
+        // No other upload can start at that address.
         #expect(await get(world, place.path, method: .post, body: Array("later".utf8)).status == .notFound)
     }
 
-    @Test func whoMayOnlyReadBringsNoAssets() async throws {
+    @Test func aReadOnlyParticipantCannotUploadAssets() async throws {
         let world = try World()
         try await world.makeZone()
         try await world.shareZone(with: [World.bob: "READ_WRITE", World.carol: "READ_ONLY"])
@@ -123,7 +123,7 @@ import Wire
         #expect(refused.status == 403 && refused.code == "ACCESS_DENIED")
     }
 
-    @Test(arguments: ["removed", "left", "stopped"]) func tokensAndLinksEnd(_ way: String) async throws {
+    @Test(arguments: ["removed", "left", "stopped"]) func tokensAndLinksEndWithTheRight(_ way: String) async throws {
         let (world, share) = try await pictures()
         let page = try await world.changes(limit: 1)
         #expect(page.flag("moreComing") == true)
@@ -140,17 +140,19 @@ import Wire
             #expect(opened.text("serverErrorCode") == (way == "stopped" ? "NOT_FOUND" : "ACCESS_DENIED"))
             #expect(opened["share"] == nil && opened["rootRecord"] == nil)
         }
-        // Invited again, what was before is not gone on with.
+        // After a new invitation, earlier tokens are not continued.
         guard way == "removed" else { return }
         try await world.one(World.share("forceUpdate", with: [World.participant(World.bob)]))
         try await world.accept(share, as: World.bob)
         #expect(try await world.changes(since: page.text("syncToken")).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
     }
 
-    /// The hub reads rights when it sends, so a socket that was open hears of the end, and of nothing after it: at once,
-    /// where five seconds are allowed; the hub here knows no clock, so what it sends it sends at once.
+    /// The hub checks rights when it sends.
+    ///
+    /// An open socket gets a notice of the end of access and none after it. Five seconds are allowed for that; without
+    /// a clock, this hub sends at once.
     @Test(arguments: ["removed", "left", "stopped"])
-    func openSocketsHearOfTheEndAndOfNothingMore(_ way: String) async throws {
+    func anOpenSocketIsNotifiedOfTheEndAndNothingAfterIt(_ way: String) async throws {
         let (world, share) = try await pictures()
         _ = try await world.world.ask(
             "shared/subscriptions/modify",

@@ -3,13 +3,15 @@ import Records
 import Testing
 import Wire
 
-/// Records of a shared hierarchy that records beside it refer to, so that they cannot be deleted: participants find them
-/// deleted all the same and learn nothing, and the owner keeps them.
+/// Records outside a shared hierarchy may reference records in it and block their deletion.
+///
+/// For participants the deletion succeeds, so that they learn nothing; the owner keeps the records.
 @Suite struct HiddenHoldsTests {
     typealias World = ShareWorld
 
-    /// A list with an item that bob may change; with `holders`, records of another list hold it.
-    private func lists(holders: [String] = []) async throws -> World {
+    /// Creates a list with an item that bob may change; the `blockers` are records of another list that block its
+    /// deletion.
+    private func lists(blockers: [String] = []) async throws -> World {
         let world = try World()
         try await world.makeZone(notes: [])
         try await world.modify([
@@ -20,7 +22,7 @@ import Wire
         let share = try await world.one(World.share(name: "share", root: "list", with: list, title: "List"))
         try await world.accept(share, as: World.bob)
         try await world.accept(share, as: World.carol)
-        if !holders.isEmpty { try await world.modify(holders).checked() }
+        if !blockers.isEmpty { try await world.modify(blockers).checked() }
         return world
     }
 
@@ -36,10 +38,10 @@ import Wire
         """#
     }
 
-    /// Ways in which something out of sight holds the item.
-    static let holds: [[String]] = [
+    /// Ways in which records out of sight block the item's deletion.
+    static let blockingRecords: [[String]] = [
         [pointer("holder", to: "item", "VALIDATE")],
-        // One that would go with it is held in its turn, by a reference or as a parent.
+        // A record that would be deleted with the item is blocked in turn, by a reference or as a parent.
         [pointer("chained", to: "item", "DELETE_SELF"), pointer("holder", to: "chained", "VALIDATE")],
         [pointer("chained", to: "item", "DELETE_SELF"), HierarchyShareTests.child("holder", of: "chained")],
     ]
@@ -52,8 +54,8 @@ import Wire
             .replacing(/_[0-9a-f]{32}/, with: "USER")
     }
 
-    /// All that bob and carol can make of a deletion, word for word.
-    private func story(_ world: World, atomically: Bool) async throws -> [String] {
+    /// Returns all responses that bob and carol get around a deletion.
+    private func responses(_ world: World, atomically: Bool) async throws -> [String] {
         var said: [String] = []
         let id = try await world.zoneID()
         let token = try #require(try await world.changes(as: World.carol).text("syncToken"))
@@ -90,36 +92,36 @@ import Wire
         return said
     }
 
-    @Test(arguments: holds.indices, [false, true])
-    func theDeletionLooksAsAnyOther(_ index: Int, _ isAtomic: Bool) async throws {
-        let plain = try await story(try await lists(), atomically: isAtomic)
-        let held = try await story(try await lists(holders: Self.holds[index]), atomically: isAtomic)
+    @Test(arguments: blockingRecords.indices, [false, true])
+    func aBlockedDeletionLooksLikeAnyOtherToParticipants(_ index: Int, _ isAtomic: Bool) async throws {
+        let plain = try await responses(try await lists(), atomically: isAtomic)
+        let held = try await responses(try await lists(blockers: Self.blockingRecords[index]), atomically: isAtomic)
         #expect(plain.count == held.count)
         for (plain, held) in zip(plain, held) { #expect(plain == held) }
         #expect(plain[0].contains(#""deleted":true"#), "\(plain[0])")
     }
 
-    @Test(arguments: holds.indices)
-    func theOwnerKeepsWhatIsHeld(_ index: Int) async throws {
-        let world = try await lists(holders: Self.holds[index])
+    @Test(arguments: blockingRecords.indices)
+    func theOwnerKeepsABlockedRecord(_ index: Int) async throws {
+        let world = try await lists(blockers: Self.blockingRecords[index])
         try await world.one(World.delete("item"), in: "shared", as: World.bob)
         let item = try await world.record("item")
         #expect(item.text("serverErrorCode") == nil && item["parent"] == nil)
         #expect(try item.required("fields").required("title").text("value") == "t")
         #expect(try await world.record("holder").text("serverErrorCode") == nil)
-        // It still binds, and goes when nothing holds it any more.
+        // The item is still blocked, and can be deleted when nothing references it any more.
         #expect(try await world.refusal(World.delete("item")) == "VALIDATING_REFERENCE_ERROR")
         try await world.one(World.delete("holder"))
         try await world.one(World.delete("item"))
         #expect(try await world.record("item").text("serverErrorCode") == "NOT_FOUND")
     }
 
-    @Test func whatGoesWithItGoesFromSightWithIt() async throws {
-        let world = try await lists(holders: [
+    @Test func cascadedRecordsDisappearForParticipantsToo() async throws {
+        let world = try await lists(blockers: [
             Self.pointer("follower", to: "item", "DELETE_SELF", in: "third"),
             Self.pointer("holder", to: "follower", "VALIDATE"),
         ])
-        // The item is held by nothing itself; one that goes with it is.
+        // Nothing blocks the item itself; a record that is deleted with it is blocked.
         try await world.modify([World.delete("item"), World.delete("third")], in: "shared", as: World.bob).checked()
         for name in ["item", "follower", "third"] {
             let found = try await world.record(name, in: "shared", as: World.bob)
@@ -130,8 +132,8 @@ import Wire
         #expect(try await world.record("third").text("serverErrorCode") == "NOT_FOUND")
     }
 
-    @Test func whatIsKeptHoldsInItsTurn() async throws {
-        let world = try await lists(holders: [
+    @Test func aKeptRecordBlocksOthersInTurn() async throws {
+        let world = try await lists(blockers: [
             Self.pointer("item2", to: "third", "VALIDATE", in: "list"), Self.pointer("holder", to: "item2", "VALIDATE"),
         ])
         try await world.modify([World.delete("third"), World.delete("item2")], in: "shared", as: World.bob).checked()
@@ -141,8 +143,8 @@ import Wire
         }
     }
 
-    @Test func whatIsInSightHoldsAsEver() async throws {
-        let world = try await lists(holders: [
+    @Test func aVisibleReferenceBlocksTheDeletion() async throws {
+        let world = try await lists(blockers: [
             Self.pointer("holder", to: "item", "VALIDATE"), Self.pointer("seen", to: "item", "VALIDATE", in: "list"),
         ])
         let answer = try await world.modify([World.delete("item")], in: "shared", as: World.bob, atomic: false)
@@ -153,7 +155,7 @@ import Wire
         try await world.one(World.delete("item"), in: "shared", as: World.bob)
     }
 
-    @Test func nobodyWhoSeesTheWholeZoneIsSpared() async throws {
+    @Test func aDeletionByAParticipantOfTheWholeZoneIsRefused() async throws {
         let world = try World()
         try await world.makeZone()
         try await world.shareZone(with: [World.bob: "READ_WRITE"])

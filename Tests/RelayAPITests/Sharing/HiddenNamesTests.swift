@@ -3,17 +3,17 @@ import Records
 import Testing
 import Wire
 
-/// What somebody who sees a hierarchy can learn of the records beside it by guessing their names: nothing.
+/// A participant of a hierarchy learns nothing about the records outside it by guessing their names.
 ///
-/// Each try is made twice, with a name that is there out of sight and with one that is nowhere; all that comes back has to
-/// be the same but for the name.
+/// Each attempt is made twice, with the name of a record out of sight and with an unused name. The responses must be
+/// equal except for the name.
 @Suite struct HiddenNamesTests {
     typealias World = ShareWorld
 
     static let hidden = "secret"
     static let absent = "nobody"
 
-    /// A list with items that bob may change, and another list that he is not to know of.
+    /// Creates a list with items that bob may change, and another list that he must not know of.
     private func lists() async throws -> World {
         let world = try World()
         try await world.makeZone(notes: [])
@@ -28,7 +28,7 @@ import Wire
         return world
     }
 
-    /// All that an answer says, with what is different for every request taken out of it.
+    /// Returns the response's text without the parts that differ between any two requests.
     private static func text(_ answer: Answer, _ name: String) -> String {
         answer.json.source
             .replacing(name, with: "NAME")
@@ -37,7 +37,7 @@ import Wire
             .replacing(/_[0-9a-f]{32}/, with: "USER")
     }
 
-    /// Every way of naming a record in a write.
+    /// Every way to name a record in a write.
     static let writes: [@Sendable (String) -> String] = [
         { HierarchyShareTests.child($0, of: "list", "create") },
         { HierarchyShareTests.child($0, of: "list", "forceUpdate") },
@@ -61,7 +61,7 @@ import Wire
     }
 
     @Test(arguments: writes.indices, [false, true])
-    func writesSayTheSame(_ index: Int, _ isAtomic: Bool) async throws {
+    func writesGetTheSameResponse(_ index: Int, _ isAtomic: Bool) async throws {
         var said: [String] = []
         for name in [Self.hidden, Self.absent] {
             let world = try await lists()
@@ -70,7 +70,7 @@ import Wire
             let first = try await world.modify(operations, in: "shared", as: World.bob, atomic: isAtomic)
             let second = try await world.modify(operations, in: "shared", as: World.bob, atomic: isAtomic)
             said.append(Self.text(first, name) + Self.text(second, name))
-            // The owner's record is as it was.
+            // The owner's record is unchanged.
             #expect(try await world.record(Self.hidden).required("parent").text("recordName") == "other")
         }
         #expect(said[0] == said[1])
@@ -109,7 +109,7 @@ import Wire
             """#
         let matches = try await world.world.ask("shared/records/query", as: World.bob, query).items("records")
         #expect(matches.map { $0.text("recordName") } == [Self.hidden])
-        // The owner has both records: the new one under a name of the relay's.
+        // The owner has both records, the new one under a name that the relay assigned.
         #expect(try await world.record(Self.hidden).required("parent").text("recordName") == "other")
         let kept = try #require(try await world.record("below").required("parent").text("recordName"))
         #expect(kept != Self.hidden)
@@ -123,7 +123,7 @@ import Wire
         try await world.record(name, in: database, as: user)["fields"]?.required("title").text("value")
     }
 
-    @Test func theRecordThatHasTheNameHasItWhereverItIsInSight() async throws {
+    @Test func aVisibleRecordKeepsItsNameOverAChosenOne() async throws {
         let world = try await lists()
         try await world.one(
             HierarchyShareTests.child(Self.hidden, of: "list", "create", title: "bob's"),
@@ -132,7 +132,7 @@ import Wire
         )
         let token = try await world.changes().text("syncToken")
         try await world.one(HierarchyShareTests.child(Self.hidden, of: "list", title: "the owner's"))
-        // Which of the two the name means has changed for him.
+        // The name now means another record for bob.
         #expect(try await world.changes(since: token).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
         let names = try World.names(try await world.changes())
         let kept = try #require(names.first { ![Self.hidden, "list", "item", "share"].contains($0) })
@@ -144,7 +144,7 @@ import Wire
         #expect(try await title(Self.hidden, world, in: "private", as: "alice") == "changed")
         let later = try await world.changes().text("syncToken")
         try await world.one(World.delete(Self.hidden), in: "shared", as: World.bob)
-        // What it leaves behind is the name that was chosen.
+        // Then the chosen name means bob's record again.
         #expect(try await world.changes(since: later).text("ckErrorCode") == "CHANGE_TOKEN_EXPIRED")
         #expect(try await title(Self.hidden, world, as: World.bob) == "bob's")
         #expect(try await world.record(kept, in: "shared", as: World.bob).text("serverErrorCode") == "NOT_FOUND")
@@ -158,7 +158,7 @@ import Wire
         try await world.accept(share, as: World.carol)
     }
 
-    @Test func nobodyMakesANameThatOthersKnowLeadToTheirRecord() async throws {
+    @Test func aChosenNameDoesNotRedirectANameThatOthersKnow() async throws {
         let world = try await lists()
         try await shareOther(world)
         let tag = try await world.record(Self.hidden, in: "shared", as: World.carol).text("recordChangeTag")
@@ -174,13 +174,13 @@ import Wire
         try await world.one(World.save(Self.hidden, title: "for the other list"), in: "shared", as: World.carol)
         #expect(try await title(Self.hidden, world, as: World.bob) == "bob's")
         #expect(try await title(Self.hidden, world, in: "private", as: "alice") == "for the other list")
-        // Bob's comes to her as it does to the owner.
+        // Carol and the owner see bob's record under the assigned name.
         let news = try World.names(try await world.changes(as: World.carol, since: token))
         #expect(news.count == 2 && news.last == Self.hidden, "\(news)")
         #expect(try await title(news[0], world, as: World.carol) == "bob's")
     }
 
-    @Test func whoeverSeesBothSeesBothApart() async throws {
+    @Test func aParticipantOfBothHierarchiesSeesBothRecords() async throws {
         let world = try await lists()
         try await world.one(
             HierarchyShareTests.child(Self.hidden, of: "list", "create", title: "bob's"),
@@ -193,8 +193,8 @@ import Wire
         #expect(try await title(Self.hidden, world, as: World.carol) == "t")
     }
 
-    /// Two hierarchies in which somebody chose the same name leave it to neither for those who see both.
-    @Test func aNameChosenTwiceLeadsNobodyAstray() async throws {
+    /// If participants of two hierarchies choose the same name, a participant of both sees neither record under it.
+    @Test func aNameChosenTwiceIsAmbiguousForAParticipantOfBoth() async throws {
         let world = try await lists()
         try await world.modify([World.save("third")]).checked()
         let people = [World.participant(World.carol), World.participant("dave@example.org", "READ_WRITE")]
@@ -218,7 +218,7 @@ import Wire
         #expect(try await title(Self.hidden, world, as: World.carol) == nil)
     }
 
-    @Test func aNameChosenAgainAfterItsRecordLeftMeansTheNewOne() async throws {
+    @Test func aNameChosenAgainMeansTheNewRecord() async throws {
         let world = try await lists()
         for title in ["first", "second"] {
             let saved = try await world.one(
@@ -242,29 +242,29 @@ import Wire
         #expect(try World.names(try await world.changes(as: World.carol)).filter { $0 == Self.hidden }.count == 1)
     }
 
-    @Test func aDeletionOutOfSightTakesNothingAlong() async throws {
+    @Test func aDeletionOutOfSightDoesNotCascadeIntoTheHierarchy() async throws {
         let world = try await lists()
         try await world.one(Self.reference(to: Self.hidden, "DELETE_SELF"), in: "shared", as: World.bob)
         try await world.one(World.delete(Self.hidden))
         #expect(try await world.record("pointer", in: "shared", as: World.bob).text("serverErrorCode") == nil)
     }
 
-    @Test func whatARecordReferredToItGoesOnReferringTo() async throws {
+    @Test func aParticipantsSaveKeepsAReferenceOutOfSight() async throws {
         let world = try await lists()
         try await world.one(Self.reference(to: Self.hidden, "DELETE_SELF"))
-        // Sent back whole by somebody who cannot see where it leads.
+        // A participant who cannot see the target saves the whole record.
         try await world.one(Self.reference(to: Self.hidden, "DELETE_SELF"), in: "shared", as: World.bob)
         let pointer = try await world.record("pointer").required("fields").required("to").required("value")
         #expect(pointer.text("recordName") == Self.hidden)
     }
 
-    @Test func aReferenceCanBeValidatedByWhatIsInSight() async throws {
+    @Test func aReferenceToAVisibleRecordIsValidated() async throws {
         let world = try await lists()
         try await world.one(Self.reference(to: "item", "VALIDATE"), in: "shared", as: World.bob)
     }
 
-    /// Each may lead to a record out of sight, and is then given another name in the time that is everybody's.
-    @Test func aParticipantSaysNotTooManyReferencesAtOnce() async throws {
+    /// Each reference may lead to a record out of sight, and is then renamed, which takes time on the writer.
+    @Test func theReferencesInAParticipantsSaveAreLimited() async throws {
         let world = try World()
         try await world.makeZone(notes: [])
         try await world.one(World.save("list"))

@@ -3,8 +3,8 @@ import RelayStore
 import Testing
 import Wire
 
-/// Whoever follows the feed of shared hierarchies has what a full fetch gives, whatever happens in the zone, and hears of
-/// nothing that was never in their sight.
+/// A client that follows the feed of shared hierarchies has the records that a full fetch gives, and learns nothing of
+/// records that it could never see.
 ///
 /// See Reliability.md, "Invariants", b and f.
 @Suite struct HierarchyFeedTests {
@@ -15,7 +15,7 @@ import Wire
         let user: String
         var token: String?
         var types: [String: String] = [:]
-        /// Every type that a record of this name ever had in this person's sight.
+        /// Every type that a record of this name has had while the participant could see it.
         var seen: [String: Set<String>] = [:]
 
         mutating func apply(_ page: JSONValue) throws {
@@ -26,7 +26,7 @@ import Wire
                     continue
                 }
                 types[name] = nil
-                #expect(seen[name]?.contains(type) == true, "a tombstone of \(name) says \(type)")
+                #expect(seen[name]?.contains(type) == true, "a tombstone of \(name) has the type \(type)")
             }
             token = page.text("syncToken")
         }
@@ -46,7 +46,7 @@ import Wire
         Issue.record("the feed has no end")
     }
 
-    /// What there is now, by a fetch from nothing.
+    /// Returns the current records, by a full fetch.
     private func everything(_ world: World, as user: String) async throws -> [String: String] {
         let page = try await world.changes(as: user)
         return try page.required("records").elements().reduce(into: [:]) { found, record in
@@ -54,8 +54,10 @@ import Wire
         }
     }
 
-    /// Two lists shared with bob, the first with carol too; ten records come, move, go and come back as something else.
-    @Test(arguments: [UInt64](1...8)) func followersHaveWhatIsThere(seed: UInt64) async throws {
+    /// Two lists are shared with bob, the first also with carol.
+    ///
+    /// Ten records are created, moved, deleted, and recreated with other types.
+    @Test(arguments: [UInt64](1...8)) func followersHaveTheRecordsOfAFullFetch(seed: UInt64) async throws {
         var random = SplitMix(state: seed)
         let world = try World()
         try await world.makeZone(notes: ["one", "two", "alone"])
@@ -75,16 +77,16 @@ import Wire
                     operations.append(World.delete("n\(number)"))
                     continue
                 }
-                // Above each stands one of lower number, so that none is above itself.
+                // Each record's parent has a lower number, so that there are no cycles.
                 let above = ["one", "two", "alone", nil] + (0..<number).map { "n\($0)" }
                 let parent = above[Int(random.next() % UInt64(above.count))]
                 let type = try await world.record("n\(number)").text("recordType") ?? "Kind\(random.next() % 3)"
                 let extra = #","parent":\#(parent.map { #"{"recordName":"\#($0)"}"# } ?? "null")"#
                 operations.append(World.save("n\(number)", type: type, extra: extra))
             }
-            // Some are refused, as what has something below it cannot be deleted.
+            // Some deletions are refused, because the record has children.
             _ = try await world.modify(operations, atomic: false)
-            // Whoever has not heard of it begins anew.
+            // A client that does not know the zone yet starts over.
             if seed % 2 == 0, random.next() % 6 == 0 {
                 _ = try await world.world.stores.forgetTombstones(before: Timestamp(milliseconds: .max))
             }
@@ -98,13 +100,15 @@ import Wire
         }
     }
 
-    /// What is taken into a share takes numbers of its own: what the owner writes after many of them is in the feed too.
-    @Test func whatFollowsALargeMoveIsInTheFeed() async throws {
+    /// Records that a move brings into a share get change numbers of their own.
+    ///
+    /// Later writes of the owner are in the feed too.
+    @Test func changesAfterALargeMoveAreInTheFeed() async throws {
         let world = try World()
         try await world.makeZone(notes: ["one", "folder"])
         let share = try await world.one(World.share(name: "s", root: "one", with: [World.participant(World.bob)]))
         try await world.accept(share, as: World.bob)
-        // More than one run of the log.
+        // Exceeds one batch of the log.
         let names = (0..<2_100).map { "n\($0)" }
         for part in stride(from: 0, to: names.count, by: 150) {
             let made = names[part..<min(part + 150, names.count)].map {

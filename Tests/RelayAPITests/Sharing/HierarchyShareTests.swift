@@ -3,7 +3,7 @@ import Records
 import Testing
 import Wire
 
-/// A root record shared with all that stands below it through `parent`.
+/// A root record, shared with all its descendants through `parent`.
 @Suite struct HierarchyShareTests {
     typealias World = ShareWorld
 
@@ -13,7 +13,7 @@ import Wire
         return World.save(name, kind, title: title, extra: #","parent":\#(above)"#)
     }
 
-    /// A list with items, one of them with a part; beside it another list that nobody shares.
+    /// Creates a list with items, one of them with a part, and another list that is not shared.
     private func lists() async throws -> World {
         let world = try World()
         try await world.makeZone(notes: [])
@@ -38,10 +38,10 @@ import Wire
         return share
     }
 
-    @Test func rootAndShareComeInOneRequest() async throws {
+    @Test func aRootAndItsShareAreSavedInOneRequest() async throws {
         let world = try World()
         try await world.makeZone(notes: [])
-        // The share before its root, as some clients order them.
+        // The share comes before its root, as some clients order them.
         let answer = try await world.modify([
             World.share(name: "share", root: "list", with: []),
             World.save("list", "create", extra: #","createShortGUID":true"#), Self.child("item", of: "list", "create"),
@@ -56,7 +56,7 @@ import Wire
         #expect(fetched["stableUrl"] != nil)
     }
 
-    @Test func aShareWithoutItsRootIsRefusedWithIt() async throws {
+    @Test func aShareWhoseRootIsRefusedFailsToo() async throws {
         let world = try await lists()
         let stale = try await world.modify([
             World.save("new", "update", extra: #","recordChangeTag":"1""#), World.share(name: "share", root: "new"),
@@ -70,7 +70,7 @@ import Wire
         #expect(try await world.record("share").text("serverErrorCode") == "NOT_FOUND")
     }
 
-    @Test func onlyTheHierarchyIsSeen() async throws {
+    @Test func participantsSeeOnlyTheHierarchy() async throws {
         let world = try await lists()
         try await shareList(world)
         #expect(try World.names(try await world.changes()).sorted() == ["item", "list", "part", "share"])
@@ -90,7 +90,7 @@ import Wire
         }
     }
 
-    @Test func whatHappensBesideItIsNotHeardOf() async throws {
+    @Test func changesOutsideTheHierarchyAreNotInTheFeed() async throws {
         let world = try await lists()
         try await shareList(world)
         let token = try #require(try await world.changes().text("syncToken"))
@@ -106,13 +106,13 @@ import Wire
         #expect(try World.names(try await world.changes(since: token)) == ["item"])
     }
 
-    @Test func writesOutsideOfItAreRefused() async throws {
+    @Test func writesOutsideTheHierarchyAreRefused() async throws {
         let world = try await lists()
         try await shareList(world)
         func refused(_ operation: String) async throws -> String? {
             try await world.refusal(operation, in: "shared", as: World.bob)
         }
-        // What is there and what is not look alike.
+        // A record out of sight and a missing one look alike.
         for name in ["secret", "nothing"] {
             let update = World.save(name, "update", extra: #","recordChangeTag":"1""#)
             #expect(try await refused(update) == "NOT_FOUND")
@@ -131,15 +131,15 @@ import Wire
         #expect(try await world.record("new").text("recordName") == "new")
         #expect(try await world.record("list", in: "shared", as: World.bob)["share"] != nil)
         try await world.one(World.delete("new"), in: "shared", as: World.bob)
-        // A name that was there before can be had again.
+        // A name that was in use before can be used again.
         try await world.one(Self.child("new", of: "item", "create"), in: "shared", as: World.bob)
     }
 
-    @Test func recordsMoveInAndOut() async throws {
+    @Test func recordsMoveIntoAndOutOfTheHierarchy() async throws {
         let world = try await lists()
         try await shareList(world)
         var token = try await world.changes().text("syncToken")
-        // A whole branch goes, and a whole branch comes.
+        // A whole branch leaves, and a whole branch enters.
         try await world.one(Self.child("item", of: "other"))
         var page = try await world.changes(since: token)
         #expect(try World.names(page).sorted() == ["-item", "-part"])
@@ -155,8 +155,8 @@ import Wire
         #expect(try World.names(try await world.changes(since: token)).sorted() == ["-item", "-part"])
     }
 
-    /// Nothing says that parents may not, so they may; nobody who follows them may be kept by it.
-    @Test func parentsThatGoRoundInACircleHoldNobodyUp() async throws {
+    /// CloudKit does not forbid cycles of parents, so the relay accepts them and never loops in one.
+    @Test func cyclesOfParentsDoNotLoop() async throws {
         let world = try await lists()
         let round = [Self.child("other", of: "part2"), Self.child("part2", of: "other")]
         try await world.modify(round).checked()
@@ -170,8 +170,8 @@ import Wire
         #expect(try World.names(try await world.changes(as: "alice", in: "private")) == [])
     }
 
-    /// What takes a name after its record has left the hierarchy is nobody's business there.
-    @Test func whatIsGoneIsWhatItWasWhenItWasSeen() async throws {
+    /// A record that reuses a name after it left the hierarchy must not show in its tombstone.
+    @Test func aTombstoneHasTheTypeThatTheRecordHadInTheHierarchy() async throws {
         let world = try await lists()
         try await shareList(world)
         let token = try await world.changes().text("syncToken")
@@ -189,7 +189,7 @@ import Wire
             #expect(gone.compactMap { $0.text("recordName") }.sorted() == ["item", "part"])
             #expect(gone.allSatisfy { $0.text("recordType") == "Note" && $0.flag("deleted") == true })
         }
-        // One type's tombstones are found by the type that they had.
+        // Tombstones are filtered by the type that the record had.
         let id = try await world.zoneID()
         for (type, count) in [("Note", 2), ("Secret", 0)] {
             let answer = try await world.world.ask(
@@ -199,7 +199,7 @@ import Wire
             )
             #expect(try answer.items("zones").first?.required("records").elements().count == count)
         }
-        // Back in the hierarchy it is what it is.
+        // Back in the hierarchy, the record shows its current type.
         try await world.one(Self.child("list2", of: "list"))
         let back = World.save(
             "item",
@@ -214,7 +214,7 @@ import Wire
         #expect(item.text("recordType") == "Secret" && item.flag("deleted") == false)
     }
 
-    @Test func pagesOfAnySizeSayTheSame() async throws {
+    @Test func pagesOfAnySizeYieldTheSameRecords() async throws {
         let world = try await lists()
         try await shareList(world)
         let start = try await world.changes().text("syncToken")
@@ -239,25 +239,25 @@ import Wire
         }
     }
 
-    @Test func aRecordIsInOneShare() async throws {
+    @Test func aRecordIsInAtMostOneShare() async throws {
         let world = try await lists()
         try await shareList(world)
-        func fine(_ operation: String) async throws -> String? {
+        func errorCode(_ operation: String) async throws -> String? {
             try await world.modify([operation], atomic: false).items("records").first?.text("ckErrorCode")
         }
-        #expect(try await fine(World.share(name: "s2", root: "list")) == "ALREADY_SHARED")
+        #expect(try await errorCode(World.share(name: "s2", root: "list")) == "ALREADY_SHARED")
         let second = try await world.modify([World.share(name: "s2", root: "list")], atomic: false).items("records")
             .first
-        #expect(second?.text("serverErrorCode") == "EXISTS", "there is a share of just this record")
-        #expect(try await fine(World.share(name: "s2", root: "part")) == "ALREADY_SHARED")
-        #expect(try await fine(World.share(with: [])) == "ALREADY_SHARED")
+        #expect(second?.text("serverErrorCode") == "EXISTS", "the record itself is shared already")
+        #expect(try await errorCode(World.share(name: "s2", root: "part")) == "ALREADY_SHARED")
+        #expect(try await errorCode(World.share(with: [])) == "ALREADY_SHARED")
         try await world.one(World.share(name: "s2", root: "secret", with: []))
-        #expect(try await fine(Self.child("secret", of: "list")) == "ALREADY_SHARED")
-        #expect(try await fine(Self.child("other", of: "part")) == "ALREADY_SHARED")
-        #expect(try await fine(World.share(name: "s3", root: "other")) == "ALREADY_SHARED")
+        #expect(try await errorCode(Self.child("secret", of: "list")) == "ALREADY_SHARED")
+        #expect(try await errorCode(Self.child("other", of: "part")) == "ALREADY_SHARED")
+        #expect(try await errorCode(World.share(name: "s3", root: "other")) == "ALREADY_SHARED")
     }
 
-    @Test func twoSharesInOneZoneAreOneView() async throws {
+    @Test func twoSharesInAZoneAreSeenAsOneZone() async throws {
         let world = try await lists()
         try await shareList(world, [World.bob: "READ_ONLY"])
         let token = try await world.changes().text("syncToken")
@@ -269,13 +269,13 @@ import Wire
         let item = Self.child("item", of: "list")
         #expect(try await world.refusal(item, in: "shared", as: World.bob) == "ACCESS_DENIED")
         try await world.one(Self.child("secret", of: "other"), in: "shared", as: World.bob)
-        // From one into the other: gone for carol, still there for bob.
+        // The record moves from one share to the other: carol loses it, bob keeps it.
         let bobs = try await world.changes().text("syncToken")
         let carols = try await world.changes(as: World.carol).text("syncToken")
         try await world.one(Self.child("secret", of: "list"))
         #expect(try World.names(try await world.changes(since: bobs)) == ["secret"])
         #expect(try World.names(try await world.changes(as: World.carol, since: carols)) == ["-secret"])
-        // One of the two ends: what is left is seen anew, and the zone stays.
+        // After one of the shares ended, the rest is fetched anew, and the zone stays.
         let database = try await world.zones()
         try await world.one(World.delete("second"))
         #expect(try await world.zones(since: database.token).names == ["Notes"])
@@ -283,7 +283,7 @@ import Wire
         #expect(try World.names(try await world.changes()).sorted() == ["item", "list", "part", "secret", "share"])
     }
 
-    @Test func toDeleteTheZoneIsToLeaveAllOfIt() async throws {
+    @Test func deletingTheSharedZoneLeavesAllItsShares() async throws {
         let world = try await lists()
         try await shareList(world)
         try await shareList(world, [World.bob: "READ_ONLY", World.carol: "READ_ONLY"], root: "other", name: "second")
@@ -306,7 +306,7 @@ import Wire
         let link = try #require(share.text("shortGUID"))
         #expect(try await world.open(link, as: World.bob).text("serverErrorCode") == "NOT_FOUND")
         guard name == "share" else { return }
-        // The owner keeps all, and can share it again, under another link.
+        // The owner keeps the records and can share them again with another link.
         let root = try await world.record("list")
         #expect(root["share"] == nil && root["shortGUID"] == nil)
         let again = try await shareList(world, name: "again")
@@ -316,7 +316,7 @@ import Wire
 }
 
 extension Answer {
-    /// Expects that the request, and every record of it, was taken.
+    /// Expects that the request and every record of it succeeded.
     func checked() throws {
         #expect(status == 200, "\(json.text("reason") ?? "")")
         for record in try items("records") {

@@ -2,17 +2,17 @@ import Records
 import Testing
 import Wire
 
-/// Invitations: to whom they belong, and what is told of people.
+/// Invitations: the people they are for, and what they reveal.
 @Suite struct InvitationTests {
     typealias World = ShareWorld
 
-    @Test func somebodyWithoutAnAccountJoinsOnceTheyHaveOne() async throws {
+    @Test func anInviteeWithoutAnAccountJoinsAfterGettingOne() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.shareZone(accepting: false)
         let before = try world.participants(of: share)[1]
         #expect(try before.required("userIdentity").text("userRecordName") == nil)
-        // Their first request, whatever it asks for, binds what waits for their address.
+        // The user's first request links the invitations for their address to them.
         let bob = try await world.name(of: World.bob)
         let joined = try await world.accept(share, as: World.bob)
         #expect(try joined.required("share").required("currentUserParticipant").text("permission") == "READ_ONLY")
@@ -21,7 +21,7 @@ import Wire
         #expect(after["invitationURL"] == nil)
     }
 
-    @Test func whoHasAnotherAddressProvesThemselvesByTheLinkThatWentToIt() async throws {
+    @Test func anInvitationURLAdmitsAUserWithAnotherAddress() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.shareZone(accepting: false)
@@ -36,11 +36,11 @@ import Wire
         let joined = try await world.open(own, as: World.carol, by: "accept")
         #expect(joined.text("participantStatus") == "ACCEPTED")
         #expect(try World.names(try await world.changes(as: World.carol)).contains("a"))
-        // It was for one person.
+        // The link was for one person.
         #expect(try await world.open(own, as: "dave", by: "accept").text("serverErrorCode") == "ACCESS_DENIED")
     }
 
-    @Test func removedAndInvitedAgainNeedsTheNewLink() async throws {
+    @Test func anInvitationURLIsInvalidAfterRemovalAndReinvitation() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.shareZone(accepting: false)
@@ -68,13 +68,13 @@ import Wire
             let share = try await world.one(World.share(with: [World.participant(invited)]))
             let joined = try await world.accept(share, as: account)
             #expect(try joined.required("share").required("currentUserParticipant").text("permission") == "READ_ONLY")
-            // Invited again in the other spelling, they are the same participant.
+            // An invitation in the other spelling is for the same participant.
             let again = try await world.one(World.share("forceUpdate", with: [World.participant(account)]))
             #expect(try world.participants(of: again).count == 2)
         }
     }
 
-    @Test("a number without its country invites nobody, and the refusal says what is missing")
+    @Test("an invitation by a number without its country code is refused with the reason")
     func nationalNumbers() async throws {
         let world = try World()
         try await world.makeZone()
@@ -85,7 +85,7 @@ import Wire
         #expect(reason?.contains("country") == true, "\(reason ?? "taken")")
     }
 
-    @Test func byRecordNameAndByNumber() async throws {
+    @Test func peopleAreInvitedByRecordNameAndByNumber() async throws {
         let world = try World()
         try await world.makeZone()
         let bob = try await world.name(of: World.bob)
@@ -107,7 +107,7 @@ import Wire
         }
     }
 
-    @Test func participantsLearnNoAddressesOfEachOther() async throws {
+    @Test func participantsDoNotSeeEachOthersAddresses() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.shareZone(accepting: false)
@@ -125,7 +125,7 @@ import Wire
         #expect(try seen.required("currentUserParticipant").source.contains(World.bob))
     }
 
-    @Test func anAdministratorManagesTheOthers() async throws {
+    @Test func anAdministratorManagesTheOtherParticipants() async throws {
         let world = try World()
         try await world.makeZone()
         let admin = World.participant(World.bob, "READ_WRITE").replacing("USER", with: "ADMINISTRATOR")
@@ -146,13 +146,13 @@ import Wire
             try await world.refusal(World.share("forceUpdate", with: []), in: "shared", as: World.carol)
                 == "ACCESS_DENIED"
         )
-        // To end the share stays with the owner: for others to delete it is to leave.
+        // Only the owner can end the share. Another administrator who deletes it leaves.
         try await world.one(World.delete(Share.zoneWideName), in: "shared", as: World.bob)
         #expect(try await world.zones().names == [])
         #expect(try await world.zones(as: World.carol).names == ["Notes"])
     }
 
-    /// To manage who is in is another thing than to write.
+    /// The right to manage participants does not include the right to write.
     @Test func anAdministratorNeedNotBeAllowedToWrite() async throws {
         let world = try World()
         try await world.makeZone()
@@ -166,22 +166,22 @@ import Wire
         #expect(try await world.refusal(World.save("a"), in: "shared", as: World.bob) == "ACCESS_DENIED")
     }
 
-    @Test func anInvitationGivesNobodyAway() async throws {
+    @Test func anInvitationDoesNotRevealWhetherTheInviteeHasAnAccount() async throws {
         let world = try World()
         try await world.makeZone()
         _ = try await world.name(of: World.bob)
         let share = try await world.one(
             World.share(with: [World.participant(World.bob), World.participant("nobody@example.org")])
         )
-        // One has an account here and the other has not: the owner is not told.
+        // One invitee has an account here and the other one does not; the owner cannot tell.
         for participant in try world.participants(of: share).dropFirst() {
             let identity = try participant.required("userIdentity")
             #expect(identity.text("userRecordName") == nil && identity["nameComponents"] == nil)
         }
     }
 
-    /// Whoever else has the link is told the same, be there an account behind the address or not.
-    @Test func norDoesItsLink() async throws {
+    /// A third person with the link gets the same response, with or without an account behind the address.
+    @Test func theLinkDoesNotRevealWhetherTheInviteeHasAnAccount() async throws {
         var told: [[String?]] = []
         for hasAccount in [true, false] {
             let world = try World()
@@ -196,8 +196,8 @@ import Wire
         #expect(told[0] == told[1])
     }
 
-    /// Nor does it when somebody invited comes to the container for the first time, and has not joined.
-    @Test func norDoesTheFirstVisitOfWhomItIsFor() async throws {
+    /// An invitee's first visit to the container, without joining, changes nothing for the owner.
+    @Test func anInviteesFirstVisitIsNotRevealed() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.shareZone(accepting: false)
@@ -209,8 +209,8 @@ import Wire
         #expect(try World.names(try await world.changes(as: "alice", since: token, in: "private")).isEmpty)
     }
 
-    /// That two addresses, or an address and a name, are the same person's is told by nothing but their joining.
-    @Test func norDoesInvitingThemInTwoWays() async throws {
+    /// Two contacts of one person are merged only when the person joins.
+    @Test func invitingSomebodyInTwoWaysDoesNotRevealThatTheyAreOnePerson() async throws {
         let world = try World()
         try await world.makeZone()
         let bob = try await world.name(of: World.bob)
@@ -221,7 +221,7 @@ import Wire
         try await world.accept(share, as: World.bob)
         var seen = try await world.record(Share.zoneWideName)
         #expect(try world.participants(of: seen).count == 2)
-        // Those who are in are known by name alone.
+        // Participants who joined are listed by name only.
         let people = try world.participants(of: seen).map(\.source) + [World.participant(World.bob, "READ_ONLY")]
         seen = try await world.one(World.share("forceUpdate", with: people))
         #expect(try world.participants(of: seen).count == 3)
@@ -231,8 +231,8 @@ import Wire
         try await world.one(World.save("a"), in: "shared", as: World.bob)
     }
 
-    /// Each name that is kept takes room for ever, and anybody can make up any number.
-    @Test func namesThatAreNobodysAreNotKept() async throws {
+    /// Each stored name takes space, and callers can invent any number of names.
+    @Test func unknownUserRecordNamesAreNotStored() async throws {
         let world = try World()
         try await world.makeZone()
         let bob = try await world.name(of: World.bob)

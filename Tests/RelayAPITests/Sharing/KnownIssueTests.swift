@@ -5,19 +5,19 @@ import RelayAPI
 import Testing
 import Wire
 
-/// The seven known issues of CloudKit's mirrors, as far as a relay decides them.
+/// Seven known issues of CloudKit's mirrors, as far as a relay can avoid them.
 ///
 /// See SharingRules.md, "Known issues of CloudKit mirrors".
 ///
-/// Each with an owner's two devices and two participants, once with all of them online and once with each away at the
-/// critical step. A device here is what it has fetched, by tokens, and nothing else.
+/// Each test has two devices of the owner and two participants, once with all of them online and once with each offline
+/// at the critical step. A device consists of what it has fetched by tokens.
 @Suite struct KnownIssueTests {
     typealias World = ShareWorld
 
-    /// Who is away; `nil`: nobody.
+    /// The device that is offline; `nil` if all are online.
     static let away: [String?] = [nil, "phone", "laptop", "bob", "carol"]
 
-    /// What one device has.
+    /// The records on one device.
     private final class Device {
         let user: String
         let database: String
@@ -30,7 +30,7 @@ import Wire
             self.database = database
         }
 
-        /// Fetches what is new, as a client does.
+        /// Fetches changes as a client does.
         func sync(_ world: World) async throws {
             let body = databaseToken.map { #"{"syncToken":"\#($0)"}"# } ?? "{}"
             let answer = try await world.world.ask("\(database)/changes/database", as: user, body)
@@ -70,7 +70,7 @@ import Wire
         var names: [String] { records.keys.sorted() }
     }
 
-    /// Owner and participants around one zone.
+    /// The devices of an owner and of participants of one zone.
     private struct Group {
         let world: World
         let devices = [
@@ -89,8 +89,8 @@ import Wire
             for (name, device) in devices where name != away { try await device.sync(world) }
         }
 
-        /// All but the one who is away, and then that one too.
-        func everybody(_ away: String?) async throws {
+        /// Syncs all devices but the offline one, then all.
+        func syncAll(_ away: String?) async throws {
             try await sync(without: away)
             try await sync()
         }
@@ -100,8 +100,8 @@ import Wire
 
     private let all = ["Notes/a", "Notes/b", "Notes/cloudkit.zoneshare", "Notes/kid"]
 
-    /// 1: with "anyone can join", related objects appear only after the next edit.
-    @Test(arguments: away) func acceptanceBringsAllWithoutAnEdit(_ away: String?) async throws {
+    /// Issue 1: with "anyone can join", related objects appear only after the next edit.
+    @Test(arguments: away) func acceptingFetchesAllRecordsWithoutAnEdit(_ away: String?) async throws {
         for permission in ["READ_ONLY", "READ_WRITE", nil] as [String?] {
             let group = try await Group()
             let people = [World.participant(World.bob), World.participant(World.carol)]
@@ -109,31 +109,31 @@ import Wire
                 World.share(publicly: permission, with: permission == nil ? people : nil)
             )
             for user in [World.bob, World.carol] { try await group.world.accept(share, as: user) }
-            try await group.everybody(away)
+            try await group.syncAll(away)
             for name in ["phone", "laptop", "bob", "carol"] { #expect(group.names(name) == all, "\(name)") }
         }
     }
 
-    /// 2: a public link sent straight to an account shows the share as cancelled.
-    @Test(arguments: away) func aLinkWorksHoweverItCame(_ away: String?) async throws {
+    /// Issue 2: a public link sent directly to an account shows the share as cancelled.
+    @Test(arguments: away) func aLinkWorksInEveryForm(_ away: String?) async throws {
         let group = try await Group()
         let share = try await group.world.one(World.share(publicly: "READ_ONLY"))
         let url = try #require(share.text("url"))
         let guid = try #require(share.text("shortGUID"))
-        // Copied, mailed with the title behind it, and by people the relay has never seen.
+        // The link is copied, or mailed with the title appended, and opened by people that the relay does not know yet.
         for (index, link) in [guid, url, url + "#My%20notes"].enumerated() {
             for user in [World.bob, World.carol, "newcomer\(index)"] {
                 let result = try await group.world.open(link, as: user, by: "accept")
                 #expect(result.text("participantStatus") == "ACCEPTED", "\(link) for \(user)")
             }
         }
-        try await group.everybody(away)
+        try await group.syncAll(away)
         for name in ["phone", "laptop", "bob", "carol"] { #expect(group.names(name) == all, "\(name)") }
     }
 
-    /// 3: a link opened in a browser cannot be accepted.
+    /// Issue 3: a link opened in a browser cannot be accepted.
     @Test(arguments: away, [nil, "READ_WRITE"])
-    func aBrowserAcceptsToo(_ away: String?, _ permission: String?) async throws {
+    func aLinkCanBeAcceptedInABrowser(_ away: String?, _ permission: String?) async throws {
         let group = try await Group()
         let people = [World.participant(World.bob), World.participant(World.carol)]
         let share = try await group.world.one(
@@ -147,12 +147,12 @@ import Wire
             #expect(await browser.submit(path, ["name": user]).status == .ok)
             #expect(browser.page.contains("id=\"joined\""))
         }
-        try await group.everybody(away)
+        try await group.syncAll(away)
         for name in ["phone", "laptop", "bob", "carol"] { #expect(group.names(name) == all, "\(name)") }
     }
 
-    /// 4: after removing a participant the owner's share object is stale, and managing it fails.
-    @Test(arguments: away) func afterARemovalTheNextChangeSucceeds(_ away: String?) async throws {
+    /// Issue 4: after removing a participant, the owner's share object is stale, and managing it fails.
+    @Test(arguments: away) func afterRemovingAParticipantTheNextChangeSucceeds(_ away: String?) async throws {
         let group = try await Group()
         let share = try await group.world.shareZone(with: [World.bob: "READ_ONLY", World.carol: "READ_ONLY"])
         try await group.sync()
@@ -164,28 +164,28 @@ import Wire
             World.share("update", tag: first.text("recordChangeTag"), with: again)
         )
         #expect(try group.world.participants(of: second).count == 3)
-        try await group.everybody(away)
+        try await group.syncAll(away)
         #expect(group.names("bob") == [] && group.names("carol") == all)
     }
 
-    /// 5: after stopping, the cached share and the records of the share's zone remain.
-    @Test(arguments: away) func afterStoppingNothingIsLeftAndAllCanBeSharedAgain(_ away: String?) async throws {
+    /// Issue 5: after the owner stops sharing, the cached share and the records of the share's zone remain.
+    @Test(arguments: away) func afterStoppingNoRecordsRemainAndTheZoneCanBeSharedAgain(_ away: String?) async throws {
         let group = try await Group()
         try await group.world.shareZone(with: [World.bob: "READ_ONLY", World.carol: "READ_WRITE"])
         try await group.sync()
         try await group.world.one(World.delete(Share.zoneWideName))
-        try await group.everybody(away)
+        try await group.syncAll(away)
         let own = ["Notes/a", "Notes/b", "Notes/kid"]
         #expect(group.names("phone") == own && group.names("laptop") == own)
         #expect(group.names("bob") == [] && group.names("carol") == [])
         try await group.world.shareZone(with: [World.bob: "READ_ONLY"])
-        try await group.everybody(away)
+        try await group.syncAll(away)
         #expect(group.names("bob") == all && group.names("laptop") == all && group.names("carol") == [])
     }
 
-    /// 6 and 7: somebody removed, and somebody who has left, still sees data.
+    /// Issues 6 and 7: a removed participant, or one who left, still sees data.
     @Test(arguments: away, ["remove", "leave"])
-    func whoIsOutHasNothing(_ away: String?, _ way: String) async throws {
+    func aFormerParticipantHasNoRecords(_ away: String?, _ way: String) async throws {
         let group = try await Group()
         let share = try await group.world.shareZone(with: [World.bob: "READ_WRITE", World.carol: "READ_WRITE"])
         try await group.sync()
@@ -195,10 +195,10 @@ import Wire
             let kept = try group.world.participants(of: share).filter { !$0.source.contains(World.bob) }.map(\.source)
             try await group.world.one(World.share("forceUpdate", with: kept))
         }
-        // Even before the device has heard of it.
+        // Applies even before the device learns of it.
         let refused = try await group.world.refusal(World.save("a"), in: "shared", as: World.bob)
         #expect(refused == "ZONE_NOT_FOUND")
-        try await group.everybody(away)
+        try await group.syncAll(away)
         #expect(group.names("bob") == [])
         for name in ["phone", "laptop", "carol"] { #expect(group.names(name) == all, "\(name)") }
         let current = try await group.world.record(Share.zoneWideName)

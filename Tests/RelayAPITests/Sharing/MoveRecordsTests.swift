@@ -28,7 +28,7 @@ import Wire
         )
     }
 
-    @Test func recordsGoInOneCommitWithAllTheyAre() async throws {
+    @Test func recordsMoveInOneCommitWithAllTheirProperties() async throws {
         let world = try World()
         try await world.makeZone(notes: ["a", "b", "c"])
         try await world.one(HierarchyShareTests.child("kid", of: "a"))
@@ -54,13 +54,15 @@ import Wire
         #expect(try World.names(left).sorted() == ["-a", "-b", "-kid"])
         let there = try await world.changes(as: "alice", zone: "Shared", in: "private")
         #expect(try World.names(there).sorted() == ["a", "b", "kid"])
-        // The other end of the reference came along.
+        // The share that the reference leads to came along.
         try await world.modify([World.delete("kid"), World.delete("a")], zone: "Shared").checked()
         #expect(try await world.record("b", zone: "Shared").text("serverErrorCode") == "NOT_FOUND")
     }
 
-    /// The owner is told where a record went, and participants that it went; of what was deleted nothing is said.
-    @Test func tombstonesSayWhereRecordsWent() async throws {
+    /// The owner's tombstone says where the record went; participants see only that it left.
+    ///
+    /// A deletion says nothing.
+    @Test func tombstonesSayWhereRecordsMoved() async throws {
         let world = try World()
         try await world.makeZone(notes: ["a", "b"])
         try await world.shareZone()
@@ -74,12 +76,12 @@ import Wire
         let seen = try await world.changes(since: theirs).required("records").elements()
         #expect(seen.map { $0.text("recordName") } == ["a", "b"])
         #expect(seen.allSatisfy { $0["movedTo"] == nil })
-        // Participants can tell a move out of their sight from a deletion all the same.
+        // Participants can still tell a move out of their sight from a deletion.
         #expect(try seen.map { try $0["outOfSight"]?.bool() } == [true, nil])
         #expect(left.allSatisfy { $0["outOfSight"] == nil })
     }
 
-    @Test func allOrNone() async throws {
+    @Test func aMoveIsAtomic() async throws {
         let world = try World()
         try await world.makeZone(notes: ["a", "b"])
         try await world.makeZone("Shared", notes: ["b"])
@@ -92,7 +94,7 @@ import Wire
         #expect(try await world.record("a", zone: "Shared").text("serverErrorCode") == "NOT_FOUND")
     }
 
-    @Test func whatBelongsTogetherStaysTogether() async throws {
+    @Test func referencingRecordsMoveTogetherOrNotAtAll() async throws {
         let world = try World()
         try await world.makeZone(notes: ["a"])
         try await world.one(HierarchyShareTests.child("kid", of: "a"))
@@ -103,7 +105,7 @@ import Wire
         #expect(try await move(world, ["a", "kid"], extra: #","createDestination":true"#).status == 200)
     }
 
-    @Test func toRepeatItIsASuccess() async throws {
+    @Test func repeatingAMoveSucceeds() async throws {
         let world = try World()
         try await world.makeZone()
         for _ in 0..<2 {
@@ -118,8 +120,8 @@ import Wire
         #expect(try World.names(try await world.changes(as: "alice", in: "private")).sorted() == ["a", "b"])
     }
 
-    /// The answer to the first was lost on its way; by the time of the second others have gone on.
-    @Test func aRepeatUnderItsNameMovesNothingAgain() async throws {
+    /// The first response was lost; before the repeat, others changed the records.
+    @Test func aRepeatWithItsOperationIDMovesNothingAgain() async throws {
         let world = try World()
         try await world.makeZone()
         try await world.makeZone("Shared", notes: [])
@@ -134,7 +136,7 @@ import Wire
         #expect(records[0].flag("deleted") == true && records[1].text("recordChangeTag") != nil)
         #expect(try await world.record("a").text("serverErrorCode") == nil)
         #expect(try await move(world, ["b"], extra: named).code == "BAD_REQUEST")
-        // Without a name the tag of what was meant keeps a late repeat from doing harm.
+        // Without an operation ID, the change tag keeps a late repeat from doing harm.
         let tag = try await world.record("a").text("recordChangeTag") ?? ""
         let tagged =
             #"{"zoneID":{"zoneName":"Notes"},"destinationZoneID":{"zoneName":"Shared"},"records":[{"recordName":"a","recordChangeTag":"\#(tag)"}]}"#
@@ -145,7 +147,7 @@ import Wire
         #expect(try late.items("records").first?.text("serverErrorCode") == "CONFLICT")
     }
 
-    @Test func aRepeatOfAllLeavesWhatCameSince() async throws {
+    @Test func aRepeatedMoveOfAZoneLeavesRecordsCreatedSince() async throws {
         let world = try World()
         try await world.makeZone()
         let named = #","operationID":"m2","createDestination":true"#
@@ -154,7 +156,7 @@ import Wire
         let again = try await move(world, nil, extra: named)
         #expect(again.status == 200)
         #expect(try await world.record("since").text("serverErrorCode") == nil)
-        // A zone that is gone since is said to be.
+        // A zone that is gone since is reported as missing.
         _ = try await world.world.ask(
             "private/zones/modify",
             #"{"operations":[{"operationType":"delete","zone":{"zoneName":"Shared"}}]}"#
@@ -163,8 +165,8 @@ import Wire
         #expect(try third.json.required("destination").flag("deleted") == true)
     }
 
-    /// A move that was refused has not been made, and may be tried again under its name.
-    @Test func aRefusedMoveMayComeAgain() async throws {
+    /// A refused move was not made, and may be repeated under its operation ID.
+    @Test func aRefusedMoveMayBeRepeated() async throws {
         let world = try World()
         try await world.makeZone()
         try await world.makeZone("Shared", notes: ["a"])
@@ -202,9 +204,9 @@ import Wire
         #expect(try await world.record("b").text("serverErrorCode") == nil)
     }
 
-    /// Sharing what is there already, and stopping: the owner has everything all the time, participants from the one moment
-    /// to the other.
-    @Test func sharingAndTakingBack() async throws {
+    /// Sharing existing records, and stopping: the owner always has all records, participants have them from the one
+    /// moment to the other.
+    @Test func recordsMoveIntoASharedZoneAndBack() async throws {
         let world = try World()
         try await world.makeZone(notes: ["a", "b", "c"])
         try await world.world.makeZone("share.1")
@@ -213,7 +215,7 @@ import Wire
         let start = try await world.changes(zone: "share.1").text("syncToken")
         #expect(try await move(world, ["a", "b"], to: "share.1").status == 200)
         #expect(try World.names(try await world.changes(since: start, zone: "share.1")) == ["a", "b"])
-        // One participant writes; the owner stops.
+        // A participant writes; the owner stops sharing.
         try await world.one(
             World.share("forceUpdate", with: [World.participant(World.bob, "READ_WRITE")]),
             zone: "share.1"
@@ -231,8 +233,8 @@ import Wire
         #expect(try await world.open(link, as: World.bob).text("serverErrorCode") == "NOT_FOUND")
     }
 
-    /// What stands in the destination is held as well, be it only to be answered with.
-    @Test func bytesOfTheDestinationCountToo() async throws {
+    /// Existing records of the destination count as well, even if they only appear in the response.
+    @Test func theBytesOfDestinationRecordsAreLimitedToo() async throws {
         var limits = Limits()
         limits.bytesPerMove = 2_000
         let world = try World(limits: limits)
@@ -246,8 +248,8 @@ import Wire
         #expect(try one.items("records").first?.text("serverErrorCode") == "EXISTS")
     }
 
-    /// Records that stand in the way come with the answer, and there may be ten thousand of them.
-    @Test func anAnswerAboutWhatCannotGoHasAnEnd() async throws {
+    /// Conflicting records are part of the response, and there may be ten thousand of them.
+    @Test func theResponseToARefusedMoveIsLimited() async throws {
         var limits = Limits()
         (limits.answerBytes, limits.recordBytes) = (20_000, 10_000)
         let world = try World(limits: limits)

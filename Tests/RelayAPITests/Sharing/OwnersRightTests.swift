@@ -4,11 +4,11 @@ import RelayCore
 import Testing
 import Wire
 
-/// What only a share's owner may do, and what nobody can keep them from doing.
+/// Operations that only a share's owner may do, and that no participant can prevent.
 @Suite struct OwnersRightTests {
     typealias World = ShareWorld
 
-    /// A list with a chain of items, which bob may change and carol may read.
+    /// Creates a list with a chain of items, which bob may change and carol may read.
     private func list(limits: Limits = Limits()) async throws -> World {
         let world = try World(limits: limits)
         try await world.makeZone(notes: [])
@@ -31,8 +31,8 @@ import Wire
 
     // MARK: The end of a share
 
-    /// The root says that it goes with the item; who deletes that would end the share.
-    @Test(arguments: [true, false]) func noGuestEndsAShareByTheWay(_ isAtomic: Bool) async throws {
+    /// The root has a DELETE_SELF reference to the item, so deleting the item would end the share.
+    @Test(arguments: [true, false]) func aParticipantCannotEndAShareByACascade(_ isAtomic: Bool) async throws {
         let world = try await list()
         try await world.one(Self.pointer("list", to: "item", "DELETE_SELF"), in: "shared", as: World.bob)
         let all = ["c", "b", "a", "item"].map(World.delete)
@@ -40,12 +40,12 @@ import Wire
         #expect(try answer.items("records").last?.text("serverErrorCode") == "ACCESS_DENIED")
         let left = isAtomic ? ["a", "b", "c", "item", "list", "share"] : ["item", "list", "share"]
         #expect(try World.names(try await world.changes(as: World.carol)).sorted() == left)
-        // The owner may.
+        // The owner may delete it.
         try await world.modify(all, atomic: false).checked()
         #expect(try await world.zones(as: World.carol).names == [])
     }
 
-    /// Whatever a guest lets refer to it, the share can be ended.
+    /// No reference that a participant creates keeps the owner from ending the share.
     @Test(arguments: ["VALIDATE", "DELETE_SELF", "NONE"]) func noGuestKeepsAShareAlive(_ action: String) async throws {
         let world = try await list()
         let above = #","parent":{"recordName":"list"}"#
@@ -57,7 +57,7 @@ import Wire
         #expect(try await world.zones(as: World.bob).names == [])
     }
 
-    @Test func nobodyElseTakesTheNameOfAZonesShare() async throws {
+    @Test func theNameOfAZoneWideShareIsReserved() async throws {
         let world = try await list()
         let operation = HierarchyShareTests.child(Share.zoneWideName, of: "list", "create")
         for (user, database) in [(World.bob, "shared"), ("alice", "private")] {
@@ -65,8 +65,8 @@ import Wire
         }
     }
 
-    /// Who is called the owner and is not stays who they are.
-    @Test func aGuestCalledTheOwnerStays() async throws {
+    /// A participant whom a client calls the owner keeps their role.
+    @Test func aParticipantCalledTheOwnerKeepsTheirRole() async throws {
         let world = try await list()
         let share = try await world.record("share")
         let people = try world.participants(of: share).map {
@@ -76,10 +76,10 @@ import Wire
         #expect(try world.participants(of: saved).map { $0.text("type") } == ["OWNER", "USER", "USER"])
     }
 
-    // MARK: What belongs to it
+    // MARK: Membership
 
-    /// Closed over two requests, what is in the circle would have stayed with those whom the share is for.
-    @Test func whatGoesRoundInACircleIsBelowNothing() async throws {
+    /// If the cycle were closed in two requests, its records would otherwise stay visible to participants.
+    @Test func recordsInACycleLeaveTheHierarchy() async throws {
         let world = try await list()
         for parent in ["b", "c"] {
             let circle = HierarchyShareTests.child("a", of: parent)
@@ -91,7 +91,7 @@ import Wire
         let news = try await world.changes(since: token)
         #expect(try World.names(news).sorted() == ["-a", "-b", "-c"])
         #expect(try await world.refusal(World.save("b"), in: "shared", as: World.bob) == "ACCESS_DENIED")
-        // The one in between goes elsewhere: no circle.
+        // Moving a record of the cycle elsewhere breaks the cycle.
         try await world.modify([
             HierarchyShareTests.child("b", of: "list"), HierarchyShareTests.child("d", of: "a", "create"),
         ]).checked()
@@ -99,7 +99,7 @@ import Wire
         #expect(try World.names(try await world.changes(as: World.carol)).sorted() == all)
     }
 
-    @Test func aParentElsewhereIsRefused() async throws {
+    @Test func aParentInAnotherZoneIsRefused() async throws {
         let world = try await list()
         for zone in [#"{"zoneName":"Other"}"#, #""x""#, #"{"zoneName":"Notes","ownerRecordName":"_0"}"#] {
             let above = #","parent":{"recordName":"a","zoneID":\#(zone)}"#
@@ -112,10 +112,10 @@ import Wire
         try await world.one(World.save("new", extra: same))
     }
 
-    // MARK: Long answers
+    // MARK: Long responses
 
-    /// A short request gets no endless answer: links that there is no room for say so, and are not followed.
-    @Test func anAnswerAboutLinksHasAnEnd() async throws {
+    /// A short request must not cause an endless response: links that exceed the limit fail and are not resolved.
+    @Test func theResponseAboutLinksIsLimited() async throws {
         var limits = Limits()
         (limits.answerBytes, limits.recordBytes) = (20_000, 10_000)
         let world = try World(limits: limits)
@@ -134,7 +134,7 @@ import Wire
         }
     }
 
-    /// Records of which an answer has room for two.
+    /// Creates records of which two fit in a response.
     private func longRecords(_ names: [String]) async throws -> World {
         var limits = Limits()
         (limits.answerBytes, limits.recordBytes) = (20_000, 10_000)
@@ -144,8 +144,8 @@ import Wire
         return world
     }
 
-    /// What is written says little of records that are long: then nothing is written.
-    @Test(arguments: ["create", "forceUpdate"]) func anAnswerToAWriteHasAnEnd(_ kind: String) async throws {
+    /// The writes are short, but the records in their response are long; if they do not fit, nothing is written.
+    @Test(arguments: ["create", "forceUpdate"]) func theResponseToAWriteIsLimited(_ kind: String) async throws {
         let names = ["a", "b", "c"]
         let world = try await longRecords(names)
         let short = names.map {
@@ -155,14 +155,14 @@ import Wire
         #expect(try await world.record("a").field("n") == nil)
         let answer = try await world.modify(Array(short.prefix(2)), atomic: false)
         #expect(try answer.items("records").count == 2)
-        // Who wants nothing back gets room for all that is saved.
+        // A client that requests no fields gets room for all saved records.
         let quiet = short.map { $0.replacing(#""fields""#, with: #""desiredKeys":[],"fields""#) }
         let last = try await world.modify(quiet, atomic: false)
         #expect(kind == "create" ? last.code == "BAD_REQUEST" : try last.items("records").count == 3)
     }
 
-    /// What stands in the way, and what is wanted of it, are as long.
-    @Test(arguments: [#""desiredKeys":["title"],"#, ""]) func whatIsInTheWayHasAnEndToo(_ outer: String) async throws {
+    /// The server's records in conflicts, and their desired keys, count as well.
+    @Test(arguments: [#""desiredKeys":["title"],"#, ""]) func conflictsAreLimitedToo(_ outer: String) async throws {
         let names = ["a", "b", "c"]
         let world = try await longRecords(names)
         func write(_ kind: String, _ keys: String, _ names: [String]) async throws -> String? {
@@ -174,7 +174,7 @@ import Wire
             let answer = try await world.world.ask("private/records/modify", body)
             return answer.json.text("ckErrorCode") ?? answer.code
         }
-        // A conflict comes with the whole record, whatever is wanted of those that are saved.
+        // A conflict contains the whole record, regardless of the desired keys of saved records.
         for keys in ["", #""desiredKeys":[],"#, #""desiredKeys":["n"],"#] {
             #expect(try await write("update", keys, names) == "LIMIT_EXCEEDED", "\(keys)")
             #expect(try await write("update", keys, Array(names.prefix(2))) == "ATOMIC_ERROR", "\(keys)")

@@ -2,11 +2,11 @@ import Records
 import Testing
 import Wire
 
-/// Links that anybody may join by, and how they and named participants exclude each other.
+/// Public links, and how they and named participants exclude each other.
 @Suite struct PublicLinkTests {
     typealias World = ShareWorld
 
-    @Test(arguments: ["READ_ONLY", "READ_WRITE"]) func anyoneSignedInMayJoin(_ permission: String) async throws {
+    @Test(arguments: ["READ_ONLY", "READ_WRITE"]) func anySignedInUserMayJoin(_ permission: String) async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.one(World.share(publicly: permission))
@@ -27,8 +27,9 @@ import Wire
         #expect(try world.participants(of: current).map { $0.text("type") } == ["OWNER", "PUBLIC_USER"])
     }
 
-    /// JavaScript's numbers cannot hold an INT64: who asks for text gets it from a link's records as from others.
-    @Test(arguments: ["resolve", "accept"]) func numbersAreTextWhereTheyAreAskedToBe(_ way: String) async throws {
+    /// JavaScript numbers cannot represent every INT64; a client that requests text gets it in the records of a link,
+    /// too.
+    @Test(arguments: ["resolve", "accept"]) func numbersAreReturnedAsStringsOnRequest(_ way: String) async throws {
         let world = try World()
         try await world.makeZone()
         let big = "9007199254740993"
@@ -57,7 +58,7 @@ import Wire
         #expect(try found["share"]?.field("big")?.string() == big)
     }
 
-    @Test func openingTheLinkEndsInvitationsAndKeepsPeople() async throws {
+    @Test func openingTheLinkEndsInvitationsAndKeepsParticipants() async throws {
         let world = try World()
         try await world.makeZone()
         let list = [World.participant(World.bob, "READ_WRITE"), World.participant(World.carol)]
@@ -68,7 +69,7 @@ import Wire
         #expect(participants.map { $0.text("type") } == ["OWNER", "PUBLIC_USER"])
         #expect(participants[1].text("permission") == "READ_ONLY")
         #expect(try await world.refusal(World.save("a"), in: "shared", as: World.bob) == "ACCESS_DENIED")
-        // Carol's invitation is gone; by the link she may come like anybody.
+        // Carol's invitation has ended; she can join by the link like anybody.
         #expect(try await world.accept(share, as: World.carol).text("participantType") == "PUBLIC_USER")
         let wide = try await world.one(World.share("forceUpdate", publicly: "READ_WRITE"))
         #expect(
@@ -77,8 +78,8 @@ import Wire
         try await world.one(World.save("a"), in: "shared", as: World.carol)
     }
 
-    /// Who takes back an invitation and opens the link in one save means both.
-    @Test func openingTheLinkMayLeaveOutWhoHasNotAnswered() async throws {
+    /// The owner withdraws an invitation and opens the link in one save.
+    @Test func openingTheLinkMayOmitPendingInvitees() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.one(
@@ -94,14 +95,15 @@ import Wire
         #expect(try world.participants(of: open).map { $0.text("type") } == ["OWNER", "PUBLIC_USER"])
     }
 
-    @Test func closingTheLinkRemovesWhoCameByIt() async throws {
+    @Test func closingTheLinkRemovesThoseWhoJoinedByIt() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.one(World.share(publicly: "READ_WRITE"))
         try await world.accept(share, as: World.bob)
         let database = try await world.zones()
         let current = try await world.record(Share.zoneWideName)
-        // Closed and somebody invited at once; those who came by the link still stand in what the client sends.
+        // The owner closes the link and invites somebody in one save. The client still sends those who joined by the
+        // link.
         let list = try world.participants(of: current).map(\.source) + [World.participant(World.carol)]
         let tag = current.text("recordChangeTag")
         let closed = try await world.one(World.share("update", tag: tag, publicly: "NONE", with: list))
@@ -112,7 +114,7 @@ import Wire
         try await world.accept(share, as: World.carol)
     }
 
-    @Test func nobodyIsNamedWhileTheLinkIsOpen() async throws {
+    @Test func participantsCannotBeAddedWhileTheLinkIsOpen() async throws {
         let world = try World()
         try await world.makeZone()
         let both = World.share(publicly: "READ_ONLY", with: [World.participant(World.bob)])
@@ -126,7 +128,7 @@ import Wire
         try await world.one(World.share("forceUpdate", with: current, title: "Same people"))
     }
 
-    @Test func whatChangesIsKnownBefore() {
+    @Test func theEffectsOfChangingThePublicPermissionAreReported() {
         let share = Share(
             root: nil,
             shortGUID: "g",

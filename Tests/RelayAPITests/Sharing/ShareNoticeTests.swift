@@ -4,11 +4,11 @@ import RelayCore
 import Testing
 import Wire
 
-/// Who hears of what in shared zones.
+/// The recipients of notices about shared zones.
 @Suite(.timeLimit(.minutes(15))) struct ShareNoticeTests {
     typealias World = ShareWorld
 
-    /// A device that listens to a whole database.
+    /// Connects a device that subscribes to a whole database.
     private func device(
         _ name: String,
         of user: String,
@@ -28,14 +28,14 @@ import Wire
         return device
     }
 
-    @Test func everybodyConcernedHearsOnce() async throws {
+    @Test func everyParticipantIsNotifiedOnce() async throws {
         let world = try World()
         try await world.makeZone()
         try await world.shareZone(with: [World.bob: "READ_WRITE", World.carol: "READ_ONLY"])
         let alice = try await device("phone", of: "alice", in: "private", world)
         let bob = try await device("phone", of: World.bob, world)
         let carol = try await device("phone", of: World.carol, world)
-        // The owner's phone changes something; the others' phones are other phones.
+        // The owner's phone writes; the others' phones are different devices despite their name.
         try await world.modify([World.save("a")], from: "phone").checked()
         await world.world.settle()
         #expect(alice.zones == [] && bob.zones == ["Notes"] && carol.zones == ["Notes"])
@@ -51,14 +51,14 @@ import Wire
         #expect(alice.notices.first?.scope == .private)
     }
 
-    @Test func theLifeOfAShareIsHeardOf() async throws {
+    @Test func invitingChangingAndRemovingAParticipantIsNotified() async throws {
         let world = try World()
         try await world.makeZone()
         let alice = try await device("phone", of: "alice", in: "private", world)
         let bob = try await device("phone", of: World.bob, world)
         let share = try await world.shareZone(accepting: false)
         await world.world.settle()
-        // Invited: something has happened, but which zone is not said before one joins.
+        // The invitee gets a notice that does not name the zone before they join.
         #expect(bob.zones == ["*"])
         bob.forget()
         alice.forget()
@@ -86,7 +86,7 @@ import Wire
         #expect(bob.zones == [])
     }
 
-    @Test func nobodyHearsOfWhatIsBesideTheirHierarchy() async throws {
+    @Test func changesOutsideTheHierarchyAreNotNotified() async throws {
         let world = try World()
         try await world.makeZone(notes: ["list", "other"])
         let share = try await world.one(
@@ -103,15 +103,15 @@ import Wire
         #expect(bob.notices.first?.syncToken == (try await world.changes().text("syncToken")))
     }
 
-    /// Ways in which bob loses one of his two shares of a zone: what is done, and by whom.
-    static let losses: [(operation: String, database: String, user: String)] = [
+    /// Ways in which bob loses one of his two shares of a zone: the operation and its author.
+    static let waysToLoseAShare: [(operation: String, database: String, user: String)] = [
         (World.delete("s-one"), "private", "alice"),
         (World.delete("one"), "private", "alice"),
         (World.share("forceUpdate", name: "s-one", root: "one", with: []), "private", "alice"),
         (World.delete("s-one"), "shared", World.bob),
     ]
 
-    @Test(arguments: losses.indices) func whoLosesOneOfTwoSharesHearsOfIt(_ index: Int) async throws {
+    @Test(arguments: waysToLoseAShare.indices) func losingOneOfTwoSharesIsNotified(_ index: Int) async throws {
         let world = try World()
         try await world.makeZone(notes: ["one", "two"])
         for root in ["one", "two"] {
@@ -122,7 +122,7 @@ import Wire
         }
         let bob = try await device("phone", of: World.bob, world)
         let token = try await world.zones().token
-        let loss = Self.losses[index]
+        let loss = Self.waysToLoseAShare[index]
         try await world.one(loss.operation, in: loss.database, as: loss.user)
         await world.world.settle()
         #expect(bob.zones == ["Notes"] && bob.notices.first?.scope == .shared)
@@ -130,7 +130,7 @@ import Wire
         #expect(try await world.zones(since: token).names == ["Notes"])
     }
 
-    @Test func whoWasAwayIsToldAtOnce() async throws {
+    @Test func aReturningDeviceIsNotifiedAtOnce() async throws {
         let world = try World()
         try await world.makeZone()
         try await world.shareZone()
@@ -146,7 +146,7 @@ import Wire
         #expect(current.notices.filter { $0.scope == .shared }.isEmpty)
     }
 
-    @Test func aHundredParticipantsAreOneCommitAndANoticeEach() async throws {
+    @Test func aHundredParticipantsGetOneNoticeEachForACommit() async throws {
         let world = try World()
         try await world.makeZone()
         let people = (0..<99).map { "p\($0)@example.org" }

@@ -7,7 +7,7 @@ import RelayStore
 import Testing
 import Wire
 
-/// A share's link opened in a browser.
+/// A share's link, opened in a browser.
 @Suite struct SharePageTests {
     /// A relay with passwords, alice's zone shared by her app, and a browser.
     private struct World {
@@ -62,7 +62,7 @@ import Wire
         }
     }
 
-    @Test func itSaysWhatIsSharedByWhomAndWhatOneMayDo() async throws {
+    @Test func thePageShowsTheTitleTheOwnerAndThePermission() async throws {
         let world = try await World(publicly: "READ_ONLY", inviting: nil)
         let response = try await world.browser.open(world.link)
         #expect(response.status == .ok)
@@ -76,13 +76,13 @@ import Wire
         #expect(world.browser.page.contains("href=\"../../../signin/style.css\""))
     }
 
-    @Test func whoWasInvitedAcceptsThere() async throws {
+    @Test func anInviteeAcceptsOnThePage() async throws {
         let world = try await World()
         try await world.browser.open(world.link)
         let joined = await world.join()
         #expect(joined.status == .ok)
         #expect(world.browser.page.contains("id=\"joined\""))
-        // A second time, and the owner, are no errors.
+        // Accepting again, and opening one's own share, are no errors.
         try await world.browser.open(world.link)
         #expect(await world.join().status == .ok)
         try await world.browser.open(world.link)
@@ -101,7 +101,7 @@ import Wire
         #expect(try zones.map { try $0.required("zoneID").text("zoneName") } == ["Notes"])
     }
 
-    @Test func othersAreToldWhyNot() async throws {
+    @Test func refusedUsersSeeTheReason() async throws {
         let world = try await World(inviting: "carol@example.org")
         try await world.browser.open(world.link)
         #expect(world.browser.page.contains("Only invited people can join"))
@@ -111,14 +111,14 @@ import Wire
         #expect(world.browser.page.contains("do not match"))
     }
 
-    @Test func aFormFromElsewhereIsRefused() async throws {
+    @Test func aFormWithoutItsCookieIsRefused() async throws {
         let world = try await World()
         world.browser.cookie = nil
         #expect(await world.join().status == .forbidden)
     }
 
     @Test(arguments: ["development/AAAA", "production/AAAA", "elsewhere/AAAA"])
-    func linksToNothingAreAlike(_ end: String) async throws {
+    func invalidLinksGetTheSamePage(_ end: String) async throws {
         let world = try await World()
         let container = end.hasPrefix("elsewhere") ? "iCloud.org.example.unknown" : "iCloud.org.example.notes"
         let path = "/share/\(container)/\(end.replacing("elsewhere", with: "development"))"

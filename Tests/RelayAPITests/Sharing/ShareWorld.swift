@@ -6,7 +6,9 @@ import RelayStore
 import Testing
 import Wire
 
-/// A relay with people who share: `alice` owns, the others are asked by their dev names, which are addresses too.
+/// A relay with users who share.
+///
+/// `alice` is the owner; the others are named by their dev names, which are also addresses.
 struct ShareWorld {
     let world: SubscriptionWorld
     static let bob = "bob@example.org"
@@ -16,7 +18,7 @@ struct ShareWorld {
         world = try SubscriptionWorld(limits: limits, later: later)
     }
 
-    /// The record name by which the container knows somebody.
+    /// Returns the record name of a user in the container.
     func name(of user: String) async throws -> String {
         try #require(try await world.ask("public/users/caller", as: user).json.text("userRecordName"))
     }
@@ -25,14 +27,14 @@ struct ShareWorld {
         #"{"zoneName":"\#(zone)","ownerRecordName":"\#(try await name(of: owner))"}"#
     }
 
-    /// Makes a zone with records.
+    /// Creates a zone with records.
     func makeZone(_ zone: String = "Notes", notes: [String] = ["a", "b"]) async throws {
         try await world.makeZone(zone)
         guard !notes.isEmpty else { return }
         try await modify(notes.map { Self.save($0, "create", title: $0) }, zone: zone).checked()
     }
 
-    /// Carries out operations in a zone of alice's.
+    /// Runs operations in a zone of alice's.
     func modify(
         _ operations: [String],
         in database: String = "private",
@@ -50,7 +52,7 @@ struct ShareWorld {
         )
     }
 
-    /// Carries out one and expects that it is taken.
+    /// Runs one operation and expects that it succeeds.
     @discardableResult
     func one(
         _ operation: String,
@@ -64,7 +66,7 @@ struct ShareWorld {
         return record
     }
 
-    /// The error of one that is refused.
+    /// Returns the error of an operation that is refused.
     func refusal(
         _ operation: String,
         in database: String = "private",
@@ -91,7 +93,7 @@ struct ShareWorld {
         #"{"operationType":"forceDelete","record":{"recordName":"\#(name)"}}"#
     }
 
-    /// The operation that makes or changes a share.
+    /// Returns the operation that creates or changes a share.
     static func share(
         _ kind: String = "create",
         name: String = Share.zoneWideName,
@@ -115,7 +117,7 @@ struct ShareWorld {
             + #""userIdentity":{"lookupInfo":{"emailAddress":"\#(address)"}}}"#
     }
 
-    /// Shares a zone as a whole, and lets those invited join.
+    /// Shares a whole zone and lets the invitees join.
     @discardableResult
     func shareZone(
         _ zone: String = "Notes",
@@ -147,14 +149,14 @@ struct ShareWorld {
         return try answer.json["results"]?.elements().first ?? answer.json
     }
 
-    /// What somebody with whom alice's zone is shared does to be rid of it.
+    /// Leaves alice's shared zone in the given way.
     func leaveZone(as user: String, by way: String = "leave") async throws -> Answer {
         let id = try await zoneID()
         let body = #"{"operations":[{"operationType":"\#(way)","zone":{"zoneID":\#(id)}}]}"#
         return try await world.ask("shared/zones/modify", as: user, body)
     }
 
-    /// A record as somebody sees it.
+    /// Fetches a record as a user sees it.
     func record(
         _ name: String,
         in database: String = "private",
@@ -170,7 +172,7 @@ struct ShareWorld {
         return try answer.json["records"]?.elements().first ?? answer.json
     }
 
-    /// A page of a zone's feed in the shared database.
+    /// Fetches a page of a zone's feed in the shared database.
     func changes(
         as user: String = bob,
         since token: String? = nil,
@@ -188,14 +190,14 @@ struct ShareWorld {
         return try #require(try answer.items("zones").first)
     }
 
-    /// Names in a page of a feed, gone ones with a dash.
+    /// Returns the names in a page of a feed, deleted ones with a dash.
     static func names(_ page: JSONValue) throws -> [String] {
         try page.required("records").elements().map { record in
             (record.flag("deleted") == true ? "-" : "") + (record.text("recordName") ?? "?")
         }
     }
 
-    /// Names of the zones in the shared database's feed, ended ones with a dash, and the token.
+    /// Returns the token of the shared database's feed and the names of its zones, ended ones with a dash.
     func zones(as user: String = bob, since token: String? = nil) async throws -> (names: [String], token: String) {
         let body = token.map { #"{"syncToken":"\#($0)"}"# } ?? "{}"
         let answer = try await world.ask("shared/changes/database", as: user, body)
@@ -209,6 +211,6 @@ struct ShareWorld {
 }
 
 extension JSONValue {
-    /// The raw JSON, to be sent back.
+    /// The raw JSON, to send back.
     var source: String { String(decoding: rawBytes, as: UTF8.self) }
 }

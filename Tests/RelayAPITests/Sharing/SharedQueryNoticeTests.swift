@@ -4,12 +4,12 @@ import RelayCore
 import Testing
 import Wire
 
-/// Query subscriptions in the shared database: of what somebody was given they hear as owners do of theirs, and of nothing
-/// beside it.
+/// Query subscriptions in the shared database match the records that the participant can see, as an owner's match
+/// theirs, and no others.
 @Suite(.timeLimit(.minutes(15))) struct SharedQueryNoticeTests {
     typealias World = ShareWorld
 
-    private func told(_ device: TestDevice) -> [String] {
+    private func receivedNotices(_ device: TestDevice) -> [String] {
         device.notices.filter { $0.query != nil }.map {
             "\($0.subscriptionID):\($0.query?.recordName ?? "*"):\($0.query?.reason?.rawValue ?? 0)"
         }
@@ -28,7 +28,7 @@ import Wire
         return world
     }
 
-    @Test func aZoneSharedAsAWhole() async throws {
+    @Test func subscriptionsMatchInAZoneSharedAsAWhole() async throws {
         let world = try World()
         try await world.makeZone()
         try await world.shareZone(with: [World.bob: "READ_WRITE", World.carol: "READ_ONLY"])
@@ -44,21 +44,21 @@ import Wire
         try await world.one(World.delete("n"))
         try await world.one(World.delete("m"))
         await world.world.settle()
-        #expect(told(bob) == ["x:n:1", "x:m:1", "x:m:4"])
-        #expect(told(carol) == ["one:n:1", "one:n:2", "one:m:1", "one:n:4", "one:m:4"])
+        #expect(receivedNotices(bob) == ["x:n:1", "x:m:1", "x:m:4"])
+        #expect(receivedNotices(carol) == ["one:n:1", "one:n:2", "one:m:1", "one:n:4", "one:m:4"])
         let notice = try #require(bob.notices.first)
         let owner = try await world.name(of: "alice")
         #expect(notice.scope == .shared && notice.zone?.owner.recordName == owner)
-        // A right that has ended is not heard of any more.
+        // A participant who lost access gets no more notices.
         try await world.one(World.share("forceUpdate", with: [World.participant(World.bob, "READ_WRITE")]))
         await world.world.settle()
         carol.forget()
         try await world.one(World.save("after", title: "x"))
         await world.world.settle()
-        #expect(told(carol).isEmpty && told(bob).last == "x:after:1")
+        #expect(receivedNotices(carol).isEmpty && receivedNotices(bob).last == "x:after:1")
     }
 
-    @Test func onlyTheHierarchyIsHeardOf() async throws {
+    @Test func onlyRecordsOfTheHierarchyMatch() async throws {
         let world = try await lists()
         try await world.world.subscribe("all", in: "shared", as: World.bob)
         let bob = await world.world.device(of: World.bob)
@@ -66,16 +66,17 @@ import Wire
         try await world.one(World.save("other", title: "changed"))
         try await world.one(World.delete("deep"))
         await world.world.settle()
-        #expect(told(bob).isEmpty)
+        #expect(receivedNotices(bob).isEmpty)
         try await world.one(HierarchyShareTests.child("item", of: "list", title: "changed"))
         try await world.one(HierarchyShareTests.child("new", of: "item", "create"), in: "shared", as: World.bob)
         try await world.one(World.delete("new"))
         await world.world.settle()
-        #expect(told(bob) == ["all:item:2", "all:new:1", "all:new:4"])
+        #expect(receivedNotices(bob) == ["all:item:2", "all:new:1", "all:new:4"])
     }
 
-    /// What comes into sight is new to whoever sees it, and what goes out of it is gone, whether it was changed or came along.
-    @Test func comingAndGoingIsHeardOf() async throws {
+    /// A record that becomes visible is reported as created, one that leaves as deleted, whether it changed itself or
+    /// moved with an ancestor.
+    @Test func enteringAndLeavingTheHierarchyIsReported() async throws {
         let world = try await lists()
         for user in [World.bob, World.carol] { try await world.world.subscribe("all", in: "shared", as: user) }
         try await world.world.subscribe("own")
@@ -83,15 +84,15 @@ import Wire
         let alice = await world.world.device(of: "alice")
         try await world.one(HierarchyShareTests.child("secret", of: "list"))
         await world.world.settle()
-        #expect(Set(told(bob)) == ["all:secret:1", "all:deep:1"])
-        #expect(told(alice) == ["own:secret:2"])
+        #expect(Set(receivedNotices(bob)) == ["all:secret:1", "all:deep:1"])
+        #expect(receivedNotices(alice) == ["own:secret:2"])
         bob.forget()
         try await world.one(HierarchyShareTests.child("secret", of: nil))
         await world.world.settle()
-        #expect(Set(told(bob)) == ["all:secret:4", "all:deep:4"])
+        #expect(Set(receivedNotices(bob)) == ["all:secret:4", "all:deep:4"])
     }
 
-    @Test func betweenTwoSharesOfTheSamePersonNothingComesOrGoes() async throws {
+    @Test func movingBetweenTwoSharesOfAParticipantIsAnUpdate() async throws {
         let world = try await lists()
         let people = [World.participant(World.bob)]
         let second = try await world.one(World.share(name: "second", root: "other", with: people))
@@ -101,12 +102,12 @@ import Wire
         let carol = await world.world.device(of: World.carol)
         try await world.one(HierarchyShareTests.child("secret", of: "list"))
         await world.world.settle()
-        #expect(told(bob) == ["all:secret:2"])
-        #expect(Set(told(carol)) == ["all:secret:1", "all:deep:1"])
+        #expect(receivedNotices(bob) == ["all:secret:2"])
+        #expect(Set(receivedNotices(carol)) == ["all:secret:1", "all:deep:1"])
     }
 
-    /// A name that a participant chose, and the zone had out of their sight, is the one that participants hear.
-    @Test func namesAreThoseThatTheHierarchyShows() async throws {
+    /// Participants get the name that a participant chose, even if a record out of sight has that name.
+    @Test func noticesHaveTheNamesThatTheHierarchyShows() async throws {
         let world = try await lists()
         for user in [World.bob, World.carol] { try await world.world.subscribe("all", in: "shared", as: user) }
         try await world.world.subscribe("own")
@@ -114,30 +115,30 @@ import Wire
         let alice = await world.world.device(of: "alice")
         try await world.one(HierarchyShareTests.child("secret", of: "item", "create"), in: "shared", as: World.bob)
         await world.world.settle()
-        #expect(told(carol) == ["all:secret:1"])
+        #expect(receivedNotices(carol) == ["all:secret:1"])
         let kept = try #require(alice.notices.first?.query?.recordName)
-        #expect(kept != "secret" && told(alice) == ["own:\(kept):1"])
+        #expect(kept != "secret" && receivedNotices(alice) == ["own:\(kept):1"])
         carol.forget()
-        // The one that has the name comes into sight.
+        // The record that originally has the name becomes visible.
         try await world.one(HierarchyShareTests.child("secret", of: "list"))
         await world.world.settle()
-        #expect(Set(told(carol)) == ["all:secret:1", "all:deep:1"])
+        #expect(Set(receivedNotices(carol)) == ["all:secret:1", "all:deep:1"])
     }
 
-    @Test func whatWasMissedIsToldOnReturn() async throws {
+    @Test func missedChangesAreSentOnReconnecting() async throws {
         let world = try await lists()
         try await world.world.subscribe("all", in: "shared", as: World.bob)
         let token = try await world.zones().token
         try await world.one(HierarchyShareTests.child("item", of: "list", title: "changed"))
         try await world.one(HierarchyShareTests.child("secret", of: "other", title: "changed"))
-        // Else he might hear of it from the commit too, which is matched beside it.
+        // Otherwise the commit's notice, which is matched concurrently, might reach him too.
         await world.world.settle()
         let bob = await world.world.device(of: World.bob, since: [.shared: token])
         await world.world.settle()
-        #expect(told(bob).map { $0.dropLast(2) } == ["all:item"])
+        #expect(receivedNotices(bob).map { $0.dropLast(2) } == ["all:item"])
     }
 
-    @Test func whatHasNoPlaceThereIsRefused() async throws {
+    @Test func aSubscriptionOnlyToTheDefaultZoneIsRefused() async throws {
         let world = try World()
         let answer = try await world.world.ask(
             "shared/subscriptions/modify",

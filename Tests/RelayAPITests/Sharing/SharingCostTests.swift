@@ -8,7 +8,7 @@ import Wire
 
 @testable import RelayStore
 
-/// What sharing costs in statements: none for each record of a page, and none for each participant of a save.
+/// The cost of sharing in statements: none per record of a page, and none per participant of a save.
 @Suite struct SharingCostTests {
     typealias World = ShareWorld
 
@@ -18,8 +18,9 @@ import Wire
         func add() { count.withLock { $0 += 1 } }
     }
 
-    /// Its store commits on one line of work, and there clears up right behind the commit that leaves something to: on a
-    /// thread of its own it might do so at any later time, on the connection whose statements are counted.
+    /// The store commits inline and cleans up right after the commit that causes it.
+    ///
+    /// On a thread of its own the clean-up could run at any time, on the connection whose statements are counted.
     private func world() throws -> World {
         let line = DispatchQueue(label: "commits of a test")
         return try World(later: { line.async(execute: $0) })
@@ -30,7 +31,7 @@ import Wire
         return try world.world.stores.store(of: ContainerEnvironment(container, .development))
     }
 
-    /// Statements that reading one page of a zone's feed runs.
+    /// Returns the number of statements that read one page of a zone's feed.
     private func pageCost(
         _ world: World,
         as user: String,
@@ -55,7 +56,7 @@ import Wire
         }
     }
 
-    @Test(arguments: [false, true]) func aPageCostsTheSameHoweverManyRecordsItHas(_ isHierarchy: Bool) async throws {
+    @Test(arguments: [false, true]) func theCostOfAPageIsIndependentOfItsSize(_ isHierarchy: Bool) async throws {
         let world = try world()
         try await world.makeZone(notes: ["root"])
         try await world.modify((0..<150).map { HierarchyShareTests.child("n\($0)", of: "root") }).checked()
@@ -71,8 +72,9 @@ import Wire
         #expect(large <= owners + 4, "\(large) statements, the owner's page \(owners)")
     }
 
-    /// Records that came into the hierarchy with the one above them have another number than their places in the feed.
-    @Test(arguments: [1, 2]) func recordsThatCameWithOneAboveThemCostNoLookUp(_ shares: Int) async throws {
+    /// For records that entered the hierarchy with an ancestor, the change number differs from the position in the
+    /// feed.
+    @Test(arguments: [1, 2]) func recordsThatEnteredWithAnAncestorCostNoLookup(_ shares: Int) async throws {
         let world = try world()
         try await world.makeZone(notes: ["root", "second", "branch"])
         try await world.modify((0..<120).map { HierarchyShareTests.child("n\($0)", of: "branch") }).checked()
@@ -87,14 +89,14 @@ import Wire
         let small = try await pageCost(world, as: World.bob, .shared, limit: 5)
         let large = try await pageCost(world, as: World.bob, .shared, limit: 100)
         #expect(small == large, "\(small) statements for 5 records, \(large) for 100")
-        // The same with those that have left again.
+        // Records that left again cost no more.
         let token = try await world.changes().text("syncToken")
         try await world.one(HierarchyShareTests.child("branch", of: nil))
         let gone = try await pageCost(world, as: World.bob, .shared, limit: 100, since: token)
         #expect(gone <= large)
     }
 
-    /// Statements that the writer's connection runs for one request.
+    /// Returns the number of statements that the writer runs for one request.
     private func saveCost(_ world: World, zone: String) async throws -> Int {
         let counter = Counter()
         let store = try store(world)
@@ -108,14 +110,14 @@ import Wire
         return cost
     }
 
-    @Test func aSaveCostsTheSameHoweverManyItIsSharedWith() async throws {
+    @Test func theCostOfASaveIsIndependentOfParticipants() async throws {
         let world = try world()
         try await world.makeZone("Alone")
         try await world.makeZone()
         let people = (0..<99).map { "p\($0)@example.org" }
         let share = try await world.one(World.share(with: people.map { World.participant($0) }))
         for user in people { try await world.accept(share, as: user) }
-        // Once before: what is looked up once is known then.
+        // A first save fills the caches.
         for zone in ["Alone", "Notes"] { _ = try await saveCost(world, zone: zone) }
         let alone = try await saveCost(world, zone: "Alone")
         let shared = try await saveCost(world, zone: "Notes")
@@ -123,13 +125,13 @@ import Wire
         #expect(shared <= alone + 2, "\(shared) statements, unshared \(alone)")
     }
 
-    /// To know who hears of changed records costs one statement for a zone with hierarchies, and none for others.
-    @Test(arguments: [true, false]) func watchingRecordsOfASharedZoneCostsNothingForEach(_ isHierarchy: Bool)
+    /// Finding the recipients of changed records costs one statement in a zone with hierarchies, and none in others.
+    @Test(arguments: [true, false]) func subscriptionsInASharedZoneCostNothingPerRecord(_ isHierarchy: Bool)
         async throws
     {
         let world = try world()
         try await world.makeZone(notes: ["root"])
-        // What is saved below stays where it stands.
+        // The records are saved without moving them.
         try await world.modify((0..<20).map { HierarchyShareTests.child("n\($0)", of: "root") }).checked()
         let people = [World.participant(World.bob), World.participant(World.carol)]
         let share = try await world.one(
@@ -143,8 +145,8 @@ import Wire
         #expect(watched == unwatched + (isHierarchy ? 1 : 0), "\(watched) statements, unwatched \(unwatched)")
     }
 
-    /// How often one request asks the writer for what is below a record.
-    private func walks(_ world: World, _ operations: [String]) async throws -> (answer: Answer, count: Int) {
+    /// Returns how often one request asks the writer for the children of a record.
+    private func traversals(_ world: World, _ operations: [String]) async throws -> (answer: Answer, count: Int) {
         let counter = Counter()
         let store = try store(world)
         try await store.write { writer throws(RelayError) in
@@ -160,8 +162,9 @@ import Wire
         return (answer, counter.value)
     }
 
-    /// A branch that is set below a shared root record by record is walked through once, whether it may go there or not.
-    @Test(arguments: [false, true]) func aBranchIsWalkedThroughOnce(_ holdsAShare: Bool) async throws {
+    /// A branch that is moved below a shared root record by record is traversed once, whether the move is allowed or
+    /// not.
+    @Test(arguments: [false, true]) func aMovedBranchIsTraversedOnce(_ holdsAShare: Bool) async throws {
         let world = try world()
         let length = 20
         try await world.makeZone(notes: ["root", "c0"])
@@ -169,13 +172,13 @@ import Wire
         try await world.modify((0..<60).map { HierarchyShareTests.child("n\($0)", of: "c\(length - 1)") }).checked()
         try await world.one(World.share(name: "of root", root: "root"))
         if holdsAShare { try await world.one(World.share(name: "of n30", root: "n30")) }
-        let (answer, count) = try await walks(
+        let (answer, count) = try await traversals(
             world,
             (0..<length).map { HierarchyShareTests.child("c\($0)", of: "root") }
         )
         let codes = try answer.items("records").map { $0.text("ckErrorCode") }
         #expect(codes.allSatisfy { $0 == (holdsAShare ? "ALREADY_SHARED" : nil) })
-        // Once to look for shares, and once to move what is below; and for each that moves whether that closes a circle.
+        // One traversal looks for shares and one moves the descendants; and each moved record is checked for a cycle.
         #expect(count <= 2 * (length + 60) + length, "\(count)")
     }
 }

@@ -4,11 +4,11 @@ import RelayCore
 import Testing
 import Wire
 
-/// A zone shared as a whole.
+/// A zone that is shared as a whole.
 @Suite struct ZoneShareTests {
     typealias World = ShareWorld
 
-    @Test func aShareHasTheWiresShape() async throws {
+    @Test func aShareHasTheDocumentedMembers() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.one(
@@ -32,7 +32,7 @@ import Wire
         #expect(share.text("shortGUID") == (try await world.record(Share.zoneWideName)).text("shortGUID"))
     }
 
-    @Test func whoJoinsSeesTheZoneUnderItsOwnersName() async throws {
+    @Test func aParticipantSeesTheZoneUnderItsOwnersName() async throws {
         let world = try World()
         try await world.makeZone()
         #expect(try await world.zones().names == [])
@@ -75,7 +75,7 @@ import Wire
         #expect(owner.text("participantType") == "OWNER")
     }
 
-    @Test func strangersFindNothing() async throws {
+    @Test func usersWithoutAccessFindNothing() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.shareZone()
@@ -93,7 +93,7 @@ import Wire
         #expect(try await world.open("AAAA", as: nil).text("serverErrorCode") == "AUTHENTICATION_REQUIRED")
     }
 
-    @Test func permissionsHold() async throws {
+    @Test func permissionsAreEnforced() async throws {
         let world = try World()
         try await world.makeZone()
         try await world.shareZone(with: [World.bob: "READ_ONLY", World.carol: "READ_WRITE"])
@@ -106,7 +106,7 @@ import Wire
         #expect(try await world.record("c").field("title")?.string() == "carol's")
         try await world.one(World.delete("a"), in: "shared", as: World.carol)
         #expect(try World.names(try await world.changes()).contains("c"))
-        // What is the owner's alone.
+        // Only the owner may do these.
         for operation in [
             World.share("forceUpdate", publicly: "READ_WRITE"), World.share(name: "s", root: "b"),
             World.save("d", extra: #","createShortGUID":true"#),
@@ -121,7 +121,7 @@ import Wire
         #expect(made.code == "ACCESS_DENIED")
     }
 
-    /// `UNKNOWN` stands in answers alone: whom it lets in, nobody could say.
+    /// `UNKNOWN` appears only in responses; as a permission it is undefined.
     @Test func anUnknownPublicPermissionIsRefused() async throws {
         let world = try World()
         try await world.makeZone()
@@ -132,7 +132,7 @@ import Wire
         #expect(try await world.record(Share.zoneWideName).text("publicPermission") == "READ_ONLY")
     }
 
-    @Test func aChangedPermissionHoldsAtOnce() async throws {
+    @Test func aChangedPermissionTakesEffectAtOnce() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.shareZone()
@@ -166,7 +166,7 @@ import Wire
             let tag = share.text("recordChangeTag")
             let changed = try await world.one(World.share("update", tag: tag, with: kept.map(\.source)))
             #expect(try world.participants(of: changed).count == 2)
-            // A second change right after, with what the first one gave.
+            // A second change follows, based on the result of the first one.
             let again = changed.text("recordChangeTag")
             try await world.one(World.share("update", tag: again, title: "Ours"))
         case "leave":
@@ -174,7 +174,7 @@ import Wire
             #expect(gone.flag("deleted") == true)
             #expect(try world.participants(of: try await world.record(Share.zoneWideName)).count == 2)
         case "leave zone":
-            // What our client makes of a deletion, which over the wire is refused.
+            // Our client translates a deletion into leaving; the wire refuses it.
             #expect(try await world.leaveZone(as: World.bob, by: "delete").code == "ACCESS_DENIED")
             let left = try await world.leaveZone(as: World.bob)
             #expect(try left.items("zones").first?.flag("deleted") == true)
@@ -201,7 +201,7 @@ import Wire
         if way == "stop" { #expect(try await world.record("a").field("title")?.string() == "a") }
     }
 
-    @Test func aZoneNamesItsShareAndSharesAreFound() async throws {
+    @Test func aZoneNamesItsShareAndQueriesFindShares() async throws {
         let world = try World()
         try await world.makeZone()
         func zone() async throws -> JSONValue {
@@ -224,7 +224,7 @@ import Wire
         #expect(all.first?["share"]?.text("recordName") == Share.zoneWideName)
     }
 
-    @Test func whoComesBackStartsAnew() async throws {
+    @Test func aReturningParticipantStartsAnew() async throws {
         let world = try World()
         try await world.makeZone()
         try await world.shareZone()
@@ -238,8 +238,8 @@ import Wire
         #expect(try await world.zones(since: database.token).names == ["Notes"])
     }
 
-    /// A hundred, and the owner is one of them.
-    @Test func theNumberOfParticipantsHasALimit() async throws {
+    /// A hundred, including the owner.
+    @Test func theNumberOfParticipantsIsLimited() async throws {
         let world = try World()
         try await world.makeZone()
         let people = (0..<100).map { World.participant("p\($0)@example.org") }
@@ -252,14 +252,14 @@ import Wire
         #expect(try world.participants(of: share).count == 100)
         let more = try await world.modify([World.share("forceUpdate", with: people)], atomic: false)
         #expect(try more.items("records").first?.text("ckErrorCode") == "TOO_MANY_PARTICIPANTS")
-        // Somebody in another's place is no more than before.
+        // Replacing a participant keeps the number.
         let swapped = people.dropLast(2) + [people[99]]
         let changed = try await world.one(World.share("forceUpdate", with: Array(swapped)))
         #expect(try world.participants(of: changed).count == 100)
     }
 
-    /// Invited or by a link; whoever is in already stays.
-    @Test func theNumberOfParticipantsCanBeSet() async throws {
+    /// Applies to invitations and links; existing participants stay.
+    @Test func theLimitOfParticipantsIsConfigurable() async throws {
         var limits = Limits()
         limits.participants = 3
         let world = try World(limits: limits)
@@ -276,7 +276,7 @@ import Wire
         #expect(late.text("reason") == refused.text("reason"))
     }
 
-    @Test func aPublicLinkLetsInAsManyAsThereIsRoomFor() async throws {
+    @Test func aPublicLinkAdmitsUsersUpToTheLimit() async throws {
         let world = try World()
         try await world.makeZone()
         let share = try await world.one(World.share(publicly: "READ_ONLY"))
@@ -286,14 +286,14 @@ import Wire
         #expect(refused.text("ckErrorCode") == "TOO_MANY_PARTICIPANTS")
         #expect(refused.text("serverErrorCode") == "BAD_REQUEST" && refused.text("reason") != nil)
         #expect(try await world.zones(as: "late@example.org").names == [])
-        // Who is in may open it again, and whoever leaves makes room.
+        // A participant can open the link again, and one who leaves makes room.
         try await world.accept(share, as: "p7@example.org")
         try await world.one(World.delete(Share.zoneWideName), in: "shared", as: "p7@example.org")
         try await world.accept(share, as: "late@example.org")
         #expect(try world.participants(of: await world.record(Share.zoneWideName)).count == 100)
     }
 
-    @Test func sharesAreMadeWhereTheyCanBe() async throws {
+    @Test func aShareThatCannotBeCreatedIsRefused() async throws {
         let world = try World()
         try await world.makeZone()
         #expect(try await world.refusal(World.share(name: "odd")) == "NOT_FOUND")

@@ -29,7 +29,7 @@ import Testing
         await browser.relay.respond(to: world.request(apiToken: world.apiToken, webToken: webToken)).status.code
     }
 
-    @Test func theDoorOpensToThePasswordAlone() async throws {
+    @Test func theAccountPageOpensOnlyWithThePassword() async throws {
         try await browser.open("/account")
         let answer = await browser.submit(
             "/account",
@@ -38,7 +38,7 @@ import Testing
         )
         #expect(answer.status == .forbidden)
         #expect(browser.page.contains("do not match"))
-        // Without a ticket, or with one made up, there is no way past it.
+        // Without a ticket, or with a forged one, the page is not accessible.
         for ticket in ["", "1.99999999999999.00", "\(world.alice.id.number).x.y"] {
             await browser.submit("/account", ["action": "name", "given": "Eve", "ticket": ticket], action: "open")
             #expect(!browser.page.contains("Your name is saved"))
@@ -46,7 +46,7 @@ import Testing
         #expect(try world.store.account(world.alice.id)?.name.given == nil)
     }
 
-    @Test func aTicketIsGoodForAQuarterOfAnHourInOneBrowser() async throws {
+    @Test func aTicketIsValidForFifteenMinutesInOneBrowser() async throws {
         try await open()
         let fields = browser.hiddenFields(action: "name")
         world.clock.advance(.seconds(899))
@@ -94,7 +94,7 @@ import Testing
         #expect(try world.store.account(email: "alice@example.org", password: "correct horse") == nil)
     }
 
-    @Test func signingOutOfOneAppLeavesTheOthers() async throws {
+    @Test func signingOutOfOneAppKeepsTheOtherSignIns() async throws {
         let here = try world.signIn().webToken
         _ = try world.signIn(in: world.elsewhere)
         try await open()
@@ -106,7 +106,7 @@ import Testing
         #expect(try world.store.sessions(of: world.alice.id).isEmpty)
     }
 
-    @Test func beingFoundIsSwitchedForEachApp() async throws {
+    @Test func discoverabilityIsSetPerApp() async throws {
         _ = try world.signIn()
         try await open()
         #expect(browser.page.contains("Signed in, last used on 2027-01-15. Others cannot find you."))
@@ -115,13 +115,13 @@ import Testing
         #expect(try world.store.profiles(of: world.alice.id).first?.profile.isDiscoverable == true)
         await browser.submit("/account", [:], action: "hide")
         #expect(try world.store.profiles(of: world.alice.id).first?.profile.isDiscoverable == false)
-        // An app that does not know the account is not made to.
+        // An app that does not know the account is not given it.
         await browser.submit("/account", ["container": "iCloud.org.example.other"], action: "show")
         #expect(browser.page.contains("role=\"alert\""))
         #expect(try world.store.profiles(of: world.alice.id).count == 1)
     }
 
-    @Test func aNewPasswordEndsTicketsOfTheOldOne() async throws {
+    @Test func aNewPasswordEndsEarlierTickets() async throws {
         try await open()
         try world.store.setPassword("another horse", of: world.alice.id)
         let answer = await browser.submit("/account", ["given": "Eve"], action: "name")
@@ -129,7 +129,7 @@ import Testing
         #expect(try world.store.account(world.alice.id)?.name.given == nil)
     }
 
-    /// Whoever changes it on the page goes on there; a page that was open elsewhere does not.
+    /// The page that changes the password stays signed in; pages open elsewhere do not.
     @Test func thePageThatChangesThePasswordStaysOpen() async throws {
         try await open()
         let other = try Browser(world)
@@ -146,7 +146,7 @@ import Testing
         #expect(try world.store.account(world.alice.id)?.name.given == "Alice")
     }
 
-    @Test func aDisabledAccountsTicketIsWorthNothing() async throws {
+    @Test func aTicketOfADisabledAccountIsInvalid() async throws {
         try await open()
         try world.store.setDisabled(true, of: world.alice.id)
         await browser.submit("/account", ["given": "Eve"], action: "name")

@@ -12,13 +12,13 @@ import Testing
 
     init() throws { world = try SignInWorld() }
 
-    @Test func anAPITokenAloneIsNobody() throws {
+    @Test func anAPITokenAloneIdentifiesNoUser() throws {
         let found = try world.authenticator().authenticate(world.request(apiToken: world.apiToken), in: world.home)
         #expect(found.caller.identity == .anonymous)
         #expect(found.freshWebToken == nil)
     }
 
-    @Test func signingInIsAskedForByAnAddressWithoutSecrets() throws {
+    @Test func theSignInAddressContainsNoSecrets() throws {
         var request = world.request(apiToken: world.apiToken)
         request.headers[try #require(HTTPField.Name("Host"))] = "relay.example:8080"
         let error = try world.authenticator().authenticate(request, in: world.home).signInRequired
@@ -36,14 +36,14 @@ import Testing
         #expect(other?.hasPrefix("https://sync.example/relay/signin?") == true)
     }
 
-    @Test func aHostThatIsNoHostIsNotRepeated() throws {
+    @Test func anInvalidHostHeaderIsNotRepeated() throws {
         var request = world.request(apiToken: world.apiToken)
         request.headers[try #require(HTTPField.Name("Host"))] = "evil/\"<script>"
         let url = try world.authenticator().authenticate(request, in: world.home).signInRequired.redirectURL
         #expect(url?.hasPrefix("http://localhost/signin?") == true)
     }
 
-    @Test func whateverIsWrongTheAnswerIsTheSame() throws {
+    @Test func allInvalidCredentialsGetTheSameError() throws {
         let authenticator = try world.authenticator()
         let signedIn = try world.signIn().webToken
         let foreign = try world.signIn(in: world.elsewhere).webToken
@@ -73,11 +73,11 @@ import Testing
         }
     }
 
-    @Test func aWebTokenIsItsUserInEveryWayOfWritingIt() throws {
+    @Test func aWebTokenIsAcceptedInEveryEncoding() throws {
         let (token, user) = try world.signIn()
         let authenticator = try world.authenticator()
         let everyByte = token.utf8.map { "%" + String($0, radix: 16) }.joined()
-        // A plus sign that a client forgot to escape stays one.
+        // A plus sign that a client forgot to escape is accepted.
         for written in [SignInWorld.escaped(token), token, everyByte] {
             var request = world.request(apiToken: world.apiToken)
             request.query = "remapEnums=true&ckWebAuthToken=\(written)&ckAPIToken=\(world.apiToken)"
@@ -87,7 +87,7 @@ import Testing
         }
     }
 
-    @Test func everyAnswerCarriesAFreshTokenAndTheOldOneStillWorks() throws {
+    @Test func everyResponseHasAFreshTokenAndTheOldOneStillWorks() throws {
         let authenticator = try world.authenticator()
         let (first, user) = try world.signIn()
         var token = first
@@ -109,7 +109,7 @@ import Testing
         #expect(again.caller.user == user)
     }
 
-    @Test func oneTokenMakesOneSuccessorASecond() throws {
+    @Test func aTokenHasOneSuccessorPerSecond() throws {
         let authenticator = try world.authenticator()
         let request = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
         let first = try authenticator.authenticate(request, in: world.home).freshWebToken
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test(arguments: [(Session.Kind.brief, Duration.seconds(1800)), (.kept, .seconds(14 * 86_400))])
-    func aTokenEndsWhenItsTimeIsOver(kind: Session.Kind, lifetime: Duration) throws {
+    func aTokenExpiresAfterItsLifetime(kind: Session.Kind, lifetime: Duration) throws {
         let authenticator = try world.authenticator()
         let request = world.request(apiToken: world.apiToken, webToken: try world.signIn(nil, in: nil, kind).webToken)
         world.clock.advance(lifetime - .seconds(1))
@@ -134,7 +134,7 @@ import Testing
 
     private func hex(_ byte: UInt8) -> String { String(UInt16(byte) + 0x100, radix: 16).suffix(2).uppercased() }
 
-    @Test func aShorterGraceEndsATokenAfterItsSuccessor() throws {
+    @Test func aTokenExpiresAfterTheGracePeriodOfItsSuccessor() throws {
         world.settings.grace = .seconds(10)
         let authenticator = try world.authenticator()
         let token = try world.signIn().webToken
@@ -144,7 +144,7 @@ import Testing
             world.clock.advance(.seconds(5))
         }
         #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
-        // However it is spelled, and by whatever door.
+        // The successor's grace period also applies to other spellings and to the notice connection.
         var spelled = request
         spelled.query = "ckAPIToken=\(world.apiToken)&ckWebAuthToken=" + token.utf8.map { "%" + hex($0) }.joined()
         #expect(throws: RelayError.self) { try authenticator.authenticate(spelled, in: world.home) }
@@ -157,13 +157,13 @@ import Testing
                 in: world.home
             )
         }
-        // Nor does anybody's revocation bring it back.
+        // Another user's revocation does not revive the token.
         try world.store.setDisabled(true, of: world.store.devAccount(named: "somebody").id)
         world.clock.advance(.seconds(1))
         #expect(throws: RelayError.self) { try authenticator.authenticate(request, in: world.home) }
     }
 
-    @Test func revocationActsOnTheNextRequestAfterTheNextLook() throws {
+    @Test func aRevocationAppliesAfterTheNextCheckForChanges() throws {
         let authenticator = try world.authenticator()
         let session = try world.signIn()
         let request = world.request(apiToken: world.apiToken, webToken: session.webToken)
@@ -179,8 +179,8 @@ import Testing
         #expect(error?.code == .authenticationRequired)
     }
 
-    /// What a command does for somebody it does for a disabled user too, until it ends.
-    @Test func aVisitOutlastsDisabling() throws {
+    /// A visit session, which a command uses, works for a disabled user until it ends.
+    @Test func aVisitSessionWorksForADisabledUser() throws {
         let authenticator = try world.authenticator()
         try world.store.setDisabled(true, of: world.alice.id)
         let (visit, other) = (try world.start(world.alice, in: world.home, .visit), try world.signIn())
@@ -196,7 +196,7 @@ import Testing
         #expect(try !authenticator.isStillGood(found.credential))
     }
 
-    @Test func aRevokedAPITokenIsAWrongOne() throws {
+    @Test func aRevokedAPITokenIsRefused() throws {
         let authenticator = try world.authenticator()
         let request = world.request(apiToken: world.apiToken)
         let found = try authenticator.authenticate(request, in: world.home)
@@ -215,7 +215,7 @@ import Testing
         _ = try authenticator.authenticate(other, in: world.home)
     }
 
-    @Test func aSignInIsForgottenADayAfterItsLastTokenEndedAndThenStillAsksForSignIn() throws {
+    @Test func aSignInIsRemovedADayAfterItsLastTokenExpired() throws {
         let authenticator = try world.authenticator()
         var used = world.request(apiToken: world.apiToken, webToken: try world.signIn(nil, in: nil, .kept).webToken)
         let unused = world.request(apiToken: world.apiToken, webToken: try world.signIn(nil, in: nil, .kept).webToken)
@@ -240,7 +240,7 @@ import Testing
         #expect(try world.store.sessions(of: world.alice.id).count == 1)
     }
 
-    @Test func aClockThatIsAheadForAWhileEndsNoSignInWhileOthersAreUsed() throws {
+    @Test func aClockThatIsAheadForAWhileEndsNoSignIn() throws {
         let authenticator = try world.authenticator()
         let used = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
         let unused = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
@@ -254,7 +254,7 @@ import Testing
         world.clock.leap(.seconds(-365 * 86_400))
         try authenticator.keepHouse()
         for request in [used, unused] { _ = try authenticator.authenticate(request, in: world.home) }
-        // A leap that lasts is a clock put right, and what is old goes in the end.
+        // A clock that stays ahead was corrected, so old sign-ins end eventually.
         world.clock.leap(.seconds(365 * 86_400))
         try authenticator.keepHouse()
         world.clock.advance(.seconds(3 * 86_400))
@@ -263,8 +263,8 @@ import Testing
         #expect(try world.store.sessions(of: world.alice.id).count == 1)
     }
 
-    @Test func theDataFolderAloneMakesNoToken() throws {
-        // What a thief has: the relay's key, and the session's row with the hash of its secret.
+    @Test func theDataFolderDoesNotSufficeToForgeAToken() throws {
+        // Contents of a stolen data folder: the relay's key, and the session's row with the hash of its secret.
         let session = Session(
             id: Session.ID(1),
             secretHash: Array(repeating: 7, count: 32),
@@ -285,7 +285,7 @@ import Testing
         }
     }
 
-    @Test func aDeviceIsNamedByItsHeaderElseByItsSession() throws {
+    @Test func aDeviceIsIdentifiedByItsHeaderOrElseItsSession() throws {
         let authenticator = try world.authenticator()
         let token = try world.signIn().webToken
         let first = try authenticator.authenticate(
@@ -305,7 +305,7 @@ import Testing
         #expect(throws: RelayError.self) { try authenticator.authenticate(bad, in: world.home) }
     }
 
-    @Test func aUserHasARateOfTheirOwn() throws {
+    @Test func eachUserHasTheirOwnRate() throws {
         world.settings.requestRate = RateLimit(perSecond: 1, burst: 2)
         let authenticator = try world.authenticator()
         let alice = world.request(apiToken: world.apiToken, webToken: try world.signIn().webToken)
@@ -320,7 +320,7 @@ import Testing
         _ = try authenticator.authenticate(alice, in: world.home)
     }
 
-    @Test func wrongPasswordsAreCountedByAddressAndRightOnesAreNot() throws {
+    @Test func onlyWrongPasswordsCountAgainstAnAddress() throws {
         let authenticator = try world.authenticator()
         func attempt(_ password: String, from address: String) throws(CredentialRefusal) -> UserID {
             try authenticator.signIn(

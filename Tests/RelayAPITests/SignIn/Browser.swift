@@ -6,7 +6,7 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// Just enough of a browser to use the relay's pages: it keeps the cookie and sends what forms hold.
+/// A minimal browser for the relay's pages: it keeps the cookie and submits forms.
 ///
 /// Runs no scripts.
 final class Browser {
@@ -21,7 +21,7 @@ final class Browser {
         relay = try world.relay()
     }
 
-    /// Where an application sends a person: what the answer 421 to its request says.
+    /// Returns the sign-in address in the 421 response to an application's request.
     func link(apiToken: String, in home: ContainerEnvironment, headers: HTTPFields = [:]) async throws -> String {
         let answer = await relay.respond(
             to: APIRequest(
@@ -43,7 +43,7 @@ final class Browser {
         return await send(APIRequest(method: .get, path: parts.path, query: parts.percentEncodedQuery))
     }
 
-    /// Fills in the page's form (the one whose `action` field has this value, where there are several) and sends it.
+    /// Fills in and submits the page's form, or the one whose `action` field has this value.
     @discardableResult
     func submit(
         _ path: String,
@@ -76,7 +76,7 @@ final class Browser {
         if let cookie { request.headers[.cookie] = cookie }
         let response = await relay.respond(to: request)
         if let set = response.headers[.setCookie] { cookie = set.split(separator: ";").first.map(String.init) }
-        // Whoever is sent elsewhere can still go back to the form.
+        // After a redirect elsewhere, the test can still go back to the form.
         if response.status.kind != .redirection { page = String(decoding: response.body, as: UTF8.self) }
         return response
     }

@@ -13,7 +13,7 @@ import Testing
     }
 
     @Test(arguments: [nil, "anything", ""])
-    func aDevTokenIsAUserMadeOnFirstUseWithAnyAPIToken(apiToken: String?) throws {
+    func aDevTokenCreatesItsUserOnFirstUseWithAnyAPIToken(apiToken: String?) throws {
         let authenticator = try world.authenticator()
         let fresh = ContainerEnvironment(try #require(ContainerID("iCloud.made.on.the.fly")), .production)
         let request = world.request(apiToken: apiToken, webToken: "dev-alice")
@@ -26,10 +26,10 @@ import Testing
         #expect(other.caller.user != found.caller.user)
     }
 
-    @Test func withoutAWebTokenItIsNobodyAndRealTokensWorkToo() throws {
+    @Test func aDevRelayAcceptsAnonymousCallersAndRealTokens() throws {
         let authenticator = try world.authenticator()
-        let nobody = try authenticator.authenticate(world.request(apiToken: nil), in: world.home)
-        #expect(nobody.caller.identity == .anonymous)
+        let anonymous = try authenticator.authenticate(world.request(apiToken: nil), in: world.home)
+        #expect(anonymous.caller.identity == .anonymous)
         let (token, user) = try world.signIn()
         let found = try authenticator.authenticate(world.request(apiToken: nil, webToken: token), in: world.home)
         #expect(found.caller.identity == .user(user))
@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: ["dev-", "dev-a b", "dev-%C3%A4"])
-    func aNameThatIsNoneIsRefused(token: String) throws {
+    func anInvalidDevNameIsRefused(token: String) throws {
         let request = world.request(apiToken: nil, webToken: token)
         #expect(throws: RelayError.self) { try world.authenticator().authenticate(request, in: world.home) }
     }

@@ -27,7 +27,7 @@ import Wire
     }
 
     @Test(arguments: [(ForeignIssuer.Algorithm.es256, "p"), (.edDSA, "e"), (.rs256, "r")])
-    func aPublishedKeyOfEachKindIsGood(algorithm: ForeignIssuer.Algorithm, key: String) async throws {
+    func aPublishedKeyOfEachKindIsAccepted(algorithm: ForeignIssuer.Algorithm, key: String) async throws {
         try foreign.trust()
         let exchange = try foreign.exchange()
         for kid in [key, nil] {
@@ -39,7 +39,7 @@ import Wire
         #expect(foreign.source.asked == 1)
     }
 
-    @Test func keysInFilesMayBeASetOneKeyAPEMOrTheSecret() async throws {
+    @Test func aKeyFileMayContainASetAKeyAPEMOrASecret() async throws {
         let pem = foreign.p256.publicKey.pemRepresentation
         let edPEM =
             "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA"
@@ -56,7 +56,7 @@ import Wire
         }
     }
 
-    @Test func everythingThatIsWrongWithATokenIsFound() async throws {
+    @Test func everyFaultOfATokenIsDetected() async throws {
         try foreign.trust()
         let now = foreign.world.clock.now.milliseconds / 1000
         let cases: [(String, TokenFault)] = [
@@ -76,7 +76,7 @@ import Wire
             (try foreign.token(["sub": #""a\n7""#]), .claim("sub")),
             (try foreign.token(["sub": "7"]), .claim("sub")),
             (try foreign.token(key: "x"), .noKey("x")),
-            // The right identifier, the wrong kind: a key is never used for an algorithm that is not its own.
+            // The key of this ID is of another kind: a key is used only for its own algorithm.
             (try foreign.token(.es256, key: "e"), .noKey("e")),
             (try foreign.token(header: #"{"alg":"ES256","kid":"p","crit":["exp"]}"#), .criticalHeader),
             (try foreign.token(.es256, key: "r", header: #"{"alg":"RS256","kid":"r"}"#), .signature),
@@ -93,7 +93,7 @@ import Wire
     }
 
     @Test(arguments: ["none", "None", "NONE", "nOnE", "", "HS256", "HS512", "ES384", "PS256", "es256"])
-    func onlyConfiguredWaysOfSigningCount(name: String) async throws {
+    func onlyConfiguredAlgorithmsAreAccepted(name: String) async throws {
         try foreign.trust()
         let header = #"{"alg":"\#(name)","kid":"p"}"#
         let signed = try foreign.token(header: header)
@@ -102,21 +102,21 @@ import Wire
         #expect(try await fault(unsigned) == .algorithm(name))
     }
 
-    @Test func aPublicKeyIsNeverASecret() async throws {
-        // The classic: sign with HMAC, and the published key's text as the secret.
+    @Test func aPublicKeyIsNeverUsedAsASecret() async throws {
+        // A known attack: sign with HMAC, using the text of the published key as the secret.
         let pem = foreign.rsa.publicKey.pemRepresentation
         foreign.source.set("/key.pem", pem)
         try foreign.trust([.rs256, .hs256], keys: .file("/key.pem"))
         let message = try foreign.token(.hs256, key: nil).split(separator: ".").prefix(2).joined(separator: ".")
         let tag = HMAC<SHA256>.authenticationCode(for: Array(message.utf8), using: SymmetricKey(data: Array(pem.utf8)))
         #expect(try await fault(message + "." + ForeignWorld.text(Array(tag))) == .noKey(nil))
-        // And a secret that somebody publishes is none of ours.
+        // A secret among published keys is ignored.
         foreign.source.set(ForeignWorld.address, foreign.jwks([("s", .hs256), ("p", .es256)]))
         try foreign.trust([.es256, .hs256])
         #expect(try await fault(try foreign.token(.hs256, key: "s")) == .algorithm("HS256"))
     }
 
-    @Test func whatIsNoTokenIsNone() async throws {
+    @Test func malformedTokensAreRefused() async throws {
         try foreign.trust()
         let good = try foreign.token()
         let parts = good.split(separator: ".").map(String.init)
@@ -133,20 +133,20 @@ import Wire
         }
     }
 
-    @Test func everyBitOfAGoodTokenCounts() async throws {
+    @Test func changingAnyLetterInvalidatesAToken() async throws {
         try foreign.trust()
         let exchange = try foreign.exchange()
         let good = Array(try foreign.token().utf8)
         for index in stride(from: 0, to: good.count, by: 7) where good[index] != UInt8(ascii: ".") {
             var bad = good
             bad[index] = bad[index] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
-            // The last letter of a part has bits that mean nothing.
+            // Some bits of a part's last letter have no meaning.
             guard index + 1 < good.count, good[index + 1] != UInt8(ascii: ".") else { continue }
             #expect(try await fault(String(decoding: bad, as: UTF8.self), exchange) != nil, "letter \(index)")
         }
     }
 
-    @Test func claimsAreTakenOverOnlyWhereTheIssuerCheckedThem() async throws {
+    @Test func onlyVerifiedClaimsAreUsed() async throws {
         func person(_ changing: [String: String?]) async throws -> ForeignPerson {
             try await foreign.exchange().person(of: try foreign.token(changing), in: container)
         }
@@ -165,7 +165,7 @@ import Wire
         #expect(mapped.name.given == "Augusta")
     }
 
-    @Test func newKeysAreFetchedWhenATokenNamesOneButNotAtAnybodysWish() async throws {
+    @Test func unknownKeyIDsFetchKeysAtMostOncePerMinute() async throws {
         try foreign.trust()
         foreign.source.set(ForeignWorld.address, foreign.jwks([("e", .edDSA)]))
         let exchange = try foreign.exchange()
@@ -180,7 +180,7 @@ import Wire
         #expect(foreign.source.asked == 2)
     }
 
-    @Test func keysOutliveAnIssuerThatIsDownForADay() async throws {
+    @Test func keysAreUsedForADayWhileTheIssuerIsDown() async throws {
         try foreign.trust()
         let exchange = try foreign.exchange()
         #expect(try await fault(try foreign.token(), exchange) == nil)
@@ -191,7 +191,7 @@ import Wire
         #expect(try await fault(try foreign.token(), exchange) == .keys("nothing there"))
     }
 
-    @Test func aWithdrawnKeyEndsWithTheNextFetch() async throws {
+    @Test func aWithdrawnKeyIsRefusedAfterTheNextFetch() async throws {
         try foreign.trust()
         let exchange = try foreign.exchange()
         #expect(try await fault(try foreign.token(), exchange) == nil)
@@ -205,7 +205,7 @@ import Wire
     /// The same issuer with other keys.
     private func successor() throws -> ForeignWorld { try ForeignWorld() }
 
-    @Test("a key replaced with issuer add serves at once, and the old one never again", arguments: [true, false])
+    @Test("a key replaced with issuer add is used at once, and the old one is refused", arguments: [true, false])
     func replacedKeys(inFile: Bool) async throws {
         let (next, exchange) = (try successor(), try foreign.exchange())
         let place: ForeignIssuer.KeyPlace = inFile ? .file("/keys/issuer") : .url(ForeignWorld.address)
@@ -213,7 +213,7 @@ import Wire
             foreign.source.set(inFile ? "/keys/issuer" : ForeignWorld.address, keys)
             try foreign.trust(keys: place)
         }
-        // With key identifiers, without, and with the same one for both keys.
+        // With key IDs, without them, and with the same ID for both keys.
         for id in ["p", nil, "other"] {
             let (old, new) = (try foreign.token(key: id), try next.token(key: id))
             try publish(foreign.jwks([(id, .es256)]))
@@ -225,7 +225,7 @@ import Wire
                 #expect(try await fault(old, exchange) == .signature)
             }
         }
-        // Keys from before the change do not serve either while the new ones cannot be had.
+        // While the new keys cannot be fetched, keys from before the change are not used either.
         let new = try next.token()
         try publish(nil)
         #expect(try await fault(new, exchange) == .keys("nothing there"))
@@ -233,7 +233,7 @@ import Wire
         #expect(try await fault(new, exchange) == nil)
     }
 
-    @Test("a key added with issuer add at another place or for another algorithm serves at once")
+    @Test("a key added with issuer add at another place or for another algorithm is used at once")
     func replacedPlaces() async throws {
         let (next, exchange) = (try successor(), try foreign.exchange())
         try foreign.trust()
@@ -249,8 +249,8 @@ import Wire
         #expect(try await fault(old, exchange) == .algorithm("ES256"))
     }
 
-    @Test("a failing signature is followed by one fresh look before the answer", arguments: ["p", nil])
-    func freshLooks(id: String?) async throws {
+    @Test("the keys are fetched once more after a signature fails, at most once a minute", arguments: ["p", nil])
+    func refetchingKeys(id: String?) async throws {
         let (next, exchange) = (try successor(), try foreign.exchange())
         try foreign.trust()
         foreign.source.set(ForeignWorld.address, foreign.jwks([(id, .es256)]))
@@ -270,7 +270,7 @@ import Wire
     }
 
     @Test(
-        "a key file that was replaced serves without a command, and forged tokens do not make the relay read it each time"
+        "a replaced key file is used without a command, and forged tokens do not make the relay read it each time"
     )
     func replacedFiles() async throws {
         let (next, exchange) = (try successor(), try foreign.exchange())
@@ -287,7 +287,7 @@ import Wire
 
     // MARK: Names of algorithms
 
-    @Test("Ed25519 and EdDSA are one algorithm in keys, tokens and commands", arguments: ["Ed25519", "EdDSA"])
+    @Test("Ed25519 and EdDSA name the same algorithm in keys, tokens and commands", arguments: ["Ed25519", "EdDSA"])
     func bothNames(name: String) async throws {
         let point = ForeignWorld.text(Array(foreign.ed25519.publicKey.rawRepresentation))
         let key = #"{"kid":"e","kty":"OKP","crv":"Ed25519","alg":"\#(name)","use":"sig","x":"\#(point)"}"#
@@ -306,7 +306,7 @@ import Wire
         #expect(try await fault(token) == .algorithm(name))
     }
 
-    @Test("a key whose alg is another's is not used", arguments: ["Ed448", "ES256", "ed25519", "Ed25519ph"])
+    @Test("a key with the alg of another algorithm is not used", arguments: ["Ed448", "ES256", "ed25519", "Ed25519ph"])
     func otherNames(name: String) async throws {
         let point = ForeignWorld.text(Array(foreign.ed25519.publicKey.rawRepresentation))
         let key = #"{"kid":"e","kty":"OKP","crv":"Ed25519","alg":"\#(name)","x":"\#(point)"}"#
@@ -320,7 +320,7 @@ import Wire
 
     // MARK: Secrets
 
-    @Test("a binary secret is taken byte for byte, and text without its mark and its line ends")
+    @Test("a binary secret is used byte for byte, and a text without its byte order mark and line ends")
     func secretsInFiles() async throws {
         let letters = Array("a secret that is long enough for HS256".utf8)
         let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
@@ -328,7 +328,7 @@ import Wire
         let cases: [(file: [UInt8], secret: [UInt8])] = [
             (letters, letters), (letters + [0x0A], letters), (letters + [0x0D, 0x0A], letters),
             (mark + letters + [0x0A], letters), (letters + Array(" \u{FC}\n".utf8), letters + Array(" \u{FC}".utf8)),
-            // Not text: bytes that are no UTF-8, or control characters.
+            // Not text: bytes that are invalid UTF-8, or control characters.
             (zeros + [0xFF, 0x0A], zeros + [0xFF, 0x0A]), (zeros + [0x0D], zeros + [0x0D]),
             ([0x7B] + zeros + [0x0A, 0x0A], [0x7B] + zeros + [0x0A, 0x0A]), (mark + zeros, mark + zeros),
             ([0x0A, 0x20] + zeros + [0x7F], [0x0A, 0x20] + zeros + [0x7F]),
@@ -339,12 +339,12 @@ import Wire
             try foreign.trust([.hs256], keys: .file("/secret"))
             #expect(try await fault(try foreign.token(.hs256, key: nil)) == nil, "case \(index)")
         }
-        // Text that begins like a key set is one, lest a published key serve as a secret.
+        // Text that begins like a key set is parsed as one, so that a published key never serves as a secret.
         foreign.source.set("/secret", #"{"keys": [ and so on, for more than 32 bytes"#)
         #expect(try await fault(try foreign.token(.hs256, key: nil)) == .keys("The keys are not a JSON object."))
     }
 
-    @Test("a byte order mark before keys in a file or at an address is dropped")
+    @Test("a byte order mark before keys in a file or at an address is ignored")
     func marksBeforeKeys() async throws {
         let mark = "\u{FEFF}"
         for (content, algorithm) in [
@@ -360,7 +360,7 @@ import Wire
         #expect(try await fault(try foreign.token()) == nil)
     }
 
-    @Test func aTokenIsExchangedForOneOfTheRelaysOwn() async throws {
+    @Test func anIdentityTokenIsExchangedForAWebToken() async throws {
         try foreign.trust()
         let relay = try foreign.relay()
         let first = try await signIn(relay, try foreign.token())
@@ -372,13 +372,13 @@ import Wire
         )
         #expect(me.status == .ok)
         #expect(String(decoding: me.body, as: UTF8.self).contains(user))
-        // The same person is the same user, and keeps a longer sign-in if they ask for one.
+        // The same person is the same user, and gets a longer sign-in on request.
         let again = try await signIn(relay, try foreign.token(), extra: #","keepSignedIn":true"#)
         #expect(again.json.text("userRecordName") == user)
         #expect(try again.json.required("expires").int64() > foreign.world.clock.now.milliseconds + 1_800_000)
         let other = try await signIn(relay, try foreign.token(["sub": #""8""#]))
         #expect(other.json.text("userRecordName") != user)
-        // Signing out ends that sign-in and no other.
+        // Signing out ends that sign-in only.
         func ask(_ operation: String, _ token: String) async -> Int {
             var request = foreign.world.request(apiToken: foreign.world.apiToken, webToken: token)
             request.method = .post
@@ -390,7 +390,7 @@ import Wire
         #expect(await ask("users/caller", try #require(again.json.text("ckWebAuthToken"))) == 200)
     }
 
-    @Test func anAppLearnsNothingButThatItFailed() async throws {
+    @Test func anAppLearnsOnlyThatTheSignInFailed() async throws {
         try foreign.trust()
         let relay = try foreign.relay()
         let person = try foreign.world.store.account(
@@ -406,7 +406,7 @@ import Wire
             #expect(answer.status == 401)
             #expect(answer.json.text("reason") == "Authentication failed")
         }
-        // Another container trusts nobody.
+        // Another container has no trusted issuer.
         let elsewhere = try foreign.world.store.addAPIToken(
             in: foreign.world.elsewhere,
             name: "",

@@ -9,7 +9,7 @@ import RelayStore
 import Synchronization
 import Testing
 
-/// An issuer of identity tokens, with a key of every kind, published or in files.
+/// An issuer of identity tokens with a key of every kind, published or in files.
 final class ForeignWorld {
     let world: SignInWorld
     let source = ScriptedKeys()
@@ -17,7 +17,7 @@ final class ForeignWorld {
     let p256 = P256.Signing.PrivateKey()
     let ed25519 = Curve25519.Signing.PrivateKey()
     let rsa: _RSA.Signing.PrivateKey
-    /// Made once, as making one takes half a second.
+    /// Created once, because creating an RSA key takes half a second.
     private static let oneRSAKey = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
     static let name = "https://id.example"
     static let address = "https://id.example/keys"
@@ -96,15 +96,15 @@ final class ForeignWorld {
         ]
     }
 
-    /// A signed token.
+    /// Returns a signed token.
     ///
     /// - Parameters:
-    ///   - algorithm: Signed with.
+    ///   - algorithm: The algorithm of the signature.
     ///   - key: The `kid`.
-    ///   - changing: Claims as JSON instead of the usual ones; `nil` takes one away.
-    ///   - header: The whole header instead of the usual one.
+    ///   - changing: Claims as JSON that replace the usual ones; `nil` removes a claim.
+    ///   - header: A header that replaces the usual one.
     /// - Returns: Its compact form.
-    /// - Throws: What signing throws.
+    /// - Throws: Errors of the signing.
     func token(
         _ algorithm: ForeignIssuer.Algorithm = .es256,
         key: String? = "p",
@@ -140,7 +140,9 @@ final class ForeignWorld {
     }
 }
 
-/// Addresses and files with what a test put there, counting how often they are asked for.
+/// Contents of addresses and files, set by a test.
+///
+/// Counts the requests for them.
 final class ScriptedKeys: KeySource {
     private let state = Mutex<(content: [String: [UInt8]], asked: Int)>(([:], 0))
 

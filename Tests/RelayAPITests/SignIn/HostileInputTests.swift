@@ -5,9 +5,9 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// What a stranger may send to the sign-in parsers: each ends in an answer, and none in a trap.
+/// Hostile input to the sign-in parsers gets a response and never traps.
 @Suite struct HostileInputTests {
-    @Test(arguments: 0..<20) func mutatedTokensAndKeySetsAreRefusedOrRead(seed: UInt64) throws {
+    @Test(arguments: 0..<20) func mutatedTokensAndKeySetsAreRefusedOrParsed(seed: UInt64) throws {
         var random = SplitMix(state: seed)
         let foreign = try ForeignWorld()
         let token = Array(try foreign.token().utf8)
@@ -15,7 +15,7 @@ import Testing
         for _ in 0..<100 {
             _ = try? IdentityToken(String(decoding: mutated(token, &random), as: UTF8.self))
             let bytes = mutated(keys, &random)
-            // A set never grows by being damaged, and what is published never holds a secret.
+            // Damage never adds keys to a set, and a published set never contains a secret.
             #expect((try? IssuerKeySet(published: bytes))?.count ?? 0 <= 3)
             _ = try? IssuerKeySet(file: bytes, isSecret: false)
         }

@@ -19,7 +19,7 @@ import Wire
         )
     }
 
-    @Test func theUpgradeShowsBothOrABearer() throws {
+    @Test func theUpgradeAcceptsBothTokensOrABearerToken() throws {
         let authenticator = try world.authenticator()
         let (token, user) = try world.signIn()
         let escaped = SignInWorld.escaped(token)
@@ -39,7 +39,7 @@ import Wire
         }
     }
 
-    @Test func theHelloShowsThemAsTheyAre() throws {
+    @Test func theHelloHasUnescapedTokens() throws {
         let authenticator = try world.authenticator()
         let (token, user) = try world.signIn()
         let hello = try authenticator.authenticateHello(
@@ -69,7 +69,7 @@ import Wire
         }
     }
 
-    @Test func anEndedTokenIsToldFromAWrongOneAndARenewedOneLivesOn() throws {
+    @Test func anExpiredTokenDiffersFromAWrongOneAndARenewedOneStaysValid() throws {
         let authenticator = try world.authenticator()
         let request = upgrade(query: "ckAPIToken=\(world.apiToken)", bearer: try world.signIn().webToken)
         let opened = try authenticator.authenticateUpgrade(request, in: world.home)
@@ -85,8 +85,8 @@ import Wire
         #expect(try authenticator.authenticateUpgrade(again, in: world.home)?.caller.user == found.caller.user)
     }
 
-    /// What a device that comes back is told by the close code: to renew its token, or not to come again with it.
-    @Test(arguments: [false, true]) func aTokenOfASignInThatWasEndedIsNotRenewed(_ isSignedOut: Bool) async throws {
+    /// The close code tells a returning device whether to renew its token or to sign in again.
+    @Test(arguments: [false, true]) func theCloseCodeTellsASignOutFromExpiry(_ isSignedOut: Bool) async throws {
         let relay = try SubscriptionWorld(directory: world.store, time: world.clock.source)
         let (token, _) = try world.signIn()
         if isSignedOut {
@@ -108,8 +108,8 @@ import Wire
         #expect(phone.closed == (isSignedOut ? .notAuthenticated : .tokenExpired))
     }
 
-    /// What was found good is known again by all of its bytes, and stands for nothing but itself.
-    @Test func aTokenLikeAGoodOneIsStillRefused() throws {
+    /// The cache recognises a token by all of its bytes, and never accepts another one for it.
+    @Test func aTokenSimilarToAValidOneIsRefused() throws {
         let authenticator = try world.authenticator()
         let (good, user) = try world.signIn()
         func open(_ token: String) throws -> UserID? {
@@ -118,7 +118,7 @@ import Wire
         }
         for _ in 0..<3 { #expect(try open(good) == user) }
         let bytes = try #require(Base64.decode(good))
-        // In the secret, the time, the nonce, and the tag's first and last byte.
+        // Bytes of the secret, the time, the nonce, and the first and last byte of the tag.
         for index in [20, 56, 60, 65, 80] {
             var changed = bytes
             changed[index] ^= 1

@@ -22,7 +22,7 @@ import Testing
         ).text
     }
 
-    /// The web auth token of a redirect, as the wire writes it.
+    /// Returns the web auth token of a redirect, unescaped.
     private func webToken(_ response: APIResponse) throws -> String {
         let location = try #require(response.headers[.location])
         let found = try #require(location.firstMatch(of: /ckWebAuthToken=([A-Za-z0-9%]+)/)?.1)
@@ -38,7 +38,7 @@ import Testing
         ("https://app.example/done?a=b", "https://app.example/done?a=b&ckWebAuthToken="),
         ("cloudkit-icloud.org.example.notes://done", "cloudkit-icloud.org.example.notes://done?ckWebAuthToken="),
     ])
-    func theBrowserGoesToTheCallbackWithAToken(callback: String, start: String) async throws {
+    func theBrowserIsRedirectedToTheCallbackWithAToken(callback: String, start: String) async throws {
         let browser = try Browser(world)
         let apiToken = try token(callback: callback)
         let page = try await browser.open(try await browser.link(apiToken: apiToken, in: world.home))
@@ -64,7 +64,7 @@ import Testing
         try await browser.open(
             try await browser.link(apiToken: try token(callback: "https://app.example"), in: world.home)
         )
-        // A browser's own check of addresses refuses letters that are not ASCII.
+        // A browser's own check of addresses refuses letters outside ASCII.
         #expect(browser.page.contains("name=\"email\"") && !browser.page.contains("type=\"email\""))
         #expect(await browser.submit("/signin", ["email": typed, "password": "correct horse"]).status.code == 303)
         #expect(await browser.submit("/signin", ["email": typed, "password": "wrong horse"]).status.code == 403)
@@ -72,7 +72,7 @@ import Testing
         #expect(browser.page.contains("name=\"email\"") && !browser.page.contains("type=\"email\""))
     }
 
-    @Test func aFragmentStaysBehindTheToken() async throws {
+    @Test func theTokenIsInsertedBeforeAFragment() async throws {
         let browser = try Browser(world)
         try await browser.open(
             try await browser.link(apiToken: try token(callback: "https://app.example/#/done"), in: world.home)
@@ -91,7 +91,7 @@ import Testing
         #expect(await caller(browser, apiToken, kept).status == .ok)
     }
 
-    @Test func theChoiceToBeFoundIsTakenAndNeverTakenAway() async throws {
+    @Test func signingInCanTurnDiscoverabilityOnButNotOff() async throws {
         let browser = try Browser(world)
         try await browser.open(
             try await browser.link(apiToken: try token(callback: "https://app.example"), in: world.home)
@@ -107,7 +107,7 @@ import Testing
         #expect(try isFound() == true)
     }
 
-    @Test func theOpenerIsToldOnlyIfItsOriginIsAllowed() async throws {
+    @Test func theTokenIsPassedOnlyToOpenersOfAllowedOrigins() async throws {
         let browser = try Browser(world)
         let apiToken = try token(callback: nil, origins: ["https://app.example", "https://b.example"])
         try await browser.open(
@@ -124,7 +124,7 @@ import Testing
         #expect(!browser.page.contains("\"*\""))
     }
 
-    @Test func everyPageKeepsToItself() async throws {
+    @Test func everyPageForbidsFramingAndInlineCode() async throws {
         let browser = try Browser(world)
         let link = try await browser.link(apiToken: try token(callback: "https://app.example/x"), in: world.home)
         for page in [link, "/signin", "/account"] {
@@ -155,7 +155,7 @@ import Testing
         #expect(browser.page.matches(of: /<label class="choice"><input type="checkbox"/).count == 2)
     }
 
-    @Test func wrongUnknownAndDisabledLookAlike() async throws {
+    @Test func wrongUnknownAndDisabledCredentialsLookAlike() async throws {
         let browser = try Browser(world)
         let bob = try world.store.addAccount(email: "bob@example.org", password: "battery staple")
         try world.store.setDisabled(true, of: bob.id)
@@ -176,7 +176,7 @@ import Testing
         #expect(pages.count == 1)
     }
 
-    @Test func guessingAtOneAccountFromManyAddressesEndsWhetherOrNotItIsThere() async throws {
+    @Test func guessingAnAccountsPasswordFromManyAddressesIsThrottled() async throws {
         let browser = try Browser(world)
         try await browser.open(
             try await browser.link(apiToken: try token(callback: "https://app.example"), in: world.home)
@@ -210,7 +210,7 @@ import Testing
         #expect(await browser.submit("/signin", right.merging(["form": "00"]) { $1 }).status == .forbidden)
         browser.cookie = nil
         #expect(await browser.submit("/signin", right).status == .forbidden)
-        // Somebody else's cookie goes with somebody else's form.
+        // A cookie of another browser matches that browser's form.
         browser.cookie = "zonecast_page=" + String(repeating: "0", count: 32)
         let stolen = browser.hiddenFields()["form"] ?? ""
         browser.cookie = cookie
@@ -222,7 +222,7 @@ import Testing
         #expect(await browser.submit("/signin", right, headers: own).status.code == 303)
     }
 
-    @Test func aLinkThatFitsNothingIsOnePage() async throws {
+    @Test func allInvalidLinksGetTheSamePage() async throws {
         let browser = try Browser(world)
         let id = try #require(try world.store.apiTokens().first?.id)
         let revoked = try world.store.addAPIToken(
@@ -253,7 +253,7 @@ import Testing
         #expect(browser.page.contains("zonecast token create --callback-url"))
     }
 
-    @Test func whatAPersonTypesBecomesNoMarkup() async throws {
+    @Test func enteredTextIsEscaped() async throws {
         let browser = try Browser(world)
         try await browser.open(
             try await browser.link(apiToken: try token(callback: "https://app.example"), in: world.home)
@@ -263,7 +263,7 @@ import Testing
         #expect(browser.page.contains("&quot;&gt;&lt;script&gt;"))
     }
 
-    @Test func pagesAreFoundBehindAProxysPrefixAndNothingElseIsOne() async throws {
+    @Test func onlyPagePathsAreServedBehindAProxysPrefix() async throws {
         let browser = try Browser(world)
         #expect(try await browser.open("/relay/account").status == .ok)
         #expect(try await browser.open("/relay/signin/style.css").headers[.contentType] == "text/css; charset=utf-8")
@@ -274,7 +274,7 @@ import Testing
         #expect(try await browser.open(wire).headers[.contentType] == "application/json; charset=UTF-8")
     }
 
-    @Test func onADevRelayAnyNameWillDoForAPageOfThisMachine() async throws {
+    @Test func aDevRelaySignsInAnyNameForAPageOfThisMachine() async throws {
         world.settings.acceptsDevTokens = true
         let browser = try Browser(world)
         let link = "/signin?container=\(world.home.container)&environment=development&origin=http://localhost:5173"
@@ -295,7 +295,7 @@ import Testing
         ("/done", false), ("https:", false), ("https://a b", false), ("1a:b", false), ("https://ä.example", false),
         ("https://a\"b", false),
     ])
-    func callbacksThatATokenMayHave(address: String, isUsable: Bool) {
+    func onlyUsableCallbackAddressesAreAccepted(address: String, isUsable: Bool) {
         #expect(Callback.isUsable(address) == isUsable)
     }
 }

@@ -8,7 +8,7 @@ import RelayStore
 import Synchronization
 import Testing
 
-/// A relay's directory in memory, one container, one token, one signed-in user, and clocks that stand still.
+/// A relay's directory in memory with one container, one token and one signed-in user, and clocks that stand still.
 final class SignInWorld {
     let clock = HandClock()
     let store: AccountStore
@@ -44,7 +44,7 @@ final class SignInWorld {
         )
     }
 
-    /// A relay on this directory; each call returns a new one.
+    /// Returns a new relay on this directory.
     func relay(
         stores: StoreFolder = StoreFolder(folder: nil, draw: { 1 }),
         limits: Limits = Limits(),
@@ -79,7 +79,7 @@ final class SignInWorld {
         )
     }
 
-    /// A GET with these tokens in its query, the web token escaped as in Wire.md, "Web auth tokens".
+    /// Returns a GET with these tokens in its query, the web token escaped as in Wire.md, "Web auth tokens".
     func request(apiToken: String?, webToken: String? = nil, headers: HTTPFields = [:]) -> APIRequest {
         let parts = [apiToken.map { "ckAPIToken=\($0)" }, webToken.map { "ckWebAuthToken=\(Self.escaped($0))" }]
         return APIRequest(
@@ -90,7 +90,7 @@ final class SignInWorld {
         )
     }
 
-    /// A POST to an operation of the container's development environment, with these tokens in its query.
+    /// Returns a POST to an operation of the container's development environment, with these tokens in its query.
     func post(_ operation: String, _ body: String, apiToken: String? = nil, webToken: String? = nil) -> APIRequest {
         var request = request(apiToken: apiToken ?? self.apiToken, webToken: webToken)
         request.method = .post
@@ -104,14 +104,14 @@ final class SignInWorld {
     }
 }
 
-/// Both clocks, moved by hand.
+/// Both clocks, advanced by the test.
 final class HandClock: Sendable {
     private let elapsed = Mutex(Duration.zero)
     private let start = Mutex(Timestamp(milliseconds: 1_800_000_000_000))
 
     func advance(_ duration: Duration) { elapsed.withLock { $0 += duration } }
 
-    /// Puts the calendar's clock ahead, or back; no time passes.
+    /// Moves the calendar clock forward or back; no time passes.
     func leap(_ duration: Duration) { start.withLock { $0 = $0 + duration } }
 
     var now: Timestamp { start.withLock { $0 } + elapsed.withLock { $0 } }

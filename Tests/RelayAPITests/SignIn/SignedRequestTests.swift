@@ -31,7 +31,7 @@ import Testing
 
     private func hash(_ body: [UInt8]) -> String { Base64.encode(Array(SHA256.hash(data: body))) }
 
-    /// A request signed by `key` over whatever the test wants it to have signed.
+    /// Returns a request that `key` has signed over the given text.
     private func request(
         _ path: String,
         query: String? = nil,
@@ -59,7 +59,7 @@ import Testing
         ]
     }
 
-    @Test func everyAcceptedWayOfSigning() throws {
+    @Test func everyDocumentedWayOfSigningIsAccepted() throws {
         let authenticator = try world.authenticator()
         let empty = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
         let now = date()
@@ -84,8 +84,8 @@ import Testing
         }
     }
 
-    /// The proxy has taken away a prefix that the client has signed.
-    @Test func thePrefixOfThePublicAddressMayBeSigned() throws {
+    /// The proxy has removed a prefix that the client has signed.
+    @Test func theSignedPathMayIncludeThePublicPrefix() throws {
         world.settings.publicURL = "https://sync.example.org/relay"
         let authenticator = try world.authenticator()
         let empty = hash([])
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    @Test func aKeyKnowsItsOwnNameAndHasNoUserContext() async throws {
+    @Test func aServerKeyHasAUserRecordNameAndNoUserContext() async throws {
         let relay = try world.relay()
         let found = await relay.respond(to: try request(caller))
         #expect(found.status == .ok)
@@ -115,7 +115,7 @@ import Testing
         }
     }
 
-    @Test func everyFailureIsTheSameFailure() throws {
+    @Test func allFailuresGetTheSameError() throws {
         let authenticator = try world.authenticator()
         let good = try request(modify, body: Array("{}".utf8))
         var otherBody = good
@@ -141,7 +141,7 @@ import Testing
             try request(caller, date: date().replacing("Z", with: "")),
             try request(caller, date: date(.seconds(-601))),
             try request(caller, date: date(.seconds(601))),
-            // Only an empty body may be signed as no body.
+            // Only an empty body may be signed as absent.
             try request(modify, body: Array("{}".utf8), signing: "\(date())::\(modify)"),
         ]
         for (index, request) in cases.enumerated() {
@@ -153,19 +153,19 @@ import Testing
         #expect(throws: failed) { try authenticator.authenticate(good, in: world.home) }
     }
 
-    @Test func tenMinutesEitherWayAreFresh() throws {
+    @Test func aDateWithinTenMinutesIsAccepted() throws {
         let authenticator = try world.authenticator()
         for offset in [Duration.seconds(-600), .seconds(-59), .seconds(600)] {
             _ = try authenticator.authenticate(try request(caller, date: date(offset)), in: world.home)
         }
     }
 
-    @Test func aRecordedWriteIsNotAnsweredTwiceAndAReadIs() throws {
+    @Test func aReplayedWriteIsRefusedAndAReadIsNot() throws {
         let authenticator = try world.authenticator()
         let write = try request(modify, body: Array("{}".utf8))
         _ = try authenticator.authenticate(write, in: world.home)
         #expect(throws: failed) { try authenticator.authenticate(write, in: world.home) }
-        // The same signature with its second number negated is valid too, and no newer.
+        // The same signature with a negated second number is valid as well, and is still a repeat.
         var twin = write
         let name = try #require(HTTPField.Name("X-Apple-CloudKit-Request-SignatureV1"))
         let written = try #require(write.headers[name])
@@ -174,15 +174,15 @@ import Testing
             Array(try negated(P256.Signing.ECDSASignature(derRepresentation: der)).derRepresentation)
         )
         #expect(throws: failed) { try authenticator.authenticate(twin, in: world.home) }
-        // Signed anew, the same write is another one.
+        // The same write with a new signature is a new write.
         _ = try authenticator.authenticate(try request(modify, body: Array("{}".utf8)), in: world.home)
         let read = try request(caller)
         for _ in 0..<2 { _ = try authenticator.authenticate(read, in: world.home) }
     }
 
-    @Test func aRestartDoesNotForgetARecordedWrite() async throws {
+    @Test func aReplayedWriteIsRefusedAfterARestart() async throws {
         let stores = StoreFolder(folder: nil, draw: { 1 })
-        // Each knows only what the disk knows.
+        // Each relay knows only what is on disk.
         func relay() throws -> Relay {
             try world.relay(stores: stores)
         }
@@ -190,7 +190,7 @@ import Testing
             let record = #"{"recordName": "a", "recordType": "Note", "fields": {"text": {"value": "\#(text)"}}}"#
             return Array(#"{"operations": [{"operationType": "forceUpdate", "record": \#(record)}]}"#.utf8)
         }
-        // Signed requests make no types.
+        // Signed requests do not create record types.
         let alice = try world.signIn()
         var first = world.request(apiToken: world.apiToken, webToken: alice.webToken)
         (first.method, first.path) = (.post, modify)
@@ -201,13 +201,13 @@ import Testing
         #expect(await (try relay()).respond(to: recorded).status == .ok)
         let again = await (try relay()).respond(to: recorded)
         #expect(again.status == .unauthorized && again.errorCode == .authenticationFailed)
-        // Signed anew it is another one, and so is what was recorded elsewhere in time.
+        // A new signature makes a new write, also one within the same second.
         for _ in 0..<2 {
             #expect(await (try relay()).respond(to: try request(modify, body: body("two"))).status == .ok)
         }
         world.clock.advance(.seconds(599))
         #expect(await (try relay()).respond(to: recorded).errorCode == .authenticationFailed)
-        // Once their date refuses them, the file need not know them.
+        // After their date no longer passes, the file does not need to remember them.
         world.clock.advance(.seconds(2))
         for _ in 0..<3 {
             #expect(await (try relay()).respond(to: try request(modify, body: body("three"))).status == .ok)
@@ -217,7 +217,7 @@ import Testing
         #expect(await (try relay()).respond(to: recorded).errorCode == .authenticationFailed)
     }
 
-    /// (r, n - s) for (r, s), n being the curve's order.
+    /// Returns (r, n - s) for (r, s), where n is the order of the curve.
     private func negated(_ signature: P256.Signing.ECDSASignature) throws -> P256.Signing.ECDSASignature {
         let order: [UInt8] = [
             0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xBC, 0xE6, 0xFA, 0xAD,

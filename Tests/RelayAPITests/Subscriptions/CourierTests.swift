@@ -19,7 +19,7 @@ import Wire
         return try SubscriptionWorld(limits: limits, directory: directory)
     }
 
-    /// A token and where to poll with it.
+    /// Creates a token and returns it with its poll address.
     private func create(_ world: SubscriptionWorld, as user: String = "alice") async throws -> (
         token: String, url: String
     ) {
@@ -63,7 +63,7 @@ import Wire
         #expect(try kind(await answer) == "qry")
     }
 
-    @Test func aNoticeIsHandedOutOnce() async throws {
+    @Test func aNoticeIsReturnedOnce() async throws {
         let world = try world(poll: .milliseconds(5))
         try await world.subscribe("all")
         let (_, url) = try await create(world)
@@ -76,14 +76,14 @@ import Wire
         #expect(empty.status == .ok && empty.body.isEmpty)
     }
 
-    /// However late a poll comes to wait: its time may be over before.
-    @Test func aPollWithoutTimeEnds() async throws {
+    /// A poll may start to wait after its time is over.
+    @Test func aPollWithoutTimeLeftEndsEmpty() async throws {
         let world = try world(poll: .zero)
         let (_, url) = try await create(world)
         for _ in 0..<500 { #expect(await poll(world.relay, url).body.isEmpty) }
     }
 
-    @Test func theDeviceThatMadeTheChangeHearsNothing() async throws {
+    @Test func theWritingDeviceGetsNoNotice() async throws {
         let world = try world(poll: .milliseconds(5))
         try await world.subscribe("all")
         let answer = try await world.device("tokens/create", #"{}"#, from: "browser")
@@ -96,28 +96,28 @@ import Wire
         #expect(await !poll(world.relay, url).body.isEmpty)
     }
 
-    @Test func aLaterPollTakesTheEarlierOnesPlace() async throws {
+    @Test func aLaterPollReplacesAnEarlierOne() async throws {
         let world = try world()
         try await world.subscribe("all")
         let (_, url) = try await create(world)
         let relay = world.relay
         async let first = poll(relay, url)
         async let second = poll(relay, url)
-        // Whichever came first is answered with nothing as soon as the other is there; should both come only now, there is
-        // something for each.
+        // The earlier poll is answered empty as soon as the later one arrives. If both arrive only now, each gets a
+        // notice.
         for name in ["a", "b"] { try await world.change(name) }
         let answers = await [first, second].filter { !$0.body.isEmpty }
         #expect(answers.count >= 1)
     }
 
-    @Test func aTokenOutlivesTheRelay() async throws {
+    @Test func aTokenSurvivesARestart() async throws {
         let directory = try AccountStore(inMemory: ())
         let first = try world(directory: directory)
         let (token, url) = try await create(first)
         first.close()
         let second = try world(poll: .milliseconds(5), directory: directory)
         _ = try await second.ask("private/subscriptions/modify", Self.database)
-        // What came while it was away is not known: it is told to look, once.
+        // Missed notices are unknown after a restart, so the device is told once to fetch.
         let general = await poll(second.relay, url)
         #expect(try kind(general) == "met")
         #expect(await poll(second.relay, url).body.isEmpty)
@@ -128,7 +128,7 @@ import Wire
         #expect(again.status == 200 && again.response.body == Array("{}".utf8))
     }
 
-    @Test func tokensEnd() async throws {
+    @Test func tokensExpire() async throws {
         let now = Mutex(Timestamp(milliseconds: 1_700_000_000_000))
         let time = TimeSource(now: { now.withLock { $0 } }, uptime: TimeSource.system.uptime)
         let world = try SubscriptionWorld(time: time)
@@ -140,19 +140,19 @@ import Wire
         #expect(again.status == 400 && again.code == "BAD_REQUEST")
     }
 
-    @Test func oneUserHasSoManyAndNoMore() async throws {
+    @Test func theConnectionsOfAUserAreLimited() async throws {
         let world = try world(poll: .milliseconds(5))
         let (_, oldest) = try await create(world)
         let connections = world.hub.connectionCount
         for _ in 0..<25 { _ = try await create(world) }
         #expect(connections == 1 && world.hub.connectionCount == 20)
-        // Asking again brings it back, at the cost of the next one.
+        // A new poll brings the oldest back and evicts the next one.
         #expect(await poll(world.relay, oldest).status == .ok)
         #expect(world.hub.connectionCount == 20)
     }
 
-    /// Nor does one whose sign-in has ended keep a place of its user's.
-    @Test func whoIsSignedOutListensNoMore() async throws {
+    /// A connection whose sign-in has ended does not count against its user's limit either.
+    @Test func signingOutEndsTheConnection() async throws {
         let world = try world(poll: .milliseconds(5))
         _ = try await create(world)
         let caller = try await world.ask("public/users/caller", method: .get)
@@ -163,7 +163,7 @@ import Wire
         #expect(world.hub.connectionCount == 0)
     }
 
-    @Test func strangersGetNothing() async throws {
+    @Test func otherUsersTokensAreRefused() async throws {
         let world = try world(poll: .milliseconds(5))
         let (token, url) = try await create(world)
         let foreign = try await world.device("tokens/register", as: "bob", #"{"apnsToken":"\#(token)"}"#)
@@ -176,7 +176,7 @@ import Wire
         #expect(anonymous.status == 421 && anonymous.code == "AUTHENTICATION_REQUIRED")
     }
 
-    @Test func bothPathsLeadThere() async throws {
+    @Test func bothPathsCreateTokens() async throws {
         let world = try world()
         for path in ["/device/1/", "/database/1/"] {
             let answer = try await world.device("tokens/create", "{}", root: path)
@@ -190,7 +190,7 @@ import Wire
         #expect(word.status == 400 && word.code == "BAD_REQUEST")
     }
 
-    @Test func stoppingEndsThePolls() async throws {
+    @Test func stoppingTheRelayEndsItsPolls() async throws {
         let world = try world(poll: .seconds(60))
         let (_, url) = try await create(world)
         let relay = world.relay

@@ -10,12 +10,12 @@ import Wire
 @Suite(.timeLimit(.minutes(15))) struct QuerySubscriptionTests {
     private let done = #"{"comparator":"EQUALS","fieldName":"done","fieldValue":{"value":1}}"#
 
-    /// `rid/fo` of each notice.
-    private func told(_ device: TestDevice) -> [String] {
+    /// Returns `subscription:record:reason` of each notice.
+    private func receivedNotices(_ device: TestDevice) -> [String] {
         device.notices.map { "\($0.subscriptionID):\($0.query?.recordName ?? "*"):\($0.query?.reason?.rawValue ?? 0)" }
     }
 
-    @Test func recordsAreToldOfWhenTheyComeChangeAndGo() async throws {
+    @Test func creationsChangesAndDeletionsAreNotified() async throws {
         let world = try SubscriptionWorld()
         try await world.subscribe("all")
         let phone = await world.device()
@@ -24,13 +24,13 @@ import Wire
         try await world.change("a", by: "forceDelete")
         try await world.change("other", type: "Task")
         await world.settle()
-        #expect(told(phone) == ["all:a:1", "all:a:2", "all:a:4"])
+        #expect(receivedNotices(phone) == ["all:a:1", "all:a:2", "all:a:4"])
         let notice = try #require(phone.notices.first)
         #expect(notice.scope == .private && notice.zone?.zoneName == "_defaultZone" && notice.aps == nil)
     }
 
-    /// No wider subscription tells of a default zone, so none stands in for a query's.
-    @Test func besidesADatabaseSubscriptionTheDefaultZoneIsToldOf() async throws {
+    /// Zone and database subscriptions do not cover the default zone, so they do not replace a query's notice.
+    @Test func aDatabaseSubscriptionDoesNotReplaceNoticesOfTheDefaultZone() async throws {
         let world = try SubscriptionWorld()
         try await world.subscribe("all")
         let wide =
@@ -40,10 +40,10 @@ import Wire
         let phone = await world.device()
         try await world.change("a", #"{"n":{"value":1}}"#)
         await world.settle()
-        #expect(told(phone) == ["all:a:1"])
+        #expect(receivedNotices(phone) == ["all:a:1"])
     }
 
-    @Test func onlyWhatWasAskedForFires() async throws {
+    @Test func onlyRequestedEventsOfMatchingRecordsFire() async throws {
         let world = try SubscriptionWorld()
         try await world.change("seed", #"{"done":{"value":0}}"#)
         try await world.subscribe("updates", filters: done, on: #""update""#)
@@ -53,11 +53,11 @@ import Wire
         try await world.change("a", #"{"done":{"value":1}}"#)
         try await world.change("a", by: "forceDelete")
         await world.settle()
-        // The creation is none of its events, nor is the change to a record that no longer matches.
-        #expect(told(phone) == ["updates:a:2"])
+        // Neither the creation nor the change to a record that does not match is among its events.
+        #expect(receivedNotices(phone) == ["updates:a:2"])
     }
 
-    @Test func aDeletedRecordIsJudgedByWhatItWas() async throws {
+    @Test func aDeletionIsMatchedAgainstTheDeletedRecord() async throws {
         let world = try SubscriptionWorld()
         try await world.change("yes", #"{"done":{"value":1}}"#)
         try await world.change("no", #"{"done":{"value":0}}"#)
@@ -66,37 +66,37 @@ import Wire
         try await world.change("no", by: "forceDelete")
         try await world.change("yes", by: "forceDelete")
         await world.settle()
-        #expect(told(phone) == ["gone:yes:4"])
+        #expect(receivedNotices(phone) == ["gone:yes:4"])
     }
 
-    @Test func theDeviceThatMadeTheChangeHearsNothing() async throws {
+    @Test func theWritingDeviceGetsNoNotice() async throws {
         let world = try SubscriptionWorld()
         try await world.subscribe("all")
         let phone = await world.device("phone")
         let laptop = await world.device("laptop")
         try await world.change("a", from: "phone")
         await world.settle()
-        #expect(told(phone).isEmpty)
-        #expect(told(laptop) == ["all:a:1"])
+        #expect(receivedNotices(phone).isEmpty)
+        #expect(receivedNotices(laptop) == ["all:a:1"])
     }
 
-    @Test func aSubscriptionThatFiresOnceIsGoneAfterwards() async throws {
+    @Test func aSubscriptionThatFiresOnceIsRemovedAfterwards() async throws {
         let world = try SubscriptionWorld()
         try await world.subscribe("once", extra: #","firesOnce":true"#)
-        // Nobody listens: it waits for somebody who does.
+        // No device is connected, so the subscription keeps waiting.
         try await world.change("early")
         await world.settle()
         let phone = await world.device()
         try await world.change("a")
         try await world.change("b")
         await world.settle()
-        #expect(told(phone) == ["once:a:1"])
-        try await eventually("the store to have it no more") {
+        #expect(receivedNotices(phone) == ["once:a:1"])
+        try await eventually("the store to remove the subscription") {
             try await world.ask("private/subscriptions/list").items("subscriptions").isEmpty
         }
     }
 
-    @Test func oneThatFiresOnceTellsWhoWasAwayOfOneRecord() async throws {
+    @Test func aSubscriptionThatFiresOnceNotifiesAReturningDeviceOnce() async throws {
         let world = try SubscriptionWorld()
         try await world.makeZone("Notes")
         try await world.makeZone("Others")
@@ -107,13 +107,13 @@ import Wire
         await world.settle()
         let phone = await world.device(since: [.private: token])
         await world.settle()
-        #expect(told(phone) == ["once:a:1"])
-        try await eventually("the store to have it no more") {
+        #expect(receivedNotices(phone) == ["once:a:1"])
+        try await eventually("the store to remove the subscription") {
             try await world.ask("private/subscriptions/list").items("subscriptions").isEmpty
         }
     }
 
-    @Test func aWiderSubscriptionSpeaksForSilentOnes() async throws {
+    @Test func aWiderSubscriptionReplacesOnesWithoutAlerts() async throws {
         let world = try SubscriptionWorld()
         try await world.makeZone("Notes")
         try await world.subscribe("silent")
@@ -128,7 +128,7 @@ import Wire
         #expect(Set(phone.notices.map(\.subscriptionID)) == ["db", "loud"])
     }
 
-    @Test func aSubscriptionToAZoneMayAskForAnAlertToo() async throws {
+    @Test func aZoneSubscriptionMayHaveAnAlert() async throws {
         let world = try SubscriptionWorld()
         try await world.makeZone("Notes")
         _ = try await world.ask(
@@ -140,7 +140,7 @@ import Wire
             """
         )
         let phone = await world.device()
-        // Who comes hears of what there is in silence.
+        // A connecting device gets missed changes without an alert.
         #expect(!phone.notices.isEmpty && phone.notices.allSatisfy { $0.aps == nil })
         let count = phone.notices.count
         try await world.change("a", zone: "Notes")
@@ -149,7 +149,7 @@ import Wire
         #expect(phone.notices.last?.aps == Array(#"{"alert":{"body":"new"},"sound":"default"}"#.utf8))
     }
 
-    @Test func zonesAreHeldApart() async throws {
+    @Test func aSubscriptionMatchesOnlyItsZones() async throws {
         let world = try SubscriptionWorld()
         try await world.makeZone("Notes")
         try await world.makeZone("Other")
@@ -158,10 +158,10 @@ import Wire
         let phone = await world.device()
         for zone in ["Notes", "Other", "_defaultZone"] { try await world.change("r-\(zone)", zone: zone) }
         await world.settle()
-        #expect(told(phone) == ["one:r-Notes:1", "default:r-_defaultZone:1"])
+        #expect(receivedNotices(phone) == ["one:r-Notes:1", "default:r-_defaultZone:1"])
     }
 
-    @Test func aReferenceThatNamesAZoneIsHeardOfFromThatOneAlone() async throws {
+    @Test func aReferenceThatNamesAZoneMatchesInThatZoneOnly() async throws {
         let world = try SubscriptionWorld()
         for zone in ["Notes", "Other"] { try await world.makeZone(zone) }
         let folder = #"{"folder":{"value":{"recordName":"f","action":"NONE"}}}"#
@@ -174,10 +174,10 @@ import Wire
         let phone = await world.device()
         for zone in ["Notes", "Other"] { try await world.change("r-\(zone)", folder, zone: zone) }
         await world.settle()
-        #expect(told(phone) == ["notes:r-Notes:1"])
+        #expect(receivedNotices(phone) == ["notes:r-Notes:1"])
     }
 
-    @Test func alertsCarryTheFieldsThatWereAskedFor() async throws {
+    @Test func alertsContainTheDesiredFields() async throws {
         let world = try SubscriptionWorld()
         try await world.subscribe(
             "alert",
@@ -196,7 +196,7 @@ import Wire
         #expect(!text.contains("content-available"))
     }
 
-    @Test func tooMuchToSayIsPruned() async throws {
+    @Test func aNoticeThatIsTooLargeIsPruned() async throws {
         let world = try SubscriptionWorld()
         try await world.subscribe("big", extra: #","notificationInfo":{"alertBody":"x","desiredKeys":["title"]}"#)
         let phone = await world.device()
@@ -207,23 +207,23 @@ import Wire
         #expect(phone.sent.last.map { $0.text.count < 1_000 } == true)
     }
 
-    @Test func inThePublicDatabaseOneHearsOnlyOfWhatOneMayRead() async throws {
+    @Test func noticesAreLimitedToReadableDatabases() async throws {
         let world = try SubscriptionWorld()
         try await world.subscribe("all", in: "public", as: "bob")
         let phone = await world.device(of: "bob")
         try await world.change("a", in: "public")
         await world.settle()
         #expect(phone.notices.map(\.scope) == [.public])
-        #expect(told(phone) == ["all:a:1"])
-        // Alice's own database is none of Bob's business, though his query would match.
+        #expect(receivedNotices(phone) == ["all:a:1"])
+        // Alice's private database stays hidden from Bob, though his query would match.
         try await world.subscribe("mine", as: "bob")
         phone.forget()
         try await world.change("secret")
         await world.settle()
-        #expect(told(phone).isEmpty)
+        #expect(receivedNotices(phone).isEmpty)
     }
 
-    @Test func whatWasMissedIsToldOnReturn() async throws {
+    @Test func missedChangesAreSentOnReconnecting() async throws {
         let world = try SubscriptionWorld()
         try await world.makeZone("Notes")
         try await world.change("old", #"{"done":{"value":1}}"#, zone: "Notes")
@@ -232,14 +232,14 @@ import Wire
         try await world.change("a", #"{"done":{"value":1}}"#, zone: "Notes")
         try await world.change("b", #"{"done":{"value":0}}"#, zone: "Notes")
         let phone = await world.device(since: [.private: token])
-        #expect(told(phone) == ["done:a:1"])
+        #expect(receivedNotices(phone) == ["done:a:1"])
         for number in 0..<25 { try await world.change("r\(number)", #"{"done":{"value":1}}"#, zone: "Notes") }
         let laptop = await world.device("laptop", since: [.private: token])
-        #expect(told(laptop) == ["done:*:0"])
+        #expect(receivedNotices(laptop) == ["done:*:0"])
         #expect(laptop.zones == ["Notes"])
     }
 
-    @Test func aRecordMadeAndChangedMeanwhileIsToldAsMade() async throws {
+    @Test func aRecordCreatedAndChangedMeanwhileIsNotifiedAsCreated() async throws {
         let clock = HandClock()
         let world = try SubscriptionWorld(time: clock.source)
         try await world.makeZone("Notes")
@@ -256,11 +256,11 @@ import Wire
         try await world.change("a", #"{"done":{"value":1},"n":{"value":2}}"#, zone: "Notes")
         try await world.change("old", #"{"done":{"value":1},"n":{"value":2}}"#, zone: "Notes")
         let phone = await world.device(since: [.private: token])
-        // Whether it was changed since somebody last saw it nobody can say, so that is told as well.
-        #expect(told(phone) == ["born:a:1", "changed:a:2", "changed:old:2"])
+        // The relay cannot tell whether a record changed since the device saw it, so it notifies of the change too.
+        #expect(receivedNotices(phone) == ["born:a:1", "changed:a:2", "changed:old:2"])
     }
 
-    @Test func theIndexIsBuiltAnewFromTheStore() async throws {
+    @Test func theSubscriptionIndexIsRebuiltFromTheStore() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let directory = try AccountStore(inMemory: ())
@@ -275,17 +275,17 @@ import Wire
         let phone = await second.device()
         try await second.change("a")
         await second.settle()
-        #expect(told(phone) == ["all:a:1"])
+        #expect(receivedNotices(phone) == ["all:a:1"])
     }
 
-    @Test func aTypeMayBeWatchedBeforeItsFirstRecord() async throws {
+    @Test func aSubscriptionMayPrecedeTheFirstRecordOfItsType() async throws {
         let world = try SubscriptionWorld()
         try await world.subscribe("early", type: "Later", filters: done)
         let phone = await world.device()
         try await world.change("a", #"{"done":{"value":1}}"#, type: "Later")
         try await world.change("b", #"{"done":{"value":2}}"#, type: "Later")
         await world.settle()
-        #expect(told(phone) == ["early:a:1"])
+        #expect(receivedNotices(phone) == ["early:a:1"])
     }
 
     static let refused: [(body: String, reason: String)] = [

@@ -20,7 +20,7 @@ final class SubscriptionWorld: RelayCalling {
     var stores: StoreFolder { base.stores }
     var container: String { base.container }
 
-    /// A second world with the same directory and folder is the same relay after a restart.
+    /// A second world with the same directory and folder acts as the relay after a restart.
     init(
         limits: Limits = Limits(),
         directory: AccountStore? = nil,
@@ -45,7 +45,7 @@ final class SubscriptionWorld: RelayCalling {
 
     func close() { stores.close() }
 
-    /// Calls an endpoint for devices, whose path names no database.
+    /// Calls a device endpoint, whose path names no database.
     func device(
         _ operation: String,
         as user: String? = "alice",
@@ -57,7 +57,7 @@ final class SubscriptionWorld: RelayCalling {
         try await ask(operation, as: user, body, method: method, root: root, from: device)
     }
 
-    /// Makes a query subscription; expects that it is taken.
+    /// Creates a query subscription and expects that it succeeds.
     func subscribe(
         _ id: String,
         in database: String = "private",
@@ -81,7 +81,7 @@ final class SubscriptionWorld: RelayCalling {
         #expect(item.text("subscriptionID") == id)
     }
 
-    /// One forced operation on a record, from a device that is not listening.
+    /// Runs one forced operation on a record, from a device that is not connected.
     func change(
         _ name: String,
         _ fields: String = "{}",
@@ -105,7 +105,7 @@ final class SubscriptionWorld: RelayCalling {
         #expect(item.text("serverErrorCode") == nil, "\(item.text("reason") ?? "")")
     }
 
-    /// A device that listens.
+    /// Connects a device.
     func device(_ name: String = "phone", of user: String = "alice", since: [DatabaseScope: String] = [:]) async
         -> TestDevice
     {
@@ -114,7 +114,7 @@ final class SubscriptionWorld: RelayCalling {
         return device
     }
 
-    /// Returns when every notice of what has been committed has reached its devices.
+    /// Returns when all notices of the commits so far have reached their devices.
     func settle() async {
         await hub.queries.settle()
         for order in lane.take() { roll.perform(order) }

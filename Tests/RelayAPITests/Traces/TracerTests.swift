@@ -6,7 +6,7 @@ import RelayStore
 import Synchronization
 import Testing
 
-/// Which requests are traced, and what is written down of them.
+/// Which requests are traced, and what a trace contains.
 @Suite struct TracerTests {
     private final class Sink: TraceSink {
         private let taken = Mutex<[TraceSpan]>([])
@@ -54,12 +54,12 @@ import Testing
         }
         #expect(Set(spans.map(\.id)).count == spans.count)
         #expect(!"\(spans)".contains("secret") && !"\(spans)".contains("Notes"))
-        // After its commit nothing is kept of it.
+        // After the commit nothing is kept of the write.
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .development)
         #expect(tracer.writes(in: home).isEmpty)
     }
 
-    @Test func asManyAreTracedAsIsWanted() throws {
+    @Test func theConfiguredShareOfRequestsIsTraced() throws {
         let request = try Self.request("zones/list", "{}")
         func traced(_ share: Double, of count: Int) -> Int {
             let tracer = Tracer(share: share, sink: Sink(), time: .system, random: .system)
@@ -68,7 +68,7 @@ import Testing
         #expect(traced(0, of: 10_000) == 0)
         #expect(traced(1, of: 1_000) == 1_000)
         #expect((95...105).contains(traced(0.01, of: 10_000)))
-        // What others keep is kept, but nobody can have every request of a flood traced.
+        // A caller's sampled traces are followed, but limited, so that a flood of requests is not traced completely.
         let still = TimeSource(now: { Timestamp(milliseconds: 0) }, uptime: { .zero })
         let follower = Tracer(share: 0, sink: Sink(), time: still, random: .system)
         let kept = try Self.request(
@@ -77,7 +77,7 @@ import Testing
             traceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         )
         #expect((0..<1_000).count { _ in follower.begin(kept) != nil } == Tracer.followedLimit)
-        // What others do not keep is not kept here either.
+        // A trace that the caller does not sample is not recorded here either.
         let tracer = Tracer(share: 1, sink: Sink(), time: .system, random: .system)
         let other = try Self.request(
             "zones/list",
