@@ -2,30 +2,32 @@ import Dispatch
 package import Foundation
 import Synchronization
 
-/// A program that a test runs; like Foundation's `Process`, as far as tests need that.
+/// A program that a test runs, with the part of Foundation's `Process` that tests need.
 ///
-/// Foundation's crashes now and then where over 1,300 files are open: it looks for the last one in `/proc/self/fd`, and
-/// copies 256 bytes of each name, beyond the end of what the system gave it. Hundreds of tests side by side have that many.
+/// Foundation's `Process` can crash if more than 1,300 files are open: it searches `/proc/self/fd` for the last one and
+/// copies 256 bytes of each name, past the end of the system's buffer. Hundreds of concurrent tests have that many.
 package final class ChildProcess: Sendable {
     package enum TerminationReason: Sendable { case exit, uncaughtSignal }
 
     private struct State {
         var identifier: pid_t = 0
-        /// As `waitpid` gives it; `nil` until it has ended.
+        /// The status as returned by `waitpid`; `nil` until the process has ended.
         var status: Int32?
     }
 
-    /// What it is given: set before it runs, by whoever made it.
+    /// The configuration, set before the process runs by the code that created it.
     package nonisolated(unsafe) var executableURL: URL?
     package nonisolated(unsafe) var arguments: [String] = []
     package nonisolated(unsafe) var environment: [String: String]?
     package nonisolated(unsafe) var currentDirectoryURL: URL?
-    /// A `Pipe` or a `FileHandle`; the test's own where there is none.
+    /// A `Pipe` or a `FileHandle`; `nil` inherits the test's own.
     package nonisolated(unsafe) var standardInput: Any?
     package nonisolated(unsafe) var standardOutput: Any?
     package nonisolated(unsafe) var standardError: Any?
 
-    /// No test takes so long: whoever waits for a child that hangs gets its end by a signal, and goes on to complain.
+    /// No test takes longer.
+    ///
+    /// A child that hangs is killed, so that its test continues and fails.
     private static let mostSeconds = 1_200.0
 
     private let state = Mutex(State())
@@ -36,7 +38,7 @@ package final class ChildProcess: Sendable {
     package var processIdentifier: pid_t { state.withLock { $0.identifier } }
     package var isRunning: Bool { state.withLock { $0.identifier != 0 && $0.status == nil } }
 
-    /// What it ended with: its status, or the signal's number.
+    /// The exit status, or the number of the signal that ended the process.
     package var terminationStatus: Int32 {
         let status = state.withLock { $0.status } ?? -1
         return status & 0x7F == 0 ? (status >> 8) & 0xFF : status & 0x7F
@@ -70,7 +72,7 @@ package final class ChildProcess: Sendable {
         if let folder = currentDirectoryURL {
             try Self.add("posix_spawn_file_actions_addchdir_np", folder.path, &actions)
         }
-        // Dispatch's threads block signals, and a child of theirs would never hear that it is to end.
+        // Dispatch's threads block signals, and a child would inherit that and never receive SIGTERM.
         var none = sigset_t()
         sigemptyset(&none)
         posix_spawnattr_setsigmask(&traits, &none)
@@ -91,7 +93,8 @@ package final class ChildProcess: Sendable {
         state.withLock { $0.identifier = identifier }
         life.enter()
         let reaper = Thread { [self, identifier] in
-            // It stays known to the system until the lock is held: so nobody's signal goes to another that has its number.
+            // The process stays a zombie until the lock is held, so that no signal reaches another process with the
+            // same ID.
             var facts = siginfo_t()
             while waitid(P_PID, id_t(identifier), &facts, WEXITED | WNOWAIT) != 0, errno == EINTR {}
             state.withLock {
@@ -109,12 +112,12 @@ package final class ChildProcess: Sendable {
 
     package func terminate() { signal(SIGTERM) }
 
-    /// Sends a signal, if it has not ended.
+    /// Sends a signal if the process has not ended.
     package func signal(_ number: Int32) {
         state.withLock { if $0.identifier != 0, $0.status == nil { _ = kill($0.identifier, number) } }
     }
 
-    /// Calls a function that the system's library has, and its headers hide from Swift.
+    /// Calls a function that the system library has but whose declaration is hidden from Swift.
     private static func add(_ name: String, _ folder: String, _ actions: inout Actions) throws {
         typealias Function = @convention(c) (UnsafeMutablePointer<Actions>, UnsafePointer<CChar>) -> Int32
         guard let symbol = dlsym(nil, name) else { throw POSIXError(.ENOSYS) }

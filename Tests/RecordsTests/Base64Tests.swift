@@ -2,14 +2,14 @@ import Records
 import Testing
 
 @Suite struct Base64Tests {
-    /// RFC 4648, section 10, and the alphabet's last two.
+    /// RFC 4648, section 10, and the last two characters of the alphabet.
     static let pairs: [(bytes: [UInt8], text: String)] = [
         ([], ""), (Array("f".utf8), "Zg=="), (Array("fo".utf8), "Zm8="), (Array("foo".utf8), "Zm9v"),
         (Array("foob".utf8), "Zm9vYg=="), (Array("fooba".utf8), "Zm9vYmE="), (Array("foobar".utf8), "Zm9vYmFy"),
         ([0xFB, 0xFF, 0xBF], "+/+/"), ([0, 0, 0], "AAAA"), ([0xFF], "/w=="), ([0, 0x7F], "AH8="),
     ]
 
-    @Test(arguments: pairs.indices) func itIsReadAsItIsWritten(_ row: Int) {
+    @Test(arguments: pairs.indices) func encodedBytesAreDecoded(_ row: Int) {
         let (bytes, text) = Self.pairs[row]
         #expect(Base64.encode(bytes) == text)
         #expect(Base64.encode(AnyCollection(bytes)) == text)
@@ -23,7 +23,7 @@ import Testing
         "Zg==Zg==", "Zm 9",
     ]
 
-    @Test(arguments: bad) func whatIsNotBase64IsRefused(_ text: String) {
+    @Test(arguments: bad) func invalidBase64IsRefused(_ text: String) {
         #expect(Base64.decode(text) == nil)
         #expect(Base64.decode(AnyCollection(Array(text.utf8))) == nil)
     }

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Comments cite a page of this repository by its file and a heading, as in `Sync.md, "Outbox"`, and both exist.
+/// Comments cite a page of this repository by file and heading, as in `Sync.md, "Outbox"`; both must exist.
 @Suite struct CitationTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../..").standardizedFileURL
@@ -9,7 +9,7 @@ import Testing
     // MARK: The repository
 
     @Test("every page and heading that a Swift comment cites exists")
-    func everyCitationLeadsSomewhere() throws {
+    func everyCitationResolves() throws {
         let pages = try Pages(in: Self.root)
         var problems: [String] = []
         for file in try Self.files(ending: ".swift", in: ["Package.swift", "Sources", "Tests"]) {
@@ -18,7 +18,7 @@ import Testing
         #expect(problems.isEmpty, "\(problems.joined(separator: "\n"))")
     }
 
-    @Test("a reference page has no two headings of one name")
+    @Test("the headings of a reference page are unique")
     func headingsAreUnique() throws {
         for page in try Self.files(ending: ".md", in: ["Sources"]) where page.contains("/Documentation/") {
             let headings = Pages.headings(of: try Self.text(page))
@@ -36,7 +36,7 @@ import Testing
             let start = Self.root.appendingPathComponent(folder)
             for match in try Self.text(page).matches(of: /`((?:\.\.\/)?[A-Za-z.][\w.+-]*\/[\w.+\/-]+)`/) {
                 let path = start.appendingPathComponent(String(match.1)).standardizedFileURL.path
-                // Addresses and areas of commits have slashes too; a path begins with a folder that is there.
+                // URLs and commit areas contain slashes too; a path begins with an existing folder.
                 let first = start.appendingPathComponent(String(match.1.prefix { $0 != "/" }))
                 guard FileManager.default.fileExists(atPath: first.path) else { continue }
                 #expect(FileManager.default.fileExists(atPath: path), "\(page): \(match.1)")
@@ -96,7 +96,7 @@ import Testing
         try String(contentsOf: root.appendingPathComponent(path), encoding: .utf8)
     }
 
-    /// Paths below the root, in a fixed order; hidden folders, such as those of builds, are left out.
+    /// Returns the paths below the root in a fixed order, without hidden folders such as those of builds.
     fileprivate static func files(ending: String, in places: [String], of root: URL = Self.root) throws -> [String] {
         var found: [String] = []
         for place in places {
@@ -113,7 +113,7 @@ import Testing
     }
 }
 
-/// The Markdown pages of a repository, and what comments say of them.
+/// The Markdown pages of a repository, and the check of comments that cite them.
 private struct Pages {
     /// The headings of each page, by its path.
     private let headings: [String: Set<String>]
@@ -129,7 +129,7 @@ private struct Pages {
         self.init(texts: texts)
     }
 
-    /// A page's headings of all levels, without what only looks like one in a block of code.
+    /// Returns a page's headings of all levels, except for lines of code blocks that look like headings.
     static func headings(of text: String) -> [String] {
         var isCode = false
         var found: [String] = []
@@ -141,7 +141,7 @@ private struct Pages {
         return found
     }
 
-    /// What is wrong with the citations in a Swift file's comments, each with its line.
+    /// Returns the faulty citations in a Swift file's comments, with their lines.
     func problems(inCommentsOf source: String) -> [String] {
         CommentBlock.all(in: source).flatMap { block in
             let citations = block.text.matches(of: /([\w.+\/-]*\w\.md)\b((?:(?:,? and|,) "[^"]+")*)/)
@@ -167,10 +167,10 @@ private struct Pages {
     }
 }
 
-/// Comment lines that follow on each other, as one text: a citation may go on in the next line.
+/// Consecutive comment lines as one text, because a citation may continue on the next line.
 private struct CommentBlock {
     private(set) var text = ""
-    /// Where each line begins in the text, in UTF-8, and its number in the file.
+    /// The UTF-8 offset at which each line begins in the text, and the line's number in the file.
     private var starts: [(offset: Int, line: Int)] = []
 
     private mutating func add(_ comment: Substring, line: Int) {
@@ -184,7 +184,7 @@ private struct CommentBlock {
         return starts.last { $0.offset <= offset }?.line ?? 0
     }
 
-    /// The blocks of a file; to be quick, only those with a word that the check looks for.
+    /// Returns the comment blocks of a file; for speed, only those with a word that the check looks for.
     static func all(in source: String) -> [CommentBlock] {
         let words = [".md", "reference"]
         guard words.contains(where: source.contains) else { return [] }
@@ -193,7 +193,8 @@ private struct CommentBlock {
         for (index, line) in source.components(separatedBy: "\n").enumerated() {
             let code = line.prefix { $0 == " " }
             let isAlone = line.dropFirst(code.count).hasPrefix("//")
-            // Behind code only after two blanks, as the formatter has it: addresses in texts have slashes too.
+            // A comment behind code follows two blanks, as formatted; a single blank or none may be part of a URL in a
+            // string.
             guard let start = isAlone ? code.endIndex : line.range(of: "  //")?.lowerBound else {
                 isOpen = false
                 continue

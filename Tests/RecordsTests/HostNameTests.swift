@@ -37,7 +37,7 @@ import Testing
         #expect(HostName.unicode(text) == nil)
     }
 
-    @Test("people read an internationalised name in its own letters")
+    @Test("an internationalised name is shown in its own letters")
     func letters() {
         #expect(HostName.unicode("XN--BCHER-KVA.example") == "b\u{FC}cher.example")
         #expect(HostName.unicode("Example.org") == "example.org")

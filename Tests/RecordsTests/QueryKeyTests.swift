@@ -1,10 +1,10 @@
 import Records
 import Testing
 
-/// The order of what is compared and sorted.
+/// The order of values in comparisons and sorts.
 @Suite struct QueryKeyTests {
-    /// A settled NUMBER has doubles of before beside its integers; in an index SQLite orders both as numbers.
-    @Test func integersAndDoublesAreOneOrder() {
+    /// A NUMBER field may contain both doubles and integers; SQLite's indexes order both as numbers.
+    @Test func integersAndDoublesHaveOneOrder() {
         let keys: [QueryKey] = [
             .absent, .real(-.infinity), .real(-0x1p63), .number(.min + 1), .real(-2.5), .number(-2), .real(-0.5),
             .number(0),

@@ -1,7 +1,7 @@
 import Records
 import Testing
 
-/// What the roles of a caller amount to.
+/// The rights that a caller's roles add up to.
 @Suite struct RightsTests {
     struct Case: CustomTestStringConvertible {
         var testDescription: String

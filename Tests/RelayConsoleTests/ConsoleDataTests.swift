@@ -8,11 +8,11 @@ import RelayServer
 import RelayStore
 import Testing
 
-/// What operators see and do.
+/// Data that operators see and change.
 @Suite struct ConsoleDataTests {
     private static let secret = "very-private-word"
 
-    /// A world with a public record and a private one whose name and contents nobody is to see.
+    /// Creates a world with a public record and a private one whose name and contents must not be shown.
     private func world() async throws -> ConsoleWorld {
         let world = try ConsoleWorld()
         try await world.wire("private/zones/modify", as: "alice", Self.makesZone)
@@ -49,11 +49,11 @@ import Testing
         return try #require(zones.first { $0.zoneName == "Notes" })
     }
 
-    @Test func noPrivateContentsAreInAnyAnswer() async throws {
+    @Test func noResponseContainsPrivateContents() async throws {
         let world = try await world()
         let zone = try await notes(world)
         #expect(zone.records == 1)
-        for name in ConsoleDoorTests.readings {
+        for name in ConsoleAccessTests.readPaths {
             let answer = try await world.ask(.get, "/console/api/\(name)")
             #expect(answer.status == .ok, "\(name): \(answer.text)")
             #expect(!answer.text.contains(Self.secret), "\(name)")
@@ -71,7 +71,7 @@ import Testing
     }
 
     @Test(arguments: ["private/records/query", "../private/records/lookup", "records/changes", "users/current"])
-    func theWireBehindItIsThePublicDatabasesAlone(operation: String) async throws {
+    func onlyOperationsOfThePublicDatabaseAreForwarded(operation: String) async throws {
         let world = try await world()
         let answer = try await world.ask(
             .post,
@@ -82,7 +82,7 @@ import Testing
         #expect(!answer.text.contains(Self.secret))
     }
 
-    @Test func aDevicesTokenTellsWhatItMisses() async throws {
+    @Test func changesSinceADevicesTokenAreListed() async throws {
         let world = try await world()
         let zone = try await notes(world)
         let path = "/console/api/changes/since"
@@ -104,7 +104,7 @@ import Testing
         #expect(try await since("bm9uZQ==").status == .badRequest)
     }
 
-    @Test func operatorsWriteWhatTheSchemaGrantsToNobody() async throws {
+    @Test func operatorsMayReadAndWriteWithoutGrants() async throws {
         let world = try await world()
         let closed = try await world.ask(
             .post,
@@ -130,7 +130,7 @@ import Testing
         #expect(try world.accounts.auditEntries(limit: 1).first?.action == "records.modify")
     }
 
-    @Test func productionAsksForItsName() async throws {
+    @Test func changingProductionRequiresConfirmingTheName() async throws {
         let world = try await world()
         let place = "container=\(world.container)&environment=production"
         let body = #"{"operations":[]}"#
@@ -143,7 +143,7 @@ import Testing
         #expect(try await world.ask(.post, "/console/api/schema/promote", query: place).status == .conflict)
     }
 
-    @Test func adviceFollowsRealQueries() async throws {
+    @Test func indexAdviceFollowsTheClientsQueries() async throws {
         struct Advice: Decodable {
             struct Row: Decodable { var recordType: String, field: String, index: String, advice: String }
             var rows: [Row]
@@ -152,7 +152,7 @@ import Testing
         let query = #"{"query":{"recordType":"Post","sortBy":[{"fieldName":"title"}]}}"#
         let edit = #"{"recordType":"Post","declaration":"title STRING QUERYABLE"}"#
         #expect(try await world.ask(.post, "/console/api/schema/edit", body: edit).status == .ok)
-        // What the operator tries does not count.
+        // The operator's own queries do not count.
         for isOperator in [true, false] {
             let rows = try await world.ask(.get, "/console/api/schema/indexes").json(Advice.self).rows
             #expect(!rows.contains { $0.advice == "missing" })
@@ -209,7 +209,7 @@ import Testing
         #expect(try await now().privateBytes.own == nil)
     }
 
-    @Test func whoRunsIntoRatesIsShownByPseudonym() async throws {
+    @Test func throttledUsersAreShownByPseudonym() async throws {
         struct Rates: Decodable {
             struct Row: Decodable { var id: String, refused: Int }
             struct Hit: Decodable { var rate: String, kind: String, who: String, count: Int }
@@ -219,7 +219,7 @@ import Testing
         let world = try await world()
         let none = try await world.ask(.get, "/console/api/rates").json(Rates.self)
         #expect(none.rates.map(\.id) == RateName.allCases.map(\.rawValue) && none.hits.isEmpty)
-        // The world's clock stands still, and a user has 200 requests at once.
+        // The clock stands still, and a user may send a burst of 200 requests.
         for _ in 0..<210 { _ = await world.answer("private/records/lookup", as: "alice", #"{"records":[]}"#) }
         let rates = try await world.ask(.get, "/console/api/rates").json(Rates.self)
         let hit = try #require(rates.hits.first)
@@ -230,7 +230,7 @@ import Testing
         #expect(hit.who == world.recent.names.of(user) && !hit.who.contains(user.recordName))
     }
 
-    @Test func backupsAreMadeAndChecked() async throws {
+    @Test func backupsAreCreatedAndVerified() async throws {
         struct Made: Decodable { var name: String, records: Int }
         let world = try await world()
         let made = try await world.ask(.post, "/console/api/backups/create").json(Made.self)
@@ -247,7 +247,7 @@ import Testing
         #expect(row.verified != nil && row.faults == 0)
     }
 
-    @Test func aBackupIsFetchedOnceForEachPassword() async throws {
+    @Test func aBackupDownloadNeedsThePasswordEachTime() async throws {
         struct Made: Decodable { var name: String }
         struct Offer: Decodable { var ticket: String, bytes: Int64, file: String }
         let world = try await world()
@@ -268,7 +268,7 @@ import Testing
         }
         let offer = try await world.ask(.post, path, body: wish(name, right)).json(Offer.self)
         #expect(offer.file == name + ".tar")
-        // Another site's page, nobody's ticket.
+        // A request from another site, and an unknown ticket.
         #expect(try await fetch(offer.ticket, ["Sec-Fetch-Site": "cross-site"]).status == .forbidden)
         #expect(try await fetch("nothing", sameOrigin).status == .notFound)
         let file = try await fetch(offer.ticket, sameOrigin)
@@ -277,7 +277,7 @@ import Testing
         #expect(file.headers[.cacheControl] == "no-store")
         #expect(try await fetch(offer.ticket, sameOrigin).status == .notFound)
         #expect(try world.accounts.auditEntries(limit: 1).first?.action == "backup.download")
-        // A ticket is its asker's.
+        // A ticket belongs to the operator who requested it.
         let second = try await world.ask(.post, path, body: wish(name, right)).json(Offer.self)
         world.forgetCookie()
         #expect(try await fetch(second.ticket, sameOrigin).status == .unauthorized)
@@ -306,7 +306,7 @@ import Testing
         #expect(again.status == .notFound)
     }
 
-    @Test func managementTokensAreMadeAndRevoked() async throws {
+    @Test func managementTokensAreCreatedAndRevoked() async throws {
         let world = try await world()
         struct Made: Decodable { var text: String, id: String }
         let wish = #"{"name":"build machine","days":30}"#

@@ -8,7 +8,7 @@ import RelayStore
 import Synchronization
 import Testing
 
-/// What operators end for people: shares, rights in them, accounts.
+/// Operators end shares, access to them, and accounts.
 @Suite struct ConsoleEndingTests {
     private struct Shares: Decodable {
         struct Participant: Decodable { var id: String, user: String?, permission: String, role: String }
@@ -26,7 +26,7 @@ import Testing
 
     private static let secret = "very-private-word"
 
-    /// Alice's zone with a record, shared by name or by a link.
+    /// Creates a world with alice's zone, which has a record and is shared by name or by a link.
     private func world(
         link: Bool,
         onCommit: @escaping @Sendable (AccountStore) -> Void = { _ in }
@@ -82,7 +82,7 @@ import Testing
         return try answer.json(Zones.self).zones.map(\.zoneID.zoneName).filter { $0 != ZoneID.defaultName }
     }
 
-    @Test func aParticipantsRightChangesAndEnds() async throws {
+    @Test func aParticipantsPermissionIsChangedAndRemoved() async throws {
         let (world, _) = try await world(link: false)
         let share = try #require(try await shares(world).first)
         let who = try #require(share.participants.first { $0.permission == "READ_ONLY" })
@@ -96,14 +96,14 @@ import Testing
         #expect(try await change(world, "stop", #"{"id":\#(share.id)}"#).status == .ok)
         #expect(try await shares(world).isEmpty)
         #expect(try await change(world, "stop", #"{"id":\#(share.id)}"#).status == .notFound)
-        // The owner keeps everything.
+        // The owner keeps the records.
         #expect(try await zones(world, "private", of: "alice") == ["Notes"])
         let audit = try world.accounts.auditEntries(limit: 3)
         #expect(audit.map(\.action) == ["share.stop", "share.remove", "share.permission"])
         #expect(!"\(audit)".contains("carol"))
     }
 
-    @Test func aLinkIsNarrowedAndEnds() async throws {
+    @Test func aPublicLinkIsChangedAndClosed() async throws {
         let (world, _) = try await world(link: true)
         #expect(try await zones(world, "shared", of: "bob") == ["Notes"])
         let share = try #require(try await shares(world).first)
@@ -114,12 +114,12 @@ import Testing
         #expect(try await shares(world).first?.publicPermission == "READ_WRITE")
         #expect(try await open("NONE").status == .ok)
         #expect(try await zones(world, "shared", of: "bob").isEmpty)
-        // Only the owner lets anybody in.
+        // Only the owner can invite.
         #expect(try await open("READ_ONLY").status == .badRequest)
         #expect(try await open("ALL").status == .badRequest)
     }
 
-    @Test func productionWantsItsName() async throws {
+    @Test func changingProductionRequiresItsName() async throws {
         let (world, _) = try await world(link: true)
         let home = ContainerEnvironment(try #require(ContainerID(world.container)), .production)
         #expect(try await change(world, "stop", #"{"id":1}"#, query: "environment=none").status.code >= 400)
@@ -128,7 +128,7 @@ import Testing
         #expect(try await shares(world).count == 1)
     }
 
-    @Test func aDeletedUserLeavesNothingOfTheirOwn() async throws {
+    @Test func deletingAUserRemovesTheirData() async throws {
         let (world, _) = try await world(link: true)
         let plain =
             #"{"operations":[{"operationType":"create","record":{"recordName":"d","recordType":"Note","fields":{}}}]}"#
@@ -145,16 +145,16 @@ import Testing
         #expect(try await zones(world, "shared", of: "bob").isEmpty)
         let left = try await world.ask(.get, "/console/api/zones").text
         #expect(!left.contains(#""Notes""#))
-        // Nor are they counted any more, by whom public quotas grow.
+        // Deleted users no longer count for the growth of public quotas.
         struct Zone: Decodable { var zoneName: String, database: String }
         struct Left: Decodable { var zones: [Zone] }
         let zones = try await world.ask(.get, "/console/api/zones").json(Left.self).zones
-        #expect(zones.filter { $0.database != "public" }.map(\.zoneName) == ["_defaultZone"], "bob's alone")
+        #expect(zones.filter { $0.database != "public" }.map(\.zoneName) == ["_defaultZone"], "only bob's zone is left")
         #expect(try world.accounts.auditEntries(limit: 1).first?.action == "user.delete")
         #expect(try await world.ask(.get, "/console/api/users/one", query: "id=\(alice.id.number)").status == .notFound)
     }
 
-    @Test func aDeletedUserLeavesTheSharesOfOthers() async throws {
+    @Test func aDeletedUserIsRemovedFromTheSharesOfOthers() async throws {
         let (world, _) = try await world(link: true)
         #expect(try await zones(world, "shared", of: "bob") == ["Notes"])
         #expect(try await shares(world).first?.participants.isEmpty == false)
@@ -169,8 +169,8 @@ import Testing
         #expect(try await zones(world, "private", of: "alice") == ["Notes"])
     }
 
-    /// Nobody writes behind the back of a deletion.
-    @Test func whoIsToBeDeletedIsSignedOutFirst() async throws {
+    /// Nobody can write while the deletion runs.
+    @Test func aUserIsSignedOutBeforeTheDeletion() async throws {
         let canWrite = Mutex<[Bool]>([])
         let (world, _) = try await world(link: false) { accounts in
             let isAble = (try? accounts.accounts().contains { $0.login == .dev("alice") && !$0.isDisabled }) ?? false
@@ -202,14 +202,14 @@ import Testing
         #expect(try !world.accounts.auditEntries(limit: 5).contains { "\($0)".contains("battery") })
     }
 
-    @Test func unusedAssetsGoWhenAsked() async throws {
+    @Test func unusedAssetsAreRemovedOnRequest() async throws {
         let (world, _) = try await world(link: true)
         let answer = try await world.ask(.post, "/console/api/assets/collect")
         #expect(answer.status == .ok && answer.text == #"{"removed":0}"#, "\(answer.text)")
         #expect(try world.accounts.auditEntries(limit: 1).first?.action == "assets.collect")
     }
 
-    @Test func zonesAreMadeAndResetForTheirUsers() async throws {
+    @Test func zonesAreCreatedAndResetForUsers() async throws {
         let (world, _) = try await world(link: true)
         let account = try #require(
             try world.accounts.accounts().first { if case .dev("alice") = $0.login { true } else { false } }
@@ -224,7 +224,7 @@ import Testing
         #expect(Set(try await zones(world, "private", of: "alice")) == ["Notes", "Lists"])
         #expect(try await change("create", "_bad/name", of: owner).status.code >= 400)
         #expect(try await change("create", "Lists", of: "_00000000000000000000000000000009").status == .notFound)
-        // Empty, of nobody else's, and there.
+        // The zone exists, is empty and is not shared.
         #expect(try await change("reset", "Notes", of: owner).status == .ok)
         #expect(try await zones(world, "shared", of: "bob").isEmpty)
         #expect(Set(try await zones(world, "private", of: "alice")) == ["Notes", "Lists"])
@@ -241,7 +241,7 @@ import Testing
         #expect(audit == ["zone.reset", "zone.create"])
     }
 
-    @Test func actingAsAUserIsWrittenDownWithoutTheToken() async throws {
+    @Test func actingAsAUserIsAuditedWithoutTheToken() async throws {
         let (world, _) = try await world(link: true)
         let path = "/console/api/explorer/act"
         for user in ["dev-alice", "secret-token-text"] {

@@ -7,9 +7,9 @@ import RelayStore
 import Synchronization
 import Testing
 
-/// The push page: what is set up, who is woken, and a test of one device.
+/// The push page: configured services, registered devices, and a test push to one device.
 @Suite struct ConsolePushTests {
-    /// A push service that answers as it is told, and remembers what it was given.
+    /// A push service that returns the given outcome and records what it was sent.
     private final class Gateway: PushGateway {
         let outcome = Mutex(PushOutcome.taken)
         let sent = Mutex<[(push: Push, target: PushTarget)]>([])
@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    private struct Told: Decodable { var taken: Bool, sentence: String }
+    private struct TestResult: Decodable { var taken: Bool, sentence: String }
 
     private func register(_ world: ConsoleWorld, _ id: String, environment: Records.Environment = .development) throws {
         let container = try #require(ContainerID(world.container))
@@ -47,12 +47,12 @@ import Testing
         return world
     }
 
-    @Test func aTestWakesOneDeviceAndSaysWhatCameOfIt() async throws {
+    @Test func aTestPushReachesOneDeviceAndReportsTheOutcome() async throws {
         let gateway = Gateway()
         let world = try await world(gateway)
         try register(world, "d1")
-        func test() async throws -> Told {
-            try await world.ask(.post, "/console/api/pushes/test", body: #"{"id":"d1"}"#).json(Told.self)
+        func test() async throws -> TestResult {
+            try await world.ask(.post, "/console/api/pushes/test", body: #"{"id":"d1"}"#).json(TestResult.self)
         }
         let told = try await test()
         #expect(told.taken && told.sentence == "The push service accepted it.")
@@ -72,7 +72,7 @@ import Testing
         #expect(audit.map(\.detail) == ["not taken", "not taken", "not taken", "taken"])
     }
 
-    @Test func devicesAreShownWithoutWhatTheirServicesKnowThemBy() async throws {
+    @Test func devicesAreShownWithoutTheirPushAddresses() async throws {
         let world = try await world(Gateway())
         try register(world, "d1")
         let answer = try await world.ask(.get, "/console/api/pushes")
@@ -80,7 +80,7 @@ import Testing
         #expect(!answer.text.contains("very-secret-topic"))
     }
 
-    @Test func othersDevicesAndNoServiceAreRefused() async throws {
+    @Test func aTestPushToAnUnknownDeviceOrWithoutAServiceIsRefused() async throws {
         let gateway = Gateway()
         let world = try await world(gateway)
         try register(world, "d1", environment: .production)

@@ -9,26 +9,26 @@ import RelayStore
 import Synchronization
 import Testing
 
-/// A relay in a folder of its own with a console, asked by request values.
+/// A relay with a console in a temporary folder, called with request values.
 final class ConsoleWorld: Sendable {
     let folder = NSTemporaryDirectory() + "zonecast-console-\(UUID().uuidString)"
     let container = "iCloud.org.example.notes"
     let accounts: AccountStore
     let relay: Relay
     let recent: RecentRequests
-    private let door: RelayServer.Responder
+    private let responder: RelayServer.Responder
     private let cookie = Mutex<String?>(nil)
-    /// What the page was told to send with changes.
+    /// The token that the page was given for changes.
     private let token = Mutex("1")
     private let shownHost = Mutex<String?>(nil)
-    /// The `Host` that the browser sends; none unless it is set.
+    /// The `Host` that the browser sends, if set.
     var host: String? {
         get { shownHost.withLock { $0 } }
         set { shownHost.withLock { $0 = newValue } }
     }
     private let stores: StoreFolder
 
-    /// `onCommit` is called with every commit.
+    /// Calls `onCommit` with every commit.
     init(
         isOpen: Bool = true,
         publicURL: String? = nil,
@@ -79,7 +79,7 @@ final class ConsoleWorld: Sendable {
             time: time,
             push: push
         )
-        door = ConsoleDoor(isOpen ? parts : nil).before { _ in APIResponse(status: .teapot) }
+        responder = ConsoleDoor(isOpen ? parts : nil).before { _ in APIResponse(status: .teapot) }
     }
 
     deinit {
@@ -87,7 +87,7 @@ final class ConsoleWorld: Sendable {
         try? FileManager.default.removeItem(atPath: folder)
     }
 
-    /// Asks as a browser with the console's page would.
+    /// Sends a request as a browser with the console's page would.
     func ask(
         _ method: HTTPRequest.Method,
         _ path: String,
@@ -102,7 +102,7 @@ final class ConsoleWorld: Sendable {
         if let cookie = cookie.withLock({ $0 }) { headers[.cookie] = cookie }
         if let host { headers[try #require(HTTPField.Name("Host"))] = host }
         let place = "container=\(container)&environment=development"
-        let response = await door(
+        let response = await responder(
             APIRequest(
                 method: method,
                 path: path,
@@ -120,12 +120,12 @@ final class ConsoleWorld: Sendable {
         return response
     }
 
-    /// A page that was loaded before the sign-in.
+    /// Acts as a page that was loaded before the sign-in.
     func forgetToken() { token.withLock { $0 = "1" } }
 
     func forgetCookie() { cookie.withLock { $0 = nil } }
 
-    /// Comes in by a one-time link.
+    /// Signs in with a one-time link.
     func enter(_ name: String = "ada@example.org") async throws {
         let code = try accounts.makeOperatorLink()
         let answer = try await ask(
@@ -136,7 +136,7 @@ final class ConsoleWorld: Sendable {
         #expect(answer.status == .ok, "\(answer.text)")
     }
 
-    /// Calls an operation of the wire as a user.
+    /// Calls an operation of the wire protocol as a user.
     func answer(_ operation: String, as user: String, _ body: String) async -> APIResponse {
         await relay.respond(
             to: APIRequest(
@@ -148,7 +148,7 @@ final class ConsoleWorld: Sendable {
         )
     }
 
-    /// Likewise, and it has to go well.
+    /// Calls an operation of the wire protocol as a user and expects success.
     func wire(_ operation: String, as user: String, _ body: String) async throws {
         let response = await answer(operation, as: user, body)
         #expect(response.status == .ok, "\(response.text)")
@@ -164,6 +164,6 @@ extension APIResponse {
 }
 
 extension HTTPResponse.Status {
-    /// What the responder behind the console answers.
+    /// The status that the responder behind the console returns.
     static let teapot = HTTPResponse.Status(code: 418)
 }

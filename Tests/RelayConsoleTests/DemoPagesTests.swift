@@ -6,7 +6,7 @@ import RelayServer
 import Synchronization
 import Testing
 
-/// The browser demo's addresses.
+/// The paths of the browser demo.
 @Suite struct DemoPagesTests {
     let pages = DemoPages(isOpen: true, run: "1")
 
@@ -19,7 +19,7 @@ import Testing
         ("/demo/qr.js", "text/javascript"), ("/zonecast.js", "text/javascript"),
         ("/behind/zonecast.js", "text/javascript"),
     ])
-    func serves(path: String, type: String) throws {
+    func demoFilesAreServed(path: String, type: String) throws {
         let answer = try #require(get(path))
         #expect(answer.status == .ok)
         #expect(answer.headers[.contentType] == "\(type); charset=utf-8")
@@ -31,9 +31,9 @@ import Testing
         "/demo/none.js", "/demo.css", "/", "/qr.js", "/demo/demo/zonecast", "/healthz",
         "/database/1/iCloud.x/development/private/demo/", "/database/1/iCloud.x/development/public/zonecast.js",
     ])
-    func leavesTheRest(path: String) { #expect(get(path) == nil) }
+    func otherPathsAreNotHandled(path: String) { #expect(get(path) == nil) }
 
-    @Test func closedItHasTheModuleAloneAndSaysSo() throws {
+    @Test func aDisabledDemoServesOnlyTheModuleAndSaysHowToEnableIt() throws {
         let closed = DemoPages(isOpen: false, run: "1")
         for path in ["/demo/demo.js", "/demo/means.json", "/demo/restart"] { #expect(get(path, closed) == nil) }
         for path in ["/demo", "/demo/"] {
@@ -43,13 +43,13 @@ import Testing
         #expect(get("/zonecast.js", closed)?.headers[.accessControlAllowOrigin] == "*")
     }
 
-    @Test func aPageWithoutItsSlashIsElsewhere() {
+    @Test func aPathWithoutItsSlashIsRedirected() {
         #expect(get("/demo")?.status == .permanentRedirect)
         #expect(get("/demo")?.headers[.location] == "demo/")
     }
 
-    /// Whatever a part of the demo names is served, so that a file that is renamed in one place only is found here.
-    @Test func whatItNamesIsThere() throws {
+    /// Every file that the demo refers to is served, so that an incomplete renaming is found here.
+    @Test func everyReferencedFileIsServed() throws {
         var open = ["/demo/"]
         var seen: Set<String> = []
         while let path = open.popLast() {
@@ -66,7 +66,7 @@ import Testing
         #expect(seen.contains("/zonecast.js"))
     }
 
-    @Test func nothingRunsThatIsNotAFileOfOurs() throws {
+    @Test func onlyScriptsOfTheDemoMayRun() throws {
         let answer = try #require(get("/demo/"))
         let policy = try #require(answer.headers[.contentSecurityPolicy])
         #expect(policy.hasPrefix("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"))
@@ -78,19 +78,19 @@ import Testing
         #expect(page.matches(of: /<script(?! type="module" src=")/).isEmpty)
     }
 
-    @Test func onlyReadingIsAllowed() {
+    @Test func onlyGetAndHeadAreAllowed() {
         let answer = pages.answer(APIRequest(method: .post, path: "/demo/", body: [1]))
         #expect(answer?.status == .methodNotAllowed)
         #expect(answer?.headers[.allow] == "GET, HEAD")
     }
 
-    /// Another site's page must not be able to stop somebody's relay.
+    /// Another site's page must not be able to restart the relay.
     @Test(arguments: [
         ("127.0.0.1:8080", "restart", true), ("localhost:1", "restart", true), ("[::1]:8080", "restart", true),
         ("127.0.0.1:8080", nil, false), ("evil.example", "restart", false),
         ("127.0.0.1.evil.example", "restart", false),
     ])
-    func onlyItsOwnPageRestartsTheRelay(host: String, header: String?, isAllowed: Bool) throws {
+    func onlyTheDemosOwnPageRestartsTheRelay(host: String, header: String?, isAllowed: Bool) throws {
         let count = Mutex(0)
         let pages = DemoPages(isOpen: true, run: "7") { count.withLock { $0 += 1 } }
         var headers = HTTPFields()
@@ -103,7 +103,7 @@ import Testing
         #expect(String(decoding: means.body, as: UTF8.self) == #"{"restart":true,"run":"7"}"#)
     }
 
-    @Test func withoutMeansNothingRestarts() throws {
+    @Test func withoutARestartHandlerNothingRestarts() throws {
         var headers = HTTPFields()
         headers[try #require(HTTPField.Name("Host"))] = "127.0.0.1"
         headers[try #require(HTTPField.Name("X-Zonecast-Demo"))] = "restart"

@@ -9,17 +9,18 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// Passkeys at the console's own API, with an authenticator of the test's own; in a real browser they are tried in
-/// `ConsoleTests`.
+/// Passkeys at the console's API, with an authenticator in the test.
+///
+/// `ConsoleTests` uses a real browser.
 @Suite struct PasskeyTests {
-    /// The kinds of keys that the console says it takes, in its order.
+    /// The kinds of keys that the console accepts, in its order of preference.
     enum Kind: Int, CaseIterable, Sendable {
         case es256 = -7
         case edDSA = -8
         case rs256 = -257
     }
 
-    /// A key of each kind, made by swift-crypto, which stands on BoringSSL.
+    /// A key of each kind, from swift-crypto, which is based on BoringSSL.
     private enum Key {
         case es256(P256.Signing.PrivateKey)
         case edDSA(Curve25519.Signing.PrivateKey)
@@ -41,12 +42,12 @@ import Testing
             }
         }
 
-        /// As a browser gives it: `getPublicKey()`, a SubjectPublicKeyInfo.
+        /// The result of a browser's `getPublicKey()`: a SubjectPublicKeyInfo.
         var info: [UInt8] {
             switch self {
             case .es256(let key): Array(key.publicKey.derRepresentation)
             case .edDSA(let key):
-                // RFC 8410, section 10.1, byte by byte.
+                // RFC 8410, section 10.1.
                 Array(Base64URL.decode("MCowBQYDK2VwAyEA".utf8) ?? []) + Array(key.publicKey.rawRepresentation)
             case .rs256(let key): Array(key.publicKey.derRepresentation)
             }
@@ -62,7 +63,7 @@ import Testing
         }
     }
 
-    /// What a phone does.
+    /// Acts as a phone's authenticator.
     private struct Authenticator {
         var key: Key
         let id = Array("a passkey of this test".utf8)
@@ -70,8 +71,8 @@ import Testing
         var origin = "http://sync.example.org"
         var flags: UInt8 = 0x05
         var count: UInt32 = 0
-        /// Spoils what was signed.
-        var spoil: @Sendable ([UInt8]) -> [UInt8] = { $0 }
+        /// Damages the signature.
+        var damage: @Sendable ([UInt8]) -> [UInt8] = { $0 }
 
         init(_ kind: Kind, count: UInt32 = 0) throws {
             key = try Key(kind)
@@ -99,7 +100,7 @@ import Testing
 
         func used(_ challenge: String, type: String = "webauthn.get") throws -> String {
             let (client, data) = (client(type, challenge), data(flags: flags))
-            let signature = spoil(try key.signature(data + Array(SHA256.hash(data: client))))
+            let signature = damage(try key.signature(data + Array(SHA256.hash(data: client))))
             return """
                 {"id":"\(Base64URL.encode(id))","clientData":"\(Base64URL.encode(client))",
                 "authenticatorData":"\(Base64URL.encode(data))","signature":"\(Base64URL.encode(signature))"}
@@ -107,7 +108,7 @@ import Testing
         }
     }
 
-    private struct Question: Decodable { var challenge: String, algorithms: [Int]?, known: [String]? }
+    private struct Challenge: Decodable { var challenge: String, algorithms: [Int]?, known: [String]? }
     private struct Listed: Decodable {
         struct Row: Decodable { var id: String, name: String, used: Int64? }
         var passkeys: [Row]
@@ -121,7 +122,7 @@ import Testing
     }
 
     private func challenge() async throws -> String {
-        try await world.ask(.get, "/console/api/passkey").json(Question.self).challenge
+        try await world.ask(.get, "/console/api/passkey").json(Challenge.self).challenge
     }
 
     private func add(
@@ -130,7 +131,7 @@ import Testing
         algorithm: Int? = nil,
         info: [UInt8]? = nil
     ) async throws -> HTTPResponse.Status {
-        let question = try await world.ask(.post, "/console/api/passkeys/begin", body: "{}").json(Question.self)
+        let question = try await world.ask(.post, "/console/api/passkeys/begin", body: "{}").json(Challenge.self)
         #expect(question.algorithms == Kind.allCases.map(\.rawValue))
         return try await world.ask(
             .post,
@@ -144,7 +145,7 @@ import Testing
         return try await world.ask(.post, "/console/api/passkey", body: body)
     }
 
-    @Test(arguments: Kind.allCases) func opensTheConsoleInsteadOfThePassword(_ kind: Kind) async throws {
+    @Test(arguments: Kind.allCases) func aPasskeyOpensTheConsoleInsteadOfThePassword(_ kind: Kind) async throws {
         try await world.enter()
         var phone = try Authenticator(kind)
         #expect(try await add(phone, password: "wrong horse") == .forbidden)
@@ -165,7 +166,7 @@ import Testing
         #expect(try await signIn(try phone.used(try await challenge())).status == .forbidden)
     }
 
-    @Test(arguments: Kind.allCases) func refusesWhatIsNotQuiteRight(_ kind: Kind) async throws {
+    @Test(arguments: Kind.allCases) func anInvalidAssertionIsRefused(_ kind: Kind) async throws {
         try await world.enter()
         var phone = try Authenticator(kind)
         phone.count = 5
@@ -173,12 +174,12 @@ import Testing
         phone.count = 6
         let old = try phone.used(try await challenge())
         #expect(try await signIn(old).status == .ok)
-        #expect(try await signIn(old).status == .forbidden, "a question is answered once")
+        #expect(try await signIn(old).status == .forbidden, "a challenge is used once")
         #expect(
             try await signIn(try phone.used(Base64URL.encode([UInt8](repeating: 7, count: 56)))).status == .forbidden
         )
         let same = try phone.used(try await challenge())
-        #expect(try await signIn(same).status == .forbidden, "the count did not grow: a copy")
+        #expect(try await signIn(same).status == .forbidden, "the counter did not grow, so the key was copied")
 
         phone.count = 10
         var elsewhere = phone
@@ -198,15 +199,15 @@ import Testing
         #expect(try await signIn(try phone.used(try await challenge())).status == .ok)
     }
 
-    /// Fewer than a stranger may try before having to wait.
-    @Test(arguments: Kind.allCases) func aSignatureCountsAsAWholeOrNotAtAll(_ kind: Kind) async throws {
+    /// There are fewer damaged signatures than attempts before throttling.
+    @Test(arguments: Kind.allCases) func aDamagedSignatureIsRefused(_ kind: Kind) async throws {
         try await world.enter()
         var phone = try Authenticator(kind)
         #expect(try await add(phone) == .ok)
         phone.count = 1
-        for (number, spoil) in Self.spoils.enumerated() {
+        for (number, damage) in Self.damages.enumerated() {
             var damaged = phone
-            damaged.spoil = spoil
+            damaged.damage = damage
             let answer = try await signIn(try damaged.used(try await challenge()))
             #expect(
                 answer.status == .forbidden && answer.text.contains("signature is wrong"),
@@ -216,12 +217,12 @@ import Testing
         #expect(try await signIn(try phone.used(try await challenge())).status == .ok)
     }
 
-    private static let spoils: [@Sendable ([UInt8]) -> [UInt8]] = [
+    private static let damages: [@Sendable ([UInt8]) -> [UInt8]] = [
         { Array($0.dropLast()) + [($0.last ?? 0) ^ 1] }, { [($0.first ?? 0) ^ 1] + Array($0.dropFirst()) },
         { Array($0.dropLast()) }, { $0 + [0] }, { _ in [] }, { [UInt8](repeating: 0, count: $0.count) },
     ]
 
-    /// A key counts as what its browser says it is, or not at all.
+    /// A key is accepted only as the kind that its browser names.
     @Test func keysOfAnotherKindAndWeakOnesAreRefused() async throws {
         try await world.enter()
         for kind in Kind.allCases {
@@ -233,28 +234,28 @@ import Testing
                 #expect(try await add(phone, info: broken) != .ok, "\(kind), \(broken.count) bytes")
             }
         }
-        // Half as long as anybody may use today.
+        // Half the minimum length of today.
         let weak = try _RSA.Signing.PrivateKey(unsafeKeySize: .init(bitCount: 1024))
         let phone = try Authenticator(.rs256)
         #expect(try await add(phone, info: Array(weak.publicKey.derRepresentation)) != .ok)
     }
 
-    /// The other way to pad RSA signatures, which no passkey uses.
-    @Test func aSignatureInAnotherPaddingIsRefused() async throws {
+    /// RSA has a second padding scheme, which passkeys do not use.
+    @Test func aSignatureWithPSSPaddingIsRefused() async throws {
         try await world.enter()
         var phone = try Authenticator(.rs256)
         #expect(try await add(phone) == .ok)
         phone.count = 1
         guard case .rs256(let key) = phone.key else { return }
         var other = phone
-        other.spoil = { _ in
+        other.damage = { _ in
             (try? key.signature(for: SHA256.hash(data: [1]), padding: .PSS)).map { Array($0.rawRepresentation) } ?? []
         }
         #expect(try await signIn(try other.used(try await challenge())).status == .forbidden)
         #expect(try await signIn(try phone.used(try await challenge())).status == .ok)
     }
 
-    @Test func aNewPasswordByLinkEndsThem() async throws {
+    @Test func aNewPasswordByLinkRemovesPasskeys() async throws {
         try await world.enter()
         let phone = try Authenticator(.es256)
         #expect(try await add(phone) == .ok)
@@ -264,7 +265,7 @@ import Testing
         #expect(try await signIn(try phone.used(try await challenge())).status == .forbidden)
     }
 
-    @Test func strangersCanAskAndNothingMore() async throws {
+    @Test func withoutASessionOnlyAChallengeIsAvailable() async throws {
         world.forgetCookie()
         #expect(try await world.ask(.get, "/console/api/passkey").status == .ok)
         #expect(try await world.ask(.get, "/console/api/passkeys").status == .unauthorized)

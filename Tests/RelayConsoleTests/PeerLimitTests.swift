@@ -4,9 +4,9 @@ import Testing
 @testable import RelayConsole
 @testable import RelayServer
 
-/// Limits that count by address: whoever has one IPv6 address has all of its network.
+/// Limits by address count an IPv6 network as one address, because a client controls all of its network.
 @Suite(.timeLimit(.minutes(5))) struct PeerLimitTests {
-    @Test func connectionsOfOneNetworkAreCountedTogether() {
+    @Test func connectionsFromOneNetworkAreCountedTogether() {
         var limits = ServerLimits()
         limits.connectionsPerAddress = 2
         let counts = ConnectionCounts(limits: limits, trustedProxies: [])
@@ -15,7 +15,7 @@ import Testing
         #expect(counts.joined("2001:db8::3") == .tooMany)
         #expect(counts.joined("2001:db8:0:1::1") == .welcome, "another network")
         #expect(counts.joined("192.0.2.1") == .welcome)
-        // Which of them leaves does not matter.
+        // Any of the connections may close.
         counts.left("2001:db8::3")
         counts.left("2001:db8::2")
         #expect(counts.joined("2001:db8::4") == .welcome)
@@ -30,16 +30,16 @@ import Testing
         #expect(throws: Never.self) { try guardian.charge(from: "2001:db8:0:1::1") }
     }
 
-    @Test func theLineBeforeTheDeskHasABound() async {
+    @Test func theNumberOfWaitingSignInsIsLimited() async {
         let guardian = ConsoleGuard(uptime: { .zero })
-        let door = DispatchSemaphore(value: 0)
+        let blocker = DispatchSemaphore(value: 0)
         await withTaskGroup(of: Bool.self) { group in
             for _ in 0...ConsoleGuard.longestLine {
                 group.addTask {
                     do {
                         try await guardian.inTurn {
-                            door.wait()
-                            door.signal()
+                            blocker.wait()
+                            blocker.signal()
                         }
                         return true
                     } catch {
@@ -47,9 +47,9 @@ import Testing
                     }
                 }
             }
-            // The first to be answered while nobody is let in.
+            // The first result comes while the running request is blocked.
             #expect(await group.next() == false)
-            door.signal()
+            blocker.signal()
             for await isServed in group { #expect(isServed) }
         }
     }

@@ -5,9 +5,9 @@ import RelayConsole
 import RelayServer
 import Testing
 
-/// What the console's page of logs asks for every other second.
+/// The requests that the console's log page polls for every two seconds.
 @Suite struct RecentRequestsTests {
-    @Test func aPageOfAnEarlierLifeIsToldAll() {
+    @Test func aPageOfAnEarlierProcessGetsAllEntries() {
         let recent = RecentRequests(Pseudonyms(relayKey: [1, 2, 3]), now: { Timestamp(milliseconds: 1) })
         let note = {
             recent.note(APIResponse(status: .notFound), to: APIRequest(method: .get, path: "/x"), in: .milliseconds(1))
@@ -18,7 +18,7 @@ import Testing
         #expect(numbers(0) == [3, 2, 1])
         #expect(numbers(2) == [3])
         #expect(numbers(3).isEmpty)
-        // The relay that it had them from had answered more.
+        // A client of an earlier process asks for entries after a number that this process has not reached.
         #expect(numbers(500) == [3, 2, 1])
     }
 }

@@ -9,7 +9,7 @@ import Testing
     private static let repository = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
-    @Test("Deploy/embed makes the sources that are checked in")
+    @Test("the embedded sources are those that Deploy/embed generates")
     func embeddedFilesAreCurrent() throws {
         let folder = ScratchFolder()
         let embed = Process()
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test("an edited page in a folder is served without a build, and only pages that exist in the program")
+    @Test("a page edited in a folder is served without a build, if the program embeds a page of that name")
     func servesAFolder() async throws {
         let folder = ScratchFolder()
         let web = URL(fileURLWithPath: folder.path)

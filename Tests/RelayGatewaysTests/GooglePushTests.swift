@@ -8,7 +8,7 @@ import RelayCore
 import RelayGateways
 import Testing
 
-/// Firebase Cloud Messaging, and the sign-in before it, against a peer that checks what it gets.
+/// Firebase Cloud Messaging and its sign-in, against a peer that checks what it receives.
 @Suite(.timeLimit(.minutes(15))) struct GooglePushTests {
     private static let push = Push(payload: Array(#"{"ck":{"met":{"dbs":2}}}"#.utf8), topic: "abc")
     private static let token = #"{"access_token":"granted","expires_in":3600,"token_type":"Bearer"}"#
@@ -60,7 +60,7 @@ import Testing
         var message: Content
     }
 
-    @Test func oneSignInServesManyPushes() async throws {
+    @Test func manyPushesUseOneSignIn() async throws {
         try await withPeer { services, peer in
             peer.willAnswer(200, Self.token)
             #expect(await services.send(Self.push, to: .fcm(token: "device:1")) == .taken)
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    /// As Google does: the signature, for whom, until when.
+    /// Checks an assertion as Google does: signature, audience and expiry.
     private static func check(assertion body: [UInt8]) throws {
         struct Claims: Decodable { var iss: String, scope: String, aud: String, iat: Int64, exp: Int64 }
         let text = String(decoding: body, as: UTF8.self)
@@ -113,7 +113,7 @@ import Testing
         (400, #"{"error":{"message":"Message too big"}}"#, "refused"), (403, "", "refused"), (401, "", "later"),
         (429, "", "later"), (503, "", "later"),
     ])
-    func whatTheServiceSays(_ status: Int, _ body: String, _ expected: String) async throws {
+    func theResponseDeterminesTheOutcome(_ status: Int, _ body: String, _ expected: String) async throws {
         try await withPeer { services, peer in
             peer.willAnswer(200, Self.token)
             peer.willAnswer(status, body, headers: status == 429 ? [("retry-after", "7")] : [])
@@ -128,23 +128,23 @@ import Testing
         }
     }
 
-    @Test func aSignInThatGoogleRefusesIsSaid() async throws {
+    @Test func aRefusedSignInIsReported() async throws {
         try await withPeer { services, peer in
             peer.willAnswer(400, #"{"error":"invalid_grant"}"#)
             guard case .refused(let reason) = await services.send(Self.push, to: .fcm(token: "device:1")) else {
-                Issue.record("it was not refused")
+                Issue.record("the push was not refused")
                 return
             }
             #expect(reason.contains("invalid_grant"))
         }
     }
 
-    @Test func otherFilesAreNone() {
+    @Test func otherFilesAreNotAccountFiles() {
         #expect(GoogleAccount(json: Array("{}".utf8)) == nil)
         #expect(GoogleAccount(json: Array(#"{"project_id":"a","client_email":"b","private_key":"c"}"#.utf8)) == nil)
     }
 
-    /// For these tests alone.
+    /// Used by these tests only.
     private static let key = """
         -----BEGIN PRIVATE KEY-----
         MIIEvgIBADANBgkqhkiG9w0BAQEFAASCBKgwggSkAgEAAoIBAQC0fy3tnW6HEgba

@@ -9,8 +9,8 @@ import RelayCore
 import RelayGateways
 import Testing
 
-/// Pushes against peers that share no line with ours: Python's `h2` for HTTP/2, `cryptography` for keys, and `http_ece` for
-/// the encryption where it is installed.
+/// Pushes against peers that share no code with ours: Python's `h2` for HTTP/2, `cryptography` for keys, and `http_ece`
+/// for the encryption if it is installed.
 @Suite(
     .timeLimit(.minutes(15)),
     .enabled(if: PythonPeer.python != nil, "python3-h2 or python3-cryptography is not installed")
@@ -19,7 +19,7 @@ struct IndependentPeerTests {
     private static let token = String(repeating: "0a", count: 32)
     private static let silent = Push(payload: Array(#"{"aps":{"content-available":1}}"#.utf8), topic: "abc")
 
-    @Test func appleAndABrowserAsOthersReadThem() async throws {
+    @Test func independentPeersAcceptPushesForAppleAndABrowser() async throws {
         let browser = P256.KeyAgreement.PrivateKey()
         let secret = Array(RandomSource.random(16))
         let peer = try PythonPeer(key: browser, secret: secret)
@@ -64,7 +64,7 @@ struct IndependentPeerTests {
             let web = try peer.next()
             #expect(web.headers["content-encoding"] == "aes128gcm" && web.body.count <= 4_096)
             #expect(web.plain.map { !$0.isEmpty } == true && web.plain?.allSatisfy { $0 == push.payload } == true)
-            // RFC 8292: the token is signed by the key that stands beside it, for this push service.
+            // RFC 8292: the token is signed by the key in the same header, for this push service.
             let words =
                 web.headers["authorization"]?.split(whereSeparator: { " ,".contains($0) }).map(String.init) ?? []
             let signed = words.first { $0.hasPrefix("t=") }?.dropFirst(2)
@@ -88,14 +88,14 @@ extension RandomSource {
     }
 }
 
-/// A push service written in Python; it prints what it was sent, and what a browser makes of it.
+/// A push service written in Python that prints the requests it receives and what a browser decrypts from them.
 private final class PythonPeer {
     struct Request: Decodable {
         var method: String
         var path: String
         var headers: [String: String]
         var body: [UInt8]
-        /// By each way of decryption there is.
+        /// The payload, decrypted in every available way.
         var plain: [[UInt8]]?
         /// Of the VAPID token.
         var audience: String?
@@ -103,9 +103,9 @@ private final class PythonPeer {
 
     struct Failure: Error, CustomStringConvertible { var description: String }
 
-    /// How to run a Python that has what the peer needs; `nil` where there is none.
+    /// The command of a Python that has the required packages; `nil` if there is none.
     ///
-    /// Debian's packages are for Debian's own, which need not be the first on the path.
+    /// Debian's packages belong to Debian's Python, which need not be the first on the path.
     static let python = [["/usr/bin/python3"], ["/usr/bin/env", "python3"]].first { python in
         let trial = ChildProcess(python, ["-c", "import h2.connection, cryptography"])
         trial.standardError = FileHandle.nullDevice

@@ -5,7 +5,7 @@ import NIOPosix
 import NIOSSL
 import Synchronization
 
-/// A push service on this machine that speaks HTTP/2 over TLS and nothing else, as Apple's does.
+/// A push service on this machine that, like Apple's, speaks only HTTP/2 over TLS.
 final class PushServicePeer: Sendable {
     struct Request: Sendable {
         var path = ""
@@ -27,11 +27,11 @@ final class PushServicePeer: Sendable {
     private let listener: any Channel
     private let state: SharedState
 
-    /// What the handlers of all streams write to.
+    /// The state shared by the handlers of all streams.
     fileprivate final class SharedState: Sendable {
         private let state = Mutex(State())
 
-        /// Notes a request and gives the next answer.
+        /// Records a request and returns the next answer.
         func answer(_ request: Request) -> Answer {
             state.withLock { state in
                 state.requests.append(request)
@@ -48,7 +48,7 @@ final class PushServicePeer: Sendable {
         self.state = state
     }
 
-    /// Begins to listen, on a port that the system chooses.
+    /// Starts listening on a free port.
     static func start() async throws -> PushServicePeer {
         var tls = TLSConfiguration.makeServerConfiguration(
             certificateChain: try NIOSSLCertificate.fromPEMBytes(Array(certificate.utf8)).map { .certificate($0) },
@@ -76,7 +76,7 @@ final class PushServicePeer: Sendable {
         return PushServicePeer(listener, state)
     }
 
-    /// Where it is, with no slash at the end.
+    /// The address, without a trailing slash.
     var address: String { "https://localhost:\(listener.localAddress?.port ?? 0)" }
     var requests: [Request] { state.requests }
 
@@ -86,7 +86,7 @@ final class PushServicePeer: Sendable {
 
     func stop() async throws { try await listener.close() }
 
-    // For these tests alone, and good until 2126.
+    // Used by these tests only, and valid until 2126.
 
     static let certificate = """
         -----BEGIN CERTIFICATE-----
@@ -111,7 +111,7 @@ final class PushServicePeer: Sendable {
         """
 }
 
-/// One request and its answer.
+/// Handles one request.
 private final class StreamHandler: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame.FramePayload
     typealias OutboundOut = HTTP2Frame.FramePayload

@@ -17,7 +17,7 @@ import Testing
     private static let time = TimeSource(now: { Timestamp(milliseconds: 1_700_000_000_000) }, uptime: { .zero })
     private static let random = RandomSource { (0..<$0).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ 11) } }
 
-    /// Sends with services that know only the peer; everything is closed afterwards.
+    /// Runs `body` with services that know only the peer, and closes everything afterwards.
     private func withPeer(
         time: TimeSource = time,
         _ body: (PushServices, PushServicePeer) async throws -> Void
@@ -51,7 +51,7 @@ import Testing
         try? await peer.stop()
     }
 
-    @Test func apple() async throws {
+    @Test func pushesToAppleHaveItsHeaders() async throws {
         try await withPeer { services, peer in
             let target = PushTarget.apns(token: Self.token, topic: "org.example.notes", isSandbox: false)
             #expect(await services.send(Self.silent, to: target) == .taken)
@@ -66,13 +66,13 @@ import Testing
             #expect(requests[0].headers["apns-topic"] == "org.example.notes")
             #expect(requests[0].headers["apns-collapse-id"] == "abc")
             #expect(requests[0].body == Self.silent.payload)
-            // Apple refuses relays that make a new one for each push.
+            // Apple refuses relays that create a new token for each push.
             #expect(requests[0].headers["authorization"] == requests[1].headers["authorization"])
         }
     }
 
-    /// Apple takes no token from the future.
-    @Test func aClockThatIsPutBackMakesAnotherTokenForApple() async throws {
+    /// Apple accepts no token from the future.
+    @Test func aClockThatIsPutBackCausesANewTokenForApple() async throws {
         let now = Mutex(Timestamp(milliseconds: 1_700_000_000_000))
         try await withPeer(time: TimeSource(now: { now.withLock { $0 } }, uptime: { .zero })) { services, peer in
             let target = PushTarget.apns(token: Self.token, topic: "org.example.notes", isSandbox: false)
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func aBrowserCanReadWhatIsSentAndNobodyElse() async throws {
+    @Test func onlyTheBrowserCanDecryptAPush() async throws {
         try await withPeer { services, peer in
             let browser = P256.KeyAgreement.PrivateKey()
             let secret = (0..<16).map { UInt8($0) }
@@ -103,7 +103,7 @@ import Testing
         }
     }
 
-    @Test func ntfy() async throws {
+    @Test func pushesToNtfyHaveItsHeaders() async throws {
         try await withPeer { services, peer in
             let target = PushTarget.ntfy(topicURL: peer.address + "/alice")
             #expect(await services.send(Self.silent, to: target) == .taken)
@@ -117,7 +117,7 @@ import Testing
         (404, "", "gone"), (400, #"{"reason":"PayloadTooLarge"}"#, "refused"), (413, "", "refused"),
         (403, #"{"reason":"ExpiredProviderToken"}"#, "later"), (429, "", "later"), (503, "", "later"),
     ])
-    func whatTheServiceSays(_ status: Int, _ body: String, _ expected: String) async throws {
+    func theResponseDeterminesTheOutcome(_ status: Int, _ body: String, _ expected: String) async throws {
         try await withPeer { services, peer in
             peer.willAnswer(status, body, headers: status == 429 ? [("retry-after", "7")] : [])
             let target = PushTarget.apns(token: Self.token, topic: "org.example.notes", isSandbox: false)
@@ -135,7 +135,7 @@ import Testing
         }
     }
 
-    @Test func aServiceThatCannotBeReachedIsAskedAgain() async throws {
+    @Test func aPushToAnUnreachableServiceIsRetried() async throws {
         try await withPeer { services, peer in
             let address = peer.address
             try await peer.stop()
@@ -166,9 +166,9 @@ import Testing
         }
     }
 
-    /// Registered before such ports were refused, or by what an operator's file says: the library below would trap.
+    /// Such a port may come from an earlier registration or from the configuration file; HTTPClient would trap.
     @Test(arguments: ["https://127.0.0.1:99999/t", "https://[::1]:65536/t", "https://127.0.0.1:0/t"])
-    func aPortThatThereIsNotIsNoEndOfTheRelay(_ address: String) async throws {
+    func anInvalidPortIsRefusedWithoutATrap(_ address: String) async throws {
         let client = HTTPClient(
             eventLoopGroupProvider: .singleton,
             configuration: .outgoing(connect: .seconds(120), read: .seconds(120))
@@ -197,7 +197,7 @@ import Testing
         try await client.shutdown()
     }
 
-    @Test func starsStandForAllBelow() {
+    @Test func anAsteriskMatchesAllSubdomains() {
         var settings = PushSettings()
         settings.hosts = ["*.push.example", "one.example"]
         #expect(settings.admits(host: "a.push.example") && settings.admits(host: "ONE.example"))
@@ -206,7 +206,7 @@ import Testing
     }
 }
 
-/// A browser: decrypts by RFC 8291, written from the receiver's side.
+/// Acts as a browser: decrypts by RFC 8291, written from the receiver's side.
 private struct Receiver {
     var key: P256.KeyAgreement.PrivateKey
     var secret: [UInt8]

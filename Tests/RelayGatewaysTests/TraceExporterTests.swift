@@ -7,9 +7,9 @@ import RelayGateways
 import Synchronization
 import Testing
 
-/// The exporter against a collector in this process that decodes what it gets.
+/// The exporter against a collector in this process that decodes what it receives.
 @Suite(.timeLimit(.minutes(15))) struct TraceExporterTests {
-    /// OTLP's JSON as its schema has it, written from the receiver's side.
+    /// OTLP's JSON by its schema, written from the receiver's side.
     struct Export: Decodable {
         struct Value: Decodable { var stringValue: String?, intValue: String? }
         struct Pair: Decodable { var key: String, value: Value }
@@ -55,10 +55,10 @@ import Testing
         var settings = TraceExporter.Settings(endpoint: peer.address + "/v1/traces", token: "t0ken", version: "1.2")
         settings.patience = .seconds(120)
         change(&settings)
-        let told = Told()
-        let exporter = TraceExporter(settings, client: client) { told.add($0) }
+        let messages = Messages()
+        let exporter = TraceExporter(settings, client: client) { messages.add($0) }
         do {
-            try await body(exporter, peer) { told.all }
+            try await body(exporter, peer) { messages.all }
         } catch {
             try await client.shutdown()
             throw error
@@ -67,14 +67,14 @@ import Testing
         try? await peer.stop()
     }
 
-    private final class Told: Sendable {
-        private let words = Mutex<[String]>([])
-        func add(_ text: String) { words.withLock { $0.append(text) } }
-        var all: [String] { words.withLock { $0 } }
+    private final class Messages: Sendable {
+        private let texts = Mutex<[String]>([])
+        func add(_ text: String) { texts.withLock { $0.append(text) } }
+        var all: [String] { texts.withLock { $0 } }
     }
 
-    @Test func aCollectorCanReadThem() async throws {
-        try await withCollector { exporter, peer, told in
+    @Test func aCollectorCanDecodeTheSpans() async throws {
+        try await withCollector { exporter, peer, messages in
             exporter.take([Self.span(7), Self.span(8, parent: 7, isFailure: true)])
             #expect(await exporter.flush())
             let request = try #require(peer.requests.first)
@@ -92,11 +92,11 @@ import Testing
             #expect(spans[0].attributes.first?.value.intValue == "200")
             #expect(spans.map { $0.status?.code } == [nil, 2])
             #expect(exporter.counts == counts(sent: 2))
-            #expect(told().isEmpty)
+            #expect(messages().isEmpty)
         }
     }
 
-    @Test func manyGoInBatches() async throws {
+    @Test func spansAreSentInBatches() async throws {
         try await withCollector({ $0.batch = 3 }) { exporter, peer, _ in
             exporter.take((1...7).map { Self.span($0) })
             #expect(await exporter.flush())
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test func whatDoesNotFitIsDroppedAndCounted() async throws {
+    @Test func spansAboveTheCapacityAreDroppedAndCounted() async throws {
         try await withCollector({ $0.capacity = 5 }) { exporter, peer, _ in
             exporter.take((1...4).map { Self.span($0) })
             exporter.take((5...9).map { Self.span($0) })
@@ -116,44 +116,44 @@ import Testing
         }
     }
 
-    @Test func aPortThatThereIsNotIsToldAndNoEndOfTheRelay() async throws {
-        try await withCollector({ $0.endpoint = "http://127.0.0.1:99999/v1/traces" }) { exporter, _, told in
+    @Test func anInvalidPortIsReportedWithoutATrap() async throws {
+        try await withCollector({ $0.endpoint = "http://127.0.0.1:99999/v1/traces" }) { exporter, _, messages in
             exporter.take([Self.span(1)])
             #expect(await exporter.flush() == false)
-            #expect(told().count == 1 && told()[0].contains("is not between 1 and 65535"))
+            #expect(messages().count == 1 && messages()[0].contains("is not between 1 and 65535"))
         }
     }
 
-    @Test func aCollectorThatIsBusyIsAskedAgain() async throws {
-        try await withCollector { exporter, peer, told in
+    @Test func aBusyCollectorIsRetried() async throws {
+        try await withCollector { exporter, peer, messages in
             peer.willAnswer(503)
             exporter.take([Self.span(1)])
             #expect(await exporter.flush() == false)
             #expect(exporter.counts == counts(waiting: 1))
-            #expect(told().count == 1 && told()[0].contains("503") && told()[0].contains("traces.endpoint"))
+            #expect(messages().count == 1 && messages()[0].contains("503") && messages()[0].contains("traces.endpoint"))
             #expect(await exporter.flush())
             #expect(exporter.counts == counts(sent: 1))
-            #expect(told().count == 2 && told()[1].contains("again"))
+            #expect(messages().count == 2 && messages()[1].contains("again"))
         }
     }
 
-    @Test func whatACollectorRefusesIsDropped() async throws {
-        try await withCollector { exporter, peer, told in
+    @Test func refusedSpansAreDropped() async throws {
+        try await withCollector { exporter, peer, messages in
             peer.willAnswer(400, "no such service")
             exporter.take([Self.span(1)])
             #expect(await exporter.flush())
             #expect(exporter.counts == counts(dropped: 1))
-            #expect(told().first?.contains("no such service") == true)
+            #expect(messages().first?.contains("no such service") == true)
         }
     }
 
-    @Test func aCollectorThatIsNotThereCostsNothing() async throws {
-        try await withCollector { exporter, peer, told in
+    @Test func anUnreachableCollectorLosesNoSpans() async throws {
+        try await withCollector { exporter, peer, messages in
             try await peer.stop()
             exporter.take([Self.span(1)])
             #expect(await exporter.flush() == false)
             #expect(exporter.counts == counts(waiting: 1))
-            #expect(told().count == 1 && told()[0].contains("Connection refused"))
+            #expect(messages().count == 1 && messages()[0].contains("Connection refused"))
         }
     }
 

@@ -7,8 +7,8 @@ import Testing
 @Suite struct WebPushMessageTests {
     private func bytes(_ text: String) throws -> [UInt8] { try #require(Base64URL.decode(text.utf8)) }
 
-    /// RFC 8291, appendix A, to the byte.
-    @Test func theExampleOfTheStandard() throws {
+    /// RFC 8291, appendix A, byte by byte.
+    @Test func theExampleOfTheRFCIsReproduced() throws {
         let ours = try P256.KeyAgreement.PrivateKey(
             rawRepresentation: bytes("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw")
         )
@@ -27,7 +27,7 @@ import Testing
         #expect(Base64URL.encode(body) == expected)
     }
 
-    @Test func aKeyThatIsNoPointIsRefused() {
+    @Test func aKeyThatIsNoCurvePointIsRefused() {
         #expect(throws: (any Error).self) {
             try WebPushMessage.encrypt(
                 [1],
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func theRelaysKeyIsTheSameForItsWholeLife() throws {
+    @Test func theRelaysKeyIsStable() throws {
         let key = [UInt8](repeating: 7, count: 32)
         let one = try P256.Signing.PrivateKey.webPush(relayKey: key)
         let two = try P256.Signing.PrivateKey.webPush(relayKey: key)
@@ -59,7 +59,7 @@ import Testing
         return (String(decoding: decoded[0], as: UTF8.self), String(decoding: decoded[1], as: UTF8.self))
     }
 
-    @Test func vapid() throws {
+    @Test func vapidTokensHaveTheRequiredClaims() throws {
         let token = try ProviderToken.vapid(
             audience: "https://push.example",
             contact: "mailto:ada@example.org",
@@ -71,7 +71,7 @@ import Testing
         #expect(claims == #"{"aud":"https://push.example","exp":1700000000,"sub":"mailto:ada@example.org"}"#)
     }
 
-    @Test func apple() throws {
+    @Test func appleTokensHaveTheRequiredClaims() throws {
         let (header, claims) = try read(
             try ProviderToken.apns(keyID: "ABC123DEFG", teamID: "DEF123GHIJ", issued: 1_700_000_000, key: key)
         )

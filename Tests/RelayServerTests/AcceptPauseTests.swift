@@ -14,8 +14,9 @@ import Testing
 #endif
 
 @Suite struct AcceptPauseTests {
-    /// Whether a port still asks for connections after the fault; then waits until it has taken one.
-    private func asksOn(after fault: CInt, _ lines: LogLines) async throws -> [Bool] {
+    /// Returns, for each of two faults, whether the port still accepts connections right after it; then waits until it
+    /// accepts one.
+    private func acceptsConnections(after fault: CInt, _ lines: LogLines) async throws -> [Bool] {
         let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
         let port = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelInitializer { channel in
@@ -26,9 +27,9 @@ import Testing
             .childChannelInitializer { channel in channel.eventLoop.makeCompletedFuture { _ = arrival.yield() } }
             .bind(host: "127.0.0.1", port: 0).get()
         var iterator = arrivals.makeAsyncIterator()
-        var asks: [Bool] = []
+        var results: [Bool] = []
         for _ in 1...2 {
-            asks.append(
+            results.append(
                 try await port.eventLoop.submit {
                     port.pipeline.fireErrorCaught(IOError(errnoCode: fault, reason: "accept"))
                     return try port.syncOptions?.getOption(.autoRead) ?? true
@@ -39,18 +40,18 @@ import Testing
             await peer.close()
         }
         try await port.close()
-        return asks
+        return results
     }
 
-    @Test func thePortRestsWhenDescriptorsRunOut() async throws {
+    @Test func acceptingPausesWhenDescriptorsRunOut() async throws {
         let lines = LogLines()
-        #expect(try await asksOn(after: EMFILE, lines) == [false, false])
+        #expect(try await acceptsConnections(after: EMFILE, lines) == [false, false])
         #expect(lines.count == 1)
     }
 
-    @Test func anotherFaultIsNoReasonToRest() async throws {
+    @Test func acceptingContinuesAfterOtherFaults() async throws {
         let lines = LogLines()
-        #expect(try await asksOn(after: ECONNABORTED, lines) == [true, true])
+        #expect(try await acceptsConnections(after: ECONNABORTED, lines) == [true, true])
         #expect(lines.count == 0)
     }
 }

@@ -3,7 +3,7 @@ import RelayServer
 import RelayStore
 import Testing
 
-/// When somebody is told of an alert, and when not.
+/// When an alert is sent.
 @Suite struct AlertWatchTests {
     private static let start = Timestamp(milliseconds: 1_800_000_000_000)
 
@@ -12,8 +12,8 @@ import Testing
         return disk
     }()
 
-    /// What is told at each minute of a course of free gigabytes.
-    private func told(_ course: [Double?], muted: Set<Int> = []) -> [String] {
+    /// Returns the messages sent for a course of free gigabytes, one reading per minute.
+    private func messages(_ course: [Double?], muted: Set<Int> = []) -> [String] {
         var watch = AlertWatch()
         return course.enumerated().flatMap { minute, value in
             let now = Self.start + .seconds(60 * minute)
@@ -27,49 +27,49 @@ import Testing
         }
     }
 
-    @Test func onceWhenItBeginsAndOnceWhenItEnds() {
-        #expect(told([5, 5, 1, 1, 1, 5, 5, 5, 5, 5, 5]) == ["3 firing", "9 resolved"])
+    @Test func anAlertIsSentOnceAtItsStartAndOnceAtItsEnd() {
+        #expect(messages([5, 5, 1, 1, 1, 5, 5, 5, 5, 5, 5]) == ["3 firing", "9 resolved"])
     }
 
-    @Test func whatComesAndGoesIsNoMessage() {
-        #expect(told([1, 5, 1, 5, 1, 5]) == [])
-        #expect(told([1, 1, 5, 1, 5, 5, 1, 5, 1]) == ["1 firing"])
+    @Test func aFlappingReadingSendsNoMessages() {
+        #expect(messages([1, 5, 1, 5, 1, 5]) == [])
+        #expect(messages([1, 1, 5, 1, 5, 5, 1, 5, 1]) == ["1 firing"])
     }
 
-    @Test func whatIsNotKnownIsNeither() {
-        #expect(told([1, 1] + [Double?](repeating: nil, count: 30)) == ["1 firing"])
-        #expect(told([nil, nil, 5]) == [])
+    @Test func anUnknownReadingNeitherStartsNorEndsAnAlert() {
+        #expect(messages([1, 1] + [Double?](repeating: nil, count: 30)) == ["1 firing"])
+        #expect(messages([nil, nil, 5]) == [])
     }
 
-    @Test func onceADayWhileItLasts() {
+    @Test func aLastingAlertIsRepeatedDaily() {
         let days = [Double?](repeating: 1, count: 60 * 24 * 2 + 2)
-        #expect(told(days) == ["1 firing", "1441 reminder", "2881 reminder"])
+        #expect(messages(days) == ["1 firing", "1441 reminder", "2881 reminder"])
     }
 
-    @Test func aClockThatIsPutBackKeepsNobodyWaiting() {
+    @Test func aClockThatIsPutBackDoesNotDelayReminders() {
         var watch = AlertWatch()
-        func told(_ value: Double, _ now: Timestamp) -> [AlertMessage.State] {
+        func messages(_ value: Double, _ now: Timestamp) -> [AlertMessage.State] {
             let reading = AlertReading(rule: Self.rule, limit: Self.rule.limit, value: value * 1_000_000_000)
             return watch.look(at: [reading], now: now).map(\.state)
         }
         let ahead = Self.start + .seconds(365 * 86_400)
-        #expect(told(1, ahead) == [])
-        #expect(told(1, ahead) == [.firing])
-        #expect(told(1, Self.start) == [])
-        #expect(told(1, Self.start + .seconds(86_400)) == [.reminder])
-        #expect(told(5, Self.start + .seconds(86_460)) == [])
-        #expect(told(5, Self.start + .seconds(86_700)) == [.resolved])
+        #expect(messages(1, ahead) == [])
+        #expect(messages(1, ahead) == [.firing])
+        #expect(messages(1, Self.start) == [])
+        #expect(messages(1, Self.start + .seconds(86_400)) == [.reminder])
+        #expect(messages(5, Self.start + .seconds(86_460)) == [])
+        #expect(messages(5, Self.start + .seconds(86_700)) == [.resolved])
     }
 
-    @Test func silenceIsKeptAndEnds() {
-        #expect(told([1, 1, 1, 1, 1], muted: [0, 1, 2]) == ["4 firing"])
+    @Test func aMutedAlertSendsNothingUntilTheMuteEnds() {
+        #expect(messages([1, 1, 1, 1, 1], muted: [0, 1, 2]) == ["4 firing"])
         #expect(
-            told([1, 1, 5, 5, 5, 5, 5, 5, 5], muted: [2]) == ["1 firing"],
-            "nobody is told of an end after a silence"
+            messages([1, 1, 5, 5, 5, 5, 5, 5, 5], muted: [2]) == ["1 firing"],
+            "an alert that ends while muted is not reported"
         )
     }
 
-    @Test func theMessageSaysWhatToDo() {
+    @Test func theMessageSuggestsARemedy() {
         var watch = AlertWatch()
         let reading = AlertReading(rule: Self.rule, limit: 2e9, value: 1.8e9)
         _ = watch.look(at: [reading], now: Self.start)

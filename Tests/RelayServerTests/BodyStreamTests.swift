@@ -6,9 +6,9 @@ import Testing
 
 @testable import RelayServer
 
-/// Bodies that are taken while they arrive, and files as answers.
+/// Request bodies that are processed while they arrive, and response bodies from files.
 @Suite struct BodyStreamTests {
-    /// Counts what it is given, and asks for a pause now and then.
+    /// Counts its bytes and asks for a pause now and then.
     private final class Counting: BodyIntake {
         let count = Mutex(0)
         let limit: Int
@@ -42,20 +42,20 @@ import Testing
         )
     }
 
-    @Test func aBodyLargerThanWhatIsHeldIsTakenPieceByPiece() async throws {
+    @Test func aLargeBodyIsStreamedToItsIntake() async throws {
         try await withUploads(limit: 3_000_000) { port in
             let peer = try await RawPeer.connect(port: port)
             let body = String(repeating: "x", count: 2_500_001)
             let head = "POST /asset/1/upload/a HTTP/1.1\r\nHost: x\r\nContent-Length: 2500001\r\n\r\n"
             try await peer.send(head + body + "GET /next HTTP/1.1\r\nHost: x\r\n\r\n")
-            // What stands behind it in the pipeline is answered in its turn.
+            // The pipelined request behind it is answered afterwards.
             let answer = try await peer.text(containing: "-1 0")
             #expect(answer.contains("2500001 0"))
             await peer.close()
         }
     }
 
-    @Test func aChunkedOneIsHeldToItsLimitWhileItComes() async throws {
+    @Test func aChunkedBodyIsLimitedWhileItArrives() async throws {
         try await withUploads(limit: 100_000) { port in
             let peer = try await RawPeer.connect(port: port)
             try await peer.send("POST /asset/1/upload/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func whereNobodyTakesItTheUsualLimitHolds() async throws {
+    @Test func withoutAnIntakeTheUsualLimitApplies() async throws {
         try await withUploads(limit: 100) { port in
             for (path, length) in [("/asset/1/upload/refused", 5_000_000), ("/database/1/asset/1/upload/a", 5_000_000)]
             {
@@ -73,14 +73,14 @@ import Testing
                 try await peer.send("POST \(path) HTTP/1.1\r\nHost: x\r\nContent-Length: \(length)\r\n\r\n")
                 let answer = try await peer.untilClosed()
                 #expect(answer.hasPrefix("HTTP/1.1 413"), "\(path)")
-                // Nothing about space: whoever sends records halves the batch.
+                // The error must not mention space: a client that sends records then halves its batch.
                 let codes = #""serverErrorCode":"BAD_REQUEST","ckErrorCode":"LIMIT_EXCEEDED""#
                 #expect(answer.contains(codes), "\(answer)")
             }
         }
     }
 
-    @Test func aFileIsSentWholeOrInPartAndThePipelineGoesOn() async throws {
+    @Test func aFileIsSentWholeOrInPartAndPipeliningContinues() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         let content = (0..<700_000).map { UInt8(ascii: "a") + UInt8($0 % 26) }
         try Data(content).write(to: file)
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    /// Bytes and files as somebody has them, and perhaps fewer than they say.
+    /// Returns the given parts, which may have another length than declared.
     private final class Pieces: BodyParts {
         let length: Int64
         private let rest: Mutex<[BodyPart]>
@@ -121,7 +121,7 @@ import Testing
         func next() throws -> BodyPart? { rest.withLock { $0.popLast() } }
     }
 
-    @Test func manyPiecesAreOneBodyAndThePipelineGoesOn() async throws {
+    @Test func manyPartsFormOneBodyAndPipeliningContinues() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         let content = (0..<1_300_000).map { UInt8(ascii: "a") + UInt8($0 % 26) }
         try Data(content).write(to: file)
@@ -152,8 +152,8 @@ import Testing
         }
     }
 
-    /// Whoever gets less than was said sees the connection end, and nothing in its place.
-    @Test(arguments: [0, 1, 2]) func whatComesToAnotherLengthCutsTheConnection(kind: Int) async throws {
+    /// If the body has another length than declared, the connection is closed without further bytes.
+    @Test(arguments: [0, 1, 2]) func aBodyOfAnotherLengthThanDeclaredClosesTheConnection(kind: Int) async throws {
         try await withServer(respond: { request in
             var response = APIResponse(status: .ok)
             let missing = BodyPart.file(FileBody(path: "/nowhere/at/all", offset: 0, length: 5))

@@ -2,7 +2,7 @@ import Testing
 
 @testable import RelayServer
 
-/// RFC 6455 over real sockets, against the test door.
+/// RFC 6455 over real sockets, against the echo endpoint for tests.
 @Suite struct EchoTests {
     private func withEcho<Value: Sendable>(_ body: @escaping @Sendable (Int) async throws -> Value) async throws
         -> Value
@@ -10,7 +10,7 @@ import Testing
         try await withServer({ $0.testDoor = true }, body)
     }
 
-    @Test func messagesComeBack() async throws {
+    @Test func messagesAreEchoed() async throws {
         try await withEcho { port in
             let socket = try await SocketPeer.connect(port: port)
             try await socket.send(text: "grüße")
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test func bytesOneByOne() async throws {
+    @Test func aMessageSentByteByByteIsEchoed() async throws {
         try await withEcho { port in
             let socket = try await SocketPeer.connect(port: port)
             for byte in SocketPeer.text("slow") { try await socket.send([byte]) }
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func aLargeMessageComesBack() async throws {
+    @Test func aLargeMessageIsEchoed() async throws {
         try await withEcho { port in
             let payload = (0..<1_000_003).map { UInt8(truncatingIfNeeded: $0 &* 31) }
             let socket = try await SocketPeer.connect(port: port)
@@ -125,9 +125,9 @@ import Testing
             Fault("text not UTF-8", SocketPeer.frame(0x81, [0xC0, 0xAF]), 1007),
             Fault("surrogate", SocketPeer.frame(0x81, [0xED, 0xA0, 0x80]), 1007),
             Fault("text ends inside a character", SocketPeer.frame(0x81, [0xE2, 0x82]), 1007),
-            // The first fragment alone is already wrong: the rest never comes.
+            // The first fragment is already invalid; the rest never arrives.
             Fault("bad first fragment", SocketPeer.frame(0x01, [0x61, 0xFF]), 1007),
-            // 0xF4 0x90 cannot begin a character, though its frame has bytes to come.
+            // 0xF4 0x90 cannot begin a character, although the frame is incomplete.
             Fault("bad inside a frame", Array(SocketPeer.frame(0x81, [0xF4, 0x90, 0x80, 0x80, 0x61]).prefix(8)), 1007),
         ]
         + [0, 999, 1004, 1005, 1006, 1012, 1015, 1016, 1100, 2000, 2999, 5000, 65535].map { code in
@@ -135,7 +135,7 @@ import Testing
         }
         + [3, 4, 5, 6, 7, 0xB, 0xC, 0xD, 0xE, 0xF].map { Fault("opcode \($0)", SocketPeer.frame(0x80 | $0, []), 1002) }
 
-    @Test func faultsFailTheConnection() async throws {
+    @Test func protocolErrorsFailTheConnection() async throws {
         try await withEcho { port in
             for fault in Self.faults {
                 let socket = try await SocketPeer.connect(port: port)
@@ -155,7 +155,7 @@ import Testing
         #expect(reader.next(in: &bytes) == .close(code: UInt16(code)))
     }
 
-    @Test func tooManyControlFramesAreTooMany() async throws {
+    @Test func tooManyControlFramesCloseTheConnection() async throws {
         try await withEcho { port in
             let socket = try await SocketPeer.connect(port: port)
             try await socket.send((0..<200).flatMap { _ in SocketPeer.frame(0x89, []) })
@@ -163,21 +163,21 @@ import Testing
             try await socket.send(SocketPeer.frame(0x88, [3, 0xF0]))
             let frames = try await socket.framesUntilClosed()
             #expect(frames.last?.closeCode == 1008)
-            // The clock stands still, so none is forgiven meanwhile.
+            // The clock stands still, so the rate limit forgives no frame meanwhile.
             #expect(frames.filter { $0.opcode == 0xA }.count == 100)
         }
     }
 
-    @Test func theDoorIsShutByDefault() async throws {
+    @Test func theEchoEndpointIsOffByDefault() async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(port: port)
             try await peer.send(SocketPeer.handshake("/__echo"))
-            // It is an ordinary path then, and an ordinary answer.
+            // The path is then an ordinary one.
             #expect(try await peer.untilClosed().hasPrefix("HTTP/1.1 200 "))
         }
     }
 
-    @Test func theDoorStaysOnLoopback() async throws {
+    @Test func theEchoEndpointRequiresLoopback() async throws {
         await #expect(throws: ListenError.testDoorBeyondLoopback) {
             try await withServer({
                 $0.host = "0.0.0.0"

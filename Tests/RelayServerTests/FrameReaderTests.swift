@@ -6,7 +6,7 @@ import Testing
 func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
 
 @Suite struct FrameReaderTests {
-    /// All events of a byte stream that arrives in pieces of `step` bytes.
+    /// Returns all events of a byte stream that arrives in pieces of `step` bytes.
     private func events(_ bytes: [UInt8], step: Int, limit: Int = 1 << 20) -> [FrameReader.Event] {
         var reader = FrameReader(limit: limit)
         var events: [FrameReader.Event] = []
@@ -20,7 +20,7 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
         return events
     }
 
-    @Test(arguments: [1, 2, 3, 7, 8, 13, 64, 100_000]) func piecesDoNotMatter(_ step: Int) {
+    @Test(arguments: [1, 2, 3, 7, 8, 13, 64, 100_000]) func framesAreReadFromPiecesOfAnySize(_ step: Int) {
         let long = (0..<70_000).map { UInt8(truncatingIfNeeded: $0) }
         let stream =
             SocketPeer.text("héllo") + SocketPeer.frame(0x02, [1, 2, 3], mask: [1, 2, 3, 4])
@@ -35,7 +35,7 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
         )
     }
 
-    @Test func aFragmentedMessageIsHeldToTheLimitAsAWhole() {
+    @Test func theLimitAppliesToAFragmentedMessageAsAWhole() {
         let stream =
             SocketPeer.frame(0x02, Array(repeating: 1, count: 60))
             + SocketPeer.frame(0x80, Array(repeating: 1, count: 41))
@@ -43,7 +43,7 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
         #expect(events(stream, step: 1000, limit: 100) == [.failed(.init(code: 1009, reason: "message too big"))])
     }
 
-    @Test func theLimitIsJudgedFromTheDeclaredLength() {
+    @Test func theLimitAppliesToTheDeclaredLength() {
         let header = Array(SocketPeer.frame(0x82, [], length: [126, 0x40, 0]).prefix(4))
         #expect(events(header, step: 1, limit: 0x3FFF) == [.failed(.init(code: 1009, reason: "message too big"))])
         #expect(events(header, step: 1, limit: 0x4000).isEmpty)
@@ -57,12 +57,12 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
         #expect(events(stream, step: 1000) == [.text(euro)])
     }
 
-    @Test func nothingIsReadAfterAFault() {
+    @Test func nothingIsReadAfterAProtocolError() {
         let stream = SocketPeer.frame(0x83, []) + SocketPeer.text("x")
         #expect(events(stream, step: 1000).count == 1)
     }
 
-    /// The incremental check agrees with the standard library on every split of every case.
+    /// The incremental check agrees with the standard library for every split of every case.
     @Test func utf8AgreesWithTheStandardLibrary() {
         var generator = SplitMix(seed: 7)
         for _ in 0..<20_000 {
@@ -82,7 +82,7 @@ func buffer(_ bytes: [UInt8]) -> ByteBuffer { ByteBuffer(bytes: bytes) }
     }
 }
 
-/// A seeded generator, so that a failure repeats.
+/// A seeded generator, so that failures are reproducible.
 struct SplitMix: RandomNumberGenerator {
     private var state: UInt64
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import RelayServer
 
-/// Answers in gzip: for whoever asks, and for nobody else.
+/// Responses are compressed with gzip if and only if the client accepts it.
 @Suite(.timeLimit(.minutes(15))) struct GzipTests {
     private static let body = Array(("[" + (0..<2_000).map(String.init).joined(separator: ",") + "]").utf8)
 
@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(arguments: ["gzip", "deflate, gzip", "gzip;q=0.5, identity", "*", "GZIP"])
-    func whoeverAsksGetsIt(_ accepted: String) async throws {
+    func aClientThatAcceptsGzipGetsIt(_ accepted: String) async throws {
         let (head, body) = try await answer(to: accepted)
         #expect(head.contains("Content-Encoding: gzip\r\n"))
         #expect(head.contains("Vary: Origin, Accept-Encoding\r\n"))
@@ -33,13 +33,13 @@ import Testing
     }
 
     @Test(arguments: [nil, "identity", "gzip;q=0", "*;q=0, deflate", "br", ""])
-    func whoeverDoesNotGetsItPlain(_ accepted: String?) async throws {
+    func aClientThatDoesNotAcceptGzipGetsPlainBytes(_ accepted: String?) async throws {
         let (head, body) = try await answer(to: accepted)
         #expect(!head.contains("Content-Encoding"))
         #expect(body == Self.body)
     }
 
-    @Test func whatIsSmallOrGetsNoSmallerStaysPlain() async throws {
+    @Test func smallOrIncompressibleBodiesStayPlain() async throws {
         var random = SplitMix(seed: 3)
         let noise = (0..<4_000).map { _ in UInt8.random(in: .min ... .max, using: &random) }
         for body in [Array("{}".utf8), noise] {

@@ -30,8 +30,10 @@ import Testing
         }
     }
 
-    /// Most of what is sent finds no room with the system: the rest waits in the channel, and what follows behind it.
-    @Test func largeAnswersReachASlowReaderWhole() async throws {
+    /// The socket buffer takes only a part of the response.
+    ///
+    /// The rest waits in the channel, and the next responses behind it.
+    @Test func aSlowReaderGetsLargeResponsesCompletely() async throws {
         let (letters, size) = (Array("abcde".utf8), 1_500_000)
         try await withServer(respond: { request in
             let letter = request.path.utf8.dropFirst().first ?? 0
@@ -42,7 +44,7 @@ import Testing
                     + ($0 == letters.last ? "Connection: close\r\n\r\n" : "\r\n")
             }
             let peer = try await RawPeer.connect(port: port, reads: false, sending: requests.joined())
-            // An answer on another connection: by now the first of the slow reader's has met a full socket.
+            // Once another connection is answered, the slow reader's first response has filled its socket.
             let other = try await RawPeer.connect(port: port, sending: "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             _ = try await other.text(containing: "up")
             try await peer.startReading()
@@ -60,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func ofAnAnswerToHEADOnlyTheHeadIsSent() async throws {
+    @Test func theResponseToHEADHasNoBody() async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(
                 port: port,

@@ -4,7 +4,7 @@ import Testing
 
 @testable import RelayServer
 
-/// How a request for a socket is told from others, and what its fields may look like.
+/// How the server recognises a WebSocket handshake, and which header fields it accepts.
 @Suite struct HandshakeTests {
     @Test(arguments: [
         ("/push/1/c/development", true), ("/a/b/push/1/c/development", true), ("/push/1//", true),
@@ -12,11 +12,11 @@ import Testing
         ("/push/2/c/development", false), ("/xpush/1/c/development", false), ("push/1/c/development", false),
         ("/database/1/c/development/private/records/modify", false), ("/", false), ("*", false), ("", false),
     ])
-    func aPathNamesTheNoticesByItsLastFourSegments(_ path: String, _ isNotices: Bool) {
+    func theLastFourSegmentsOfAPathIdentifyTheNoticeEndpoint(_ path: String, _ isNotices: Bool) {
         #expect(SocketPurpose.of(path: path, testDoor: true) == (isNotices ? .notices : nil))
     }
 
-    @Test func theEchoIsOnlyBehindTheTestDoor() {
+    @Test func theEchoEndpointExistsOnlyInTestConfigurations() {
         #expect(SocketPurpose.of(path: "/__echo", testDoor: true) == .echo)
         #expect(SocketPurpose.of(path: "/__echo", testDoor: false) == nil)
     }
@@ -25,7 +25,7 @@ import Testing
         ("/c/asset/1/upload/t", true), ("/asset/1/upload/", true), ("/a//asset/1/upload/t", true),
         ("/asset/1/upload", false), ("/xasset/1/upload/t", false), ("/database/asset/1/upload/t", false), ("/", false),
     ])
-    func uploadsAreKnownByTheirPath(_ path: String, _ isUpload: Bool) {
+    func uploadsAreRecognisedByTheirPath(_ path: String, _ isUpload: Bool) {
         #expect(RequestRules(limits: ServerLimits(), trustedProxies: []).isUpload(path) == isUpload)
     }
 
@@ -42,7 +42,7 @@ import Testing
         SocketPeer.handshake("/__echo").replacing("keep-alive, Upgrade", with: ","),
     ]
 
-    @Test func listsAreReadWhateverTheirCaseAndBlanks() async throws {
+    @Test func headerListsAreParsedWithAnyCaseAndBlanks() async throws {
         try await withServer({ $0.testDoor = true }) { port in
             for request in Self.good {
                 let peer = try await RawPeer.connect(port: port, sending: request)
@@ -56,12 +56,12 @@ import Testing
         }
     }
 
-    @Test func eachRefusalOfAnOriginHasItsOwnIdentifier() {
+    @Test func eachRefusedOriginGetsItsOwnRequestID() {
         #expect(Handshake.originRefused.answer.body != Handshake.originRefused.answer.body)
         #expect(Handshake.originRefused.answer.status == .forbidden)
     }
 
-    @Test func onlyAClientThatOffersItIsToldTheSubprotocol() async throws {
+    @Test func theSubprotocolIsConfirmedOnlyIfTheClientOffersIt() async throws {
         try await withServer { port in
             for (offer, isTold) in [("", false), ("Sec-WebSocket-Protocol: chat , zonecast.notices.1\r\n", true)] {
                 let request = SocketPeer.handshake("/push/1/c/development", extra: offer)

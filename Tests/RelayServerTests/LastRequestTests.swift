@@ -2,7 +2,9 @@ import Testing
 
 @testable import RelayServer
 
-/// Which request of a connection is the last: the parser and the gate must be of one mind, or neither goes on.
+/// Which request of a connection is the last.
+///
+/// If the parser and the connection handler disagree, the connection is closed.
 @Suite struct LastRequestTests {
     struct Row: Sendable, CustomTestStringConvertible {
         var testDescription: String
@@ -29,7 +31,7 @@ import Testing
         Row("both on 1.0, in two fields", old + "close\r\nConnection: keep-alive\r\n\r\n" + get),
     ]
 
-    @Test(arguments: lastOnes) func theLastAnswerSaysSo(_ row: Row) async throws {
+    @Test(arguments: lastOnes) func theLastResponseHasConnectionClose(_ row: Row) async throws {
         try await withServer { port in
             let answer = try await RawPeer.connect(port: port, sending: row.request).untilClosed(within: 60)
             #expect(answer.split(separator: "HTTP/1.1 ").count == 1, "\(answer)")
@@ -38,8 +40,8 @@ import Testing
         }
     }
 
-    /// The first answer is out before the parser says that there is to be no other.
-    @Test func aConnectionThatIsOverForTheParserIsClosed() async throws {
+    /// The first response is sent before the parser reports that no other request follows.
+    @Test func aConnectionThatTheParserEndedIsClosed() async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(port: port, sending: Self.chunked + "Connection: close\r\n\r\n")
             _ = try await peer.text(containing: "127.0.0.1\n")
@@ -49,13 +51,13 @@ import Testing
         }
     }
 
-    static let goingOn = [
+    static let reusable = [
         Row("no token of 1.1", "GET / HTTP/1.1\r\nHost: a\r\nConnection: x-close, closed\r\n\r\n" + get),
         Row("the token on 1.0", "GET / HTTP/1.0\r\nConnection: te, Keep-Alive\r\n\r\n" + get),
         Row("a proxy's token on 1.0", "GET / HTTP/1.0\r\nProxy-Connection: keep-alive\r\n\r\n" + get),
     ]
 
-    @Test(arguments: goingOn) func theNextRequestIsServed(_ row: Row) async throws {
+    @Test(arguments: reusable) func theNextRequestIsServed(_ row: Row) async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(port: port, sending: row.request)
             let answer = try await peer.text(containing: "GET /next")

@@ -1,7 +1,7 @@
 import Logging
 import Synchronization
 
-/// Counts what is logged.
+/// Counts log lines.
 final class LogLines: LogHandler {
     private let lines = Mutex(0)
 

@@ -45,7 +45,7 @@ import Testing
         row("chunk size with sign", post + "Transfer-Encoding: chunked\r\n\r\n+1\r\na\r\n0\r\n\r\n", 400),
         row("chunk size with 0x", post + "Transfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n", 400),
         row("chunk size too large", post + "Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\na", 400),
-        // By the length that it declares, before its bytes come.
+        // Refused by its declared length, before its bytes arrive.
         row("chunk of 2^63 - 1", post + "Transfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\na", 413),
         row("second chunk of 1 GiB", post + "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n40000000\r\na", 413),
         row("chunk over the limit", post + "Transfer-Encoding: chunked\r\n\r\n400001\r\na", 413),
@@ -157,7 +157,7 @@ import Testing
     @Test func brokenFieldsAreRefused() async throws { try await expectRefusals(Self.fields) }
     @Test func brokenRequestLinesAreRefused() async throws { try await expectRefusals(Self.lines) }
 
-    @Test func whatCanBecomeNoRequestIsRefusedAtItsFirstByte() async throws {
+    @Test func bytesThatCannotStartARequestAreRefusedAtOnce() async throws {
         let starts = [("\u{16}\u{3}\u{1}\u{2}", "TLS"), ("\u{0}", "not a token"), ("\r\n{", "not a token")]
         try await withServer { port in
             for (start, reason) in starts {
@@ -175,7 +175,7 @@ import Testing
             for row in rows {
                 let peer = try await RawPeer.connect(port: port)
                 try await peer.send(row.request)
-                // Whatever comes after a refusal must not be read as a request.
+                // Bytes after a refusal must not be read as a request.
                 try? await peer.send("GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
                 let answer = try await peer.untilClosed()
                 #expect(answer.hasPrefix("HTTP/1.1 \(row.status) "), "\(row.name): \(answer.prefix(200))")
@@ -224,7 +224,7 @@ import Testing
         }
     }
 
-    @Test func aLaterBadRequestIsAnsweredInTurn() async throws {
+    @Test func aLaterMalformedRequestIsAnsweredInOrder() async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(port: port)
             try await peer.send(Self.get + "\r\n" + Self.get + "\r\nGET / HTTP/1.1\r\n\r\n" + Self.get + "\r\n")
@@ -234,7 +234,7 @@ import Testing
         }
     }
 
-    @Test func aChunkedBodyIsHeldToTheLimit() async throws {
+    @Test func theBodyLimitAppliesToChunkedBodies() async throws {
         try await withServer({ $0.limits.body = 1000 }) { port in
             let peer = try await RawPeer.connect(port: port)
             let chunk = "100\r\n" + String(repeating: "a", count: 256) + "\r\n"
@@ -243,7 +243,7 @@ import Testing
         }
     }
 
-    @Test func aChunkedBodyMayComeInPiecesOfAnySize() async throws {
+    @Test func aChunkedBodyMayArriveInPiecesOfAnySize() async throws {
         try await withServer { port in
             let chunks = "3;x=y\r\nab\n\r\n0A\r\ncdef\r\ngh\r\n\r\n0;z\r\nT: 1\r\n\r\n"
             let request = Array((Self.post + "Transfer-Encoding: chunked\r\n\r\n" + chunks).utf8)
@@ -258,7 +258,7 @@ import Testing
         }
     }
 
-    @Test func aMethodOfAnothersIsNotServed() async throws {
+    @Test func unsupportedMethodsAreRefused() async throws {
         try await withServer { port in
             for (method, status) in [("QUERY", 405), ("TRACE", 405), ("PROPFIND", 501), ("FROB", 501)] {
                 let peer = try await RawPeer.connect(port: port)
@@ -290,7 +290,7 @@ import Testing
                 let refused = try await RawPeer.connect(port: port, sending: "HEAD" + text).untilClosed()
                 #expect(refused.contains("\r\nContent-Length: "), "\(refused)")
                 #expect(refused.hasSuffix("\r\n\r\n"), "\(refused)")
-                // And the one after it, which is another's, has one.
+                // The response to the request before it, with another method, has one.
                 let both = "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET" + text
                 #expect(try await RawPeer.connect(port: port, sending: both).untilClosed().hasSuffix("}"))
             }

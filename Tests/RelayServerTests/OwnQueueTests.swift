@@ -2,16 +2,16 @@ import Dispatch
 import RelayServer
 import Testing
 
-/// What takes long must keep nobody from stopping.
+/// Long-running work must not delay cancellation.
 @Suite struct OwnQueueTests {
     private struct Fault: Error {}
 
-    @Test func givesWhatTheWorkComesTo() async throws {
+    @Test func theResultOfTheWorkIsReturned() async throws {
         #expect(try await OwnQueue.run(.utility) { 7 } == 7)
         await #expect(throws: Fault.self) { try await OwnQueue.run(.utility) { throw Fault() } }
     }
 
-    @Test func whoIsCancelledDoesNotWaitForTheWork() async throws {
+    @Test func aCancelledTaskDoesNotWaitForTheWork() async throws {
         let end = DispatchSemaphore(value: 0)
         let (begun, begin) = AsyncStream<Void>.makeStream()
         let task = Task {

@@ -5,11 +5,11 @@ import Testing
 
 @testable import RelayServer
 
-/// A poll whose peer goes is over: what comes later waits for the next one.
+/// A poll ends when its peer disconnects; later notices wait for the next poll.
 @Suite(.timeLimit(.minutes(15))) struct PollDepartureTests {
     private static let poll = "GET /device/1/iCloud.test/development/webcourier?tok=x HTTP/1.1\r\nHost: a\r\n\r\n"
 
-    /// Waits as a poll does, until it is cancelled; says when it begins and when it ends.
+    /// A responder that waits like a poll until it is cancelled, and reports when it begins and ends.
     private static func waiting(_ steps: AsyncStream<String>.Continuation) -> RelayServer.Responder {
         { _ in
             let end = Gate()
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func aPeerThatCloses() async throws {
+    @Test func closingTheConnectionEndsThePoll() async throws {
         let (steps, step) = AsyncStream.makeStream(of: String.self)
         try await withServer(respond: Self.waiting(step)) { port in
             var steps = steps.makeAsyncIterator()
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test func aPeerThatSendsNothingMoreIsAnsweredAtOnce() async throws {
+    @Test func aHalfClosedPeerIsAnsweredAtOnce() async throws {
         let (steps, step) = AsyncStream.makeStream(of: String.self)
         try await withServer(respond: Self.waiting(step)) { port in
             var steps = steps.makeAsyncIterator()
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test func aPeerThatHadGoneBefore() async throws {
+    @Test func aPeerThatHalfClosedBeforeThePollIsAnsweredAtOnce() async throws {
         let (_, step) = AsyncStream.makeStream(of: String.self)
         try await withServer(respond: Self.waiting(step)) { port in
             let peer = try await RawPeer.connect(port: port)

@@ -10,7 +10,7 @@ import Wire
 
 @testable import RelayServer
 
-/// Query notices on real sockets: of a user, and of a server-to-server key.
+/// Query notices on real sockets, for a user and for a server-to-server key.
 ///
 /// See Notices.md, "Connecting" and "Which notice".
 @Suite(.timeLimit(.minutes(15))) struct QuerySocketTests {
@@ -36,7 +36,7 @@ import Wire
         return socket
     }
 
-    /// All notices, once there are so many.
+    /// Returns all notices once there are `count` of them.
     private func notices(_ count: Int, on socket: SocketPeer) async throws -> [Notice] {
         try await socket.frames(count + 1, waitingFor: "\(count) notices").compactMap { frame in
             guard case .notice(let notice) = try ServerFrame(decoding: frame.payload) else { return nil }
@@ -62,7 +62,7 @@ import Wire
         #"{"operations":[{"operationType":"forceDelete","record":{"recordName":"\#(name)"}}]}"#
     }
 
-    @Test func aUserHearsOfWhatMatches() async throws {
+    @Test func aUserIsNotifiedOfMatchingChanges() async throws {
         let relay = try NoticePort()
         _ = try await relay.ask("subscriptions/modify", of: 1, Self.watch)
         try await serve(relay) { port in
@@ -82,7 +82,7 @@ import Wire
             let aps = try #require(heard.first?.aps)
             #expect(String(decoding: aps, as: UTF8.self).contains("something new"))
             #expect(heard.first?.query?.fields == Array(#"{"title":"milk"}"#.utf8))
-            // Its own changes the writer knows; the next thing it hears is another's.
+            // The writer gets no notices of its own changes; the first one it receives is of another device's change.
             _ = try await relay.ask("records/modify", of: 1, device: "tablet", Self.save("c", done: 0))
             #expect(try await notices(1, on: writer).map(\.query?.recordName) == ["c"])
             await phone.close()
@@ -90,7 +90,7 @@ import Wire
         }
     }
 
-    /// A request with the key's signature over its date, its body and its path.
+    /// Returns the headers of a request, with the key's signature over its date, body and path.
     private func signed(_ path: String, _ body: String, by id: String) throws -> [(name: String, value: String)] {
         let date = Date().formatted(.iso8601)
         let hash = Base64.encode(Array(SHA256.hash(data: Array(body.utf8))))
@@ -101,7 +101,7 @@ import Wire
         ]
     }
 
-    @Test func aServerKeyHearsOfThePublicDatabase() async throws {
+    @Test func aServerKeyIsNotifiedOfPublicChanges() async throws {
         let relay = try NoticePort()
         let home = ContainerEnvironment(try #require(ContainerID(NoticePort.container)), .development)
         try relay.directory.addContainer(home.container)
@@ -120,7 +120,7 @@ import Wire
             let heard = try await notices(1, on: server)
             #expect(heard.map(\.query?.recordName) == ["everybodys"])
             #expect(heard.map(\.scope) == [.public])
-            // Once the key is revoked its socket goes, also where nobody has looked before.
+            // Revoking the key closes its socket, even if no request has noticed the revocation yet.
             try relay.directory.revokeServerKey(id)
             relay.admission.closeRevoked()
             let frames = try await server.frames(waitingFor: "a close frame") { $0.contains { $0.opcode == 8 } }

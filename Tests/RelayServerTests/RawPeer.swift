@@ -4,7 +4,7 @@ import Synchronization
 
 @testable import RelayServer
 
-/// A bare TCP peer: writes what it is told, byte for byte, and keeps what comes back.
+/// A plain TCP peer that sends given bytes and keeps all bytes it receives.
 final class RawPeer: Sendable {
     struct TimedOut: Error, CustomStringConvertible {
         var description: String
@@ -18,10 +18,10 @@ final class RawPeer: Sendable {
         self.inbox = inbox
     }
 
-    /// `reads: false`: takes nothing of what comes.
+    /// Connects to a port of this machine.
     ///
-    /// `sending` goes out from the event loop as soon as the connection stands, however busy the tasks of other tests keep
-    /// the machine: what a deadline waits for must not wait for a turn of its own.
+    /// With `reads: false`, the peer does not read by itself. The event loop sends `text` as soon as the connection is
+    /// open, so that a deadline does not depend on this test's turn on a busy machine.
     static func connect(port: Int, reads: Bool = true, sending text: String = "") async throws -> RawPeer {
         try await connect(port: port, reads: reads, sending: Array(text.utf8))
     }
@@ -47,7 +47,7 @@ final class RawPeer: Sendable {
         try await channel.writeAndFlush(ByteBuffer(bytes: bytes)).get()
     }
 
-    /// What has come so far, once `isEnough` holds or the peer has closed.
+    /// Returns the bytes received so far, once `isEnough` holds or the peer has closed.
     func received(
         within seconds: Int64 = 300,
         waitingFor what: String,
@@ -62,7 +62,7 @@ final class RawPeer: Sendable {
         return try await promise.futureResult.get()
     }
 
-    /// Everything until the relay closes.
+    /// Returns all bytes until the relay closes the connection.
     func untilClosed(within seconds: Int64 = 300) async throws -> String {
         let bytes = try await received(within: seconds, waitingFor: "the relay to close") { _ in false }
         return String(decoding: bytes, as: UTF8.self)
@@ -73,7 +73,7 @@ final class RawPeer: Sendable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Takes so many bytes more of what comes, and hardly more than that; for a peer that does not read by itself.
+    /// Receives about `count` more bytes; for a peer that does not read by itself.
     func take(_ count: Int) async throws {
         let goal = inbox.count + count
         while inbox.count < goal {
@@ -92,7 +92,7 @@ final class RawPeer: Sendable {
     func close() async { try? await channel.close().get() }
 }
 
-/// Bytes received, and who waits for them.
+/// The bytes received, and the tasks that wait for them.
 private final class Inbox: Sendable {
     private struct State {
         var bytes: [UInt8] = []
@@ -151,7 +151,7 @@ private final class InboxHandler: ChannelInboundHandler {
     }
 }
 
-/// Says its bytes as soon as the connection stands.
+/// Sends its bytes as soon as the connection is open.
 private final class Opening: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

@@ -6,11 +6,11 @@ import Testing
 
 @testable import RelayServer
 
-/// A head that comes again is not parsed again, and everything else is.
+/// A repeated request head is not parsed again; any other head is.
 @Suite struct RecurringHeadTests {
     private static let good = "POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nX-A: 1\r\n\r\nabc"
 
-    @Test func headsComeAgainWithOtherLengths() async throws {
+    @Test func aRepeatedHeadMayHaveAnotherContentLength() async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(port: port)
             let bodies = ["abc", "defg", "", "hijklmnopqrstuvwxyz", "last"]
@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func aBodyMayComeInPieces() async throws {
+    @Test func aBodyMayArriveInPieces() async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(port: port)
             try await peer.send(Self.good)
@@ -40,9 +40,9 @@ import Testing
         }
     }
 
-    /// What is refused as a first request is refused as a second one, with the same answer.
+    /// A request that is refused as the first one is refused as a later one, with the same response.
     @Test(arguments: MalformedHTTPTests.framing + MalformedHTTPTests.fields)
-    func badRequestsAreRefusedAfterAGoodOne(_ row: MalformedHTTPTests.Row) async throws {
+    func malformedRequestsAreRefusedAfterAValidOne(_ row: MalformedHTTPTests.Row) async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(port: port)
             let first = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
@@ -58,7 +58,7 @@ import Testing
         var body: Int?
     }
 
-    /// What a head with `Content-Length: 3` says of others.
+    /// Heads that are compared with a known one that has `Content-Length: 3`.
     static let rows = [
         Row(text: "Content-Length: 3\r\nX-A: 1\r\n\r\nrest", body: 3),
         Row(text: "Content-Length: 1234567\r\nX-A: 1\r\n\r\n", body: 1_234_567),
@@ -72,7 +72,7 @@ import Testing
         Row(text: "", body: nil),
     ]
 
-    @Test(arguments: rows) func lengthsAreReadAndNothingElseMayDiffer(_ row: Row) throws {
+    @Test(arguments: rows) func onlyTheContentLengthMayDiffer(_ row: Row) throws {
         let start = "POST /a HTTP/1.1\r\nHost: x\r\n"
         let head = ByteBuffer(string: start + "Content-Length: 3\r\nX-A: 1\r\n\r\n")
         let plan = RequestPlan(
@@ -92,9 +92,9 @@ import Testing
     }
 }
 
-/// Requests that need no task.
+/// Requests that are answered without a task.
 @Suite struct DirectAnswerTests {
-    /// A thousand that waited for one are answered in turn, and not each inside of the one before.
+    /// A thousand requests that waited for one are answered in order and without recursion.
     @Test func manyWaitingRequestsAreAnsweredInOrder() async throws {
         let gate = Gate()
         let answer: RelayServer.DirectResponder = { request, _, then in

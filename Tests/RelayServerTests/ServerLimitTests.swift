@@ -8,11 +8,11 @@ import Testing
 
 @testable import RelayServer
 
-/// The transport's rows of the limits table.
+/// The transport's rows of the table of limits.
 ///
 /// See Reliability.md, "Limits".
 @Suite struct ServerLimitTests {
-    /// One loop, which looks at its deadlines often; they pass when the test says so.
+    /// Uses one event loop that checks its deadlines often; time passes only when the test advances the clock.
     private static func oneLoop(_ configuration: inout ServerConfiguration) {
         configuration.loops = 1
         configuration.limits.sweepInterval = .milliseconds(20)
@@ -20,7 +20,7 @@ import Testing
 
     private static let limits = ServerLimits()
 
-    @Test func aHeadThatNeverEndsTimesOut() async throws {
+    @Test func anIncompleteHeadTimesOut() async throws {
         let clock = StandingClock()
         try await withServer(Self.oneLoop, clock: clock) { port in
             let peer = try await RawPeer.connect(port: port)
@@ -31,11 +31,11 @@ import Testing
         }
     }
 
-    @Test func aHeadInDribsTimesOutAsAWhole() async throws {
+    @Test func aHeadThatArrivesSlowlyTimesOutAsAWhole() async throws {
         let clock = StandingClock()
         try await withServer(Self.oneLoop, clock: clock) { port in
             let peer = try await RawPeer.connect(port: port)
-            // A second more than it has, and less than that after the last one.
+            // The bytes arrive one second apart, and one second longer than allowed in total.
             for _ in 0..<Self.limits.headTime.nanoseconds / 1_000_000_000 + 1 {
                 try await peer.send("G")
                 try await settle(port)
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    @Test func aBodyThatStopsTimesOut() async throws {
+    @Test func anInterruptedBodyTimesOut() async throws {
         let clock = StandingClock()
         try await withServer(Self.oneLoop, clock: clock) { port in
             let peer = try await RawPeer.connect(port: port)
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func aBodyInDribsTimesOutAsAWhole() async throws {
+    @Test func aBodyThatArrivesSlowlyTimesOutAsAWhole() async throws {
         let clock = StandingClock()
         try await withServer(Self.oneLoop, clock: clock) { port in
             let peer = try await RawPeer.connect(port: port)
@@ -80,8 +80,8 @@ import Testing
         }
     }
 
-    /// Whose they are is known only when they are whole.
-    @Test func bodiesThatAreNotWholeHaveABoundTogether() async throws {
+    /// Incomplete bodies cannot be attributed to a user yet.
+    @Test func incompleteBodiesAreLimitedInTotal() async throws {
         let configure: @Sendable (inout ServerConfiguration) -> Void = {
             Self.oneLoop(&$0)
             $0.limits.unfinishedBodies = 100_000
@@ -94,7 +94,7 @@ import Testing
             let second = try await RawPeer.connect(port: port, sending: head + most)
             let refused = try await second.text(containing: "}")
             #expect(refused.hasPrefix("HTTP/1.1 503 ") && refused.contains("Retry-After: 5"))
-            // A small one passes, and so does the first once it is whole; then there is room again.
+            // A small body is accepted, and so is the first one when it completes; then there is room again.
             let small = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n123456789"
             let other = try await RawPeer.connect(port: port, sending: small)
             #expect(try await other.text(containing: "127.0.0.1\n").hasPrefix("HTTP/1.1 200 "))
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func aReaderThatNeverReadsIsCutOff() async throws {
+    @Test func aPeerThatNeverReadsIsDisconnected() async throws {
         let (clock, gate) = (StandingClock(), Gate())
         let big = APIResponse(status: .ok, body: Array(repeating: 7, count: 30_000_000))
         try await withServer(
@@ -134,7 +134,7 @@ import Testing
         ) { port in
             let peer = try await RawPeer.connect(port: port, reads: false, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             await gate.arrival()
-            // The answer has met a full socket by then; and another connection's time is over in the same sweep.
+            // By then the response has filled the socket, and another connection times out in the same sweep.
             try await settle(port)
             let idle = try await RawPeer.connect(port: port)
             try await settle(port)
@@ -146,7 +146,7 @@ import Testing
         }
     }
 
-    @Test func aRequestWithTimeToAnswerIsNotCut() async throws {
+    @Test func aConnectionWithARunningRequestIsNotClosed() async throws {
         let (clock, gate) = (StandingClock(), Gate())
         try await withServer(
             Self.oneLoop,
@@ -158,7 +158,7 @@ import Testing
         ) { port in
             let slow = try await RawPeer.connect(port: port, sending: "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             await gate.arrival()
-            // Another connection idles to its end meanwhile, so every deadline has been looked at.
+            // Another idle connection is closed meanwhile, so the server has checked all deadlines.
             let idle = try await RawPeer.connect(port: port)
             try await settle(port)
             clock.advance(.hours(1))
@@ -169,7 +169,7 @@ import Testing
         }
     }
 
-    @Test func aConnectionServesSoManyRequests() async throws {
+    @Test func theRequestsPerConnectionAreLimited() async throws {
         try await withServer({ $0.limits.requestsPerConnection = 3 }) { port in
             let peer = try await RawPeer.connect(
                 port: port,
@@ -181,7 +181,7 @@ import Testing
         }
     }
 
-    @Test func connectionsFromOneAddressAreCounted() async throws {
+    @Test func theConnectionsPerAddressAreLimited() async throws {
         try await withServer({ $0.limits.connectionsPerAddress = 3 }) { port in
             var peers: [RawPeer] = []
             for _ in 0..<3 {
@@ -196,7 +196,7 @@ import Testing
         }
     }
 
-    @Test func aProxysConnectionsAreNotCounted() async throws {
+    @Test func theConnectionsOfATrustedProxyAreNotLimited() async throws {
         try await withServer({
             $0.limits.connectionsPerAddress = 1
             $0.trustedProxies = [AddressRange("127.0.0.0/8")].compactMap { $0 }
@@ -206,15 +206,17 @@ import Testing
                     port: port,
                     sending: "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6, 9.9.9.9, 127.0.0.2\r\n\r\n"
                 )
-                // The nearest address that is no proxy of ours: what stands before it may be made up.
+                // The client is the nearest address that is not a trusted proxy; addresses before it may be forged.
                 _ = try await peer.text(containing: "GET / - 9.9.9.9")
             }
         }
     }
 
-    /// What proxies write into the two fields, and the client's address in it; all connections here come from 127.0.0.1.
+    /// Header fields that proxies send, and the client's address in them.
     ///
-    /// nginx, HAProxy and Caddy write an address alone, load balancers of clouds a port after it, others RFC 7239.
+    /// All connections here come from 127.0.0.1.
+    ///
+    /// nginx, HAProxy and Caddy write a plain address, cloud load balancers append a port, and others use RFC 7239.
     static let forwarded: [(fields: [String], client: String)] = [
         (["X-Forwarded-For: 9.9.9.9"], "9.9.9.9"), (["X-Forwarded-For: 9.9.9.9:51234"], "9.9.9.9"),
         (["X-Forwarded-For: 9.9.9.9:0 , 127.0.0.2:80"], "9.9.9.9"), (["X-Forwarded-For: 2001:DB8::0:7"], "2001:db8::7"),
@@ -227,12 +229,12 @@ import Testing
         (["X-Forwarded-For: 9.9.9.9, ,"], "9.9.9.9"),
         (["X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 9.9.9.9"], "9.9.9.9"),
         (["X-Forwarded-For: 6.6.6.6, 9.9.9.9:1, [::ffff:127.0.0.3]:2, 127.0.0.2"], "9.9.9.9"),
-        // Where the nearest proxy does not tell, nobody does.
+        // If the nearest proxy names no address, the proxy's own address is used.
         (["X-Forwarded-For: unknown"], "127.0.0.1"), (["X-Forwarded-For: 9.9.9.9, unknown"], "127.0.0.1"),
         (["X-Forwarded-For: unknown, 127.0.0.2"], "127.0.0.2"), (["X-Forwarded-For:"], "127.0.0.1"),
         (["X-Forwarded-For: 9.9.9.9/0"], "127.0.0.1"), (["X-Forwarded-For: 9.9.9.9:x"], "127.0.0.1"),
         (["X-Forwarded-For: [9.9.9.9"], "127.0.0.1"), (["X-Forwarded-For: [2001:db8::7]x"], "127.0.0.1"),
-        // A client's own text hides nothing that a proxy adds to it.
+        // Text from the client cannot hide an address that a proxy appends.
         (["X-Forwarded-For: \"6.6.6.6, 9.9.9.9"], "9.9.9.9"), (["X-Forwarded-For: 6.6.6.6\u{600}, 9.9.9.9"], "9.9.9.9"),
         (["X-Forwarded-For: \u{600}, 9.9.9.9"], "9.9.9.9"),
         (["Forwarded: for=9.9.9.9"], "9.9.9.9"), (["Forwarded: For=\"9.9.9.9:51234\""], "9.9.9.9"),
@@ -245,11 +247,11 @@ import Testing
         (["Forwarded: for=9.9.9.9, proto=https"], "127.0.0.1"), (["Forwarded: fors=9.9.9.9"], "127.0.0.1"),
         (["Forwarded: for=\"6.6.6.6, for=9.9.9.9"], "9.9.9.9"),
         (["Forwarded: for=\"6.6.6.6, for=\"[2001:db8::7]\""], "2001:db8::7"),
-        // Nearly all proxies write this one, and pass the other on as their client wrote it.
+        // Nearly all proxies write X-Forwarded-For, and pass Forwarded on as the client wrote it.
         (["Forwarded: for=6.6.6.6", "X-Forwarded-For: 9.9.9.9"], "9.9.9.9"),
     ]
 
-    @Test("each form of X-Forwarded-For and Forwarded yields the client's address alone", arguments: forwarded)
+    @Test("each form of X-Forwarded-For and Forwarded yields the client's address without a port", arguments: forwarded)
     func forwardedAddresses(fields: [String], client: String) async throws {
         try await withServer({ $0.trustedProxies = [AddressRange("127.0.0.0/8")].compactMap { $0 } }) { port in
             let peer = try await RawPeer.connect(
@@ -260,7 +262,7 @@ import Testing
         }
     }
 
-    @Test func strangersCannotNameTheirAddress() async throws {
+    @Test func forwardingHeadersOfUntrustedPeersAreIgnored() async throws {
         try await withServer { port in
             let peer = try await RawPeer.connect(
                 port: port,
@@ -272,7 +274,7 @@ import Testing
         }
     }
 
-    @Test func healthAndReadinessSayUpOrNot() async throws {
+    @Test func healthAndReadinessAreReported() async throws {
         let isReady = Mutex(true)
         try await withServer(isReady: { isReady.withLock { $0 } }) { port in
             for (path, ready, status) in [("/healthz", true, 200), ("/readyz", true, 200), ("/readyz", false, 503)] {
@@ -288,7 +290,7 @@ import Testing
         }
     }
 
-    @Test func aTakenPortIsSaidWithAWayOut() async throws {
+    @Test func aPortInUseIsReportedWithARemedy() async throws {
         try await withServer { port in
             do {
                 try await withServer({ $0.port = port }) { _ in }
@@ -302,7 +304,7 @@ import Testing
         }
     }
 
-    @Test func aClosingHandshakeThatThePeerForgetsEnds() async throws {
+    @Test func aMissingCloseFrameTimesOut() async throws {
         let clock = StandingClock()
         try await withServer(
             {
@@ -313,7 +315,7 @@ import Testing
         ) { port in
             let socket = try await SocketPeer.connect(port: port)
             try await socket.send((0..<200).flatMap { _ in SocketPeer.frame(0x8A, []) })
-            // Never answers the close frame.
+            // The peer never answers the close frame.
             #expect(try await socket.frames(1, waitingFor: "the close frame").map(\.closeCode) == [1008])
             try await settle(port)
             clock.advance(Self.limits.closingHandshake)
@@ -344,7 +346,7 @@ import Testing
         ),
     ]
 
-    @Test func badHandshakesAreRefused() async throws {
+    @Test func invalidHandshakesAreRefused() async throws {
         try await withServer({ $0.testDoor = true }) { port in
             for (name, request, status) in Self.handshakes {
                 let peer = try await RawPeer.connect(port: port, sending: request)
@@ -355,7 +357,7 @@ import Testing
         }
     }
 
-    @Test func aGoodHandshakeIsAnsweredAsInTheStandard() async throws {
+    @Test func aValidHandshakeIsAnsweredAsInRFC6455() async throws {
         try await withServer({ $0.testDoor = true }) { port in
             let peer = try await RawPeer.connect(
                 port: port,
@@ -368,17 +370,18 @@ import Testing
         }
     }
 
-    /// On a stop: nothing new is accepted, what has begun is answered, sockets close with 1001, and `run` returns.
-    @Test func aGracefulStopFinishesWhatHasBegun() async throws {
+    /// On a graceful stop the server accepts no connections, finishes started requests, closes sockets with 1001, and
+    /// `run` returns.
+    @Test func aGracefulStopFinishesStartedRequests() async throws {
         let gate = Gate()
         let (ports, port) = AsyncStream.makeStream(of: Int.self)
         var configuration = ServerConfiguration()
         configuration.port = 0
-        // On one loop: all its connections have heard of the stop when one of them says so.
+        // One event loop: when one connection reports the stop, all have been told.
         configuration.loops = 1
         configuration.testDoor = true
         configuration.limits.sweepInterval = .milliseconds(20)
-        // However long this test waits for its turn on a busy machine, nothing is cut.
+        // The time limits are long, so that nothing is cut off on a busy machine.
         configuration.limits.shutdown = .seconds(300)
         configuration.limits.closingHandshake = .seconds(300)
         let server = RelayServer(
@@ -408,7 +411,7 @@ import Testing
         try await running
     }
 
-    @Test func aStopDoesNotWaitForEver() async throws {
+    @Test func aGracefulStopHasATimeLimit() async throws {
         let gate = Gate()
         let (ports, port) = AsyncStream.makeStream(of: Int.self)
         var configuration = ServerConfiguration()
@@ -451,7 +454,7 @@ import Testing
         #expect(AddressRange(text) == nil)
     }
 
-    @Test func theDateIsWrittenAsHTTPWantsIt() {
+    @Test func theDateHasTheHTTPFormat() {
         #expect(DateText.format(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
         #expect(DateText.format(951_827_696) == "Tue, 29 Feb 2000 12:34:56 GMT")
         #expect(DateText.format(0) == "Thu, 01 Jan 1970 00:00:00 GMT")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import RelayServer
 
-/// A peer that takes an answer slowly, against one that takes nothing of it.
+/// A peer that reads a response slowly keeps its connection; one that reads nothing loses it.
 @Suite struct SlowReaderTests {
     private static let length = 30_000_000
     private static let get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -21,7 +21,7 @@ import Testing
         configuration.limits.writeStall = .seconds(15)
     }
 
-    /// Lets time go by until the server has looked at its deadlines: a connection that says nothing is then closed.
+    /// Advances the clock and waits until the server has checked its deadlines, which closes an idle connection.
     private func pass(_ time: TimeAmount, _ clock: StandingClock, _ port: Int) async throws {
         let idle = try await RawPeer.connect(port: port)
         try await settle(port)
@@ -29,12 +29,12 @@ import Testing
         _ = try await idle.untilClosed()
     }
 
-    @Test func aReaderThatTakesALittleNowAndThenGetsAll() async throws {
+    @Test func aSlowReaderGetsTheWholeResponse() async throws {
         let clock = StandingClock()
         try await withServer(Self.oneLoop, clock: clock, respond: Self.large) { port in
             let peer = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
             try await peer.take(1)
-            // The limit, three times over.
+            // Three times the limit in total.
             for _ in 0..<4 {
                 try await peer.take(4_000_000)
                 try await pass(.seconds(11), clock, port)
@@ -46,8 +46,9 @@ import Testing
         }
     }
 
-    /// Of several peers whose answers are more than the loop may hold, the one that has had its own for longest goes.
-    @Test func answersThatNobodyTakesHaveABoundTogether() async throws {
+    /// If the unsent responses of several peers exceed the loop's limit, the connection that has waited longest is
+    /// closed.
+    @Test func unsentResponsesAreLimitedInTotal() async throws {
         let clock = StandingClock()
         let configure: @Sendable (inout ServerConfiguration) -> Void = {
             Self.oneLoop(&$0)
@@ -65,7 +66,7 @@ import Testing
             try await second.startReading()
             let whole = try await second.received(waitingFor: "the whole answer") { $0.count > Self.length }
             #expect(whole.count > Self.length)
-            // What has been taken counts no more.
+            // Bytes that were read no longer count.
             let third = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
             try await third.take(1)
             try await third.startReading()
@@ -75,7 +76,7 @@ import Testing
         }
     }
 
-    @Test func anAnswerThatAloneIsMoreThanTheBoundArrives() async throws {
+    @Test func aSingleResponseMayExceedTheLimit() async throws {
         let configure: @Sendable (inout ServerConfiguration) -> Void = {
             Self.oneLoop(&$0)
             $0.limits.unsentAnswers = 1_000_000
@@ -90,8 +91,8 @@ import Testing
         }
     }
 
-    /// The peer has said all that it has to say, and is still to be answered.
-    @Test func aPeerThatSendsNoMoreGetsAll() async throws {
+    /// The peer has closed its sending side, and still gets the response.
+    @Test func aHalfClosedPeerGetsTheWholeResponse() async throws {
         try await withServer(Self.oneLoop, respond: Self.large) { port in
             let peer = try await RawPeer.connect(port: port, reads: false, sending: Self.get)
             try await peer.take(1)
@@ -103,7 +104,7 @@ import Testing
         }
     }
 
-    @Test func aGracefulStopLetsAnAnswerThatIsOnItsWayArrive() async throws {
+    @Test func aGracefulStopFinishesAResponse() async throws {
         let (ports, port) = AsyncStream.makeStream(of: Int.self)
         var configuration = ServerConfiguration()
         Self.oneLoop(&configuration)
@@ -126,7 +127,7 @@ import Testing
         try await peer.take(1)
         let socket = try await SocketPeer.connect(port: bound)
         await group.triggerGracefulShutdown()
-        // All connections of the loop have heard of the stop when this one says so.
+        // When this connection reports the stop, all connections of the loop have been told.
         _ = try await socket.frames(1, waitingFor: "the close frame")
         try await socket.send(SocketPeer.frame(0x88, [3, 0xE9]))
         try await peer.startReading()

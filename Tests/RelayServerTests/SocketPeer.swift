@@ -1,6 +1,6 @@
 import NIOCore
 
-/// A WebSocket client for tests that can break every rule: it writes raw frames and reads what comes.
+/// A WebSocket client that can break every rule: it sends raw frames and reads the responses.
 final class SocketPeer: Sendable {
     struct Frame: Equatable {
         var opcode: UInt8
@@ -14,7 +14,7 @@ final class SocketPeer: Sendable {
     }
 
     let peer: RawPeer
-    /// Bytes of the answer to the handshake, before the first frame.
+    /// The number of bytes of the handshake's response, before the first frame.
     private let headLength: Int
 
     private init(peer: RawPeer, headLength: Int) {
@@ -27,7 +27,7 @@ final class SocketPeer: Sendable {
             + "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\(extra)\r\n"
     }
 
-    /// Connects and upgrades; `early` goes out in the same write as the handshake.
+    /// Connects and upgrades; `early` is sent in the same write as the handshake.
     static func connect(
         port: Int,
         path: String = "/__echo",
@@ -48,9 +48,9 @@ final class SocketPeer: Sendable {
         return (4...bytes.count).first { bytes[$0 - 4..<$0].elementsEqual([13, 10, 13, 10]) }
     }
 
-    /// A client's frame.
+    /// Returns a client's frame.
     ///
-    /// `length` overrides how the length is written.
+    /// `length` overrides the encoded length.
     static func frame(
         _ first: UInt8,
         _ payload: [UInt8],
@@ -74,14 +74,14 @@ final class SocketPeer: Sendable {
     func send(_ bytes: [UInt8]) async throws { try await peer.send(bytes) }
     func send(text: String) async throws { try await peer.send(Self.text(text)) }
 
-    /// All frames so far, once there are `count` of them or the relay has closed.
+    /// Returns all frames so far, once there are `count` of them or the relay has closed the connection.
     func frames(_ count: Int, waitingFor what: String = "frames") async throws -> [Frame] {
         let start = headLength
         let bytes = try await peer.received(waitingFor: what) { Self.frames(in: $0.dropFirst(start)).count >= count }
         return Self.frames(in: bytes.dropFirst(start))
     }
 
-    /// All frames so far, once they are enough or the relay has closed.
+    /// Returns all frames so far, once they are enough or the relay has closed the connection.
     func frames(waitingFor what: String, until areEnough: @escaping @Sendable ([Frame]) -> Bool) async throws -> [Frame]
     {
         let start = headLength
@@ -91,7 +91,7 @@ final class SocketPeer: Sendable {
         return Self.frames(in: bytes.dropFirst(start))
     }
 
-    /// All frames until the relay closes the connection.
+    /// Returns all frames until the relay closes the connection.
     func framesUntilClosed() async throws -> [Frame] {
         let bytes = try await peer.received(waitingFor: "the relay to close the socket") { _ in false }
         return Self.frames(in: bytes.dropFirst(headLength))
@@ -99,7 +99,7 @@ final class SocketPeer: Sendable {
 
     func close() async { await peer.close() }
 
-    /// Whole frames of a server: unmasked, final.
+    /// Parses the complete frames of a server: unmasked and final.
     private static func frames(in bytes: ArraySlice<UInt8>) -> [Frame] {
         var frames: [Frame] = []
         var rest = bytes

@@ -3,7 +3,7 @@ import RelayAPI
 import RelayServer
 import Testing
 
-/// What is kept of how the relay has done.
+/// The relay's record of its own measurements.
 @Suite struct TelemetryTests {
     private func take(_ count: Int, from start: Timestamp, _ telemetry: Telemetry) {
         for number in 0..<count {
@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    @Test func aClockThatIsPutBackDoesNotEndTheDay() {
+    @Test func aClockThatIsPutBackDoesNotDiscardTheDay() {
         let telemetry = Telemetry()
         let start = Timestamp(milliseconds: 1_800_000_000_000)
         take(61, from: start + .seconds(365 * 86_400), telemetry)

@@ -10,7 +10,9 @@ import Wire
 
 @testable import RelayServer
 
-/// A thousand devices of forty users on a real port, some slow, some gone: each hears what it should, and nothing else.
+/// A thousand devices of forty users on a real port, some slow and some gone.
+///
+/// Each gets the notices that are for it, and no others.
 @Suite(.timeLimit(.minutes(15))) struct ThousandSocketTests {
     private static let users = 40
     private static let devices = 25
@@ -18,12 +20,12 @@ import Wire
     private static let rounds = 3
 
     /// How a device behaves, by its number.
-    private enum Manner {
-        /// Makes the changes itself, so it hears of none.
+    private enum Behavior {
+        /// Makes the changes itself, so it gets no notices of them.
         case writer
-        /// Closes before anything happens.
+        /// Disconnects before the changes.
         case leaver
-        /// Reads nothing until everything has happened.
+        /// Reads nothing until all changes are made.
         case sleeper
         case listener
 
@@ -32,29 +34,29 @@ import Wire
         }
     }
 
-    /// The tokens a user's zones had after each change, oldest first.
+    /// The tokens of a user's zones after each change, oldest first.
     private typealias History = [String: [String]]
 
-    @Test func eachHearsOfItsOwnUsersZonesInOrderAndOfNothingElse() async throws {
+    @Test func eachDeviceGetsTheNoticesOfItsUsersZonesInOrder() async throws {
         try Self.allowManySockets()
         let relay = try NoticePort()
         for user in 0..<Self.users { try await relay.prepare(user, zones: Self.zones) }
         let service = NoticeService(hub: relay.hub, admission: relay.admission)
         try await withServer(notices: service, respond: { await relay.relay.respond(to: $0) }) { port in
             try await withThrowingTaskGroup(of: Void.self) { group in
-                for user in 0..<Self.users { group.addTask { try await Self.play(user, on: port, relay) } }
+                for user in 0..<Self.users { group.addTask { try await Self.run(user, on: port, relay) } }
                 try await group.waitForAll()
             }
         }
     }
 
-    private static func play(_ user: Int, on port: Int, _ relay: NoticePort) async throws {
+    private static func run(_ user: Int, on port: Int, _ relay: NoticePort) async throws {
         let token = try await relay.databaseToken(of: user)
         var sockets: [SocketPeer] = []
         for device in 0..<devices {
             sockets.append(try await listen(user, device, since: token, port: port))
-            if case .sleeper = Manner(device) { try await sockets[device].peer.stopReading() }
-            if case .leaver = Manner(device) { await sockets[device].close() }
+            if case .sleeper = Behavior(device) { try await sockets[device].peer.stopReading() }
+            if case .leaver = Behavior(device) { await sockets[device].close() }
         }
         var history = History()
         for round in 0..<rounds {
@@ -66,7 +68,7 @@ import Wire
         history[zones[0], default: []].append(last)
         let heard = history
         for device in 0..<devices {
-            switch Manner(device) {
+            switch Behavior(device) {
             case .leaver: continue
             case .writer: try await expect(only: last, on: sockets[device])
             case .sleeper:
@@ -98,7 +100,7 @@ import Wire
         return socket
     }
 
-    /// Waits for the last token of every zone, and looks at all that came on the way.
+    /// Waits for the last token of every zone and checks all notices before it.
     private static func expect(_ history: History, on socket: SocketPeer, name: String) async throws {
         let frames = try await socket.frames(waitingFor: "the last notices of \(name)") { frames in
             let heard = Dictionary(grouping: frames.compactMap(notice), by: \.zone).mapValues { $0.last?.token }
@@ -107,7 +109,7 @@ import Wire
         let notices = Dictionary(grouping: frames.compactMap(notice), by: \.zone).mapValues { $0.map(\.token) }
         #expect(Set(notices.keys) == Set(history.keys), "\(name)")
         for (zone, tokens) in notices {
-            // Merging may leave some out, but never turns them round, doubles or makes them up.
+            // Merging may drop tokens, but never reorders, repeats or invents them.
             let places = tokens.map { history[zone]?.firstIndex(of: $0) }
             #expect(
                 places.allSatisfy { $0 != nil } && places.compactMap { $0 } == Set(places.compactMap { $0 }).sorted()
@@ -115,7 +117,7 @@ import Wire
         }
     }
 
-    /// The change that another device made is the first thing the writer hears.
+    /// The writer's first notice is of the change that another device made.
     private static func expect(only token: String, on socket: SocketPeer) async throws {
         let frames = try await socket.frames(2, waitingFor: "the writer's one notice")
         #expect(frames.compactMap(notice).map(\.token) == [token])
@@ -128,7 +130,7 @@ import Wire
         return (notice.zone?.zoneName ?? "", notice.syncToken ?? "")
     }
 
-    /// Both ends of a thousand sockets are in this process.
+    /// Both ends of the thousand sockets are in this process.
     private static func allowManySockets() throws {
         var limit = rlimit()
         #if canImport(Glibc)
@@ -142,7 +144,7 @@ import Wire
     }
 }
 
-/// A relay in memory whose notices go out at a port.
+/// A relay in memory that sends notices from a port.
 final class NoticePort: Sendable {
     static let container = "iCloud.org.example.crowd"
     let relay: Relay
@@ -156,7 +158,7 @@ final class NoticePort: Sendable {
         settings.requestRate = nil
         directory = try AccountStore(inMemory: ())
         let drawn = Mutex(SplitMix(seed: 7))
-        // No socket is pinged, or given up, while a busy machine lets its test wait for a turn.
+        // No socket is pinged or closed while a busy machine delays its test.
         var limits = NoticeLimits()
         (limits.helloTime, limits.pingInterval, limits.fullTime) = (.seconds(3600), .seconds(3600), .seconds(3600))
         let hub = NoticeHub(
@@ -180,7 +182,7 @@ final class NoticePort: Sendable {
         admission = RelayAdmission(relay: relay, hub: hub, time: .system)
     }
 
-    /// The answer to a call on the user's private database, or another; throws where it is not 200.
+    /// Calls an operation of the user's private or another database; throws if the status is not 200.
     func ask(
         _ operation: String,
         of user: Int,
@@ -216,7 +218,7 @@ final class NoticePort: Sendable {
         try await ask("changes/database", of: user, "{}").required("syncToken").string()
     }
 
-    /// Saves a record and gives the zone's token after it.
+    /// Saves a record and returns the zone's token after it.
     func change(_ zone: String, of user: Int, record: String, device: String = "device-0") async throws -> String {
         let save =
             #"{"operationType":"forceReplace","record":{"recordName":"\#(record)","recordType":"Note","fields":{}}}"#

@@ -3,9 +3,9 @@ import RelayAPI
 
 @testable import RelayServer
 
-/// Runs a server on a port of the system's choice for as long as `body` takes.
+/// Runs a server on a free port while `body` runs.
 ///
-/// No deadline passes meanwhile, however busy the machine is: by a clock that stands still, or one that it is given.
+/// By default the clock stands still, so that no deadline passes on a busy machine.
 func withServer<Value: Sendable>(
     _ adjust: (inout ServerConfiguration) -> Void = { _ in },
     clock: StandingClock = StandingClock(),
@@ -54,7 +54,7 @@ func withServer<Value: Sendable>(
     }
 }
 
-/// Says back what arrived: method, path, query, then the body.
+/// Responds with the parts of the request: method, path, query, then the body.
 let echoRequest: RelayServer.Responder = { request in
     let line = "\(request.method.rawValue) \(request.path) \(request.query ?? "-") \(request.remoteAddress)\n"
     return APIResponse(status: .ok, headers: [.contentType: "text/plain"], body: Array(line.utf8) + request.body)

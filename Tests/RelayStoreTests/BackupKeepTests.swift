@@ -3,11 +3,11 @@ import Records
 import RelayStore
 import Testing
 
-/// Which backups go when others come.
+/// Rotation of backups.
 @Suite struct BackupKeepTests {
     private let folder = NSTemporaryDirectory() + "zonecast-keep-\(UUID().uuidString)"
 
-    /// As far as the rotation looks: a manifest.
+    /// Creates a backup as far as the rotation reads it: a manifest.
     private func make(_ moment: Int, missing: Int = 0) throws {
         let path = "\(folder)/\(moment).zonecastbak"
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
@@ -17,7 +17,7 @@ import Testing
 
     private var left: [Int64] { Backup.all(in: folder).map(\.manifest.made) }
 
-    @Test func theLastGoodOneStaysBesideThoseThatLackSomething() throws {
+    @Test func theLastCompleteBackupIsKeptBesideIncompleteOnes() throws {
         defer { try? FileManager.default.removeItem(atPath: folder) }
         for moment in 1...3 { try make(moment) }
         for moment in 4...6 { try make(moment, missing: 1) }
@@ -29,7 +29,7 @@ import Testing
         #expect(left == [6, 7])
     }
 
-    @Test func oneInWhichAFaultWasFoundIsNotGood() throws {
+    @Test func aBackupWithAKnownFaultIsNotTheOnlyOneKept() throws {
         defer { try? FileManager.default.removeItem(atPath: folder) }
         for moment in 1...2 { try make(moment) }
         let verdict = try JSONEncoder().encode(BackupVerdict(at: 50, faults: 1))

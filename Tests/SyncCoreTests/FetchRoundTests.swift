@@ -7,7 +7,7 @@ import Testing
     private let t2 = SyncToken("2")
     private let t3 = SyncToken("3")
 
-    @Test func databaseThenZonesThenTheEnd() {
+    @Test func aRoundFetchesTheDatabaseAndThenItsZones() {
         var state = FeedState()
         var round = FetchRound(asksDatabase: true)
         #expect(round.handle(.began, state: &state) == [.askDatabase(since: nil)])
@@ -37,18 +37,19 @@ import Testing
         #expect(state == FeedState(databaseToken: t2))
     }
 
-    @Test func aNoticeOfAKnownZoneGoesToItDirectly() {
+    @Test func aNoticeOfAKnownZoneFetchesTheZoneDirectly() {
         var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1])
         let known = state.noticed(notes, token: t1)
         let new = state.noticed(notes, token: t2)
-        #expect(!known, "the token is held already")
+        #expect(!known, "the token is known already")
         #expect(new)
         var round = FetchRound(asksDatabase: false)
         #expect(round.handle(.began, state: &state) == [.zoneBegins(notes), .askZone(notes, since: t1)])
     }
 
-    /// What a round that is under way fetched of it before would be told as gone, with the zone of its name that was there.
-    @Test func aNoticeOfAnUnknownZoneIsLeftToTheDatabasesFeed() {
+    /// Otherwise records of the zone that the current round has fetched would be reported as deleted with the earlier
+    /// zone of this name.
+    @Test func aNoticeOfAnUnknownZoneWaitsForTheDatabasesFeed() {
         var state = FeedState(databaseToken: t1, vanished: [notes])
         let new = state.noticed(notes, token: t2)
         #expect(new && state.unfetched.isEmpty)
@@ -62,8 +63,8 @@ import Testing
         #expect(missing.isEmpty && state.vanished.isEmpty)
     }
 
-    /// No token covers a record that did not come; what comes after it is not held back.
-    @Test func aRecordThatDoesNotComeKeepsTheZoneOpen() {
+    /// No token covers the record that could not be fetched; records after it are still fetched.
+    @Test func aRecordThatCannotBeFetchedKeepsTheZonesToken() {
         var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
@@ -78,7 +79,7 @@ import Testing
         #expect(state.zoneTokens[notes] == t1 && state.unfetched == [notes])
     }
 
-    @Test func aNoticeDuringAFetchMeansFetchAgain() {
+    @Test func aNoticeDuringAFetchRepeatsTheFetch() {
         var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
@@ -90,7 +91,7 @@ import Testing
         #expect(last.first == .zoneEnded(notes, nil))
     }
 
-    @Test func anExpiredTokenIsFetchedAfreshOnceThenGivenUp() {
+    @Test func anExpiredTokenCausesOneFullFetchPerRound() {
         var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
@@ -112,7 +113,7 @@ import Testing
         #expect(round.handle(.databaseFailed(expired), state: &state) == [.finished(outcome)])
     }
 
-    @Test func aFeedThatDoesNotMoveIsNotFollowedForEver() {
+    @Test func aFeedWhoseTokenDoesNotAdvanceIsAbandoned() {
         var state = FeedState(zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
@@ -126,7 +127,7 @@ import Testing
         #expect(effects.first == .zoneEnded(notes, Trouble(.protocolBroken)))
     }
 
-    @Test func aZoneThatIsGoneSendsUsToTheDatabase() {
+    @Test func aMissingZoneCausesADatabaseFetch() {
         var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
@@ -136,7 +137,7 @@ import Testing
         )
     }
 
-    @Test func soDoesAZoneThatWentSinceTheDatabaseWasAsked() {
+    @Test func aZoneDeletedDuringTheRoundCausesADatabaseFetch() {
         var state = FeedState()
         var round = FetchRound(asksDatabase: true)
         _ = round.handle(.began, state: &state)
@@ -154,8 +155,8 @@ import Testing
         #expect(state == FeedState(databaseToken: t2))
     }
 
-    /// Its notices came while it was gone, and no other follows.
-    @Test func aZoneThatWasMadeAnewMeanwhileIsFetchedInTheSameRound() {
+    /// The notices of the new zone came while it was missing, and no other follows.
+    @Test func aZoneRecreatedMeanwhileIsFetchedInTheSameRound() {
         var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1], unfetched: [notes])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
@@ -165,7 +166,7 @@ import Testing
             state: &state
         )
         #expect(back.contains(.zoneBegins(notes)))
-        // A relay that goes on saying both is not asked for ever.
+        // If a relay keeps contradicting itself, the round ends.
         _ = round.handle(.zoneFailed(notes, Trouble(.zoneGone)), state: &state)
         let end = round.handle(
             .databasePage(changed: [notes], deleted: [], token: t3, moreComing: false),
@@ -174,7 +175,7 @@ import Testing
         #expect(end.count == 1 && !end.contains(.zoneBegins(notes)))
     }
 
-    @Test func whatIsWrittenToWhileTheDatabaseIsListedIsLookedForOnceMore() {
+    @Test func aZoneWrittenDuringADatabaseFetchCausesAnotherOne() {
         var state = FeedState()
         var round = FetchRound(asksDatabase: true)
         _ = round.handle(.began, state: &state)
@@ -187,19 +188,19 @@ import Testing
         #expect(state == FeedState(databaseToken: t2))
     }
 
-    @Test func theNetworkStopsTheRoundAndZonesStayUnfetched() {
+    @Test func aNetworkFailureEndsTheRoundAndKeepsItsZonesPending() {
         var state = FeedState(zoneTokens: [notes: t1, work: t1], unfetched: [notes, work])
         var round = FetchRound(asksDatabase: false)
         _ = round.handle(.began, state: &state)
         let first = round.handle(.zoneFailed(notes, Trouble(.network)), state: &state)
-        #expect(first == [.zoneEnded(notes, Trouble(.network))], "the other answer is still awaited")
+        #expect(first == [.zoneEnded(notes, Trouble(.network))], "the other response is still pending")
         let last = round.handle(.zonePage(work, token: t2, moreComing: true), state: &state)
         #expect(last.count == 2)
         #expect(state.unfetched == [notes, work])
         #expect(state.zoneTokens[work] == t2)
     }
 
-    @Test func fourZonesAtATimeThePrioritizedFirstTheHeldNotAtAll() {
+    @Test func fourZonesAreFetchedAtATimePrioritizedFirstAndHeldNotAtAll() {
         let zones = (0..<7).map { ZoneID("Z\($0)") }
         var state = FeedState(unfetched: zones)
         var round = FetchRound(
@@ -224,7 +225,7 @@ import Testing
         return (round, effects)
     }
 
-    @Test("a zone that the scope names and the feed does not is asked for, and its absence is told once")
+    @Test("a zone that is in the scope and not in the feed is requested, and its absence is reported once")
     func namedAndMissing() {
         let missing = Trouble(.zoneGone)
         var state = FeedState(databaseToken: t1, zoneTokens: [notes: t1])
@@ -238,22 +239,22 @@ import Testing
             round.handle(.zoneFailed(work, missing), state: &state)
                 == [.zoneEnded(work, missing), .finished(outcome)]
         )
-        #expect(state == FeedState(databaseToken: t2, zoneTokens: [notes: t1]), "nothing is kept of it")
+        #expect(state == FeedState(databaseToken: t2, zoneTokens: [notes: t1]), "the missing zone leaves no state")
     }
 
-    @Test("a zone that the scope names is fetched where it exists after all")
+    @Test("a zone that is in the scope and not in the feed is fetched if it exists")
     func namedAndThere() {
         var state = FeedState(databaseToken: t1)
         var (round, _) = askedInScope([work], state: &state)
         let end = round.handle(.zonePage(work, token: t3, moreComing: false), state: &state)
         #expect(end.first == .zoneEnded(work, nil) && end.count == 2)
         #expect(state.zoneTokens == [work: t3])
-        // Without the database's feed nobody knows which zones there are.
+        // Without the database's feed the existing zones are unknown.
         var direct = FetchRound(asksDatabase: false, scope: .only([notes]))
         #expect(direct.handle(.began, state: &state) == [.finished(FetchRound.Outcome())])
     }
 
-    @Test func aNoticeDuringTheDatabaseQuestionDoesNotAskTwice() {
+    @Test func aNoticeDuringADatabaseFetchSendsNoSecondRequest() {
         var state = FeedState()
         var round = FetchRound(asksDatabase: true)
         _ = round.handle(.began, state: &state)

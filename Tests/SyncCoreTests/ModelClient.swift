@@ -1,14 +1,14 @@
 import Records
 import SyncCore
 
-/// A client as thin as can be around the decisions of `SyncCore`: a dictionary for a mirror, and effects performed in
+/// A minimal client around the decisions of `SyncCore`: a dictionary serves as its mirror, and effects are performed in
 /// the model world.
 ///
-/// What survives its restarts is what a real client keeps on disk.
+/// The properties that survive a restart are those that a real client stores on disk.
 final class ModelClient {
     struct Held: Equatable {
         var fields: [String: Int]
-        /// As on the relay when the edit began.
+        /// The fields on the relay when the edit began.
         var base: [String: Int]
         var tag: Int?
     }
@@ -19,13 +19,13 @@ final class ModelClient {
     private(set) var mirror: [RecordID: Held] = [:]
     private(set) var feed = FeedState()
     private(set) var outbox = Outbox()
-    /// The newest value the user gave each field, which must have reached the relay in the end.
+    /// The newest value that the user gave each field; it must reach the relay in the end.
     private(set) var mustArrive: [RecordID: [String: Int]] = [:]
     // In memory:
     private var schedule = SyncSchedule()
     private var round: FetchRound?
     private var seen: [ZoneID: Set<RecordID>] = [:]
-    private var life = 0
+    private var generation = 0
     private var alarm = 0
     private var isOnline = false
 
@@ -36,10 +36,10 @@ final class ModelClient {
 
     var fields: [RecordID: [String: Int]] { mirror.mapValues(\.fields) }
 
-    // MARK: Life
+    // MARK: Restarting and connecting
 
     func restart() {
-        life += 1
+        generation += 1
         world.note("\(name) restarts")
         schedule = SyncSchedule()
         round = nil
@@ -103,17 +103,17 @@ final class ModelClient {
     private func wake(at moment: Moment?) {
         alarm += 1
         guard let moment else { return }
-        let (mine, born) = (alarm, life)
+        let (mine, started) = (alarm, generation)
         world.after(max(.zero, moment - world.now)) { [self] in
-            if mine == alarm, born == life { tell(.timerFired) }
+            if mine == alarm, started == generation { tell(.timerFired) }
         }
     }
 
-    /// Hands an answer on unless the client has been restarted since it asked.
-    private func inThisLife<Answer>(_ act: @escaping (Answer) -> Void) -> (Answer) -> Void {
-        let born = life
+    /// Passes an answer on unless the client has restarted since its request.
+    private func ifRunning<Answer>(_ act: @escaping (Answer) -> Void) -> (Answer) -> Void {
+        let started = generation
         return { [self] answer in
-            if born == life { act(answer) }
+            if started == generation { act(answer) }
         }
     }
 
@@ -135,7 +135,7 @@ final class ModelClient {
     }
 
     private func askDatabase(_ token: SyncToken?) {
-        let answered = inThisLife { [self] (result: Result<(zones: [ZoneID], token: SyncToken, more: Bool), Trouble>) in
+        let answered = ifRunning { [self] (result: Result<(zones: [ZoneID], token: SyncToken, more: Bool), Trouble>) in
             switch result {
             case .success(let page):
                 advance(.databasePage(changed: page.zones, deleted: [], token: page.token, moreComing: page.more))
@@ -151,7 +151,7 @@ final class ModelClient {
 
     private func askZone(_ zone: ZoneID, _ token: SyncToken?) {
         if token == nil { seen[zone] = [] }
-        let answered = inThisLife {
+        let answered = ifRunning {
             [self] (result: Result<(rows: [ModelRelay.Row], token: SyncToken, more: Bool), Trouble>) in
             switch result {
             case .success(let page):
@@ -170,7 +170,7 @@ final class ModelClient {
 
     private func apply(_ row: ModelRelay.Row) {
         guard outbox[row.id] == nil else {
-            // A pending edit stays, on top of what the relay has now.
+            // A pending edit is kept and merged with the relay's current fields.
             if mirror[row.id] != nil { merge(row.id, row.fields, row.tag) }
             return
         }
@@ -185,7 +185,7 @@ final class ModelClient {
 
     private func zoneEnded(_ zone: ZoneID, _ trouble: Trouble?) {
         if trouble == nil, let listed = seen[zone] {
-            // A listing from nothing names no deletions: what it leaves out is gone.
+            // A full fetch reports no deletions: records that it does not list are deleted.
             for id in mirror.keys where id.zone == zone && !listed.contains(id) && outbox[id] == nil {
                 mirror[id] = nil
             }
@@ -203,7 +203,7 @@ final class ModelClient {
                 ?? .delete(entry.id)
         }
         let sent = mirror
-        let answered = inThisLife { [self] (result: Result<[RecordID: ModelRelay.Answer], Trouble>) in
+        let answered = ifRunning { [self] (result: Result<[RecordID: ModelRelay.Answer], Trouble>) in
             switch result {
             case .success(let answers): settle(answers, version, sent)
             case .failure(let trouble): tell(.sendFinished(.init(trouble: trouble)))
@@ -245,7 +245,7 @@ final class ModelClient {
                 outbox.add(mirror[id] == nil ? .delete : .save, id)
             }
         }
-        // The zone's feed will repeat what was just sent; nothing is remembered to leave it out.
+        // The zone's feed will repeat the records just sent; the model does not filter them.
         tell(.outboxChanged(isEmpty: outbox.isEmpty))
         tell(.sendFinished(outcome))
     }

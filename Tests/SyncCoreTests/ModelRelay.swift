@@ -1,12 +1,14 @@
 import Records
 import SyncCore
 
-/// A relay small enough to be believed at sight: what the clients of the simulation must end up equal to.
+/// A relay that is small enough to be verified by reading.
+///
+/// In the end, the simulation's clients must equal it.
 struct ModelRelay {
     struct Row: Hashable, Sendable {
         var id: RecordID
         var fields: [String: Int]
-        /// `nil`: deleted, and kept as a tombstone.
+        /// `nil` for a deleted record, which is kept as a tombstone.
         var tag: Int?
         var change: Int
     }
@@ -24,11 +26,11 @@ struct ModelRelay {
     }
 
     private(set) var rows: [RecordID: Row] = [:]
-    /// Every value that any field ever had; the simulation writes no value twice.
+    /// Every value that any field ever had; the simulation uses no value twice.
     private(set) var everHeld: Set<Int> = []
     private var change = 0
     private var zoneChange: [ZoneID: Int] = [:]
-    /// Another epoch makes every token handed out before expire, as a restored backup does.
+    /// Incremented to expire all tokens issued before, as a restored backup does.
     private var epoch = 0
 
     var live: [RecordID: [String: Int]] { rows.filter { $0.value.tag != nil }.mapValues(\.fields) }
@@ -37,7 +39,7 @@ struct ModelRelay {
 
     func token(of zone: ZoneID) -> SyncToken { SyncToken("\(epoch):z:\(zoneChange[zone] ?? 0)") }
 
-    /// All writes, and the zones that changed.
+    /// Performs writes and returns their answers and the changed zones.
     mutating func modify(_ writes: [Write]) -> (answers: [RecordID: Answer], changed: Set<ZoneID>) {
         var answers: [RecordID: Answer] = [:]
         var changed: Set<ZoneID> = []
@@ -72,7 +74,7 @@ struct ModelRelay {
         return change
     }
 
-    /// One zone a page, so that paging happens.
+    /// Returns one zone per page, so that clients have to page.
     func databaseChanges(since token: SyncToken?) throws(Trouble) -> (zones: [ZoneID], token: SyncToken, more: Bool) {
         let position = try position(in: token, kind: "d")
         let later = zoneChange.filter { $0.value > position }.sorted { $0.value < $1.value }
@@ -80,7 +82,7 @@ struct ModelRelay {
         return ([first.key], SyncToken("\(epoch):d:\(first.value)"), later.count > 1)
     }
 
-    /// Two records a page; from nothing only live ones.
+    /// Returns two records per page; without a token, only live ones.
     func zoneChanges(_ zone: ZoneID, since token: SyncToken?) throws(Trouble) -> (
         rows: [Row], token: SyncToken, more: Bool
     ) {

@@ -1,13 +1,13 @@
 import Records
 import SyncCore
 
-/// Virtual time, a network that loses, delays, reorders and doubles, and everything that happens, in order.
+/// Virtual time, a network that loses, delays, reorders and duplicates messages, and a queue of all events in order.
 final class ModelWorld {
     private(set) var now = Moment.start
     var random: SeededRandom
     var relay = ModelRelay()
     var clients: [ModelClient] = []
-    /// Chance of each fault; zero once the world is to become quiet.
+    /// The probability of each fault; zero for the quiet phase.
     var faults = 0.2
     private(set) var trace: [String] = []
     private var queue: [(at: Moment, order: Int, job: () -> Void)] = []
@@ -27,7 +27,7 @@ final class ModelWorld {
         queue.append((now + delay, order, job))
     }
 
-    /// Runs what is due until `end`, or until nothing is left.
+    /// Runs the jobs that are due until `end`.
     func run(until end: Moment) {
         while let next = queue.indices.min(by: { (queue[$0].at, queue[$0].order) < (queue[$1].at, queue[$1].order) }),
             queue[next].at <= end
@@ -41,7 +41,8 @@ final class ModelWorld {
 
     private var latency: Duration { .milliseconds(Int64.random(in: 1...400, using: &random)) }
 
-    /// A request that may be lost on the way there or back; either way the caller hears of the network after a while.
+    /// Sends a request that may be lost in either direction; in both cases the caller gets a network error after a
+    /// while.
     func request<Answer>(
         _ name: String,
         perform: @escaping (ModelWorld) throws(Trouble) -> Answer,
@@ -62,7 +63,7 @@ final class ModelWorld {
         }
     }
 
-    /// The relay tells everybody but the writer; a notice may be lost, doubled and overtaken.
+    /// Sends notices to all clients but the writer; a notice may be lost, duplicated or reordered.
     func notify(_ zones: Set<ZoneID>, except writer: ModelClient) {
         for client in clients where client !== writer {
             for zone in zones.sorted(by: { $0.zoneName < $1.zoneName }) {

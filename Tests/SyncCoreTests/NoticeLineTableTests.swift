@@ -3,7 +3,8 @@ import Records
 import SyncCore
 import Testing
 
-/// `Tests/NoticeLineTable.json` holds for this client as it does for the one in `zonecast.js`, which `ClientModuleTests` tries.
+/// The rows of `Tests/NoticeLineTable.json` hold for this client and for `zonecast.js`, which `ClientModuleTests`
+/// tests.
 @Suite struct NoticeLineTableTests {
     struct Row: Decodable, CustomTestStringConvertible {
         struct Step: Decodable {
@@ -14,7 +15,7 @@ import Testing
         }
 
         var name: String
-        /// 0 or 1: what random draws come to, as a part of their range.
+        /// Determines random draws: 0 for the bottom of their range, 1 for the top.
         var chance: Int
         var steps: [Step]
         var testDescription: String { name }
@@ -80,7 +81,7 @@ import Testing
         }
     }
 
-    /// To the millisecond, and whole seconds without a fraction.
+    /// Formats seconds with up to three digits, whole seconds without a fraction.
     private static func seconds(_ seconds: Double) -> String {
         let rounded = (seconds * 1000).rounded() / 1000
         return Int(exactly: rounded).map(String.init) ?? "\(rounded)"

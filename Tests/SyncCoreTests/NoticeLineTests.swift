@@ -19,14 +19,14 @@ import Testing
         return nil
     }
 
-    @Test mutating func greetsAndGoesLive() {
+    @Test mutating func aConnectionSendsItsHelloAndGoesLive() {
         var line = NoticeLine()
         #expect(line.handle(.started, at: at(0), using: &random) == [.connect, .wake(at: at(10))])
         #expect(line.handle(.opened, at: at(1), using: &random) == [.sendHello, .wake(at: at(11))])
         #expect(line.handle(.ready, at: at(2), using: &random) == [.isLive(true), .wake(at: at(47))])
     }
 
-    @Test mutating func pingsAfterSilenceAndGivesUpWithoutAnAnswer() {
+    @Test mutating func aSilentConnectionIsPingedAndThenDropped() {
         var line = live(since: at(0))
         #expect(line.handle(.timerFired, at: at(45), using: &random) == [.ping, .wake(at: at(60))])
         _ = line.handle(.heard, at: at(46), using: &random)
@@ -37,7 +37,7 @@ import Testing
         #expect(wait(dead, from: at(106)) != nil)
     }
 
-    /// What each close code leads to on a young connection, with the highest jitter.
+    /// The effect of each close code on a young connection, with the highest jitter.
     @Test(
         arguments: [
             (nil, 0.5), (1000, 0.5), (1001, 0.5), (1002, 60), (1007, 60), (1008, 60), (1009, 60), (1011, 0.5),
@@ -46,7 +46,7 @@ import Testing
             (4451, 0.5), (4499, 0.5), (4999, 0.5),
         ] as [(UInt16?, Double?)]
     )
-    func closeCodes(_ row: (code: UInt16?, wait: Double?)) {
+    func theCloseCodeDeterminesTheNextAttempt(_ row: (code: UInt16?, wait: Double?)) {
         var random = HighestRandom()
         var line = live(since: at(0))
         let effects = line.handle(.closed(code: row.code), at: at(1), using: &random)
@@ -55,15 +55,15 @@ import Testing
             #expect(abs((wait(effects, from: at(1)) ?? -1) - expected) < 0.001)
         } else {
             #expect(effects.contains(.needsCredentials(isRenewable: false)))
-            #expect(wait(effects, from: at(1)) == nil, "it stays away until the credentials change")
+            #expect(wait(effects, from: at(1)) == nil, "the client waits until the credentials change")
             #expect(line.handle(.timerFired, at: at(1000), using: &random) == [.wake(at: nil)])
             #expect(line.handle(.credentialsChanged, at: at(1001), using: &random).first == .connect)
         }
         #expect(effects.contains(.needsCredentials(isRenewable: true)) == (row.code == 4450))
     }
 
-    /// A request was refused first and has signed in again; then the relay closes the line of the session that ended.
-    @Test mutating func turnedAwayWithOldCredentialsItComesBackWithTheNew() {
+    /// A refused request has signed in again before the relay closes the connection of the former session.
+    @Test mutating func aRefusalOfOldCredentialsIsRetriedWithTheNewOnes() {
         for events in [[NoticeLine.Event.opened, .ready], [.opened], []] {
             var line = NoticeLine()
             for event in [.started] + events + [.credentialsChanged] {
@@ -74,11 +74,11 @@ import Testing
             _ = line.handle(.timerFired, at: at(2), using: &random)
             _ = line.handle(.opened, at: at(2), using: &random)
             let again = line.handle(.closed(code: 4401), at: at(3), using: &random)
-            #expect(again.contains(.needsCredentials(isRenewable: false)), "these are the new ones")
+            #expect(again.contains(.needsCredentials(isRenewable: false)), "the new credentials were refused")
         }
     }
 
-    @Test mutating func aRestartTellsWhenToComeBack() {
+    @Test mutating func aGoodbyeSetsTheTimeOfTheNextAttempt() {
         var line = live(since: at(0))
         _ = line.handle(.goodbye(retryAfter: .seconds(2)), at: at(1), using: &random)
         let closed = line.handle(.closed(code: 1012), at: at(1), using: &random)
@@ -86,14 +86,14 @@ import Testing
         #expect(line.handle(.timerFired, at: at(3), using: &random).first == .connect)
     }
 
-    /// One that promises that, and breaks it each time, is not asked in a circle.
-    @Test mutating func aReturnAtOnceTakesAMoment() {
+    /// Otherwise a relay that keeps promising an immediate return would be called in a tight loop.
+    @Test mutating func anImmediateReturnStillWaitsBriefly() {
         var line = live(since: at(0))
         _ = line.handle(.goodbye(retryAfter: .zero), at: at(1), using: &random)
         #expect(wait(line.handle(.closed(code: 1012), at: at(1), using: &random), from: at(1)) == 0.5)
     }
 
-    @Test mutating func backsOffDoublingTo60SecondsAndAfreshAfterAHealthyMinute() {
+    @Test mutating func theBackOffDoublesUpTo60SecondsAndRestartsAfterAHealthyMinute() {
         var line = NoticeLine()
         var now = at(0)
         var effects = line.handle(.started, at: now, using: &random)
@@ -109,16 +109,17 @@ import Testing
         #expect(abs((wait(effects, from: now + .seconds(61)) ?? -1) - 0.5) < 0.001)
     }
 
-    @Test mutating func aHelloThatIsNotAnsweredIsGivenUp() {
+    @Test mutating func anUnansweredHelloTimesOut() {
         var line = NoticeLine()
         _ = line.handle(.started, at: at(0), using: &random)
         _ = line.handle(.opened, at: at(1), using: &random)
         #expect(line.handle(.timerFired, at: at(11), using: &random).first == .drop)
     }
 
-    /// Whoever refuses, it is not for the credentials, which nobody has been told yet: it comes back by itself.
+    /// A refusal does not mean that the credentials are wrong, because the client has not sent them yet; the client
+    /// retries by itself.
     @Test(arguments: [(401, 60), (403, 60), (421, 60), (404, 60), (426, 60), (429, 0.5), (503, 0.5), (500, 0.5)])
-    func refusedUpgrades(_ row: (status: Int, wait: Double)) {
+    func theStatusOfARefusedUpgradeDeterminesTheWait(_ row: (status: Int, wait: Double)) {
         var random = HighestRandom()
         var line = NoticeLine()
         _ = line.handle(.started, at: at(0), using: &random)
@@ -126,8 +127,8 @@ import Testing
         #expect(abs((wait(effects, from: at(0)) ?? -1) - row.wait) < 0.001)
     }
 
-    /// A relay that was gone for long and is back is known to be by whose request it answers.
-    @Test mutating func anAnswerEndsTheWaitForARelayThatWasGone() {
+    /// A response to any request shows that a relay is back after a long absence.
+    @Test mutating func aResponseEndsTheWaitForARelayThatWasDown() {
         var line = live(since: at(0))
         for minute in 1...20 {
             _ = line.handle(.closed(code: nil), at: at(60 * Double(minute)), using: &random)
@@ -135,32 +136,32 @@ import Testing
             _ = line.handle(.timerFired, at: at(60 * Double(minute) + 60), using: &random)
         }
         #expect(line.handle(.requestAnswered, at: at(1201), using: &random).first == .connect)
-        #expect(line.handle(.requestAnswered, at: at(1201), using: &random).isEmpty, "it is on its way already")
+        #expect(line.handle(.requestAnswered, at: at(1201), using: &random).isEmpty, "an attempt is under way")
     }
 
-    /// Where a proxy lets requests through and sockets not, each answer would be a try.
-    @Test mutating func answersEndOneWaitUntilThereIsMoreToGoBy() {
+    /// If a proxy passes requests but not sockets, every response would otherwise cause an attempt.
+    @Test mutating func aResponseEndsOneWaitUntilTheConnectionStateChanges() {
         var line = live(since: at(0))
         _ = line.handle(.closed(code: nil), at: at(1), using: &random)
         #expect(line.handle(.requestAnswered, at: at(1), using: &random).first == .connect)
         _ = line.handle(.closed(code: nil), at: at(1), using: &random)
         #expect(line.handle(.requestAnswered, at: at(1), using: &random).isEmpty)
         #expect(line.handle(.requestUnanswered, at: at(1), using: &random).isEmpty)
-        #expect(line.handle(.requestAnswered, at: at(1), using: &random).first == .connect, "it was gone once more")
+        #expect(line.handle(.requestAnswered, at: at(1), using: &random).first == .connect, "one request failed")
         _ = line.handle(.refused(status: 502), at: at(1), using: &random)
         #expect(line.handle(.requestAnswered, at: at(1), using: &random).isEmpty)
         #expect(line.handle(.timerFired, at: at(61), using: &random).first == .connect)
         _ = line.handle(.refused(status: 502), at: at(61), using: &random)
-        #expect(line.handle(.requestAnswered, at: at(61), using: &random).first == .connect, "a wait was served")
+        #expect(line.handle(.requestAnswered, at: at(61), using: &random).first == .connect, "a wait has passed")
         _ = line.handle(.opened, at: at(61), using: &random)
         _ = line.handle(.ready, at: at(61), using: &random)
         _ = line.handle(.closed(code: nil), at: at(62), using: &random)
-        #expect(line.handle(.requestAnswered, at: at(62), using: &random).first == .connect, "notices came meanwhile")
+        #expect(line.handle(.requestAnswered, at: at(62), using: &random).first == .connect, "it was live meanwhile")
     }
 
-    /// What the relay, or a proxy, wants waited for is waited for, whatever else it answers.
+    /// A wait that the relay or a proxy asked for is kept, even if the relay answers requests.
     @Test(arguments: [1002, 1008, 1012, 1013, 4401, 4450, 4451] as [UInt16])
-    func anAnswerEndsNoWaitThatTheRelayWants(_ code: UInt16) {
+    func aResponseDoesNotEndAWaitThatTheRelayAskedFor(_ code: UInt16) {
         var random = HighestRandom()
         var line = live(since: at(0))
         _ = line.handle(.closed(code: code), at: at(1), using: &random)
@@ -168,7 +169,7 @@ import Testing
     }
 
     @Test(arguments: [401, 404, 426, 429, 503])
-    func anAnswerEndsNoWaitAfterARefusal(_ status: Int) {
+    func aResponseDoesNotEndTheWaitAfterARefusal(_ status: Int) {
         var random = HighestRandom()
         var line = NoticeLine()
         _ = line.handle(.started, at: at(0), using: &random)
@@ -176,7 +177,7 @@ import Testing
         #expect(line.handle(.requestAnswered, at: at(0), using: &random).isEmpty)
     }
 
-    @Test mutating func stoppedStaysStopped() {
+    @Test mutating func aStoppedConnectionStaysStopped() {
         var line = live(since: at(0))
         #expect(line.handle(.stopped, at: at(1), using: &random) == [.isLive(false), .drop, .wake(at: nil)])
         #expect(line.handle(.closed(code: 1000), at: at(1), using: &random).isEmpty)

@@ -18,7 +18,7 @@ import Testing
         #expect(outbox.pending.map(\.id.recordName) == ["parent", "child"])
     }
 
-    @Test func anotherOperationGoesToTheEnd() {
+    @Test func anotherOperationMovesARecordToTheEnd() {
         var outbox = Outbox()
         outbox.add(.save, record("a"))
         outbox.add(.save, record("b"))
@@ -32,13 +32,13 @@ import Testing
         let sent = outbox.version
         outbox.add(.save, record("a"))
         outbox.settled(record("a"), version: sent)
-        #expect(outbox.count == 1, "the edit made while the first was under way must stay")
+        #expect(outbox.count == 1, "an edit made while the first is being sent must stay")
         outbox.settled(record("a"), version: outbox.version)
         #expect(outbox.isEmpty)
     }
 
-    /// Whatever comes and goes, in whatever order.
-    @Test func theLineIsAsLongAgoAsItsOldest() {
+    /// Compares random operations with a model.
+    @Test func pendingOperationsKeepTheirOrder() {
         var (outbox, model, random) = (Outbox(), [(id: RecordID, operation: Outbox.Operation)](), SeededRandom(seed: 7))
         for _ in 0..<5_000 {
             let id = record("r\(Int.random(in: 0..<200, using: &random))")
@@ -56,7 +56,7 @@ import Testing
         #expect(outbox.pending.map(\.operation) == model.map(\.operation))
     }
 
-    @Test func removingTakesBackOnlyTheSameOperation() {
+    @Test func removingAffectsOnlyTheSameOperation() {
         var outbox = Outbox()
         outbox.add(.delete, record("a"))
         outbox.remove(.save, record("a"))
@@ -73,17 +73,17 @@ import Testing
         (sizes: [3_000_000, 10], cut: [1, 1]),
         (sizes: [], cut: []),
     ])
-    func cutsByOperationsAndBytes(_ row: (sizes: [Int], cut: [Int])) {
+    func batchesAreLimitedByOperationsAndBytes(_ row: (sizes: [Int], cut: [Int])) {
         #expect(BatchLimits().cut(row.sizes) { $0 }.map(\.count) == row.cut)
     }
 
-    @Test func halvesWhenTheRelaySaysTooMuchAndRecovers() {
+    @Test func limitsAreHalvedWhenExceededAndRecover() {
         var limits = BatchLimits()
         limits.exceeded(by: 120)
         #expect(limits.operations == 60)
         #expect(limits.bytes == 1_000_000)
         for _ in 0..<10 { limits.exceeded(by: limits.operations) }
-        #expect(limits.operations == 1, "one operation is the least that can be sent")
+        #expect(limits.operations == 1, "the minimum is one operation")
         for _ in 0..<20 { limits.accepted() }
         #expect(limits == BatchLimits())
     }
@@ -138,7 +138,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: rows) func mergesByField(_ row: Row) {
+    @Test(arguments: rows) func recordsAreMergedByField(_ row: Row) {
         let mine = Merge.fields(base: row.base, mine: row.mine, theirs: row.theirs, trump: .mine)
         let theirs = Merge.fields(base: row.base, mine: row.mine, theirs: row.theirs, trump: .theirs)
         #expect(mine == Merge.Outcome(fields: row.mineWins, lost: row.lost))
@@ -147,7 +147,7 @@ import Testing
 }
 
 @Suite struct BackoffTests {
-    @Test func ceilingsDoubleUpToTheCap() {
+    @Test func ceilingsDoubleUpToTheMaximum() {
         var random = SeededRandom(seed: 1)
         var backoff = Backoff.requests
         var ceilings: [Duration] = []
@@ -169,7 +169,7 @@ import Testing
         #expect(backoff.ceiling == .seconds(60))
     }
 
-    @Test func jitterUsesTheWholeRange() {
+    @Test func jitterCoversTheWholeRange() {
         var random = SeededRandom(seed: 3)
         let waits = (0..<200).map { _ in
             var backoff = Backoff.requests

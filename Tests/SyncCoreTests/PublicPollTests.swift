@@ -10,7 +10,7 @@ import Testing
         PublicPoll.Sighting(recordName: name, changeTag: tag, modified: Timestamp(milliseconds: seconds * 1000))
     }
 
-    @Test mutating func firstEverythingThenFromTheWatermarkMinusTheOverlap() {
+    @Test mutating func theFirstPollFetchesEverythingAndLaterOnesOverlapTheWatermark() {
         #expect(poll.handle(.started, at: at(0), using: &random).contains(.query(type: "Post", since: nil)))
         let first = poll.handle(
             .page(type: "Post", [seen("a", "1", 100), seen("b", "2", 200)], moreComing: false),
@@ -27,12 +27,12 @@ import Testing
         #expect(second.contains(.query(type: "Post", since: Timestamp(milliseconds: 195_000))))
     }
 
-    @Test mutating func whatIsHeldIsNotAppliedAgainButAChangeIs() {
+    @Test mutating func knownVersionsAreNotAppliedAgainAndNewOnesAre() {
         _ = poll.handle(.started, at: at(0), using: &random)
         _ = poll.handle(.page(type: "Post", [seen("a", "1", 100)], moreComing: false), at: at(1), using: &random)
         _ = poll.handle(.pollNow, at: at(2), using: &random)
         let same = poll.handle(.page(type: "Post", [seen("a", "1", 100)], moreComing: false), at: at(3), using: &random)
-        #expect(!same.contains { if case .apply = $0 { true } else { false } }, "no local write without news")
+        #expect(!same.contains { if case .apply = $0 { true } else { false } }, "no local write without changes")
         _ = poll.handle(.pollNow, at: at(4), using: &random)
         let changed = poll.handle(
             .page(type: "Post", [seen("a", "1", 100), seen("a", "2", 100)], moreComing: false),
@@ -42,8 +42,8 @@ import Testing
         #expect(changed.first == .apply(type: "Post", positions: [1]))
     }
 
-    /// What a relay says is the time of a change may be anything.
-    @Test(arguments: [Int64.min, .max]) mutating func timesAtTheEndsOfTheirRangeAreNoTrouble(_ end: Int64) {
+    /// A relay may report any modification time.
+    @Test(arguments: [Int64.min, .max]) mutating func extremeModificationTimesAreHandled(_ end: Int64) {
         let strange = PublicPoll.Sighting(recordName: "a", changeTag: "1", modified: Timestamp(milliseconds: end))
         _ = poll.handle(.started, at: at(0), using: &random)
         let page = poll.handle(.page(type: "Post", [strange], moreComing: false), at: at(1), using: &random)
@@ -53,7 +53,7 @@ import Testing
         #expect(next.contains(.query(type: "Post", since: since)))
     }
 
-    @Test mutating func pagesFollowAndTheMemoryStaysSmall() {
+    @Test mutating func pagesAreFollowedAndTheMarksStaySmall() {
         _ = poll.handle(.started, at: at(0), using: &random)
         for page in 0..<100 {
             let rows = (0..<20).map { seen("r\(page)-\($0)", "t", Int64(page * 20 + $0)) }
@@ -67,7 +67,7 @@ import Testing
         #expect((poll.marks["Post"]?.recent.count ?? 0) <= 11)
     }
 
-    @Test mutating func aFailureIsTriedAgainSoonAndARefusalOnlyAtTheNextPoll() {
+    @Test mutating func aFailureIsRetriedSoonAndARefusalAtTheNextPoll() {
         _ = poll.handle(.started, at: at(0), using: &random)
         let network = poll.handle(.failed(type: "Post", Trouble(.network)), at: at(0), using: &random)
         guard case .wake(let soon?)? = network.last else {
@@ -80,19 +80,19 @@ import Testing
         #expect(refused.last == .wake(at: at(1801)))
     }
 
-    @Test mutating func nothingBeginsByItselfWhileTheRelayAskedToWait() {
+    @Test mutating func noPollStartsByItselfWhileTheRelayAsksToWait() {
         _ = poll.handle(.held(until: at(60)), at: at(0), using: &random)
         #expect(poll.handle(.started, at: at(0), using: &random) == [.wake(at: at(60))])
         #expect(poll.handle(.timerFired, at: at(59), using: &random) == [.wake(at: at(60))])
         #expect(poll.handle(.timerFired, at: at(60), using: &random).contains(.query(type: "Post", since: nil)))
         _ = poll.handle(.page(type: "Post", [], moreComing: false), at: at(61), using: &random)
-        // What was due later stays where it was; the program itself may ask at any time.
+        // A later wake-up stays as scheduled; the application may poll at any time.
         #expect(poll.handle(.held(until: at(120)), at: at(62), using: &random) == [.wake(at: at(1860))])
         #expect(poll.handle(.held(until: at(4000)), at: at(62), using: &random) == [.wake(at: at(4000))])
         #expect(poll.handle(.pollNow, at: at(63), using: &random).contains(.query(type: "Post", since: nil)))
     }
 
-    @Test mutating func askedDuringAPollItAsksOnceMore() {
+    @Test mutating func aRequestDuringAPollStartsAnotherPoll() {
         _ = poll.handle(.started, at: at(0), using: &random)
         #expect(poll.handle(.pollNow, at: at(1), using: &random).isEmpty)
         let effects = poll.handle(.page(type: "Post", [], moreComing: false), at: at(2), using: &random)

@@ -1,7 +1,7 @@
 import Records
 import SyncCore
 
-/// A small random source whose whole run follows from its seed.
+/// A small random number generator whose sequence is determined by its seed.
 struct SeededRandom: RandomNumberGenerator {
     private var state: UInt64
 
@@ -16,12 +16,12 @@ struct SeededRandom: RandomNumberGenerator {
     }
 }
 
-/// Always draws the top of the range, so that a jittered wait is its ceiling (within rounding).
+/// Always returns the top of the range, so that a jittered wait is its ceiling (within rounding).
 struct HighestRandom: RandomNumberGenerator {
     func next() -> UInt64 { .max }
 }
 
-/// Always draws the bottom of the range, so that a jittered wait is none.
+/// Always returns the bottom of the range, so that a jittered wait is zero.
 struct LowestRandom: RandomNumberGenerator {
     func next() -> UInt64 { 0 }
 }

@@ -2,18 +2,18 @@ import Records
 import SyncCore
 import Testing
 
-/// Several clients, one relay, a bad network and one seed: when the faults end, every mirror equals the relay.
+/// Several clients, one relay, a bad network and one seed: after the faults end, every mirror equals the relay.
 @Suite struct SimulationTests {
     @Test(arguments: 0..<200) func everyMirrorEndsEqualToTheRelay(_ seed: UInt64) {
         let world = ModelWorld(seed: seed)
         world.clients = (0..<3).map { ModelClient("c\($0)", in: world) }
         world.clients.forEach { $0.restart() }
-        // Five minutes of trouble.
+        // Five minutes with faults.
         for value in 0..<150 {
             disturb(world, value)
             world.run(until: world.now + .milliseconds(Int64.random(in: 0...4000, using: &world.random)))
         }
-        // Then peace, one reconnection, and time for the longest back-off.
+        // Then no faults, one reconnection, and time for the longest back-off.
         world.faults = 0
         world.clients.forEach { $0.goOffline() }
         world.clients.forEach { $0.goOnline() }

@@ -21,7 +21,7 @@ import Testing
 
     private var random = HighestRandom()
 
-    @Test mutating func asksTheDatabaseAtTheStartAndAfterEveryReconnection() {
+    @Test mutating func theDatabaseIsFetchedAtTheStartAndAfterEveryReconnection() {
         var schedule = SyncSchedule()
         let first = schedule.handle(.started, at: at(0), using: &random)
         #expect(first.first == .fetch(asksDatabase: true, held: []))
@@ -30,7 +30,7 @@ import Testing
         #expect(again == [.fetch(asksDatabase: true, held: []), .wake(at: nil)])
     }
 
-    @Test mutating func aNoticeFetchesThatZoneOnly() {
+    @Test mutating func aNoticeFetchesItsZoneOnly() {
         var schedule = Self.begun()
         #expect(
             schedule.handle(.noticed(notes), at: at(1), using: &random).first == .fetch(asksDatabase: false, held: [])
@@ -42,7 +42,7 @@ import Testing
         )
     }
 
-    @Test mutating func theFirstEditGoesAtOnceTheNextWithin50MillisecondsTogether() {
+    @Test mutating func theFirstEditIsSentAtOnceAndTheNextOnesWithin50Milliseconds() {
         var schedule = Self.begun()
         #expect(
             schedule.handle(.outboxChanged(isEmpty: false), at: at(1), using: &random) == [.send, .wake(at: nil)]
@@ -55,7 +55,7 @@ import Testing
         #expect(schedule.handle(.timerFired, at: at(1.05), using: &random) == [.send, .wake(at: nil)])
     }
 
-    @Test mutating func withoutAChannelItPollsWithJitter() {
+    @Test mutating func withoutAChannelPollsHaveJitter() {
         var schedule = Self.begun()
         let lost = schedule.handle(.channelLost, at: at(10), using: &random)
         guard case .wake(let poll?)? = lost.last else {
@@ -74,8 +74,8 @@ import Testing
         #expect(later - poll > .seconds(47))
     }
 
-    @Test("with a channel it polls seldom, with jitter, and a look at the whole database puts the next one off")
-    mutating func withAChannelItPollsSeldom() {
+    @Test("with a channel polls are rare and have jitter, and a database fetch postpones the next one")
+    mutating func withAChannelPollsAreRare() {
         var schedule = SyncSchedule(settings: .engine)
         _ = schedule.handle(.started, at: at(0), using: &random)
         _ = schedule.handle(.channelOpened, at: at(0), using: &random)
@@ -87,19 +87,19 @@ import Testing
         _ = schedule.handle(.fetchFinished(seen), at: at(1), using: &random)
         let first = alarm(schedule.handle(.fetchFinished(seen), at: at(2), using: &random))
         #expect(first.map { $0 - at(2) >= .seconds(480) && $0 - at(2) <= .seconds(720) } == true)
-        // A round for one zone puts nothing off, a failure neither.
+        // Neither a round for one zone nor a failure postpones the poll.
         _ = schedule.handle(.noticed(notes), at: at(100), using: &random)
         #expect(alarm(schedule.handle(.fetchFinished(.init()), at: at(101), using: &random)) == first)
         let due = first ?? at(0)
         #expect(schedule.handle(.timerFired, at: due, using: &random).first == .fetch(asksDatabase: true, held: []))
         let next = alarm(schedule.handle(.fetchFinished(seen), at: due, using: &random))
         #expect(next.map { $0 - due >= .seconds(480) && $0 - due <= .seconds(720) } == true)
-        // Without the channel it is the short wait, whatever was due.
+        // Without the channel the short interval applies, whatever was scheduled.
         let lost = alarm(schedule.handle(.channelLost, at: due, using: &random))
         #expect(lost.map { $0 - due < .seconds(73) } == true)
     }
 
-    @Test mutating func failuresBackOffDoublingAndAlwaysRunAgain() {
+    @Test mutating func repeatedFailuresDoubleTheBackOffAndAreRetried() {
         var schedule = Self.begun()
         var now = at(5)
         _ = schedule.handle(.noticed(nil), at: now, using: &random)
@@ -115,8 +115,8 @@ import Testing
         }
     }
 
-    /// Programs end rounds of their own when a view goes or a person turns away; nothing of that is the relay's doing.
-    @Test mutating func whatTheApplicationEndedIsNoFailure() {
+    /// Applications cancel rounds, for example when a view disappears; that says nothing about the relay.
+    @Test mutating func cancelledRoundsAreNotFailures() {
         var schedule = Self.begun()
         for _ in 0..<20 {
             _ = schedule.handle(.fetchBegan, at: at(5), using: &random)
@@ -129,7 +129,7 @@ import Testing
         #expect(later == [.fetch(asksDatabase: true, held: []), .send, .wake(at: nil)])
     }
 
-    @Test mutating func retryAfterIsKeptExactlyForBothWays() {
+    @Test mutating func retryAfterAppliesExactlyToFetchesAndSends() {
         var schedule = Self.begun()
         _ = schedule.handle(.noticed(nil), at: at(5), using: &random)
         let patience = Self.failed(Trouble(.busy, retryAfter: .seconds(7200)))
@@ -141,13 +141,13 @@ import Testing
         )
         #expect(
             schedule.handle(.channelOpened, at: at(7), using: &random) == [.wake(at: at(7205))],
-            "a reconnection is no excuse"
+            "a reconnection does not end the wait"
         )
         let effects = schedule.handle(.timerFired, at: at(7205), using: &random)
         #expect(effects.first == .fetch(asksDatabase: true, held: []))
     }
 
-    @Test mutating func aReconnectionEndsTheWaitForTheNetworkAndLooksBeforeItSends() {
+    @Test mutating func aReconnectionEndsTheNetworkBackOffAndFetchesBeforeSending() {
         var schedule = Self.begun()
         _ = schedule.handle(.outboxChanged(isEmpty: false), at: at(1), using: &random)
         _ = schedule.handle(.channelLost, at: at(1), using: &random)
@@ -164,7 +164,7 @@ import Testing
         #expect(fetched == [.send, .wake(at: nil)])
     }
 
-    @Test mutating func oneBusyZoneHoldsNoOther() {
+    @Test mutating func aBusyZoneDoesNotDelayFetchesOfOthers() {
         var schedule = Self.begun()
         _ = schedule.handle(.noticed(notes), at: at(1), using: &random)
         var outcome = FetchRound.Outcome()
@@ -176,7 +176,7 @@ import Testing
         )
     }
 
-    @Test mutating func oneBusyZoneHoldsNoOtherFromBeingSent() {
+    @Test mutating func aBusyZoneDoesNotDelaySendsToOthers() {
         var schedule = Self.begun()
         _ = schedule.handle(.outboxChanged(isEmpty: false), at: at(1), using: &random)
         var busy = SyncSchedule.SendOutcome()
@@ -193,7 +193,7 @@ import Testing
         #expect(schedule.zonesHeldFromSending(at: at(601)).isEmpty)
     }
 
-    @Test mutating func refusalsThatRepeatDoNotSpin() {
+    @Test mutating func repeatedRefusalsBackOff() {
         var schedule = Self.begun()
         let refused = SyncSchedule.SendOutcome(hadRefusals: true)
         _ = schedule.handle(.outboxChanged(isEmpty: false), at: at(1), using: &random)
@@ -206,8 +206,8 @@ import Testing
         #expect(retry > at(3.5))
     }
 
-    /// With a channel there is no poll that would look again: what a notice has told of would wait for the next notice.
-    @Test mutating func aRefusedFetchIsTriedAgainWhileTheChannelIsOpen() {
+    /// With a channel no poll would fetch again, so the announced changes would wait for the next notice.
+    @Test mutating func aRefusedFetchIsRetriedWhileTheChannelIsOpen() {
         var schedule = Self.begun()
         _ = schedule.handle(.noticed(nil), at: at(1), using: &random)
         let refused = schedule.handle(.fetchFinished(Self.failed(Trouble(.refused))), at: at(1), using: &random)
@@ -220,7 +220,7 @@ import Testing
     }
 
     @Test(arguments: [Trouble.Kind.refused, .limitExceeded])
-    mutating func aZoneThatIsRefusedIsTriedAgain(_ kind: Trouble.Kind) {
+    mutating func aRefusedZoneIsRetried(_ kind: Trouble.Kind) {
         var schedule = Self.begun()
         _ = schedule.handle(.noticed(notes), at: at(1), using: &random)
         var now = at(1)
@@ -239,7 +239,7 @@ import Testing
         }
     }
 
-    @Test mutating func byHandNothingHappensByItself() {
+    @Test mutating func withoutAutomaticSyncNothingIsScheduled() {
         var settings = SyncSchedule.Settings()
         settings.isAutomatic = false
         var schedule = SyncSchedule(settings: settings)
@@ -250,7 +250,7 @@ import Testing
         }
     }
 
-    @Test mutating func withoutAnAccountItWaitsAndAfterwardsGoesOn() {
+    @Test mutating func syncPausesWithoutAnAccountAndResumesWithOne() {
         var schedule = Self.begun()
         _ = schedule.handle(.accountChanged(isUsable: false), at: at(1), using: &random)
         #expect(schedule.handle(.outboxChanged(isEmpty: false), at: at(2), using: &random) == [.wake(at: nil)])

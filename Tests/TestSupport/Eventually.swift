@@ -2,8 +2,8 @@ import Testing
 
 /// Waits until a condition holds.
 ///
-/// For work that a task or thread does without reporting it. Records an issue that names the condition if it does not hold
-/// within 300 seconds, which only a hanging program needs on a slow machine.
+/// For work that a task or thread does without reporting it. Records an issue that names the condition if it does not
+/// hold within 300 seconds; even a slow machine needs less unless the program hangs.
 package func eventually(_ condition: String, _ holds: () async throws -> Bool) async throws {
     let limit = ContinuousClock.now + .seconds(300)
     while try await !holds() {

@@ -1,6 +1,8 @@
 import Synchronization
 
-/// A gate that tasks wait at until the test opens it; it stays open.
+/// A gate at which tasks wait until the test opens it.
+///
+/// It stays open.
 package final class Gate: Sendable {
     private struct State {
         var isOpen = false
@@ -27,7 +29,7 @@ package final class Gate: Sendable {
         }
     }
 
-    /// Returns once a task waits at the gate, or has waited.
+    /// Returns once a task waits, or has waited, at the gate.
     package func arrival() async {
         await withCheckedContinuation { continuation in
             let hasArrival = state.withLock { state in

@@ -23,9 +23,9 @@ package final class ListeningPort: Sendable {
         guard listen(descriptor, 16) == 0 else { throw POSIXError(.EADDRINUSE) }
     }
 
-    /// Serves one peer after another on a thread of its own and closes each afterwards.
+    /// Serves one peer after another on a separate thread and closes each connection afterwards.
     ///
-    /// Call it once.
+    /// Must be called once.
     package func serve(_ serve: @escaping @Sendable (_ peer: Int32) -> Void) {
         Thread { [descriptor] in
             while case let peer = accept(descriptor, nil, nil), peer >= 0 {
@@ -39,10 +39,10 @@ package final class ListeningPort: Sendable {
     deinit { shutdown(descriptor, Int32(SHUT_RDWR)) }
 }
 
-/// Ports for programs that must be told one.
+/// Ports for programs that must be given a fixed one.
 ///
-/// They lie below the system's ephemeral ports: one of those could go to another test's connection between the check and
-/// its use. Each port is given out once in a process.
+/// They lie below the system's ephemeral ports, because another test's connection could get one of those between the
+/// check and its use. Each port is returned once per process.
 package enum FreePort {
     private static let next = Mutex(UInt16.random(in: 10_000..<24_000))
 

@@ -15,7 +15,7 @@ import Wire
         syncToken: "AQID"
     )
 
-    @Test func aNoticeHasCloudKitsOwnPayload() throws {
+    @Test func aNoticeHasCloudKitsPayload() throws {
         let text = String(decoding: ServerFrame.notice(Self.notice).encoded, as: UTF8.self)
         #expect(
             text == #"{"notice":{"aps":{"content-available":1},"#
@@ -49,7 +49,7 @@ import Wire
         ),
     ]
 
-    @Test(arguments: serverFrames) func serverFramesReadBack(_ frame: ServerFrame) throws {
+    @Test(arguments: serverFrames) func serverFramesAreReadBack(_ frame: ServerFrame) throws {
         #expect(try ServerFrame(decoding: frame.encoded) == frame)
     }
 
@@ -62,18 +62,18 @@ import Wire
         .ping,
     ]
 
-    @Test("a ping and its pong are one empty member, so that a browser can write and know them")
+    @Test("a ping and its pong have one empty member, so that a browser can send and recognise them")
     func pingAndPong() throws {
         #expect(String(decoding: ClientFrame.ping.encoded, as: UTF8.self) == #"{"ping":{}}"#)
         #expect(String(decoding: ServerFrame.pong.encoded, as: UTF8.self) == #"{"pong":{}}"#)
         #expect(try ServerFrame(decoding: Array(#"{"pong":{}}"#.utf8)) == .pong)
     }
 
-    @Test(arguments: clientFrames) func clientFramesReadBack(_ frame: ClientFrame) throws {
+    @Test(arguments: clientFrames) func clientFramesAreReadBack(_ frame: ClientFrame) throws {
         #expect(try ClientFrame(decoding: frame.encoded) == frame)
     }
 
-    @Test func nullMeansNothingKnown() throws {
+    @Test func nullMeansThatNoTokenIsKnown() throws {
         let text =
             #"{ "hello": { "deviceID": "D", "ckAPIToken": null, "since": { "private": null, "shared": "t" }, "x": 1 } }"#
         let frame = try ClientFrame(decoding: Array(text.utf8))
@@ -92,7 +92,7 @@ import Wire
         #"{"hello":{"deviceID":"D","since":{"private":1}}}"#,
     ]
 
-    @Test(arguments: broken) func whatIsNoFrameIsRefused(_ text: String) {
+    @Test(arguments: broken) func invalidFramesAreRefused(_ text: String) {
         #expect(throws: JSONError.self) { try ClientFrame(decoding: Array(text.utf8)) }
     }
 }

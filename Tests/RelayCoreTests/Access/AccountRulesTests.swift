@@ -5,11 +5,11 @@ import Testing
     @Test(arguments: [
         ("alice@example.org", "alice@example.org"), ("  Alice@Example.ORG\n", "alice@example.org"), ("a@b", "a@b"),
     ])
-    func addressesAreTrimmedAndLowered(written: String, stored: String) {
+    func addressesAreTrimmedAndLowercased(written: String, stored: String) {
         #expect(AccountRules.canonicalEmail(written) == stored)
     }
 
-    /// The two are one address to people and to a mail server; as bytes they would be two accounts.
+    /// People and mail servers treat both spellings as one address; compared by bytes, they would be two accounts.
     @Test func composedAndDecomposedLettersAreTheSameAddress() throws {
         let composed = try #require(AccountRules.canonicalEmail("J\u{FC}rgen@ex\u{E4}mple.org"))
         let decomposed = try #require(AccountRules.canonicalEmail("Ju\u{308}rgen@exa\u{308}mple.org"))
@@ -32,7 +32,7 @@ import Testing
         let canonical = try #require(AccountRules.canonicalEmail(one))
         let same = try #require(AccountRules.canonicalEmail(other))
         #expect(Array(canonical.utf8) == Array(same.utf8))
-        // What is stored is found by itself.
+        // A stored address is canonical.
         #expect(AccountRules.canonicalEmail(canonical).map { Array($0.utf8) } == Array(canonical.utf8))
     }
 
@@ -51,35 +51,35 @@ import Testing
     @Test(arguments: [
         "", "alice", "@", "a@", "@b", "a@b@c", "a b@c", "a@b\u{0}c", String(repeating: "a", count: 300) + "@b",
     ])
-    func whatCannotBeAnAddress(text: String) {
+    func invalidAddressesAreRefused(text: String) {
         #expect(AccountRules.canonicalEmail(text) == nil)
     }
 
     @Test(arguments: [
         ("+49 (30) 123-4567", "+49301234567"), ("0049.30.1234567", "+49301234567"), ("030 1234567", "0301234567"),
     ])
-    func numbersAreWrittenInOneWay(written: String, stored: String) {
+    func phoneNumbersHaveACanonicalForm(written: String, stored: String) {
         #expect(AccountRules.canonicalPhone(written) == stored)
     }
 
     @Test(arguments: ["", "+", "123456", "+1234567890123456", "+49 30 x", "++491234567", "٠١٢٣٤٥٦٧"])
-    func whatCannotBeANumber(text: String) {
+    func invalidPhoneNumbersAreRefused(text: String) {
         #expect(AccountRules.canonicalPhone(text) == nil)
     }
 
     @Test(arguments: [
         ("  Ada\n", "Ada"), ("Ada\u{0}\u{1B}[31m", "Ada[31m"), (" \t ", nil), ("", nil), ("Zoë", "Zoë"),
     ])
-    func partsOfNamesAreTidied(written: String, kept: String?) {
+    func partsOfNamesAreCleaned(written: String, kept: String?) {
         #expect(PersonName.part(written) == kept)
     }
 
-    @Test func aNameHasAnEnd() {
+    @Test func theLengthOfANameIsLimited() {
         let cut = PersonName.part(String(repeating: "ä", count: 1000))
         #expect(cut?.utf8.count == PersonName.longestPart)
     }
 
-    @Test func devNames() {
+    @Test func devNamesAreValidated() {
         for name in ["alice", "Alice.B-1_x@y+z", String(repeating: "a", count: 64)] {
             #expect(AccountRules.isDevName(name))
         }
@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    @Test func constantTimeComparisonStillCompares() {
+    @Test func constantTimeComparisonIsCorrect() {
         #expect(ConstantTime.areEqual([], []))
         #expect(ConstantTime.areEqual([1, 2, 3], [1, 2, 3]))
         #expect(!ConstantTime.areEqual([1, 2, 3], [1, 2, 4]))

@@ -3,15 +3,15 @@ import RelayCore
 import Synchronization
 import Testing
 
-/// When the calendar's clock may say what is old, and when not.
+/// When the calendar clock is trusted for expiring old data.
 @Suite struct CalendarWatchTests {
     private final class Clocks: Sendable {
         private let state = Mutex((now: Timestamp(milliseconds: 1_800_000_000_000), uptime: Duration.zero))
 
-        /// Time passes.
+        /// Lets time pass.
         func advance(_ duration: Duration) { state.withLock { $0 = ($0.now + duration, $0.uptime + duration) } }
 
-        /// Somebody sets the calendar's clock.
+        /// Sets the calendar clock.
         func leap(_ duration: Duration) { state.withLock { $0.now = $0.now + duration } }
 
         var source: TimeSource {
@@ -21,7 +21,7 @@ import Testing
 
     private let clocks = Clocks()
 
-    @Test func timeThatPassesIsNoLeap() {
+    @Test func passingTimeIsTrusted() {
         let watch = CalendarWatch(clocks.source)
         for step in [1, 300, 86_400, 365 * 86_400] {
             clocks.advance(.seconds(step))
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func aClockThatIsPutRightByALittleOrBackIsTrusted() {
+    @Test func aSmallOrBackwardCorrectionIsTrusted() {
         let watch = CalendarWatch(clocks.source)
         for leap in [-2, 2, 3_600, -3_600, -10 * 365 * 86_400] {
             clocks.leap(.seconds(leap))
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func aLeapAheadIsWaitedOutForADay() {
+    @Test func aLeapAheadIsTrustedAfterADay() {
         let watch = CalendarWatch(clocks.source)
         clocks.leap(.seconds(10 * 365 * 86_400))
         #expect(!watch.isSteady())

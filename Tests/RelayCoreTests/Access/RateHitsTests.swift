@@ -5,7 +5,7 @@ import Testing
 @Suite struct RateHitsTests {
     private func address(_ number: Int) -> RateSubject { .address("\(number)") }
 
-    @Test func theOnesRefusedMostComeFirst() {
+    @Test func hitsAreSortedByCount() {
         var hits = RateHits()
         hits.note(.requests, .user(UserID("_a")), at: .seconds(1))
         hits.note(.requests, .user(UserID("_b")), at: .seconds(2))
@@ -20,7 +20,7 @@ import Testing
         )
     }
 
-    @Test func aDayLaterTheyAreForgotten() {
+    @Test func hitsAreForgottenAfterADay() {
         var hits = RateHits()
         for _ in 0..<3 { hits.note(.requests, address(1), at: .zero) }
         #expect(hits.hits(at: RateHits.lifetime).map(\.count) == [3])
@@ -29,7 +29,7 @@ import Testing
         #expect(hits.hits(at: RateHits.lifetime + .seconds(1)).map(\.count) == [1])
     }
 
-    @Test func aFloodOfStrangersHidesNobodyAndIsBounded() {
+    @Test func aFloodOfAddressesIsBoundedAndHidesNoFrequentSubject() {
         var hits = RateHits(capacity: 100)
         for _ in 0..<5 { hits.note(.requests, .user(UserID("_often")), at: .zero) }
         for number in 0..<10_000 {

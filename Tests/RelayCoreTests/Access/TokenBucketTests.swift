@@ -12,20 +12,20 @@ import Testing
         #expect(bucket.take(limit, at: .seconds(0.15)) == .seconds(0.05))
     }
 
-    @Test func neverMoreThanTheBurstIsSaved() {
+    @Test func tokensAreLimitedToTheBurst() {
         var bucket = TokenBucket(limit, at: .zero)
         for _ in 0..<3 { #expect(bucket.take(limit, at: .seconds(3600)) == nil) }
         #expect(bucket.take(limit, at: .seconds(3600)) != nil)
     }
 
-    @Test func aClockThatGoesBackGivesNothingAway() {
+    @Test func aClockThatGoesBackAddsNoTokens() {
         var bucket = TokenBucket(limit, at: .seconds(100))
         for _ in 0..<3 { #expect(bucket.take(limit, at: .seconds(100)) == nil) }
         #expect(bucket.take(limit, at: .seconds(50)) != nil)
         #expect(bucket.take(limit, at: .seconds(50.2)) == nil)
     }
 
-    @Test func whatWasTakenCanBeGivenBack() {
+    @Test func aTakenTokenCanBeReturned() {
         var buckets = TokenBuckets<Int>(RateLimit(perSecond: 1, burst: 1))
         #expect(buckets.take(1, at: .zero) == nil)
         buckets.giveBack(1, at: .zero)
@@ -33,7 +33,7 @@ import Testing
         #expect(buckets.take(1, at: .zero) != nil)
     }
 
-    @Test func memoryIsBoundedWhoeverComes() {
+    @Test func theNumberOfBucketsIsLimited() {
         var buckets = TokenBuckets<Int>(limit, capacity: 100)
         for key in 0..<10_000 {
             #expect(buckets.take(key, at: .zero) == nil)
@@ -41,10 +41,10 @@ import Testing
         }
     }
 
-    @Test func makingRoomKeepsWhoIsShortWhenOthersAreFull() {
+    @Test func evictionKeepsBucketsThatAreNotFull() {
         var buckets = TokenBuckets<Int>(limit, capacity: 100)
         for key in 0..<99 { _ = buckets.take(key, at: .zero) }
-        // By now all of those are full again; this one is not.
+        // By now all the other buckets are full again, and this one is not.
         for _ in 0..<3 { _ = buckets.take(1000, at: .seconds(10)) }
         #expect(buckets.take(1001, at: .seconds(10)) == nil)
         #expect(buckets.count == 2)

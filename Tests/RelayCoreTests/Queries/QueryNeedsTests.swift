@@ -2,7 +2,7 @@ import Records
 import RelayCore
 import Testing
 
-/// What advice about indexes is counted by must be what queries are refused for.
+/// Index advice must count exactly the indexes for which queries are refused.
 @Suite struct QueryNeedsTests {
     private static let type = RecordType(
         fields: [
@@ -34,7 +34,7 @@ import Testing
     ]
 
     @Test(arguments: queries.indices)
-    func marksAreMissingWhereTheCheckSaysSo(index: Int) throws {
+    func missingIndexesAreThoseForWhichTheQueryIsRefused(index: Int) throws {
         let query = Self.queries[index]
         let missing = QueryNeeds.marks(of: query, type: Self.type).filter { !QueryNeeds.has($0, Self.type) }
         do throws(RelayError) {

@@ -20,30 +20,30 @@ import Testing
         )
     }
 
-    @Test func aRecordCountsWithItsNameAndFieldsAndATombstoneWithNothing() {
+    @Test func aRecordCountsItsNameAndFieldsAndATombstoneNothing() {
         #expect(StorageUse(of: record(50, name: "abc")) == StorageUse(records: 153))
         #expect(StorageUse(of: record(50, isDeleted: true)) == StorageUse())
         #expect(StorageUse(of: nil) == StorageUse())
     }
 
-    @Test func whatFitsExactlyFits() throws {
+    @Test func theQuotaCanBeUsedCompletely() throws {
         var room = QuotaRoom(use: StorageUse(records: 60), records: 100, whose: .container)
         try room.take(StorageUse(records: 40))
         #expect(throws: RelayError.self) { try room.take(StorageUse(records: 1)) }
         #expect(room.use.records == 100)
     }
 
-    @Test func whoHasTooMuchMayShrinkAndChangeWithoutGrowing() throws {
+    @Test func shrinkingIsAllowedAboveTheQuota() throws {
         var room = QuotaRoom(use: StorageUse(records: 500, assets: 900), total: 100, whose: .caller)
         try room.take(StorageUse())
         try room.take(StorageUse(records: -10))
-        // More records for fewer assets is less in all.
+        // More record bytes and fewer asset bytes are less in total.
         try room.take(StorageUse(records: 10, assets: -11))
         #expect(throws: RelayError.self) { try room.take(StorageUse(records: 1)) }
         #expect(room.assetBytesLeft == 0)
     }
 
-    @Test func recordsAndAssetsOfThePublicDatabaseHaveLimitsOfTheirOwn() throws {
+    @Test func publicRecordsAndAssetsHaveSeparateLimits() throws {
         var room = QuotaRoom(use: StorageUse(), records: 100, assets: 1000, whose: .container)
         try room.take(StorageUse(records: 100))
         try room.take(StorageUse(assets: 1000))
@@ -53,7 +53,7 @@ import Testing
         #expect(noAssets?.code == .quotaExceeded && noAssets?.reason.contains("quota.public-assets") == true)
     }
 
-    @Test func aParticipantIsNotToldWhatTheOwnerMayHold() {
+    @Test func aParticipantIsNotToldTheOwnersQuota() {
         var room = QuotaRoom(use: StorageUse(), total: 5_000_000_000, whose: .zoneOwner)
         let refusal = #expect(throws: RelayError.self) { try room.take(StorageUse(records: 6_000_000_000)) }
         #expect(refusal?.reason.contains("GB") == false)
@@ -65,9 +65,9 @@ import Testing
             (999, "999 bytes"), (1000, "1 kB"), (1_550, "1.5 kB"), (100_000_000, "100 MB"), (5_000_000_000, "5 GB"),
         ] as [(Int64, String)]
     )
-    func bytesAsAPersonReadsThem(_ bytes: Int64, _ text: String) { #expect(ByteText.of(bytes) == text) }
+    func byteCountsAreFormattedForPeople(_ bytes: Int64, _ text: String) { #expect(ByteText.of(bytes) == text) }
 
-    @Test func limitsGrowWithUsersAndNeverOverflow() {
+    @Test func limitsGrowWithTheNumberOfUsersWithoutOverflow() {
         let growing = QuotaSettings.Growing(base: 100, perUser: 3)
         #expect(growing.bytes(forUsers: 0) == 100)
         #expect(growing.bytes(forUsers: 10) == 130)
@@ -81,13 +81,13 @@ import Testing
             (1_798_761_600_000, 2027 * 12), (1_798_761_599_999, 2026 * 12 + 11),
         ] as [(Int64, Int)]
     )
-    func monthsOfTheCalendar(_ moment: Int64, _ number: Int) {
+    func aTimestampsMonthIsComputed(_ moment: Int64, _ number: Int) {
         let month = CalendarMonth(of: Timestamp(milliseconds: moment))
         #expect(month.number == number)
         #expect(month.start.milliseconds <= moment && moment < month.next.start.milliseconds)
     }
 
-    @Test func everyMonthBeginsWithItself() {
+    @Test func theStartOfAMonthIsInTheMonth() {
         for number in (1960 * 12)...(2110 * 12) {
             #expect(CalendarMonth(of: CalendarMonth(number: number).start).number == number)
         }

@@ -16,7 +16,7 @@ import Wire
         var text: String
         var development: String
         var production = ""
-        /// What is refused, as `element` names it; none where the text is taken.
+        /// The refused elements; empty if the import is accepted.
         var refused: [SchemaElement] = []
     }
 
@@ -80,7 +80,7 @@ import Wire
         ),
     ]
 
-    @Test(arguments: imports) func importsAreTakenOrRefusedAsAWhole(row: Row) {
+    @Test(arguments: imports) func importsAreAcceptedOrRefusedAsAWhole(row: Row) {
         let development = Self.schema(row.development)
         let change = SchemaChange(
             importing: Self.schema(row.text),
@@ -92,7 +92,7 @@ import Wire
         #expect(change.result.types["Users"] == development.types["Users"])
     }
 
-    @Test func aRoleThatSomebodyHasStays() {
+    @Test func aRoleWithMembersCannotBeRemoved() {
         var development = Self.schema("CREATE ROLE R; CREATE ROLE S;")
         development.members = [UserID("_1"): [Role("R")], UserID("_2"): [Role("R")]]
         let change = SchemaChange(importing: Schema(), over: development, production: Schema())
@@ -101,7 +101,7 @@ import Wire
         #expect(change.result.members == development.members)
     }
 
-    @Test func aFieldThatWasTakenOutComesBackAsItWas() {
+    @Test func aRemovedFieldCanBeAddedAgainOnlyWithItsType() {
         var development = Self.schema(Self.note("a STRING"))
         development.retired = ["Note": ["b": .init(.scalar(.int64))], "Gone": ["c": .init(.scalar(.string))]]
         func offences(_ text: String) -> [SchemaElement] {
@@ -114,7 +114,7 @@ import Wire
         #expect(offences(back) == [.field(type: "Gone", "c")])
     }
 
-    @Test func aPromotionAddsAndNamesAllThatWouldBeLost() {
+    @Test func aPromotionListsEverythingThatWouldBeLost() {
         let development = Self.schema("CREATE ROLE R;" + Self.note("a STRING QUERYABLE, b INT64, GRANT READ TO R"))
         let first = SchemaChange(promoting: development, over: Schema())
         #expect(first.isAllowed)
@@ -130,7 +130,7 @@ import Wire
         )
     }
 
-    @Test func membersAndVersionStayWithTheirEnvironment() {
+    @Test func membersAndVersionAreNotPromoted() {
         var development = Self.schema("CREATE ROLE R;" + Self.note("a STRING"))
         development.members = [UserID("_1"): [Role("R")]]
         development.version = 9
@@ -141,7 +141,7 @@ import Wire
         #expect(change.result.members == production.members)
     }
 
-    @Test func aDifferenceNamesEveryChange() {
+    @Test func aDifferenceListsEveryChange() {
         let difference = SchemaDifference(
             from: Self.schema(
                 "CREATE ROLE Old;" + Self.note("a STRING SORTABLE, b INT64, GRANT READ, WRITE TO \"_world\"")

@@ -17,7 +17,7 @@ import Wire
         return "_" + String(repeating: "0", count: 32 - digits.count) + digits
     }
 
-    /// Users with these numbers.
+    /// Returns users with these numbers.
     private static func people(_ range: Range<Int>) -> [UserLookup: UserID] {
         Dictionary(uniqueKeysWithValues: range.map { (.user(UserID(user($0))), UserID(user($0))) })
     }
@@ -30,8 +30,10 @@ import Wire
         return people.joined(separator: ",")
     }
 
-    /// A request of 4 MiB can name some thirty thousand: they are refused before anybody looks for each among all others.
-    @Test func aListOfTooManyIsNotWorkedThrough() throws {
+    /// A request of 4 MiB can name thirty thousand participants.
+    ///
+    /// It is refused before the names are compared with each other.
+    @Test func tooManyParticipantsAreRefusedBeforeAnyIsProcessed() throws {
         let made = Mutex(0)
         let people = Self.people(2..<2_000)
         let edit = ShareEdit(owner: owner, people: people, now: Timestamp(milliseconds: 1), participantLimit: 100) {
@@ -40,12 +42,12 @@ import Wire
         let many = try input(#"{"participants":[\#(Self.list(2..<2_000))]}"#)
         #expect(throws: RelayError.self) { try edit.make(many, root: nil, shortGUID: "link") }
         #expect(made.withLock { $0 } == 0)
-        // Those who are to go do not count.
+        // Removed participants do not count.
         let few = try input(#"{"participants":[\#(Self.list(2..<20)),\#(Self.list(20..<600, removed: true))]}"#)
         #expect(try edit.make(few, root: nil, shortGUID: "link").participants.count == 18)
     }
 
-    /// The limit was lowered since: nobody can be added, and whoever is in can be removed, with all others named.
+    /// The limit was lowered: no participants can be added, but existing ones can be removed.
     @Test func aShareWithMoreThanTheLimitCanStillBeChanged() throws {
         let people = Self.people(2..<60)
         func edit(_ limit: Int) -> ShareEdit {
@@ -65,7 +67,7 @@ import Wire
         }
     }
 
-    @Test func aListOfTooManyToBlockIsNotWorkedThrough() throws {
+    @Test func tooManyUsersToBlockAreRefused() throws {
         let edit = ShareEdit(
             owner: owner,
             people: Self.people(2..<60),
@@ -73,7 +75,7 @@ import Wire
             participantLimit: 100
         ) { "new" }
         func block(_ count: Int) throws -> Share {
-            // Again and again the same.
+            // Repeats the same names.
             let names = (0..<count).map { #""\#(Self.user(2 + $0 % 50))""# }.joined(separator: ",")
             return try edit.make(try input(#"{"accessRequests":{"block":[\#(names)]}}"#), root: nil, shortGUID: "link")
         }

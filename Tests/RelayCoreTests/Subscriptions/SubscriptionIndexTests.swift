@@ -3,7 +3,7 @@ import RelayCore
 import Testing
 import Wire
 
-/// The index against asking every subscription.
+/// Compares the index with an evaluation of every subscription.
 @Suite struct SubscriptionIndexTests {
     private static let users = (0..<4).map { UserID("_user\($0)") }
     private static let schema = Schema(
@@ -17,7 +17,7 @@ import Wire
         ]
     )
 
-    /// Draws the same from the same seed.
+    /// A deterministic random number generator.
     private struct Draw {
         var state: UInt64
 
@@ -27,7 +27,7 @@ import Wire
         }
     }
 
-    /// One subscription, kept beside the index.
+    /// A subscription, kept beside the index.
     private struct Known {
         var user: UserID
         var scope: DatabaseScope
@@ -92,7 +92,7 @@ import Wire
         )
     }
 
-    /// What the index must say, by the definition alone.
+    /// Returns the expected matches, by evaluating every subscription.
     private func expected(_ known: [Known], _ change: CommittedRecord) throws -> Set<String> {
         let wasThere = change.before.map { !$0.isDeleted } ?? false
         guard wasThere || !change.after.isDeleted else { return [] }
@@ -113,7 +113,7 @@ import Wire
         return found
     }
 
-    @Test(arguments: 0..<40) func itFindsWhatAskingEachWouldFind(_ seed: Int) throws {
+    @Test(arguments: 0..<40) func theIndexFindsTheMatchesOfEverySubscription(_ seed: Int) throws {
         var draw = Draw(state: UInt64(seed) &* 7_919 &+ 1)
         var index = SubscriptionIndex()
         var known: [Known] = []
@@ -137,9 +137,9 @@ import Wire
             }
             let zone = ZoneID(draw.below(2) == 0 ? "A" : "B", owner: owner)
             let change = CommittedRecord(zone: zone, before: before, after: after, device: "d")
-            let isWorthALook = index.mayConcernSomebody(change, schema: Self.schema)
+            let mayMatch = index.mayConcernSomebody(change, schema: Self.schema)
             let found = try index.matches(change, schema: Self.schema)
-            #expect(isWorthALook || found.isEmpty, "seed \(seed), step \(step)")
+            #expect(mayMatch || found.isEmpty, "seed \(seed), step \(step)")
             #expect(
                 Set(found.map { "\($0.user)/\($0.scope)/\($0.subscription.id)" }) == (try expected(known, change)),
                 "seed \(seed), step \(step)"
@@ -147,8 +147,8 @@ import Wire
         }
     }
 
-    /// What ten thousand other subscriptions cost a write: that this is seen without asking any of them.
-    @Test func whatNobodyAsksForIsSeenAtOnce() throws {
+    /// A write that matches none of many subscriptions is recognised without evaluating them.
+    @Test func aRecordWithoutMatchesIsRecognisedFromTheIndex() throws {
         var index = SubscriptionIndex()
         let user = Self.users[0]
         func subscribe(_ id: String, _ filters: String, zone: ZoneID? = nil) {
@@ -179,13 +179,13 @@ import Wire
         #expect(!mayConcern([.init(name: "l", value: .list(.string, [.string("y")]))]))
         #expect(mayConcern([.init(name: "t", value: .string("t7"))]))
         #expect(mayConcern([.init(name: "l", value: .list(.string, [.string("y"), .string("x")]))]))
-        // Read by a new schema a query may ask for something else.
+        // Under a new schema a query may match other records.
         #expect(mayConcern([.init(name: "t", value: .string("other"))], version: 2))
         subscribe("any", "")
         #expect(mayConcern([.init(name: "t", value: .string("other"))]))
     }
 
-    @Test func aNewFieldIsKnownToOldSubscriptions() throws {
+    @Test func earlierSubscriptionsMatchOnANewField() throws {
         var index = SubscriptionIndex()
         let user = Self.users[0]
         let query = SubscribedQuery(
@@ -212,7 +212,7 @@ import Wire
         #expect(try index.matches(change, schema: grown).count == 1)
     }
 
-    @Test func whoMayNotReadHearsNothing() throws {
+    @Test func usersWithoutReadAccessGetNoMatches() throws {
         var schema = Self.schema
         schema.types["Note"]?.grants = [.creator: .read]
         var index = SubscriptionIndex()

@@ -2,7 +2,7 @@ import RelayCore
 import Testing
 
 @Suite struct TraceContextTests {
-    @Test func aHeaderIsRead() throws {
+    @Test func aHeaderIsParsed() throws {
         let context = try #require(
             TraceContext(traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
         )
@@ -12,7 +12,7 @@ import Testing
         #expect(
             TraceContext(traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")?.isSampled == false
         )
-        // A later version, with more behind what is known; and an identifier that begins with zeros.
+        // A later version with more members behind the known ones; and an ID that begins with zeros.
         let later = TraceContext(traceparent: "cc-00000000000000000000000000000001-0000000000000002-03-what")
         #expect(later?.trace.text == "00000000000000000000000000000001" && later?.isSampled == true)
     }
@@ -29,7 +29,7 @@ import Testing
         "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01x",
         "0é-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0",
     ])
-    func whatIsNoneIsNone(_ header: String) {
+    func invalidHeadersAreIgnored(_ header: String) {
         #expect(TraceContext(traceparent: header) == nil)
     }
 }

@@ -20,14 +20,14 @@ import Testing
         ContainerEnvironment(try #require(ContainerID(name)), environment)
     }
 
-    @Test func everyAnsweredChangeSurvivesAPowerCut() throws {
+    @Test func everyAcknowledgedChangeSurvivesAPowerFailure() throws {
         let store = try open()
         #expect(try store.pragma("synchronous") == "2")
         #expect(try store.pragma("journal_mode") == "wal")
         #expect(try store.pragma("integrity_check") == "ok")
     }
 
-    @Test func theFileIsItsOwnersAlone() throws {
+    @Test func theFileIsReadableByItsOwnerOnly() throws {
         _ = try open()
         for name in ["relay.sqlite", "relay.sqlite-wal"] {
             let attributes = try FileManager.default.attributesOfItem(atPath: folder.path + "/" + name)
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test func anAPITokenIsFoundByItsHashAndWrittenNowhere() throws {
+    @Test func onlyTheHashOfAnAPITokenIsStored() throws {
         let store = try open()
         let home = try home()
         try store.addContainer(home.container)
@@ -69,7 +69,7 @@ import Testing
         #expect(throws: DirectoryError.self) { try store.addServerKey(in: home(), name: "", publicKeyPEM: "no key") }
     }
 
-    @Test func aPasswordLetsInItsOwnAccountOnly() throws {
+    @Test func aPasswordSignsInToItsOwnAccountOnly() throws {
         let store = try open()
         let alice = try store.addAccount(email: "Alice@Example.org", password: "correct horse")
         try store.addAccount(email: "bob@example.org", password: "battery staple")
@@ -87,7 +87,7 @@ import Testing
         #expect(try store.account(email: "alice@example.org", password: "a new password") == nil)
     }
 
-    @Test func shortAndMonstrousPasswordsAreRefused() throws {
+    @Test func tooShortAndTooLongPasswordsAreRefused() throws {
         let store = try open()
         for password in ["", "seven77", String(repeating: "x", count: 1025)] {
             #expect(throws: DirectoryError.self) { try store.addAccount(email: "a@b.c", password: password) }
@@ -95,13 +95,13 @@ import Testing
         #expect(try store.accounts().isEmpty)
     }
 
-    @Test func aRaisedCostLocksNobodyOut() throws {
+    @Test func aRaisedHashingCostKeepsOldPasswordsValid() throws {
         try open().addAccount(email: "a@b.c", password: "correct horse")
         let dearer = try AccountStore(folder: folder.path, cost: ScryptCost(rounds: 32, blockSize: 8, parallelism: 2))
         #expect(try dearer.account(email: "a@b.c", password: "correct horse") != nil)
     }
 
-    @Test func eachContainerAndEnvironmentKnowsAPersonByAnotherName() throws {
+    @Test func aUserHasADifferentRecordNameInEachContainerAndEnvironment() throws {
         let store = try open()
         let account = try store.devAccount(named: "alice")
         #expect(try store.devAccount(named: "alice") == account)
@@ -115,7 +115,7 @@ import Testing
         }
     }
 
-    @Test func twoOpenersSeeEachOther() throws {
+    @Test func twoProcessesSeeEachOthersChanges() throws {
         let one = try open()
         let two = try open()
         #expect(try one.relayKey() == two.relayKey())
@@ -137,7 +137,7 @@ import Testing
         let before = try one.generation()
         try two.addSession(session)
         #expect(try one.session(session.id) == session)
-        #expect(try one.generation() == before, "what is only added makes nobody forget")
+        #expect(try one.generation() == before, "additions do not invalidate caches")
         try two.setDisabled(true, of: account.id)
         #expect(try one.session(session.id)?.revoked != nil)
         #expect(try one.generation() != before)
@@ -145,7 +145,7 @@ import Testing
         #expect(try one.session(session.id)?.revoked != nil)
     }
 
-    @Test func aFileOfANewerVersionIsLeftAlone() throws {
+    @Test func aFileOfANewerVersionIsNotOpened() throws {
         _ = try open()
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: folder.path + "/relay.sqlite"))
         try queue.write { db in try db.execute(sql: "PRAGMA user_version = 99") }

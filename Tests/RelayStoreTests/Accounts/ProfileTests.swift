@@ -26,7 +26,7 @@ import Testing
         )
     }
 
-    @Test func quotasOfUsersAndContainersAreKeptUntilTheyAreTakenBack() throws {
+    @Test func quotasOfUsersAndContainersAreStoredUntilTheyAreRemoved() throws {
         let account = try store.addAccount(email: "ada@example.org", password: "correct horse")
         let user = try store.user(of: account.id, in: home)
         let production = ContainerEnvironment(home.container, .production)
@@ -45,7 +45,7 @@ import Testing
         #expect(try store.ownQuotas().containers.isEmpty)
     }
 
-    @Test func ofSeveralWithOneAddressTheRelaysOwnComesFirstUnlessHidden() throws {
+    @Test func anAddressFindsTheRelaysOwnAccountFirstUnlessItIsHidden() throws {
         let outside = try store.account(for: foreign("7", email: "ada@example.org"))
         let own = try store.addAccount(email: "ada@example.org", password: "correct horse")
         let outsider = try store.user(of: outside.id, in: home)
@@ -69,24 +69,24 @@ import Testing
         #expect(try store.profile(of: user, in: home)?.account.id == dev.id)
     }
 
-    @Test func lookingForSomebodyMakesNobodyAUser() throws {
+    @Test func lookingUpAPersonDoesNotCreateAUser() throws {
         let own = try store.addAccount(email: "ada@example.org", password: "correct horse")
         #expect(try store.profiles(matching: [.email("ada@example.org")], in: home, includesDev: true).isEmpty)
         #expect(try store.profiles(of: own.id).isEmpty)
     }
 
-    @Test func aForeignPersonKeepsOneAccountThatFollowsTheIssuer() throws {
+    @Test func aForeignPersonKeepsOneAccountThatIsUpdatedFromTheIssuer() throws {
         let first = try store.account(for: foreign("7", email: "ada@example.org", name: "Ada"))
         let again = try store.account(for: foreign("7", email: nil, name: "Augusta"))
         #expect(again.id == first.id)
         #expect(again.name.given == "Augusta" && again.email == nil)
         #expect(try store.account(for: foreign("8", email: nil)).id != first.id)
         #expect(again.login == .foreign(issuer: "https://id.example", subject: "7"))
-        // Nobody signs in to it with a password, and no address of the relay's own is taken by it.
+        // The account has no password, and does not occupy an address of the relay's own accounts.
         #expect(try store.account(email: "ada@example.org") == nil)
     }
 
-    @Test func issuersComeBackAsTheyWerePutAndTheirPeopleGoWithThem() throws {
+    @Test func issuersAreStoredAndRemovedWithTheirAccounts() throws {
         let issuer = ForeignIssuer(
             container: home.container,
             issuer: "https://id.example",
@@ -132,7 +132,7 @@ import Testing
         #expect(throws: DirectoryError.self) { try store.removeIssuer("https://id.example", of: home.container) }
     }
 
-    @Test func signInsEndForOneContainerOrForAll() throws {
+    @Test func signInsAreRevokedForOneContainerOrForAll() throws {
         let own = try store.addAccount(email: "ada@example.org", password: "correct horse")
         let production = ContainerEnvironment(home.container, .production)
         for (number, place) in [(UInt128(1), home), (2, home), (3, production)] {
@@ -154,7 +154,7 @@ import Testing
         #expect(try store.sessions(of: own.id).isEmpty)
     }
 
-    @Test func aFileOfTheFirstVersionIsBroughtUpToDate() throws {
+    @Test func aFileOfTheFirstVersionIsMigrated() throws {
         let folder = ScratchFolder()
         let path = folder.path + "/relay.sqlite"
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
@@ -192,8 +192,8 @@ import Testing
         #expect(try store.operators().isEmpty)
     }
 
-    /// Before composed letters were introduced names were kept as they had been typed.
-    @Test func whoWasEnteredWithDecomposedLettersIsFoundAgain() throws {
+    /// Earlier versions stored names as typed, with composed or decomposed letters.
+    @Test func namesStoredWithDecomposedLettersAreFound() throws {
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         try EarlierLayout.makeAccounts(folder.path, version: 9)
@@ -247,7 +247,7 @@ import Testing
     }
 
     @Test(
-        "an address that nobody could sign in with is refused",
+        "an address that cannot be used to sign in is refused",
         arguments: [
             "ada", "ada@", "ada@b@c", "ada@exa mple.org", "ada@example..org", "ada@.example", "ada@example.org/x",
             "ada@a:80",
@@ -265,14 +265,14 @@ import Testing
     }
 
     @Test(
-        "a number without its country is refused with a hint",
+        "a number without its country code is refused with a hint",
         arguments: ["030 1234567", "(030) 123-4567", "1234567"]
     )
     func nationalNumbers(number: String) throws {
         let account = try store.addAccount(email: "ada@example.org", password: "correct horse")
         do throws(DirectoryError) {
             try store.setPhone(number, of: account.id)
-            Issue.record("\(number) was taken")
+            Issue.record("\(number) was accepted")
         } catch {
             #expect("\(error)".contains("country"))
         }
@@ -280,21 +280,21 @@ import Testing
         #expect(try store.account(account.id)?.phone == "+49301234567")
     }
 
-    @Test("accounts in an older spelling are found, and two of one address both keep their way in")
+    @Test("accounts in an older spelling are found, and two accounts with one address both keep their sign-in")
     func olderSpellings() throws {
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         try EarlierLayout.makeAccounts(folder.path, version: 10)
         let queue = try DatabaseQueue(path: folder.path + "/relay.sqlite")
-        // Hashes as the store makes them.
-        let makers = ScratchFolder()
-        let maker = try AccountStore(folder: makers.path, cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1))
-        let made = try DatabaseQueue(path: makers.path + "/relay.sqlite")
+        // The hashes are those that the store computes.
+        let scratch = ScratchFolder()
+        let source = try AccountStore(folder: scratch.path, cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1))
+        let sourceQueue = try DatabaseQueue(path: scratch.path + "/relay.sqlite")
         for (index, login) in [
             "one@xn--bcher-kva.example", "two@b\u{FC}cher.example", "two@xn--bcher-kva.example", "odd@[192.0.2.1]",
         ].enumerated() {
-            let account = try maker.addAccount(email: "a\(index)@example.org", password: "correct horse \(index)")
-            let found = try made.read {
+            let account = try source.addAccount(email: "a\(index)@example.org", password: "correct horse \(index)")
+            let found = try sourceQueue.read {
                 try Row.fetchOne($0, sql: "SELECT * FROM accounts WHERE id = ?", arguments: [account.id.number])
             }
             let row = try #require(found)
@@ -324,7 +324,7 @@ import Testing
         }
         try queue.close()
         let store = try AccountStore(folder: folder.path)
-        // Eve, of every such file, is the first.
+        // Every file sourceQueue by `EarlierLayout` has eve as its first account.
         let (one, two, other, odd) = (Account.ID(2), Account.ID(3), Account.ID(4), Account.ID(5))
         for domain in ["b\u{FC}cher.example", "xn--bcher-kva.example"] {
             #expect(try store.account(email: "one@\(domain)", password: "correct horse 0")?.id == one)
@@ -335,7 +335,7 @@ import Testing
                 try store.addAccount(email: "two@\(domain)", password: "correct horse")
             }
         }
-        // An operator names each by the spelling that it was added with.
+        // An operator names each account by the spelling that it was added with.
         #expect(try store.account(email: "two@b\u{FC}cher.example")?.id == two)
         #expect(try store.account(email: "two@xn--bcher-kva.example")?.id == other)
         #expect(try store.account(email: "odd@[192.0.2.1]", password: "correct horse 3")?.id == odd)
@@ -343,7 +343,7 @@ import Testing
             let address = try #require(AccountRules.canonicalEmail("\(name)@b\u{FC}cher.example"))
             #expect(try store.profiles(matching: [.email(address)], in: home, includesDev: true).count == 1, "\(name)")
         }
-        // With the password of the one changed, the other's still opens it.
+        // After one password changed, the other account's password still works.
         try store.setPassword("battery staple", of: two)
         #expect(try store.account(email: "two@b\u{FC}cher.example", password: "battery staple")?.id == two)
         #expect(try store.account(email: "two@b\u{FC}cher.example", password: "correct horse 2")?.id == other)

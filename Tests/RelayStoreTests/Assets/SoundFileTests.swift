@@ -5,7 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What the disk has made of assets since they came.
+/// Detection of asset files that changed on disk.
 @Suite struct SoundFileTests {
     private final class Names: Sendable {
         let last = Atomic<UInt64>(0)
@@ -14,7 +14,7 @@ import Testing
     private let place = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
     private let names = Names()
 
-    /// As a process that begins has it.
+    /// Returns a folder object without cached results, as a new process has it.
     private func folder() -> AssetFolder {
         AssetFolder(folder: place.path + "/assets") { [names] in names.last.add(1, ordering: .relaxed).newValue }
     }
@@ -26,7 +26,7 @@ import Testing
         return try intake.finish().hash
     }
 
-    /// Changes a byte in the way of a disk: the file's times stay.
+    /// Changes a byte as a faulty disk would: the file's times stay the same.
     private func damage(_ file: AssetFile) throws {
         var facts = stat()
         try #require(stat(file.path, &facts) == 0)
@@ -41,7 +41,7 @@ import Testing
         #expect(utimensat(AT_FDCWD, file.path, times, 0) == 0)
     }
 
-    @Test func aFileOfAnEarlierProcessIsReadBeforeItIsTakenForSound() async throws {
+    @Test func aFileOfAnEarlierProcessIsVerifiedBeforeUse() async throws {
         defer { try? FileManager.default.removeItem(at: place) }
         let hash = try put(into: folder())
         let file = try #require(folder().file(of: hash))
@@ -56,14 +56,14 @@ import Testing
         #expect(try await folder().isSound(file, of: hash))
     }
 
-    @Test func aFileIsReadOnce() async throws {
+    @Test func aFileIsVerifiedOnce() async throws {
         defer { try? FileManager.default.removeItem(at: place) }
         let hash = try put(into: folder())
         let file = try #require(folder().file(of: hash))
         let known = folder()
         #expect(try await known.isSound(file, of: hash))
         known.renew(hash)
-        // Whoever reads it again finds this.
+        // A folder object that reads the file now detects the damage.
         let renewed = try #require(folder().file(of: hash))
         try damage(renewed)
         #expect(try await known.isSound(file, of: hash))

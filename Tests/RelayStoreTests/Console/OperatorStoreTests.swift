@@ -6,7 +6,7 @@ import Testing
 
 @testable import RelayStore
 
-/// Links, sign-ins and their ends, under a clock that the test turns.
+/// Operators' links and sessions, under a clock that the test advances.
 @Suite struct OperatorStoreTests {
     private final class Clock: Sendable {
         let now = Mutex(Timestamp(milliseconds: 1_780_000_000_000))
@@ -23,7 +23,7 @@ import Testing
         try store.useOperatorLink(try store.makeOperatorLink(), name: name, password: "correct horse")
     }
 
-    @Test func aLinkEndsAfterAQuarterOfAnHour() throws {
+    @Test func aLinkExpiresAfterFifteenMinutes() throws {
         let code = try store.makeOperatorLink()
         #expect(code.count == 14)
         clock.pass(.seconds(14 * 60))
@@ -35,19 +35,19 @@ import Testing
         }
     }
 
-    @Test func aLinkForNobodyMakesNobodyElse() throws {
+    @Test func aLinkForANewOperatorCannotChangeAnExistingOne() throws {
         _ = try enter("ada")
         let code = try store.makeOperatorLink()
         #expect(throws: DirectoryError.exists("operator ada")) {
             try store.useOperatorLink(code, name: "Ada", password: "correct horse")
         }
-        // A mistake does not use it up.
+        // A mistake does not use up the link.
         #expect(try store.useOperatorLink(code, name: "bob", password: "correct horse").name == "bob")
         #expect(throws: DirectoryError.missing("operator eve")) { try store.makeOperatorLink(for: "eve") }
     }
 
-    /// Who has a link of theirs in hand would be back the moment that they are put out.
-    @Test func aLinkEndsWithItsOperator() throws {
+    /// Otherwise a removed operator could return with a link.
+    @Test func removingAnOperatorEndsTheirLinks() throws {
         _ = try enter("ada")
         let code = try store.makeOperatorLink(for: "ada")
         try store.removeOperator("ada")
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func aNewPasswordByLinkEndsTheOtherLinks() throws {
+    @Test func aNewPasswordByLinkEndsTheOperatorsOtherLinks() throws {
         _ = try enter("ada")
         let (lost, used) = (try store.makeOperatorLink(for: "ada"), try store.makeOperatorLink(for: "ada"))
         let newcomers = try store.makeOperatorLink()
@@ -66,7 +66,7 @@ import Testing
         #expect(try store.operatorLink(newcomers).isGood)
     }
 
-    @Test func aSignInEndsUnusedAndAtTheLatestAfterHalfADay() throws {
+    @Test func aSessionEndsWhenIdleAndAtMostTwelveHoursLater() throws {
         let person = try enter()
         let rules = OperatorSessionRules()
         let idle = try store.startOperatorSession(person.id)
@@ -81,7 +81,7 @@ import Testing
         #expect(try store.operatorSession(used, rules) == nil)
     }
 
-    @Test func aNewPasswordEndsTheOtherSignIns() throws {
+    @Test func aNewPasswordEndsTheOtherSessions() throws {
         let person = try enter()
         let (own, other) = (try store.startOperatorSession(person.id), try store.startOperatorSession(person.id))
         try store.setPassword("battery staple", ofOperator: person.id, keeping: own)
@@ -91,7 +91,7 @@ import Testing
         #expect(try store.operator(name: "ada", password: "battery staple")?.id == person.id)
     }
 
-    @Test func theAuditLogIsReadBackwards() throws {
+    @Test func theAuditLogIsReadNewestFirst() throws {
         for number in 1...5 {
             let now = clock.source.now()
             try store.note(AuditEntry(at: now, actor: "ada", action: "zone.delete", subject: "Z\(number)"))
@@ -107,8 +107,8 @@ import Testing
         AuditEntry(at: clock.source.now(), actor: "command line", action: "container.create", subject: subject)
     }
 
-    /// A disk that is full in between must not leave a token that nobody was shown.
-    @Test func whatIsDoneIsNotedInTheSameCommit() throws {
+    /// If the disk is full between the two, a token would exist that was never shown.
+    @Test func aChangeAndItsAuditEntryShareACommit() throws {
         let first = try #require(ContainerID("iCloud.org.example.first"))
         let second = try #require(ContainerID("iCloud.org.example.second"))
         try store.noting(entry("first")) { try store.addContainer(first) }
@@ -119,7 +119,7 @@ import Testing
         try store.writer.write { try $0.execute(sql: "ALTER TABLE audit RENAME TO lost") }
         #expect(throws: DirectoryError.self) { try store.noting(entry("second")) { try store.addContainer(second) } }
         #expect(try store.containers().map(\.container) == [first])
-        // And not by a later write.
+        // A later write does not commit it either.
         try store.addContainer(second)
         #expect(try store.containers().map(\.container) == [first, second])
     }

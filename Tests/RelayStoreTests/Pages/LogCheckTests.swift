@@ -6,7 +6,7 @@ import RelayStore
 import TestSupport
 import Testing
 
-/// A write-ahead log that was damaged after it was flushed is told from one that a power cut ended.
+/// A write-ahead log that was damaged after it was flushed is distinguished from one that a power failure cut off.
 @Suite struct LogCheckTests {
     private let folder = ScratchFolder()
     private var path: String { folder.path + "/a.sqlite" }
@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    /// A log of some commits, as it lies there while the file is open.
+    /// Returns the log of some commits, as it is while the file is open.
     private func log(commits: Int) throws -> Data {
         var log = Data()
         try withQueue { queue in
@@ -52,15 +52,15 @@ import Testing
         return try #require(try LogCheck(ofFile: copy))
     }
 
-    @Test func aWholeLogIsWhole() throws {
+    @Test func anIntactLogPassesTheCheck() throws {
         let log = try log(commits: 6)
         let found = try check(log)
         #expect(found.goodFrames == log.count / Self.frame && found.goodFrames > 8)
         #expect(!found.isDamaged)
     }
 
-    /// Pages are written to the log before their transaction's end, and again where they change once more.
-    @Test func aTransactionLargerThanTheCacheLeavesAWholeLog() throws {
+    /// Pages are written to the log before their transaction ends, and again if they change once more.
+    @Test func aTransactionLargerThanTheCacheLeavesAnIntactLog() throws {
         try withQueue { queue in
             try queue.write { database in
                 try database.execute(sql: "PRAGMA cache_size = 4")
@@ -81,7 +81,7 @@ import Testing
             let log = FileManager.default.contents(atPath: path + "-wal") ?? Data()
             let found = try check(log)
             #expect(!found.isDamaged && found.goodFrames > 100)
-            // Another connection reads what stands there, and not what the first one has in memory.
+            // Another connection reads the log's pages, not those in the first connection's cache.
             let other = try DatabaseQueue(path: CheckedVFS.address(of: path))
             let rows = try other.read { database in
                 try String.fetchAll(database, sql: "SELECT DISTINCT s FROM t")
@@ -91,9 +91,9 @@ import Testing
         }
     }
 
-    @Test func wherePowerWasCutNothingIsWrong() throws {
+    @Test func aLogCutOffByAPowerFailureIsNotDamaged() throws {
         let log = try log(commits: 6)
-        // The last commit reached the disk in part: cut short, or any of its sectors missing.
+        // The last commit reached the disk only in part: it is cut short, or sectors of it are missing.
         #expect(try !check(log.dropLast(100)).isDamaged)
         for missing in [1, 2] {
             var torn = log
@@ -104,7 +104,7 @@ import Testing
         #expect(try !check(log + Data(count: 1 << 20)).isDamaged)
     }
 
-    @Test(arguments: 0..<24) func aByteThatChangedLaterIsFound(seed: Int) throws {
+    @Test(arguments: 0..<24) func aByteThatChangedLaterIsDetected(seed: Int) throws {
         let log = try log(commits: 8)
         var damaged = log
         // In a frame of the first commits.
@@ -115,20 +115,20 @@ import Testing
         #expect(found.goodFrames == seed % 3)
     }
 
-    /// What a disk loses at once is a block, which lies across two frames.
-    @Test(arguments: [512, 4_096]) func aBlockThatWasLostIsFound(size: Int) throws {
+    /// A disk loses whole blocks, and a block lies across two frames.
+    @Test(arguments: [512, 4_096]) func aLostBlockIsDetected(size: Int) throws {
         let log = try log(commits: 12)
         for block in 1..<(log.count / 2 / size) {
             for lost in [Data(count: size), Data((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 131 + 7) })] {
                 var damaged = log
                 damaged.replaceSubrange(block * size..<(block + 1) * size, with: lost)
-                // Pages have room in which there is nothing.
+                // Pages have unused space, where a block of zeros changes nothing.
                 #expect(try check(damaged).isDamaged == (damaged != log), "block \(block) of \(size) bytes")
             }
         }
     }
 
-    @Test func aHeadThatChangedLaterIsFound() throws {
+    @Test func aDamagedHeaderIsDetected() throws {
         let log = try log(commits: 4)
         for place in 0..<32 {
             var damaged = log
@@ -136,13 +136,13 @@ import Testing
             #expect(try check(damaged).isDamaged, "byte \(place)")
         }
         #expect(try check(Data(count: 32) + log.dropFirst(32)).isDamaged)
-        // Before the first frame nothing can be lost.
+        // Before the first frame there is nothing to lose.
         let copy = folder.path + "/begun.sqlite"
         try Data(count: 32).write(to: URL(fileURLWithPath: copy + "-wal"))
         #expect(try LogCheck(ofFile: copy) == nil)
     }
 
-    @Test func whatIsFromBeforeTheLogBeganAnewDoesNotCount() throws {
+    @Test func framesFromBeforeTheLogRestartedAreIgnored() throws {
         try withQueue { queue in
             try insert(8, in: queue)
             try queue.inDatabase { _ = try $0.checkpoint(.restart) }
@@ -153,7 +153,7 @@ import Testing
         }
     }
 
-    @Test func aStoreWithSuchALogIsNotOpened() throws {
+    @Test func aStoreWithADamagedLogIsNotOpened() throws {
         let damaged = folder.path + "/damaged.sqlite"
         do {
             let store = try SQLiteStore(.file(path: path), draw: { 7 })
@@ -162,7 +162,7 @@ import Testing
                 try FileManager.default.copyItem(atPath: path + ending, toPath: damaged + ending)
             }
         }
-        // A copy of a running store's files opens: its log is whole.
+        // A copy of a running store's files opens, because its log is complete.
         try SQLiteStore(.file(path: damaged), draw: { 7 }).close()
         let log = try log(commits: 8)
         var bytes = log
@@ -170,12 +170,12 @@ import Testing
         try bytes.write(to: URL(fileURLWithPath: damaged + "-wal"))
         #expect(throws: (any Error).self) { try SQLiteStore(.file(path: damaged), draw: { 7 }) }
         #expect(DamageLedger.places(of: damaged) == ["a page in the log of damaged.sqlite"])
-        // Nothing was changed by the look.
+        // The check changed nothing.
         #expect(FileManager.default.contents(atPath: damaged + "-wal") == bytes)
     }
 
-    /// SQLite would take the file for a new one, and throw its log away.
-    @Test func aStoreWithoutContentIsNoNewOne() throws {
+    /// SQLite would treat the file as a new one and discard its log.
+    @Test func anEmptiedStoreIsNotRecreated() throws {
         try SQLiteStore(.file(path: path), draw: { 7 }).close()
         #expect(!FileManager.default.fileExists(atPath: path + ".new"))
         try Data().write(to: URL(fileURLWithPath: path))
@@ -187,8 +187,8 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: folder.path + "/b.sqlite"))
     }
 
-    /// Devices would take all that was in it for deleted.
-    @Test func aStoreThatIsGoneIsNotBegunAnew() throws {
+    /// Devices would take all its records for deleted.
+    @Test func aMissingStoreIsNotRecreated() throws {
         let container = try #require(ContainerID("iCloud.org.example"))
         let home = ContainerEnvironment(container, .development)
         let file = "\(folder.path)/containers/\(container.name)/development.sqlite"
@@ -209,11 +209,11 @@ import Testing
         let way =
             "is missing or empty; to start with an empty store, remove stores-here/iCloud.org.example.development"
         #expect("\(fault)".hasSuffix(way))
-        // Its operator wants it so.
+        // The operator asks for an empty store.
         let mark = "\(folder.path)/stores-here/iCloud.org.example.development"
         try FileManager.default.removeItem(atPath: mark)
         try use()
-        // Also where all of the container is gone, or all containers, as on a disk that is not there.
+        // The same applies if the whole container is gone, or all containers, as when a disk is not mounted.
         for lost in [(file as NSString).deletingLastPathComponent, folder.path + "/containers"] {
             try FileManager.default.removeItem(atPath: lost)
             #expect(throws: RelayError.self) { try use() }
@@ -222,14 +222,14 @@ import Testing
             try FileManager.default.removeItem(atPath: mark)
             try use()
         }
-        // One of an earlier version is marked when the relay starts.
+        // A store of an earlier version is marked when the relay starts.
         try FileManager.default.removeItem(atPath: mark)
         StoreFolder(folder: folder.path, draw: { 7 }).markStores()
         #expect(FileManager.default.fileExists(atPath: mark))
     }
 
-    /// What a command wrote into such a log would hide what is lost.
-    @Test func accountsWithSuchALogAreNotOpened() throws {
+    /// If a command wrote into such a log, the loss would be hidden.
+    @Test func anAccountStoreWithADamagedLogIsNotOpened() throws {
         let accounts = try AccountStore(folder: folder.path)
         let file = folder.path + "/relay.sqlite"
         for number in 0..<8 {
@@ -247,7 +247,7 @@ import Testing
         #expect(throws: DirectoryError.damaged("relay.sqlite")) { try AccountStore(folder: other) }
     }
 
-    /// A page in the log that is damaged while the store is open.
+    /// A page in the log is damaged while the store is open.
     @Test func aDamagedPageInTheLogIsNotServed() throws {
         let copy = folder.path + "/copy.sqlite"
         try withQueue { queue in
@@ -262,7 +262,7 @@ import Testing
         #expect(try reader.read { try Int.fetchOne($0, sql: "SELECT sum(length(s)) FROM t") } == 24_000)
         let log = try #require(FileHandle(forUpdatingAtPath: copy + "-wal"))
         let size = try log.seekToEnd()
-        // In the text of every frame, newest or not.
+        // In the text of every frame, current or superseded.
         for number in 0..<Int(size) / Self.frame {
             try log.seek(toOffset: UInt64(32 + number * Self.frame + 24 + 3_500))
             try log.write(contentsOf: Data("damage".utf8))

@@ -1,9 +1,9 @@
 import RelayStore
 import Testing
 
-/// The sum of a page, by itself.
+/// The checksum of a page.
 @Suite struct PageSumTests {
-    /// A page that is full of different bytes, with its sum.
+    /// Returns a page full of different bytes, with its checksum.
     private static func page(_ size: Int = 4_096, number: Int = 7) -> [UInt8] {
         var bytes = (0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
         bytes.withUnsafeMutableBytes { PageSum.seal($0, number: number) }
@@ -14,13 +14,13 @@ import Testing
         bytes.withUnsafeBytes { PageSum.verdict(on: $0, number: number) }
     }
 
-    @Test(arguments: [512, 1_024, 4_096, 65_536]) func aPageIsGoodInItsPlaceAndNowhereElse(size: Int) {
+    @Test(arguments: [512, 1_024, 4_096, 65_536]) func aPageIsValidOnlyAtItsOwnPosition(size: Int) {
         let page = Self.page(size)
         #expect(Self.verdict(page) == .good)
         for other in [1, 6, 8, 7 + 1 << 32] { #expect(Self.verdict(page, number: other) == .damaged) }
     }
 
-    @Test func everyByteCounts() {
+    @Test func everyChangedBitIsDetected() {
         let page = Self.page(512)
         for index in page.indices {
             for bit in 0..<8 {
@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    @Test func twoPlacesThatChangePlacesCount() {
+    @Test func swappedBytesAreDetected() {
         let page = Self.page(512)
         for (one, other) in [(0, 8), (0, 32), (64, 480), (496, 472)] {
             var damaged = page
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test func withoutASumNothingIsSaid() {
+    @Test func aPageWithoutAChecksumIsReportedAsSuch() {
         var page = Self.page()
         page.replaceSubrange(4_088..., with: [UInt8](repeating: 0, count: 8))
         #expect(Self.verdict(page) == .unsummed)

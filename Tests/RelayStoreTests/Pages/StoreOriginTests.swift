@@ -6,7 +6,7 @@ import RelayStore
 import TestSupport
 import Testing
 
-/// What lies in a store's place and is none, or one of a later version, is left as it is.
+/// A file in a store's place that is no store, or of a later version, is not changed.
 @Suite struct StoreOriginTests {
     private let folder = ScratchFolder()
     private let home: ContainerEnvironment
@@ -38,8 +38,8 @@ import Testing
         }
     }
 
-    /// Devices would take all of their zones for deleted.
-    @Test(arguments: ["letter", "grdb_migrations"]) func noStoreIsBegunInAnotherProgramsFile(table: String) throws {
+    /// Devices would take all their zones for deleted.
+    @Test(arguments: ["letter", "grdb_migrations"]) func noStoreIsCreatedInAnotherProgramsFile(table: String) throws {
         try put("CREATE TABLE \(table) (identifier TEXT); INSERT INTO \(table) VALUES ('v1')", at: store)
         let refusal = #expect(throws: RelayError.self) { try use() }
         #expect(refusal?.code == .internalError)
@@ -48,14 +48,14 @@ import Testing
         #expect(place.contains("is not a relay's store"))
         #expect(place.hasSuffix("remove it and stores-here/iCloud.org.example.development"))
         #expect(try StoreCheck.faults(in: folder.path).map(\.what) == [place])
-        // As its operator is told, who wants it so.
+        // The operator follows the message's instructions for starting with an empty store.
         try FileManager.default.removeItem(atPath: store)
         try FileManager.default.removeItem(atPath: "\(folder.path)/stores-here/iCloud.org.example.development")
         try use()
     }
 
-    /// It may have tables by now that what this version writes would contradict.
-    @Test func whatALaterVersionHasWrittenIsLeftToIt() throws {
+    /// A later version may have tables that contradict this version's writes.
+    @Test func aStoreOfALaterVersionIsNotChanged() throws {
         let later = try DatabaseQueue(path: CheckedVFS.address(of: store))
         try later.write { try $0.execute(sql: "INSERT INTO grdb_migrations VALUES ('99 of tomorrow')") }
         let refusal = #expect(throws: RelayError.self) { try use() }
@@ -65,8 +65,8 @@ import Testing
         try use()
     }
 
-    /// Nobody's token would be known, and whoever signs in again would be somebody else.
-    @Test func noAccountsAreBegunInAnotherProgramsFile() throws {
+    /// Otherwise no token would be valid, and everyone who signs in again would be a new user.
+    @Test func noAccountStoreIsCreatedInAnotherProgramsFile() throws {
         try put("CREATE TABLE letter (text TEXT)", at: accounts)
         #expect(throws: DirectoryError.self) { try AccountStore(folder: folder.path) }
         #expect(try tables(accounts) == ["letter"])

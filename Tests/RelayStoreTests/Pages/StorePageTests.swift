@@ -7,7 +7,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// A store's file beneath the store: its pages' sums, and what other programs may do to it.
+/// A store's file: the checksums of its pages, and changes by other programs.
 @Suite struct StorePageTests {
     private let folder = ScratchFolder()
     private var path: String { folder.path + "/store.sqlite" }
@@ -17,7 +17,7 @@ import Testing
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
     }
 
-    /// Counts how often damage was met.
+    /// Counts detected damage.
     private final class Damage: Sendable {
         let count = Mutex(0)
         func met() { count.withLock { $0 += 1 } }
@@ -70,7 +70,7 @@ import Testing
 
     private func bytes(_ path: String) -> [UInt8] { [UInt8](FileManager.default.contents(atPath: path) ?? Data()) }
 
-    @Test func everyPageOfANewStoreHasItsSum() async throws {
+    @Test func everyPageOfANewStoreHasAChecksum() async throws {
         try await fill()
         let file = bytes(path)
         #expect(file.count > 10 * 4_096 && file[20] == 8)
@@ -81,7 +81,7 @@ import Testing
         #expect(try StoreCheck.faults(in: folder.path) == [])
     }
 
-    @Test func aFileFromBeforeSumsWorksAndStaysAsItIs() async throws {
+    @Test func aFileFromBeforeChecksumsWorksWithoutThem() async throws {
         do {
             var configuration = Configuration()
             configuration.journalMode = .wal
@@ -99,14 +99,14 @@ import Testing
         #expect(try await plain.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") } == "ok")
     }
 
-    @Test func anotherProgramMayReadAndClearUpAndPackTheFile() async throws {
+    @Test func anotherProgramMayReadCheckpointAndVacuumTheFile() async throws {
         try await fill()
-        func look() async throws {
+        func expectReadable() async throws {
             let store = try open(path)
             #expect(try texts(store).count == 301)
             store.close()
         }
-        // After a crash the first to close the file writes the log back, be it another program.
+        // After a crash, the first program that closes the file writes the log back, whether the relay or another one.
         let crashed = folder.path + "/crashed.sqlite"
         do {
             let store = try open(path)
@@ -126,13 +126,13 @@ import Testing
         #expect(try texts(store)["record 7"] == #"{"a":"three"}"#)
         store.close()
 
-        let packer = try DatabaseQueue(path: path)
-        try await packer.vacuum()
-        try packer.close()
-        try await look()
+        let vacuuming = try DatabaseQueue(path: path)
+        try await vacuuming.vacuum()
+        try vacuuming.close()
+        try await expectReadable()
     }
 
-    @Test func anotherProgramsChangesAreNotTakenOnTrust() async throws {
+    @Test func anotherProgramsChangesAreRefused() async throws {
         try await fill()
         let other = try DatabaseQueue(path: path)
         try await other.write { try $0.execute(sql: "UPDATE record SET fields = x'7b7d' WHERE name = 'record 9'") }
@@ -143,16 +143,16 @@ import Testing
             defer { store.close() }
             _ = try texts(store)
         }
-        // What the operator is told to do about it.
-        let packer = try DatabaseQueue(path: path)
-        try await packer.vacuum()
-        try packer.close()
+        // The operator is told to vacuum the file.
+        let vacuuming = try DatabaseQueue(path: path)
+        try await vacuuming.vacuum()
+        try vacuuming.close()
         let store = try open(path)
         #expect(try texts(store)["record 9"] == "{}")
         store.close()
     }
 
-    /// Whatever page is damaged: what can be read is right, the rest is refused and told.
+    /// Whichever page is damaged, results are correct or the read is refused and reported.
     @Test(arguments: 1...12) func aFlippedBitIsNeverServed(seed: Int) async throws {
         try await fill()
         var file = bytes(path)
@@ -160,7 +160,7 @@ import Testing
         let place = page * 4_096 + (page == 0 ? [20, 60, 3_000][seed % 3] : (seed * 104_729) % 4_096)
         file[place] ^= 1 << (seed % 8)
         try Data(file).write(to: URL(fileURLWithPath: path))
-        let found = try StoreCheck.faults(in: Self.arranged(path, in: folder.path))
+        let found = try StoreCheck.faults(in: Self.copied(path, in: folder.path))
         #expect(found.count == 1, "page \(page + 1), byte \(place % 4_096)")
         let damage = Damage()
         do {
@@ -170,17 +170,17 @@ import Testing
             for name in Self.names { #expect(texts[name] == #"{"a":"one"}"#) }
             #expect(texts["long"]?.count == 20_000)
         } catch let error as DatabaseError {
-            // Beneath the store's own ways of reading, which turn it into what a client may know.
+            // This reads below the store's error handling, which turns these errors into those for clients.
             #expect(error.extendedResultCode == .SQLITE_IOERR_DATA || error.resultCode == .SQLITE_NOTADB, "\(error)")
         }
     }
 
-    /// SQLite fills up with zeros what the file's end cuts off, and the sum is what goes first.
-    @Test(arguments: [1, 8, 1_000, 4_000]) func aPageThatTheFilesEndCutsOffIsNeverServed(missing: Int) async throws {
+    /// SQLite fills the missing end of a file with zeros; the checksum is what is missing first.
+    @Test(arguments: [1, 8, 1_000, 4_000]) func aTruncatedPageIsNeverServed(missing: Int) async throws {
         try await fill()
         let file = bytes(path)
         try Data(file.dropLast(missing)).write(to: URL(fileURLWithPath: path))
-        let found = try StoreCheck.faults(in: Self.arranged(path, in: folder.path))
+        let found = try StoreCheck.faults(in: Self.copied(path, in: folder.path))
         #expect(found.map(\.what) == ["page \(file.count / 4_096)"])
         let damage = Damage()
         #expect(throws: DatabaseError.self) {
@@ -192,8 +192,8 @@ import Testing
         #expect(DamageLedger.places(of: path) == ["page \(file.count / 4_096)"])
     }
 
-    /// As a data folder has it, for those who look at one.
-    private static func arranged(_ path: String, in folder: String) throws -> String {
+    /// Copies the file into a data folder's layout, for the store check.
+    private static func copied(_ path: String, in folder: String) throws -> String {
         let data = folder + "/data"
         let place = data + "/containers/iCloud.org.example.a"
         try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
@@ -201,7 +201,7 @@ import Testing
         return data
     }
 
-    @Test func aRequestThatNeedsADamagedPageIsRefusedAndTold() async throws {
+    @Test func aRequestThatNeedsADamagedPageIsRefusedAndReported() async throws {
         try await fill()
         var file = bytes(path)
         let names = try await DatabaseQueue(path: path).read {
@@ -221,7 +221,7 @@ import Testing
         }
         #expect(damage.count.withLock { $0 } > 0)
         #expect(DamageLedger.places(of: path) == ["page \(page)"])
-        // A write of what needs the page is refused as well; others go on.
+        // A write that needs the page is refused too; others succeed.
         await #expect(throws: RelayError.self) { try await save(Self.names, "{}", in: store) }
         try await save(["new"], "{}", in: store)
     }

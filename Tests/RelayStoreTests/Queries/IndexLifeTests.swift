@@ -6,7 +6,7 @@ import RelayStore
 import TestSupport
 import Testing
 
-/// How indexes come, grow and go.
+/// How indexes are built, updated and removed.
 @Suite struct IndexLifeTests {
     private let title = Query(recordType: "Thing", filters: [.init(.own("title"), .equals, [.string("milk")])])
 
@@ -14,13 +14,13 @@ import Testing
         numbers.map { ("n\($0)", ["title": .string(title), "count": .int64(Int64($0))]) }
     }
 
-    @Test func whatIsWrittenWhileAnIndexIsBuiltIsInItOnce() async throws {
+    @Test func recordsWrittenWhileAnIndexIsBuiltAreIndexedOnce() async throws {
         let world = try QueryWorld()
         try await world.makeZone("A")
         for start in stride(from: 0, to: 6_000, by: 1_000) {
             try await world.put(things(start..<start + 1_000, title: "bread"), in: world.zones[0])
         }
-        // Each query takes the building a step further; between them everything changes.
+        // Each query continues the building; between queries, everything changes.
         for round in 0..<6 {
             _ = try await world.firstPage(title, limit: 5)
             try await world.put(things(round * 900..<round * 900 + 40, title: "milk"), in: world.zones[0])
@@ -33,8 +33,8 @@ import Testing
         #expect(answer.examined <= answer.names.count + 1)
     }
 
-    /// What is written anew stands behind what the building has still to read, also where its value is as before.
-    @Test func whatKeepsItsValueWhileAnIndexIsBuiltIsInIt() async throws {
+    /// A rewritten record moves behind the part that the building still has to read, even if its value is the same.
+    @Test func recordsRewrittenWithTheSameValueWhileAnIndexIsBuiltAreIndexed() async throws {
         let world = try QueryWorld()
         try await world.makeZone("A")
         for start in stride(from: 0, to: 6_000, by: 1_000) {
@@ -47,8 +47,8 @@ import Testing
         #expect(try names.count == 1_000 && names == world.expectation(title))
     }
 
-    /// The words of all fields are found by an index of their own, whatever fields are called.
-    @Test func aFieldMayBeCalledWords() async throws {
+    /// Words of all fields have their own index, which no field's name can collide with.
+    @Test func aFieldMayHaveTheNameWords() async throws {
         let world = try QueryWorld()
         try await world.makeZone("A")
         let rows = (0..<300).map { number in
@@ -68,8 +68,8 @@ import Testing
         }
     }
 
-    /// No schema names the type of shares, and they can be asked for all the same.
-    @Test func sharesAreFoundByIndexesToo() async throws {
+    /// The record type of shares is in no schema, but can be queried.
+    @Test func sharesAreFoundThroughIndexes() async throws {
         let world = try QueryWorld()
         try await world.makeZone("A")
         try await world.put((0..<50).map { ("s\($0)", [:]) }, in: world.zones[0], type: Share.recordType)
@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    @Test func manyQueriesAtOnceBuildTogether() async throws {
+    @Test func concurrentQueriesBuildAnIndexTogether() async throws {
         let world = try QueryWorld()
         try await world.makeZone("A")
         for start in stride(from: 0, to: 5_000, by: 1_000) {
@@ -121,7 +121,7 @@ import Testing
         #expect(counts == Array(repeating: 1_000, count: 8))
     }
 
-    @Test func indexesSurviveReopeningAndGoWithTheirField() async throws {
+    @Test func indexesSurviveReopeningAndAreRemovedWithTheirField() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
@@ -145,7 +145,7 @@ import Testing
         type.fields["title"]?.indexes = []
         let changed = type
         try await second.store.write { writer throws(RelayError) in try writer.define(["Thing": changed]) }
-        // Their entries go little by little, once nobody writes; what is written meanwhile makes no new ones.
+        // The entries are removed little by little when no write is waiting; writes meanwhile add none.
         for number in 0..<20 {
             try await second.put([("m\(number)", ["title": .string("milk")])], in: second.zones[0])
         }
@@ -153,7 +153,7 @@ import Testing
         second.store.close()
     }
 
-    @Test func aDeletedZoneLeavesNoEntries() async throws {
+    @Test func aDeletedZoneLeavesNoIndexEntries() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
@@ -174,7 +174,7 @@ import Testing
         func entries(_ zone: Int) throws -> Int? {
             try file.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM field_value WHERE zone = \(zone)") }
         }
-        // They go once nobody writes, and only they.
+        // Only these entries are removed, when no write is waiting.
         try await eventually("the deleted zone's entries to go") { try entries(2) == 0 }
         #expect(try entries(3) == 50)
         world.store.close()

@@ -4,35 +4,37 @@ import Testing
 
 @testable import RelayStore
 
-/// The line in which queries wait that look at much.
+/// The queue of long queries.
 @Suite struct LongQueriesTests {
-    private let line = LongQueries(most: 2)
+    private let queue = LongQueries(most: 2)
 
-    /// Whoever finds it full is told when to come again, and nobody who is in it loses their place.
-    @Test func aFullLineTakesNobodyElse() async throws {
+    /// A query that finds the queue full is refused with a time to retry; queued queries keep their places.
+    @Test func aFullQueueRefusesFurtherQueries() async throws {
         let (isIn, goesOn) = (AsyncStream<Void>.makeStream(), DispatchSemaphore(value: 0))
         let first = Task {
-            try await line.run { () throws(RelayError) -> Int in
+            try await queue.run { () throws(RelayError) -> Int in
                 isIn.continuation.yield()
                 goesOn.wait()
                 return 1
             }
         }
         for await _ in isIn.stream { break }
-        // One of these finds a place behind the first: which, nobody can say.
-        async let second = ask(lettingOn: goesOn)
-        async let third = ask(lettingOn: goesOn)
+        // One of these is queued behind the first; either one may be.
+        async let second = refusal(unblocking: goesOn)
+        async let third = refusal(unblocking: goesOn)
         let refusals = await [second, third].compactMap { $0 }
         #expect(refusals.map(\.code) == [.tryAgainLater] && refusals.first?.retryAfter == .seconds(5))
         #expect(try await first.value == 1)
         // There is room again.
-        #expect(await ask(lettingOn: goesOn) == nil)
+        #expect(await refusal(unblocking: goesOn) == nil)
     }
 
-    /// Why a query is refused, if it is; the one that holds up the line is then let on.
-    private func ask(lettingOn goesOn: DispatchSemaphore) async -> RelayError? {
+    /// Returns the refusal of a query, if any.
+    ///
+    /// After a refusal, lets the blocking query continue.
+    private func refusal(unblocking goesOn: DispatchSemaphore) async -> RelayError? {
         do throws(RelayError) {
-            _ = try await line.run { () throws(RelayError) -> Int in 0 }
+            _ = try await queue.run { () throws(RelayError) -> Int in 0 }
             return nil
         } catch {
             goesOn.signal()

@@ -7,9 +7,9 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Nothing is scanned that an index can find.
+/// Queries scan nothing that an index can find.
 @Suite struct QueryCostTests {
-    @Test func everyStatementGoesThroughItsIndexAndSortsNothing() async throws {
+    @Test func everyStatementUsesItsIndexWithoutSorting() async throws {
         let path = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString).sqlite")
         defer { try? FileManager.default.removeItem(at: path) }
         let store = try SQLiteStore(.file(path: path.path), draw: { 7 })
@@ -18,20 +18,20 @@ import Testing
         for (sql, index) in SQLiteStore.queryStatements {
             let plan = try await queue.read { database in
                 let statement = try database.makeStatement(sql: "EXPLAIN QUERY PLAN " + sql)
-                // What the parameters are decides nothing in a plan.
+                // The parameters' values do not matter for a plan.
                 statement.setUncheckedArguments([])
                 return try Row.fetchAll(statement).map { $0["detail"] as String }
             }
             #expect(plan.contains { $0.contains(index) && $0.contains("SEARCH") }, "\(sql): \(plan)")
             #expect(!plan.contains { $0.contains("TEMP B-TREE") || $0.contains("SCAN") }, "\(sql): \(plan)")
-            // An entry to go on from must be a bound of the search, not a test of each row.
+            // The entry to continue from must bound the search, not filter its rows.
             if sql.contains("?5"), index == "PRIMARY KEY" {
                 #expect(plan.contains { $0.contains("(value,name)") }, "\(sql): \(plan)")
             }
         }
     }
 
-    /// 3,000 things, a few of which a query wants.
+    /// 3,000 things, of which a query selects a few.
     private func world() async throws -> QueryWorld {
         let world = try QueryWorld()
         try await world.makeZone("A")
@@ -51,7 +51,7 @@ import Testing
         return fields
     }
 
-    @Test func aQueryLooksAtLittleMoreThanItFinds() async throws {
+    @Test func aQueryExaminesLittleMoreThanItFinds() async throws {
         let world = try await world()
         let center = Location(latitude: 25, longitude: 20)
         let counts = [
@@ -76,18 +76,18 @@ import Testing
         queries.append((query(.init(.system(.recordName), .equals, [.string("n5")])), 1))
         queries.append((query(later), 1_000))
         for (query, most) in queries {
-            // The first ask for indexes, and are answered from what there is while they are built.
+            // The first queries request indexes, and scan while these are built.
             for _ in 0..<3 { _ = try await world.firstPage(query, limit: 1) }
             let answer = try await world.answer(query, limit: 200)
             #expect(answer.names == (try world.expectation(query)), "\(query)")
             #expect(!answer.names.isEmpty, "\(query)")
-            // A page looks at one record more than it gives, and a further page begins with the last one.
+            // A page examines one record more than it returns, and the next page begins with the last one.
             #expect(answer.examined <= most + 2 * (answer.names.count / 200), "\(query): \(answer.examined)")
         }
     }
 
-    /// What takes a while must not be done by the thread that answers everybody.
-    @Test func aQueryThatLooksAtMuchGoesOnElsewhere() async throws {
+    /// Long work must not run on the thread that answers all requests.
+    @Test func aLongQueryContinuesOnAnotherThread() async throws {
         let path = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString).sqlite")
         defer { try? FileManager.default.removeItem(at: path) }
         var tuning = QueryTuning.indexesOnly
@@ -99,35 +99,35 @@ import Testing
         let all = query(.init(.own("title"), .notEquals, [.string("t7")]), sort: .init(.own("count")))
         for _ in 0..<3 { _ = try await world.firstPage(all, limit: 1) }
         let (few, many) = (try await Self.ask(all, 10, of: world), try await Self.ask(all, 200, of: world))
-        #expect(few.isOnLine == [true], "examined \(few.examined)")
-        #expect(many.isOnLine == [true, false])
+        #expect(few.ranOnExecutor == [true], "examined \(few.examined)")
+        #expect(many.ranOnExecutor == [true, false])
         #expect(many.names == (try world.expectation(all)).prefix(200).map(\.recordName))
         #expect(many.examined > 200 && many.examined < 210)
     }
 
-    /// Asks on a thread of its own, and tells of each try whether it was made there.
+    /// Queries from an executor of its own and returns, for each attempt, whether it ran there.
     private static func ask(_ query: Query, _ limit: Int, of world: QueryWorld) async throws -> (
-        names: [String], examined: Int, isOnLine: [Bool]
+        names: [String], examined: Int, ranOnExecutor: [Bool]
     ) {
-        let (store, zone, line) = (world.store, world.zones[0], AnsweringLine())
-        let isOnLine = Mutex<[Bool]>([])
-        let (names, examined) = try await withTaskExecutorPreference(line) {
+        let (store, zone, executor) = (world.store, world.zones[0], ThreadExecutor())
+        let ranOnExecutor = Mutex<[Bool]>([])
+        let (names, examined) = try await withTaskExecutorPreference(executor) {
             try await store.countedQuery { reader throws(RelayError) in
-                isOnLine.withLock { $0.append(line.isHere) }
+                ranOnExecutor.withLock { $0.append(executor.isHere) }
                 guard let zone = try reader.zone(zone) else { return [String]() }
                 let page = try reader.page(of: query, in: [zone], after: nil, limit: limit, bytes: .max)
                 return page.records.map { $0.record.name }
             }
         }
-        return (names, examined, isOnLine.withLock { $0 })
+        return (names, examined, ranOnExecutor.withLock { $0 })
     }
 
-    /// As an event loop is.
-    private final class AnsweringLine: TaskExecutor {
+    /// An executor like an event loop.
+    private final class ThreadExecutor: TaskExecutor {
         private let queue = DispatchQueue(label: "answers")
         private let thread = Mutex<ObjectIdentifier?>(nil)
 
-        /// By the thread: a connection's own queue borrows it.
+        /// Compares threads, because a connection's own queue may borrow the thread.
         var isHere: Bool { thread.withLock { $0 == ObjectIdentifier(Thread.current) } }
 
         func enqueue(_ job: consuming ExecutorJob) {
@@ -140,7 +140,7 @@ import Testing
         }
     }
 
-    @Test func aPageStopsWhenItIsFull() async throws {
+    @Test func aFullPageStopsTheSearch() async throws {
         let world = try await world()
         let queries = [
             query(sort: .init(.own("count"), ascending: false)), query(sort: .init(.system(.recordName))), query(),
@@ -155,9 +155,9 @@ import Testing
         }
     }
 
-    /// Wherever the place lies and whichever way the order goes; the last page costs no more than the first.
+    /// Applies to any place and direction; the last page costs no more than the first.
     @Test(arguments: [(25.2, 20.1), (-89.9, 0), (40, 179.99), (2, -170)], [true, false])
-    func anOrderByDistanceLooksAtLittleMoreThanItsPages(_ place: (Double, Double), _ isAscending: Bool) async throws {
+    func sortingByDistanceExaminesLittleMoreThanItsPages(_ place: (Double, Double), _ isAscending: Bool) async throws {
         let world = try await world()
         try await world.put(
             [("nowhere1", ["count": .int64(1)]), ("nowhere2", ["count": .int64(2)])],
@@ -176,7 +176,7 @@ import Testing
         #expect(all.examined <= 31 * 600, "\(all.examined)")
     }
 
-    @Test func anOrderByDistanceInsideOfACircleStaysInside() async throws {
+    @Test func sortingByDistanceWithinARadiusStaysInside() async throws {
         let world = try await world()
         let near = Query.Filter(
             .own("spot"),
@@ -198,8 +198,8 @@ import Testing
         return ["ratio": .double(Double(number % 2)), "count": .int64(mixed)]
     }
 
-    /// Many share the first sort's value: the second's index leads through them.
-    @Test func sortsByFewValuesAndThenAnotherLookAtAPage() async throws {
+    /// Many records share the first sort's value; the second sort's index orders them.
+    @Test func sortingByTwoFieldsExaminesAboutAPage() async throws {
         var tuning = QueryTuning.indexesOnly
         tuning.manyEntries = 1_000
         let world = try QueryWorld(tuning: tuning)

@@ -5,13 +5,13 @@ import Synchronization
 import Testing
 import Wire
 
-/// A store with things of all kinds of fields, and the same things in memory to compare its answers with.
+/// A store with records of all field types, and the same records in memory to compare results with.
 final class QueryWorld {
     let store: SQLiteStore
     let user = UserID("_00000000000000000000000000000001")
     private(set) var records: [RecordID: StoredRecord] = [:]
     private(set) var zones: [ZoneID] = []
-    /// How large pages may be.
+    /// The maximum size of a page.
     var bytes = Int.max
 
     static let type = RecordType(fields: [
@@ -21,11 +21,11 @@ final class QueryWorld {
         "note": .init(.scalar(.string)), "spots": .init(.list(.location)), "words": .init(.scalar(.string)),
     ])
 
-    /// Unless told otherwise every query uses indexes.
+    /// By default, every query uses indexes.
     init(_ place: SQLiteStore.Place = .memory, tuning: QueryTuning = .indexesOnly) throws {
         let drawn = Mutex(UInt64(7))
         var tuning = tuning
-        // How fast the machine is decides nothing.
+        // The speed of the machine must not matter.
         (tuning.longestRun, tuning.longestWait) = (.seconds(300), .seconds(300))
         store = try SQLiteStore(
             place,
@@ -38,7 +38,7 @@ final class QueryWorld {
         )
     }
 
-    /// Takes over what another world has written to the same file.
+    /// Takes over the records that another world has written to the same file.
     func adopt(_ other: QueryWorld) {
         records = other.records
         zones = other.zones
@@ -55,7 +55,7 @@ final class QueryWorld {
         zones.append(id)
     }
 
-    /// Saves or, with `nil`, deletes.
+    /// Saves records, or deletes those without fields.
     func put(_ changes: [(name: String, fields: [String: FieldValue]?)], in id: ZoneID, type: String = "Thing")
         async throws
     {
@@ -83,7 +83,7 @@ final class QueryWorld {
         }
     }
 
-    /// All pages of a query, and how much was looked at for them.
+    /// Returns the results of all pages of a query, and the number of examined records.
     func answer(_ query: Query, in ids: [ZoneID]? = nil, limit: Int = 7) async throws -> (
         names: [RecordID], examined: Int
     ) {
@@ -105,7 +105,7 @@ final class QueryWorld {
         return (names, examined)
     }
 
-    /// The first page of a query over all zones.
+    /// Returns the first page of a query over all zones.
     func firstPage(_ query: Query, limit: Int) async throws -> (names: [RecordID], examined: Int) {
         let (ids, bytes) = (zones, bytes)
         let (page, examined) = try await store.countedQuery { reader throws(RelayError) in
@@ -116,7 +116,7 @@ final class QueryWorld {
         return (page.records.map { RecordID($0.record.name, in: $0.zone) }, examined)
     }
 
-    /// What the answer should be, by looking at everything.
+    /// Returns the expected result, by examining every record.
     func expectation(_ query: Query, in ids: [ZoneID]? = nil) throws -> [RecordID] {
         let match = QueryMatch(query.filters, type: Self.type)
         let order = QueryOrder(query)
@@ -130,7 +130,7 @@ final class QueryWorld {
     }
 }
 
-/// A small reproducible source of random numbers.
+/// A small reproducible random number generator.
 struct Dice: RandomNumberGenerator {
     var state: UInt64
 
@@ -160,7 +160,7 @@ extension QueryTuning {
         return tuning
     }
 
-    /// Takes the ways of big stores in a small one.
+    /// Uses the strategies for large stores in a small one.
     static var likeMany: QueryTuning {
         var tuning = indexesOnly
         tuning.fewEntries = 2

@@ -3,7 +3,7 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// Random things, random changes and random queries: whatever plan answers, the answer is that of looking at everything.
+/// Random records, changes and queries: every query plan returns the result of a full scan.
 @Suite struct RandomQueryTests {
     private static let words = [
         "milk", "Milk", "bread", "", "éclair", "e\u{301}clair", "zebra", "a", "ab", "abc", "新米",
@@ -100,16 +100,16 @@ import Testing
         return query
     }
 
-    enum Way: CaseIterable {
+    enum Plan: CaseIterable {
         case scans, indexes, indexesOfMany
     }
 
-    @Test(arguments: Way.allCases, [1, 2]) func answersAreThoseOfLookingAtEverything(_ way: Way, _ seed: Int)
+    @Test(arguments: Plan.allCases, [1, 2]) func everyPlanReturnsTheResultOfAFullScan(_ plan: Plan, _ seed: Int)
         async throws
     {
         var dice = Dice(state: UInt64(seed))
         let world =
-            switch way {
+            switch plan {
             case .scans: try QueryWorld(tuning: .scansOnly)
             case .indexes: try QueryWorld(tuning: .indexesOnly)
             case .indexesOfMany: try QueryWorld(tuning: .likeMany)

@@ -5,7 +5,7 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// What a store says it holds, beside a count of what is there.
+/// Compares the store's usage totals with a count of its rows.
 @Suite struct StorageUseTests {
     private let alice = UserID("_00000000000000000000000000000001")
     private let bob = UserID("_00000000000000000000000000000002")
@@ -25,7 +25,7 @@ import Testing
         AssetHash(Array(repeating: number, count: AssetHash.byteCount))?.checksum ?? ""
     }
 
-    /// A record's fields with some text and these assets, each of a hundred times its number in bytes.
+    /// Returns a record's fields with some text and these assets, each of 100 times its number in bytes.
     private func fields(_ text: Int, _ assets: [UInt8]) -> [UInt8] {
         let list = assets.map { #"{"fileChecksum":"\#(asset($0))","size":\#(Int($0) * 100)}"# }.joined(separator: ",")
         let text = String(repeating: "x", count: text)
@@ -68,7 +68,7 @@ import Testing
         return read
     }
 
-    /// Adds up the rows themselves.
+    /// Adds up the rows.
     private func count(_ path: String, of owner: UserID) throws -> StorageUse {
         let queue = try DatabaseQueue(path: path)
         defer { try? queue.close() }
@@ -94,8 +94,8 @@ import Testing
         }
     }
 
-    @Test(arguments: 0..<4 as Range<UInt64>) func countsAreRightWhateverIsWritten(_ seed: UInt64) async throws {
-        var chance = Chance(state: seed + 1)
+    @Test(arguments: 0..<4 as Range<UInt64>) func totalsAreCorrectAfterRandomWrites(_ seed: UInt64) async throws {
+        var random = SplitMix(state: seed + 1)
         try await withFile { path in
             let store = try open(path)
             defer { store.close() }
@@ -104,18 +104,18 @@ import Testing
                 ZoneID("B", owner: alice), ZoneID("A", owner: bob),
             ]
             for step in 0..<120 {
-                let zone = zones[Int(chance.next() % UInt64(zones.count))]
+                let zone = zones[Int(random.next() % UInt64(zones.count))]
                 if step % 23 == 22, zone.owner != Zone.publicOwner {
                     try await store.write { writer throws(RelayError) in
                         if let zone = try writer.zone(zone) { try writer.deleteZone(zone, by: "") }
                     }
                     continue
                 }
-                let names = Set((0..<4).map { _ in "r\(chance.next() % 12)" })
+                let names = Set((0..<4).map { _ in "r\(random.next() % 12)" })
                 let changes = names.sorted().map { name -> (name: String, fields: [UInt8]?) in
-                    guard chance.next() % 4 > 0 else { return (name, nil) }
-                    let assets = Set((0..<chance.next() % 3).map { _ in UInt8(1 + chance.next() % 6) })
-                    return (name, fields(Int(chance.next() % 300), assets.sorted()))
+                    guard random.next() % 4 > 0 else { return (name, nil) }
+                    let assets = Set((0..<random.next() % 3).map { _ in UInt8(1 + random.next() % 6) })
+                    return (name, fields(Int(random.next() % 300), assets.sorted()))
                 }
                 try await save(store, zone, changes)
             }
@@ -125,7 +125,7 @@ import Testing
         }
     }
 
-    @Test func anOlderFileGetsRightTotals() async throws {
+    @Test func anOlderFileGetsCorrectTotals() async throws {
         try await withFile { path in
             let store = try open(path)
             let zone = ZoneID("A", owner: alice)
@@ -162,7 +162,7 @@ import Testing
         }
     }
 
-    @Test func theOperatorIsToldWhoseItIs() async throws {
+    @Test func theReportListsUsageByOwner() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let home = ContainerEnvironment(try #require(ContainerID("iCloud.org.example.notes")), .development)
@@ -175,28 +175,28 @@ import Testing
         let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
         defer { stores.close() }
         let store = try stores.sqliteStore(of: home)
-        // Whoever has come has a default zone.
+        // Every user has a default zone.
         try await save(store, ZoneID(ZoneID.defaultName, owner: alice), [("a", fields(10, []))])
         try await save(store, ZoneID("B", owner: alice), [("a", fields(10, []))])
         try await save(store, ZoneID(ZoneID.defaultName, owner: bob), [("a", fields(10, [5]))])
         try await save(store, ZoneID(ZoneID.defaultName, owner: Zone.publicOwner), [("p", fields(7, [4]))])
         try await store.write { writer throws(RelayError) in try writer.addTransfer(9, in: month) }
-        let told = try report()
-        #expect(told.owners.map(\.user) == [bob, alice])
-        #expect(told.owners.map(\.zones) == [1, 2])
-        #expect(told.owners.first?.use.assets == 500)
-        #expect(told.publicUse.assets == 400 && told.sent == 9 && told.users == 2)
+        let listed = try report()
+        #expect(listed.owners.map(\.user) == [bob, alice])
+        #expect(listed.owners.map(\.zones) == [1, 2])
+        #expect(listed.owners.first?.use.assets == 500)
+        #expect(listed.publicUse.assets == 400 && listed.sent == 9 && listed.users == 2)
         #expect(try report(naming: 1).owners.map(\.user) == [bob])
     }
 
-    @Test func aWriteThatComesToNothingCountsNothing() async throws {
+    @Test func aFailedWriteDoesNotChangeTheTotals() async throws {
         try await withFile { path in
             let store = try open(path)
             defer { store.close() }
             let zone = ZoneID("A", owner: alice)
             try await save(store, zone, [("a", fields(10, [1]))])
             let before = try await use(store, of: alice)
-            // A zone twice of one name breaks an index: SQLite fails, and with it the commit.
+            // A second zone of the same name violates an index, so SQLite fails and with it the commit.
             await #expect(throws: RelayError.self) {
                 try await store.write { writer throws(RelayError) in
                     guard let zone = try writer.zone(zone) else { throw .zoneNotFound }
@@ -222,7 +222,7 @@ import Testing
         }
     }
 
-    @Test func transfersOfAMonthAddUp() async throws {
+    @Test func theTransfersOfAMonthAddUp() async throws {
         let store = try SQLiteStore(.memory, draw: { 1 })
         defer { store.close() }
         let month = CalendarMonth(number: 24_000)
@@ -236,8 +236,8 @@ import Testing
     }
 }
 
-/// Repeatable numbers (SplitMix64).
-private struct Chance {
+/// Reproducible random numbers (SplitMix64).
+private struct SplitMix {
     var state: UInt64
 
     mutating func next() -> UInt64 {

@@ -4,8 +4,8 @@ import Testing
 @testable import RelayStore
 
 @Suite struct AliasIndexTests {
-    /// A participant may bring thousands of names in one request, and each is looked for from both ends.
-    @Test func aNameIsFoundByAnIndexFromEitherEnd() throws {
+    /// A participant may use thousands of names in one request, and each is looked up in both directions.
+    @Test func aNameIsFoundByIndexInBothDirections() throws {
         let queue = try DatabaseQueue()
         try StoreLayout.migrate(queue)
         for column in ["shown", "kept"] as [StaticString] {

@@ -5,9 +5,9 @@ import Synchronization
 import Testing
 import Wire
 
-/// Whose writes share a commit, and whose come first.
+/// Which writes share a commit, and in which order users' writes run.
 @Suite struct CommitTurnsTests {
-    /// A store that commits when the test says, and what has happened to its writes: `|` is a commit.
+    /// A store that commits when the test says, and the events of its writes; `|` is a commit.
     private final class World: Sendable {
         private let work = Mutex<[@Sendable () -> Void]>([])
         private let events = Mutex<[String]>([])
@@ -52,10 +52,10 @@ import Wire
             for user: UserID?,
             _ body: @escaping @Sendable (any StoreWriter) throws(RelayError) -> Void
         ) {
-            opened.withLock { $0?.write(Asked(user, body) { self.note($0 == nil ? name : "\(name) failed") }) }
+            opened.withLock { $0?.write(TestWrite(user, body) { self.note($0 == nil ? name : "\(name) failed") }) }
         }
 
-        /// Writes so many records of a megabyte.
+        /// Writes `count` records of a megabyte.
         func save(_ name: String, _ count: Int, for user: UserID) {
             let id = id
             ask(name, for: user) { writer throws(RelayError) in
@@ -87,8 +87,8 @@ import Wire
         }
     }
 
-    // Unchecked for the failure: one thread has it.
-    private final class Asked: StoreWrite, @unchecked Sendable {
+    // Unchecked, because only one thread uses the stored closures.
+    private final class TestWrite: StoreWrite, @unchecked Sendable {
         let user: UserID?
         private let body: @Sendable (any StoreWriter) throws(RelayError) -> Void
         private let then: @Sendable (RelayError?) -> Void
@@ -117,14 +117,14 @@ import Wire
         world.close()
     }
 
-    /// Who wants little has it after one large request of another, not after all of them.
-    @Test func whoHasTakenLeastComesFirst() throws {
+    /// A user with a small write waits for one large write of another user, not for all of them.
+    @Test func theUserWithTheLeastUseComesFirst() throws {
         let world = try World()
         for name in ["a", "b", "c"] { world.save(name, 17, for: heavy) }
         world.save("d", 1, for: other)
         world.settle()
         #expect(world.takeEvents() == ["|", "a", "|", "d", "b", "|", "c"])
-        // Another time everybody begins anew.
+        // A user's past writes do not count once the queue was empty.
         for name in ["e", "f"] { world.save(name, 1, for: heavy) }
         world.save("g", 1, for: other)
         world.settle()
@@ -132,8 +132,8 @@ import Wire
         world.close()
     }
 
-    /// Reading for a refusal holds the writer as well.
-    @Test func whatIsReadCountsToo() throws {
+    /// Reading for a write that is refused occupies the writer as well.
+    @Test func readsOfAWriteCountToo() throws {
         let world = try World()
         world.save("a", 17, for: heavy)
         world.settle()
@@ -145,7 +145,7 @@ import Wire
         world.close()
     }
 
-    @Test func whatACutLeavesIsDoneBeforeTheEnd() throws {
+    @Test func writesLeftByALimitedCommitRunBeforeClosing() throws {
         let world = try World()
         for name in ["a", "b", "c"] { world.save(name, 17, for: heavy) }
         world.close()

@@ -7,10 +7,10 @@ import Wire
 
 @testable import RelayStore
 
-/// Files that no relay has written, as a backup may hold them.
+/// Files that no relay has written, as a backup may contain them.
 @Suite struct CraftedFileTests {
     @Test(arguments: [Int64.min, -1, .max, .max - 1])
-    func aStampThatIsNoneIsDamage(stamp: Int64) async throws {
+    func anInvalidChangeNumberIsDamage(stamp: Int64) async throws {
         let path = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString).sqlite")
             .path
         defer { for rest in ["", "-wal", "-shm"] { unlink(path + rest) } }
@@ -22,8 +22,8 @@ import Wire
         #expect(throws: DatabaseError.self) { try SQLiteStore(.file(path: path), draw: { 8 }) }
     }
 
-    /// Nor are fields read that nobody asked for.
-    @Test func recordsComeWithoutFieldsWhereNobodyWantsThem() async throws {
+    /// Fields that are not needed are not read.
+    @Test func recordsAreReadWithoutFieldsOnRequest() async throws {
         let store = try SQLiteStore(.memory, draw: { 7 })
         let user = UserID("_00000000000000000000000000000001")
         let id = ZoneID("Notes", owner: user)

@@ -4,7 +4,7 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// What a store remembers of writes that may be repeated.
+/// The store's memory of writes that may be repeated.
 @Suite struct DoneWriteTests {
     private let user = UserID("_00000000000000000000000000000001")
 
@@ -26,14 +26,14 @@ import Testing
         }
     }
 
-    @Test func placesAreABitEach() {
+    @Test func eachPlaceIsOneBit() {
         var done = DoneWrite(print: 1)
         for place in [0, 7, 8, 199] { done.insert(place) }
         #expect((0..<256).filter { done.contains($0) } == [0, 7, 8, 199])
         #expect(done.places.count == 25)
     }
 
-    @Test func whatAWriteDidIsFoundUnderItsUserAndName() async throws {
+    @Test func anOutcomeIsFoundByUserAndOperationID() async throws {
         let store = try store()
         try await keep(1...3, in: store)
         #expect(try await isKnown(2, in: store))
@@ -43,7 +43,7 @@ import Testing
         #expect(theirs == nil)
     }
 
-    @Test func theOldestAreForgottenAndLeaveNothingBehind() async throws {
+    @Test func theOldestOutcomesAreForgottenAndRemoved() async throws {
         let store = try store(remembering: 50)
         for id in 1...400 {
             try await keep(id...id, in: store)
@@ -52,10 +52,10 @@ import Testing
         }
         #expect(try await !isKnown(1, in: store))
         let rows = try await store.doneWriteCount()
-        #expect(rows <= 150, "two generations, and what of a third is being removed")
+        #expect(rows <= 150, "two generations, and the rest of a third that is being removed")
     }
 
-    @Test func aRepeatTakesThePlaceOfWhatWasKept() async throws {
+    @Test func aLaterOutcomeReplacesAnEarlierOne() async throws {
         let store = try store()
         try await keep(1...1, in: store)
         let user = user

@@ -4,9 +4,10 @@ import Testing
 
 @testable import RelayStore
 
-/// How a file gets what shared hierarchies say of records that moved, or left, before the file could say it.
+/// Migration of a file from before shared hierarchies recorded the former change and type of records that moved or
+/// left.
 @Suite struct LastSeenTests {
-    @Test func anEarlierFileIsCompleted() throws {
+    @Test func anEarlierFileIsMigrated() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
@@ -17,7 +18,7 @@ import Testing
         let queue = try DatabaseQueue(path: path)
         defer { try? queue.close() }
         try queue.write { database in
-            // One at its own place, one that came with another, and one that has left.
+            // A record at its own position, one that entered with an ancestor, and one that has left.
             try database.execute(
                 sql: """
                     INSERT INTO share (id, zone, name, root, guid, public_permission) VALUES (1, 2, 's', 'r0', 'g', 1);

@@ -3,7 +3,7 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// Writes of many records, whose new ones go to the file several at once.
+/// Writes of many records, whose new records are inserted several at once.
 @Suite struct ManyRecordsTests {
     private let zone = ZoneID("Notes", owner: UserID("_00000000000000000000000000000001"))
     private let store: SQLiteStore
@@ -17,12 +17,12 @@ import Testing
         }
     }
 
-    private func save(_ records: [(name: String, text: String)], knowsWhatIsThere: Bool = true) async throws {
+    private func save(_ records: [(name: String, text: String)], passesExisting: Bool = true) async throws {
         let id = zone
         try await store.write { writer throws(RelayError) in
             guard let zone = try writer.zone(id) else { throw .zoneNotFound }
             let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: id.owner, device: DeviceMark(bits: 1))
-            let before = knowsWhatIsThere ? try writer.records(named: records.map(\.name), in: zone) : [:]
+            let before = passesExisting ? try writer.records(named: records.map(\.name), in: zone) : [:]
             let stored = records.map { name, text in
                 StoredRecord(
                     name: name,
@@ -48,14 +48,14 @@ import Testing
         return Dictionary(uniqueKeysWithValues: rows.map { ($0.name, String(decoding: $0.fields, as: UTF8.self)) })
     }
 
-    @Test(arguments: [1, 9, 10, 11, 20, 25, 113]) func allAreThere(count: Int) async throws {
+    @Test(arguments: [1, 9, 10, 11, 20, 25, 113]) func allRecordsAreSaved(count: Int) async throws {
         let records = names(count)
         try await save(records)
         #expect(try seen() == Dictionary(uniqueKeysWithValues: records.map { ($0.name, $0.text) }))
         #expect(try store.content().rows.map(\.change).sorted() == store.content().rows.map(\.change))
     }
 
-    @Test func changesAndDeletionsBetweenNewOnes() async throws {
+    @Test func changesAndDeletionsBetweenNewRecordsAreSaved() async throws {
         try await save([("old", "{}"), ("gone", "{}")])
         var records = names(40)
         records.insert(("gone", ""), at: 27)
@@ -64,9 +64,9 @@ import Testing
         #expect(try seen() == Dictionary(uniqueKeysWithValues: records.map { ($0.name, $0.text) }))
     }
 
-    @Test func whereOneCannotBeEnteredNoneIs() async throws {
+    @Test func ifOneInsertFailsNoRecordIsSaved() async throws {
         try await save([("record 17", "{}")])
-        await #expect(throws: RelayError.self) { try await save(names(40), knowsWhatIsThere: false) }
+        await #expect(throws: RelayError.self) { try await save(names(40), passesExisting: false) }
         #expect(try seen() == ["record 17": "{}"])
         try await save(names(40))
         #expect(try seen().count == 40)

@@ -7,19 +7,19 @@ import Testing
 
 @testable import RelayStore
 
-/// More containers than may be open at once: whoever comes back to one that was closed meanwhile cannot tell.
+/// More containers than may be open at once: clients do not notice that a store was closed meanwhile.
 @Suite struct ManyStoresTests {
     private let user = UserID("_00000000000000000000000000000001")
     private var zone: ZoneID { ZoneID("Notes", owner: user) }
 
-    /// A folder whose stores take turns in being open, four at a time; what its listener heard is kept.
+    /// A folder of which four stores may be open at a time; records the commits that its listener gets.
     private final class World: Sendable {
         let folder: String
         let homes: [ContainerEnvironment]
         let stores: StoreFolder
-        /// Bytes that are free on the disk.
+        /// The free bytes of the disk.
         let room = Mutex<UInt64>(1 << 40)
-        let heard = Mutex<[(home: ContainerEnvironment, commit: Commit)]>([])
+        let commits = Mutex<[(home: ContainerEnvironment, commit: Commit)]>([])
 
         init(containers: Int, mostOpen: Int = 4) {
             let place = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
@@ -27,28 +27,28 @@ import Testing
             homes = (0..<containers).compactMap { number in
                 ContainerID("iCloud.many.\(number)").map { ContainerEnvironment($0, .development) }
             }
-            let told = Told()
+            let forwarder = Forwarder()
             stores = StoreFolder(
                 folder: folder,
                 draw: { UInt64.random(in: 1 ... .max) },
                 mostOpen: mostOpen,
-                onCommit: { home, commit in told.tell(home, commit) },
-                freeBytes: { _ in told.room }
+                onCommit: { home, commit in forwarder.report(home, commit) },
+                freeBytes: { _ in forwarder.room }
             )
-            told.askForRoom { [weak self] in self?.room.withLock { $0 } }
-            told.listen { [weak self] home, commit in self?.heard.withLock { $0.append((home, commit)) } }
+            forwarder.askForRoom { [weak self] in self?.room.withLock { $0 } }
+            forwarder.listen { [weak self] home, commit in self?.commits.withLock { $0.append((home, commit)) } }
         }
 
-        func subscriptionsHeard(of home: ContainerEnvironment) -> Int {
-            heard.withLock { $0.filter { $0.home == home }.reduce(0) { $0 + $1.commit.subscriptions.count } }
+        func reportedSubscriptions(of home: ContainerEnvironment) -> Int {
+            commits.withLock { $0.filter { $0.home == home }.reduce(0) { $0 + $1.commit.subscriptions.count } }
         }
 
         func path(_ home: ContainerEnvironment) -> String {
             "\(folder)/containers/\(home.container.name)/development.sqlite"
         }
 
-        /// Asks for so many others that this one is closed.
-        func turnAway(from home: ContainerEnvironment) throws {
+        /// Opens so many other stores that this one is closed.
+        func closeStore(of home: ContainerEnvironment) throws {
             for other in homes where other != home { _ = try stores.store(of: other) }
         }
 
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    /// Gives the change number.
+    /// Saves a record and returns its change number.
     @discardableResult
     private func save(_ name: String, in store: any Store) async throws -> UInt64 {
         let stamp = StoredRecord.Stamp(at: Timestamp(milliseconds: 1), by: user, device: DeviceMark(bits: 1))
@@ -87,7 +87,7 @@ import Testing
         }
     }
 
-    /// One page since a token: its names, its token.
+    /// Returns the names and the token of a page since a token.
     private func page(_ store: any Store, since token: String? = nil) throws -> ([String], String) {
         let database = DatabaseAddress(scope: .private, caller: Caller(.user(user), deviceID: ""))
         return try store.read { reader throws(RelayError) in
@@ -98,8 +98,8 @@ import Testing
         }
     }
 
-    /// To copy a log takes two flushes: a relay that is told to stop does not wait for those of every store.
-    @Test func whereCopyingTakesTooLongTheLogsStayAndNothingIsLost() async throws {
+    /// Copying a log takes two flushes; a stopping relay does not wait for all stores.
+    @Test func logsThatCannotBeCopiedInTimeAreKept() async throws {
         let world = World(containers: 2)
         for home in world.homes {
             try await begin(world, home)
@@ -116,16 +116,16 @@ import Testing
         #expect(logs.allSatisfy { LogCheck.size(of: $0) ?? 0 == 0 })
     }
 
-    @Test func oneDoorLeadsToAStoreAlsoBeforeItIsOpen() throws {
+    @Test func placesReturnTheSameDoorBeforeTheStoreIsOpen() throws {
         let home = try #require(World(containers: 1).homes.first)
         var places = StorePlaces()
         let (first, second) = (places.door(of: home), places.door(of: home))
         #expect(first === second)
         let (isUsed, hasAssets) = (!places.usedHomes.isEmpty, !places.homesWithAssets.isEmpty)
-        #expect(!isUsed && !hasAssets, "nothing was opened")
+        #expect(!isUsed && !hasAssets, "no store was opened")
     }
 
-    @Test func moreContainersThanMayBeOpenAreAllServedAndTheirTokensStayGood() async throws {
+    @Test func moreContainersThanMayBeOpenAreServedWithValidTokens() async throws {
         let world = World(containers: 12)
         var tokens: [String] = []
         var numbers: [UInt64] = []
@@ -140,7 +140,7 @@ import Testing
         for round in 0..<3 {
             for (index, home) in world.homes.enumerated() {
                 let number = try await save("round-\(round)", in: world.stores.store(of: home))
-                #expect(number > numbers[index], "numbers only grow")
+                #expect(number > numbers[index], "change numbers only grow")
                 numbers[index] = number
                 let (names, token) = try page(world.stores.store(of: home), since: tokens[index])
                 #expect(names == ["round-\(round)"])
@@ -148,7 +148,7 @@ import Testing
             }
         }
         #expect(world.stores.counts.open <= 4)
-        // One life of the process is one life of each store.
+        // The epoch of a store does not change within a process.
         #expect(try world.homes.map { try world.stores.store(of: $0).epochs } == epochs)
         for home in world.homes {
             let names = try page(world.stores.store(of: home)).0
@@ -156,8 +156,8 @@ import Testing
         }
     }
 
-    /// Two stores on one file would each give the same change numbers, and lay out the file at once.
-    @Test func whoeverComesFirstTogetherGetsTheSameStore() throws {
+    /// Two stores on one file would assign the same change numbers and set up the file at once.
+    @Test func concurrentFirstRequestsGetTheSameStore() throws {
         let world = World(containers: 20, mostOpen: 40)
         for home in world.homes {
             let found = Mutex<[any Store]>([])
@@ -177,7 +177,7 @@ import Testing
         #expect(world.stores.counts.open == world.homes.count)
     }
 
-    @Test func aLongestUnusedStoreIsTheOneThatIsClosedAndItsLogGoesIntoItsFile() async throws {
+    @Test func theLeastRecentlyUsedStoreIsClosedAndCheckpointed() async throws {
         let world = World(containers: 5)
         for home in world.homes.prefix(4) { try await begin(world, home) }
         _ = try world.stores.store(of: world.homes[0])
@@ -198,8 +198,8 @@ import Testing
         #expect(try inUse.map { try page($0).0 } == Array(repeating: ["a"], count: 8))
     }
 
-    /// What is still known of it need not be told again; and the types that it watches are.
-    @Test func subscriptionsOfAStoreThatWasClosedAreHeardOfOnceAndGoOn() async throws {
+    /// Known subscriptions are not reported again, and the store still knows the types that they watch.
+    @Test func subscriptionsOfAReopenedStoreAreReportedOnceAndKeepWorking() async throws {
         let world = World(containers: 6)
         let home = world.homes[0]
         try await begin(world, home)
@@ -214,25 +214,25 @@ import Testing
         try await world.stores.store(of: home).write { writer throws(RelayError) in
             try writer.put([Subscription(id: "watch", kind: .query(query))], of: user, in: .private)
         }
-        #expect(world.subscriptionsHeard(of: home) == 1)
-        try world.turnAway(from: home)
+        #expect(world.reportedSubscriptions(of: home) == 1)
+        try world.closeStore(of: home)
         try await save("a", in: world.stores.store(of: home))
-        #expect(world.subscriptionsHeard(of: home) == 1)
-        let told = world.heard.withLock { $0.last { $0.home == home }?.commit.records.map(\.after.name) }
-        #expect(told == ["a"], "its changes are still told to those who watch")
+        #expect(world.reportedSubscriptions(of: home) == 1)
+        let names = world.commits.withLock { $0.last { $0.home == home }?.commit.records.map(\.after.name) }
+        #expect(names == ["a"], "its changes still reach the subscribers")
     }
 
-    /// As by `cp` while the store is closed for a while: it is another past then.
-    @Test func aFileThatWasPutBackMeanwhileIsNoContinuation() async throws {
+    /// Replaced as by `cp` while the store is closed: the file has another history then.
+    @Test func aFileRestoredWhileClosedStartsANewEpoch() async throws {
         let world = World(containers: 6)
         let home = world.homes[0]
         try await begin(world, home)
         let early = try page(world.stores.store(of: home)).1
-        try world.turnAway(from: home)
+        try world.closeStore(of: home)
         let kept = try Data(contentsOf: URL(fileURLWithPath: world.path(home)))
         try await save("lost", in: world.stores.store(of: home))
         let late = try page(world.stores.store(of: home)).1
-        try world.turnAway(from: home)
+        try world.closeStore(of: home)
         try kept.write(to: URL(fileURLWithPath: world.path(home)))
 
         let store = try world.stores.store(of: home)
@@ -242,19 +242,19 @@ import Testing
         #expect(try page(store, since: early).0 == ["new"])
     }
 
-    @Test func anUploadGoesOnAndWhatNobodyUsesIsRemovedThoughTheStoreWasClosed() async throws {
+    @Test func uploadsAndAssetRemovalWorkWhileTheStoreIsClosed() async throws {
         let world = World(containers: 6)
         let home = world.homes[0]
         let intake = try world.stores.assets(of: home).begin()
         try intake.take(Array("content".utf8))
-        try world.turnAway(from: home)
+        try world.closeStore(of: home)
         let hash = try intake.finish().hash
         #expect(try world.stores.assets(of: home).file(of: hash) != nil)
-        try world.turnAway(from: home)
+        try world.closeStore(of: home)
         let now = Int64(Date().timeIntervalSince1970 * 1_000)
         #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: now - 3_600_000)) == 0)
         #expect(try await world.stores.removeUnusedAssets(before: Timestamp(milliseconds: now + 3_600_000)) == 1)
-        // With nothing left to look at, nothing is opened for it.
+        // Without unused assets no store is opened.
         let closed = try await closedAfterALook(world, now)
         #expect(try await closedAfterALook(world, now) == closed)
     }
@@ -264,7 +264,7 @@ import Testing
         return world.stores.counts.closed
     }
 
-    @Test func manyWritersAcrossManyContainersLoseNothing() async throws {
+    @Test func concurrentWritersAcrossContainersLoseNothing() async throws {
         let world = World(containers: 10, mostOpen: 3)
         for home in world.homes { try await begin(world, home) }
         try await withThrowingTaskGroup { tasks in
@@ -284,7 +284,9 @@ import Testing
         #expect(world.stores.counts.open <= 3)
     }
 
-    /// To open a store again takes room: on a full disk reads go on, so what is open stays open until there is some.
+    /// Reopening a store needs disk space.
+    ///
+    /// While the disk is full, open stores stay open so that reading works.
     @Test func onAFullDiskNoStoreIsClosed() async throws {
         let world = World(containers: 8)
         for home in world.homes.prefix(4) { try await begin(world, home) }
@@ -297,8 +299,8 @@ import Testing
         #expect(world.stores.counts.open == 4)
     }
 
-    /// What is in memory alone would be gone.
-    @Test func storesInMemoryAreNeverClosed() async throws {
+    /// A store in memory would be lost.
+    @Test func storesInMemoryAreNotClosed() async throws {
         let stores = StoreFolder(folder: nil, draw: { UInt64.random(in: 1 ... .max) }, mostOpen: 1)
         for number in 0..<3 {
             _ = try stores.store(of: ContainerEnvironment(try #require(ContainerID("iCloud.a.\(number)")), .production))
@@ -307,8 +309,8 @@ import Testing
     }
 }
 
-/// Where the listener of a world is put once there is one.
-private final class Told: Sendable {
+/// Passes commits and questions on to a world that is set later.
+private final class Forwarder: Sendable {
     private let listener = Mutex<(@Sendable (ContainerEnvironment, Commit) -> Void)?>(nil)
 
     private let asked = Mutex<(@Sendable () -> UInt64?)?>(nil)
@@ -319,5 +321,5 @@ private final class Told: Sendable {
 
     func listen(_ body: @escaping @Sendable (ContainerEnvironment, Commit) -> Void) { listener.withLock { $0 = body } }
 
-    func tell(_ home: ContainerEnvironment, _ commit: Commit) { listener.withLock { $0 }?(home, commit) }
+    func report(_ home: ContainerEnvironment, _ commit: Commit) { listener.withLock { $0 }?(home, commit) }
 }

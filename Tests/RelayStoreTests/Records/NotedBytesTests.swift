@@ -5,7 +5,7 @@ import Synchronization
 import Testing
 import Wire
 
-/// What a commit keeps of records for those who hear of it.
+/// The records that a commit keeps for its listeners.
 @Suite struct NotedBytesTests {
     private let zone = ZoneID("Notes", owner: UserID("_00000000000000000000000000000001"))
 
@@ -23,8 +23,8 @@ import Wire
         )
     }
 
-    /// Deletions of watched records are told of with what the records were, but not with gigabytes of it.
-    @Test func deletedRecordsAreHeldUpToABound() async throws {
+    /// Deletions of subscribed records are reported with their former contents, but not with gigabytes of them.
+    @Test func formerContentsOfDeletedRecordsAreLimited() async throws {
         let heard = Mutex<[CommittedRecord]>([])
         let store = try SQLiteStore(.memory, draw: { 7 }) { commit in heard.withLock { $0 = commit.records } }
         let (id, names) = (zone, (0..<70).map { "n\($0)" })

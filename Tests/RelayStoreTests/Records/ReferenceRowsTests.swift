@@ -25,8 +25,8 @@ import Wire
         }
     }
 
-    /// A file from before the table was there gets it filled.
-    @Test func anOlderFileIsEnteredWhenItIsOpened() async throws {
+    /// Opening a file from before the table existed fills the table.
+    @Test func openingAnOlderFileFillsTheReferenceTable() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
@@ -65,7 +65,7 @@ import Wire
                 try writer.put([record], replacing: [:], in: zone, by: "phone")
             }
             #expect(try found("b", in: store).count == 2)
-            // Waits for the store's thread, which else may let go of the file later.
+            // Waits for the store's thread, which might otherwise close the file later.
             store.close()
         }
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: path))

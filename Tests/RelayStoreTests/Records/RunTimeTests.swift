@@ -4,7 +4,7 @@ import Testing
 
 @testable import RelayStore
 
-/// What runs for too long is stopped.
+/// Queries that run too long are interrupted.
 ///
 /// See Reliability.md, "Limits".
 @Suite struct RunTimeTests {
@@ -14,7 +14,7 @@ import Testing
 
     init() throws { database = try DatabaseQueue() }
 
-    @Test func anEndlessQueryIsToldToBeNarrowedDown() throws {
+    @Test func anEndlessQueryIsRefusedWithAdvice() throws {
         do {
             try database.read { database in
                 _ = try RunTime.limited(to: .milliseconds(1), on: database) { try count(Self.endless, database) }

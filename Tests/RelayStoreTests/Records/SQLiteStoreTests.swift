@@ -10,7 +10,7 @@ import Testing
 @Suite struct SQLiteStoreTests {
     private let user = UserID("_00000000000000000000000000000001")
 
-    /// A store in a folder of its own, which goes with the test.
+    /// Creates a path for a store in a temporary folder, which is removed with the test.
     private func withFile<Result>(_ body: (String) async throws -> Result) async throws -> Result {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    /// One page since a token: its names, its token.
+    /// Returns the names and the token of a page since a token.
     private func page(_ store: SQLiteStore, _ id: ZoneID, since token: String? = nil) throws -> ([String], String) {
         let database = DatabaseAddress(scope: .private, caller: Caller(.user(user), deviceID: ""))
         return try store.read { reader throws(RelayError) in
@@ -90,8 +90,8 @@ import Testing
         }
     }
 
-    /// As by `cp` over the file, or when a machine's disk goes back to a snapshot: nobody tells the store.
-    @Test func aFileThatWasPutBackTakesNothingOfTheFutureItLostForItsPast() async throws {
+    /// Restored as by `cp` over the file, or by a snapshot of the machine's disk: the store is not told.
+    @Test func aRestoredFileExpiresTheTokensAndTagsOfItsLostFuture() async throws {
         try await withFile { path in
             let first = try open(path, seed: 100)
             let zone = try await makeZone("Notes", in: first).id
@@ -103,7 +103,7 @@ import Testing
             let second = try open(path, seed: 200)
             for number in 0..<30 { try await save(["lost-\(number)"], in: zone, of: second) }
             let (lost, late) = try page(second, zone, since: early)
-            #expect(lost.count == 30, "the token of an earlier life is good")
+            #expect(lost.count == 30, "a token of an earlier process is valid")
             let tags = try second.read { reader throws(RelayError) in
                 guard let zone = try reader.zone(zone) else { throw .zoneNotFound }
                 return Set(try reader.records(named: lost, in: zone).values.map(\.changeTag))
@@ -131,7 +131,7 @@ import Testing
         }
     }
 
-    @Test func commitsReachTheDiskBeforeTheyAreAnswered() async throws {
+    @Test func commitsAreFlushedBeforeTheyAreAcknowledged() async throws {
         try await withFile { path in
             let store = try open(path)
             #expect(try store.synchronousLevel() == 2)
@@ -139,7 +139,7 @@ import Testing
         }
     }
 
-    @Test func whoComesAfterTheEndGetsAnError() async throws {
+    @Test func aWriteAfterClosingFails() async throws {
         try await withFile { path in
             let store = try open(path)
             _ = try await makeZone("Notes", in: store)
@@ -148,7 +148,7 @@ import Testing
         }
     }
 
-    @Test func everythingIsThereAfterReopening() async throws {
+    @Test func reopeningKeepsAllRecords() async throws {
         try await withFile { path in
             let first = try open(path)
             let zone = try await makeZone("Notes", in: first)
@@ -164,13 +164,13 @@ import Testing
             let before = try second.read { reader throws(RelayError) in try reader.zone(zone.id)?.lastChange } ?? 0
             try await save(["c"], in: zone.id, of: second)
             let after = try second.read { reader throws(RelayError) in try reader.zone(zone.id)?.lastChange } ?? 0
-            #expect(after > before, "a number was given twice")
+            #expect(after > before, "a change number was assigned twice")
             #expect(try second.integrityReport() == "ok")
             second.close()
         }
     }
 
-    @Test func aFeedReadsItsIndexAndSortsNothing() async throws {
+    @Test func aFeedReadsItsIndexWithoutSorting() async throws {
         try await withFile { path in
             let store = try open(path)
             defer { store.close() }
@@ -189,7 +189,7 @@ import Testing
         }
     }
 
-    @Test func feedsStayRightAcrossManyRuns() async throws {
+    @Test func feedsAreCorrectAcrossManyRuns() async throws {
         try await withFile { path in
             let store = try open(path)
             defer { store.close() }
@@ -206,8 +206,8 @@ import Testing
         }
     }
 
-    /// Where a zone has most of the changes its feed is read in another way than where it has few; nobody can tell which.
-    @Test(arguments: [UInt64](1...6)) func feedsAreTheSameHoweverTheirZonesLie(seed: UInt64) async throws {
+    /// A feed is read differently if its zone has most of the changes than if it has few; the results must be the same.
+    @Test(arguments: [UInt64](1...6)) func feedsAreTheSameForAnyDistributionOfChanges(seed: UInt64) async throws {
         let drawn = Mutex(UInt64(7))
         let store = try SQLiteStore(
             .memory,
@@ -285,7 +285,7 @@ import Testing
         }
     }
 
-    @Test func writesThatWaitTogetherAreHeardOfTogether() async throws {
+    @Test func writesInOneCommitAreReportedTogether() async throws {
         try await withFile { path in
             let heard = Mutex<[[CommittedChange]]>([])
             let store = try open(path, onCommit: { commit in heard.withLock { $0.append(commit.zones) } })
@@ -296,7 +296,7 @@ import Testing
                 try await group.waitForAll()
             }
             let commits = heard.withLock { $0 }
-            // One entry for the zone in each commit, and the last token is that of the zone's end.
+            // Each commit has one entry for the zone, and the last token is that of the zone's last change.
             #expect(commits.allSatisfy { $0.count == 1 })
             let last = try store.read { reader throws(RelayError) in try reader.zone(zone.id)?.lastChange }
             #expect(commits.last?.last?.token?.position == last)
@@ -304,7 +304,7 @@ import Testing
         }
     }
 
-    @Test func aZoneMadeAnewInTheCommitThatDeletesItIsHeardOfOnce() async throws {
+    @Test func aZoneDeletedAndRecreatedInOneCommitIsReportedOnce() async throws {
         try await withFile { path in
             let heard = Mutex<[[CommittedChange]]>([])
             let store = try open(path, onCommit: { commit in heard.withLock { $0.append(commit.zones) } })
@@ -321,7 +321,7 @@ import Testing
         }
     }
 
-    @Test func aRefusedWriteLeavesNothingAndHarmsNobody() async throws {
+    @Test func aRefusedWriteChangesNothing() async throws {
         try await withFile { path in
             let store = try open(path)
             defer { store.close() }
@@ -334,7 +334,7 @@ import Testing
         }
     }
 
-    @Test func aDeletedZonesRecordsAreGoneFromTheFile() async throws {
+    @Test func theRecordsOfADeletedZoneAreRemovedFromTheFile() async throws {
         try await withFile { path in
             let store = try open(path)
             let zone = try await makeZone("Notes", in: store)
@@ -344,7 +344,7 @@ import Testing
                 try writer.deleteZone(zone, by: "phone")
             }
             #expect(try feed(store, zone.id).isEmpty)
-            store.close()  // Closing finishes what is under way, and what it left is finished at the next start.
+            store.close()  // Closing finishes the running step; the next start removes the rest.
             let again = try open(path)
             let file = try DatabaseQueue(path: path)
             func rest() throws -> Int? {

@@ -5,8 +5,8 @@ import Testing
 @Suite struct StoreNamesTests {
     private func user(_ number: Int64) -> UserID { UserID("_\(number)") }
 
-    /// As readers do: each takes what is known, meets somebody, and tells; an older one comes late.
-    @Test func whatReadersOfAnyAgeLearnIsKept() {
+    /// Each reader takes the known names, learns one and merges it back; an older reader merges late.
+    @Test func namesLearnedByReadersOfAnyAgeAreMerged() {
         var known = StoreNames()
         known.add(type: "Note", number: 1)
         var old = known
@@ -19,7 +19,7 @@ import Testing
         old.add(user: user(2_001), number: 2_001)
         old.add(type: "List", number: 2)
         known.merge(old)
-        // Those that two had learnt are known once.
+        // Names that two readers learned are stored once.
         #expect(known.count == 2_001 + 2)
         for number in Int64(1)...2_001 {
             #expect(known.user(number) == user(number))

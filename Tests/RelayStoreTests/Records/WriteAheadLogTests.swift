@@ -5,12 +5,12 @@ import RelayStore
 import TestSupport
 import Testing
 
-/// The log's room ahead and its checkpoints, seen from the files.
+/// Preallocation and checkpoints of the log, as seen in the files.
 @Suite struct WriteAheadLogTests {
     private let user = UserID("_00000000000000000000000000000001")
     private let zone = ZoneID("Notes", owner: UserID("_00000000000000000000000000000001"))
 
-    /// A folder of its own, which goes with the test.
+    /// Creates a temporary folder, which is removed with the test.
     private func withFolder<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -54,22 +54,22 @@ import Testing
         try FileManager.default.attributesOfItem(atPath: folder.appendingPathComponent(name).path)[.size] as? Int ?? 0
     }
 
-    /// How many times the log has begun anew: a number in its head, of which nobody but SQLite writes.
-    private func turn(ofLogIn folder: URL) throws -> Data {
+    /// Returns the number of restarts of the log, from its header, which only SQLite writes.
+    private func restarts(ofLogIn folder: URL) throws -> Data {
         let log = try FileHandle(forReadingFrom: folder.appendingPathComponent("store.sqlite-wal"))
         defer { try? log.close() }
         try log.seek(toOffset: 12)
         return try log.read(upToCount: 4) ?? Data()
     }
 
-    @Test func theLogIsLongerThanWhatIsInItAndStillReadsWhole() async throws {
+    @Test func aPreallocatedLogIsReadCompletely() async throws {
         try await withFolder { folder in
             let store = try open(folder)
             try await begin(store)
             for name in 1...50 { try await save(name...name, in: store) }
-            #expect(try size("store.sqlite-wal", in: folder) > 1 << 20, "zeros stand ahead of the log's end")
+            #expect(try size("store.sqlite-wal", in: folder) > 1 << 20, "zeros follow the log's last frame")
 
-            // As a power cut would leave it: file and log as they are now, without a good end.
+            // The files as a power failure would leave them, without a clean close.
             let copy = folder.appendingPathComponent("copy")
             try FileManager.default.createDirectory(at: copy, withIntermediateDirectories: true)
             for name in ["store.sqlite", "store.sqlite-wal"] {
@@ -86,7 +86,7 @@ import Testing
                 return try reader.records(named: (1...51).map { "n\($0)" }, in: zone).count
             }
             #expect(found == 50)
-            // What comes now must not be mixed up with what stood behind the old end.
+            // New frames must not be mixed up with bytes behind the former end.
             try await save(51...60, in: again)
             again.close()
             let third = try open(copy)
@@ -96,26 +96,26 @@ import Testing
         }
     }
 
-    @Test func aFullLogIsCopiedIntoTheFileAndBeginsAnew() async throws {
+    @Test func aFullLogIsCheckpointedAndRestarts() async throws {
         try await withFolder { folder in
             let store = try open(folder)
             try await begin(store)
             try await save(1...45, bytes: 800_000, in: store)
-            // Most of the log is copied beside the commits that follow, and the rest between two of them.
+            // Most of the log is copied in parallel to the following commits, and the rest between two commits.
             var name = 46
-            let first = try turn(ofLogIn: folder)
-            try await eventually("the log to begin anew") {
+            let first = try restarts(ofLogIn: folder)
+            try await eventually("the log to restart") {
                 try await save(name...name, in: store)
                 name += 1
-                return try turn(ofLogIn: folder) != first
+                return try restarts(ofLogIn: folder) != first
             }
             #expect(try size("store.sqlite", in: folder) > 32 << 20)
             let full = try size("store.sqlite-wal", in: folder)
-            // As much again as a log that only grew would hold.
+            // Twice as much as a log that only grows would hold.
             let more = 1_000_000..<1_000_045
             for name in more { try await save(name...name, bytes: 800_000, in: store) }
             let grown = try size("store.sqlite-wal", in: folder)
-            #expect(grown < full + full / 2, "the log is written over from its beginning")
+            #expect(grown < full + full / 2, "the log is overwritten from its beginning")
             store.close()
             let again = try open(folder)
             #expect(try again.integrityReport() == "ok")
@@ -129,7 +129,7 @@ import Testing
         }
     }
 
-    @Test func aStoreMayBeClosedWhileItsLogIsCopied() async throws {
+    @Test func aStoreMayBeClosedDuringACheckpoint() async throws {
         try await withFolder { folder in
             let store = try open(folder)
             try await begin(store)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import RelayStore
 
-/// Zones that have ended, which are remembered for those who knew them.
+/// Deleted zones, which are remembered for clients that knew them.
 @Suite struct ZoneEndTests {
     private let user = UserID("_0000000000000000000000000000000a")
 
@@ -27,7 +27,7 @@ import Testing
         try store.read { reader throws(RelayError) in try reader.livingZones(of: user).map(\.id.zoneName) }
     }
 
-    @Test func whatHasEndedIsToldAfterItsEndAndNotAmongTheLiving() async throws {
+    @Test func deletedZonesAreListedByTheirEndAndNotAmongTheLiving() async throws {
         try await withFile { path in
             let store = try SQLiteStore(.file(path: path), draw: { 7 }, onCommit: { _ in })
             defer { store.close() }
@@ -52,7 +52,7 @@ import Testing
             #expect(try ended(after: first, in: store) == ["A"])
             #expect(try ended(after: second, in: store).isEmpty)
             #expect(try living(in: store) == ["C"])
-            // One of its name that comes later lives, and the other one's end stays.
+            // A later zone of the same name exists, and the earlier one's end is still reported.
             _ = try await store.write { writer throws(RelayError) in
                 try writer.makeZone(ZoneID("A", owner: user), by: "phone")
             }
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    /// However many there were: each is looked for where nothing else lies.
+    /// Each listing uses its own index, for any number of zones of the other kind.
     @Test func neitherListingReadsTheOther() async throws {
         try await withFile { path in
             try EarlierLayout.makeStore(path, version: EarlierLayout.storeVersions, records: 1)

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 import Wire
 
-/// A container's schema as the command line changes it, beside a store that is open.
+/// A container's schema, changed by the command line while a store is open.
 @Suite struct SchemaFolderTests {
     private let container = ContainerID("iCloud.org.example.notes")
     private let user = UserID("_00000000000000000000000000000001")
@@ -40,17 +40,17 @@ import Wire
         """
     )
 
-    @Test func whatIsKeptIsReadAgain() async throws {
+    @Test func aStoredSchemaIsReadBack() async throws {
         try await withFolder { folder, container in
             let schemas = SchemaFolder(folder: folder, container: container)
             #expect(try schemas.schema(of: .development) == Schema())
-            #expect(!FileManager.default.fileExists(atPath: folder), "looking must not make a file")
+            #expect(!FileManager.default.fileExists(atPath: folder), "reading must not create a file")
             var schema = Self.rich
             schema.members = [UserID("_x"): [Role("R")]]
             try Self.put(schema, into: schemas, .development)
             schema.version = 1
             #expect(try schemas.schema(of: .development) == schema)
-            // What is taken out is gone, and comes back as it is then.
+            // Removed declarations are gone, and can be declared again.
             try Self.put(Self.schema("RECORD TYPE B ( b INT64 );"), into: schemas, .development)
             #expect(try schemas.schema(of: .development).types["A"] == nil)
             #expect(try schemas.schema(of: .development).roles.isEmpty)
@@ -61,7 +61,7 @@ import Wire
         }
     }
 
-    @Test func anOpenStoreGoesByItFromTheNextCommitOn() async throws {
+    @Test func anOpenStoreUsesAChangedSchemaFromTheNextCommit() async throws {
         try await withFolder { folder, container in
             let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
             defer { stores.close() }
@@ -81,7 +81,7 @@ import Wire
             #expect(seen.members == changed.members)
             #expect(seen.version == 2)
             #expect(store.currentSchema == seen)
-            // And what the store makes of it then stands in the file, under numbers that do not clash.
+            // The record that the store then writes is in the file, under numbers that do not collide.
             try await store.write { writer throws(RelayError) in
                 try writer.define(["Task": RecordType(fields: ["done": .init(.scalar(.int64))])])
             }
@@ -90,8 +90,8 @@ import Wire
         }
     }
 
-    /// The first commit of a store's life draws its epoch, and looks at nothing.
-    @Test func aStoreThatHasNotWrittenYetGoesByItToo() async throws {
+    /// The first commit of a store draws its epoch, and checks nothing else.
+    @Test func aStoreThatHasNotWrittenYetUsesAChangedSchema() async throws {
         try await withFolder { folder, container in
             let home = ContainerEnvironment(container, .development)
             let earlier = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
@@ -114,8 +114,8 @@ import Wire
         }
     }
 
-    /// What this process itself has changed it reads by at once, however fast it is.
-    @Test func anOpenStoreReadsByItAtOnce() async throws {
+    /// A process sees its own changes at once.
+    @Test func anOpenStoreReadsWithAChangedSchemaAtOnce() async throws {
         try await withFolder { folder, container in
             let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
             defer { stores.close() }
@@ -130,7 +130,7 @@ import Wire
         }
     }
 
-    @Test func aWritePreparedUnderTheOldSchemaIsPreparedAnew() async throws {
+    @Test func aWritePreparedUnderTheOldSchemaIsPreparedAgain() async throws {
         try await withFolder { folder, container in
             let stores = StoreFolder(folder: folder, draw: { UInt64.random(in: 1 ... .max) })
             defer { stores.close() }
@@ -165,9 +165,9 @@ import Wire
         }
     }
 
-    /// Where nothing new may be declared, and for what can be no name of a type: a client's own suite asks for that as a
-    /// signed-in user, whose writes otherwise make types.
-    @Test(arguments: ["Other", "blah blah", "1"]) func anUnknownTypeIsNotFoundWhateverItsName(_ name: String) throws {
+    /// Applies if the caller cannot extend the schema, and to invalid type names: a third-party client's test suite
+    /// expects it for a signed-in user, whose writes otherwise create types.
+    @Test(arguments: ["Other", "blah blah", "1"]) func anUnknownTypeIsNotFoundForAnyName(_ name: String) throws {
         let input = #"{"recordName":"n","recordType":"\#(name)","fields":{}}"#
         let record = try RecordInput(JSONDocument(parsing: Array(input.utf8)).root)
         func code(mayGrow: Bool) -> ErrorCode? {
@@ -188,8 +188,8 @@ import Wire
         #expect(code(mayGrow: true) == (name == "Other" ? nil : .notFound))
     }
 
-    /// What was not entered while the index was not wanted is found once it is wanted again.
-    @Test func anIndexThatIsTakenAwayAndGivenBackIsMadeAnew() async throws {
+    /// Records that were saved while the index was not declared are found once it is declared again.
+    @Test func anIndexThatIsRemovedAndDeclaredAgainIsRebuilt() async throws {
         try await withFolder { folder, container in
             let schemas = SchemaFolder(folder: folder, container: container)
             try Self.put(Self.schema("RECORD TYPE Note ( title STRING QUERYABLE );"), into: schemas, .development)
@@ -238,7 +238,7 @@ import Wire
         }
     }
 
-    @Test func whatAFieldWasIsRememberedUntilAReset() async throws {
+    @Test func removedFieldsAreRememberedUntilAReset() async throws {
         try await withFolder { folder, container in
             let schemas = SchemaFolder(folder: folder, container: container)
             try Self.put(Self.schema("RECORD TYPE Note ( a STRING, b ENCRYPTED INT64 );"), into: schemas, .development)
@@ -253,8 +253,8 @@ import Wire
         }
     }
 
-    /// A reset takes the folder of assets with it; what it cannot take, the relay clears away.
-    @Test func assetsThatAResetLeftAreClearedAway() async throws {
+    /// A reset removes the folder of assets; the relay removes any assets that remain.
+    @Test func assetsThatAResetLeftAreRemoved() async throws {
         try await withFolder { folder, container in
             let home = ContainerEnvironment(container, .development)
             let schemas = SchemaFolder(folder: folder, container: container)
@@ -272,7 +272,7 @@ import Wire
 
             try schemas.resetDevelopment { UInt64.random(in: 1 ... .max) }
             #expect(try stores.assets(of: home).file(of: hash) == nil)
-            // As if it had not been possible.
+            // The removal failed for this asset.
             #expect(try keepAsset() == hash)
             #expect(try await stores.removeUnusedAssets(before: later) == 1)
             #expect(try stores.assets(of: home).file(of: hash) == nil)
@@ -299,7 +299,7 @@ import Wire
         }
     }
 
-    @Test func aResetLeavesProductionsSchemaAndNoRecords() async throws {
+    @Test func aResetKeepsProductionsSchemaAndNoRecords() async throws {
         try await withFolder { folder, container in
             let home = ContainerEnvironment(container, .development)
             let schemas = SchemaFolder(folder: folder, container: container)
@@ -328,7 +328,7 @@ import Wire
             }
             #expect(zones.isEmpty)
             #expect(record?.isEmpty == true)
-            // The store works: numbers begin anew.
+            // The store works, and its numbers start again.
             try await after.write { writer throws(RelayError) in
                 try WelcomeUser(user, now: Timestamp(milliseconds: 1)).run(in: writer)
             }

@@ -6,9 +6,9 @@ import Testing
 
 @testable import RelayStore
 
-/// Invitations that an older version kept in the spelling that a client wrote.
+/// Invitations that an older version stored in the client's spelling.
 @Suite struct AddressSpellingTests {
-    @Test("invitations in an older spelling of their address are found by the one spelling of the account's")
+    @Test("invitations in an older spelling are found by the canonical spelling of the account's address")
     func olderInvitations() async throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)

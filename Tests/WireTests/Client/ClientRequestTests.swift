@@ -2,14 +2,14 @@ import Records
 import Testing
 import Wire
 
-/// What a client sends, to the byte.
+/// The bytes that a client sends.
 @Suite struct ClientRequestTests {
     let notes = ZoneID("Notes")
     let bobs = ZoneID("Notes", owner: UserID("_bob"))
 
     func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
 
-    @Test func writesOfAllKinds() {
+    @Test func writesOfAllKindsAreEncoded() {
         let create = ClientRequest.Write(
             .create,
             "n1",
@@ -45,7 +45,7 @@ import Wire
                 #""fields":{"list":{"value":[],"type":"UNKNOWN_LIST","isEncrypted":true}}}}]}"#
             )
         )
-        // What is sealed instead, or has elements, says its type.
+        // Encrypted fields and lists have an explicit type.
         for (value, form) in [
             (FieldValue.bytes([1]), #"{"value":"AQ==","type":"BYTES","isEncrypted":true}"#),
             (.list(.int64, [.int64(1)]), #"{"value":[1],"type":"INT64_LIST","isEncrypted":true}"#),
@@ -68,7 +68,7 @@ import Wire
         )
     }
 
-    @Test func readings() {
+    @Test func readsAreEncoded() {
         #expect(
             text(ClientRequest.lookup(["a"], in: notes, desiredKeys: ["t"]))
                 == #"{"zoneID":{"zoneName":"Notes"},"desiredKeys":["t"],"records":[{"recordName":"a"}]}"#
@@ -85,7 +85,7 @@ import Wire
         #expect(text(ClientRequest.lookup(zones: [notes])) == #"{"zones":[{"zoneName":"Notes"}]}"#)
     }
 
-    @Test func zonesAndSubscriptions() {
+    @Test func zonesAndSubscriptionsAreEncoded() {
         #expect(
             text(ClientRequest.modify(creating: [notes], deleting: [ZoneID("Old")], of: .private)) == """
                 {"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Notes"}}},\
@@ -106,7 +106,7 @@ import Wire
         )
     }
 
-    @Test func queries() {
+    @Test func queriesAreEncoded() {
         let query = Query(
             recordType: "Note",
             filters: [

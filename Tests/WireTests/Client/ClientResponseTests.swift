@@ -2,7 +2,7 @@ import Records
 import Testing
 import Wire
 
-/// What a client makes of answers, its own relay's and others'.
+/// How a client decodes responses of relays, ours and others.
 @Suite struct ClientResponseTests {
     func json(_ text: String) throws -> JSONValue { try JSONDocument(parsing: Array(text.utf8)).root }
 
@@ -12,7 +12,7 @@ import Wire
         return entries
     }
 
-    @Test func recordsTombstonesAndErrorsAreToldApart() throws {
+    @Test func recordsTombstonesAndErrorsAreDistinguished() throws {
         let found = try entries(
             """
             {"records":[
@@ -62,11 +62,11 @@ import Wire
         #"{"records":[{"deleted":true}]}"#,
     ]
 
-    @Test(arguments: broken) func nonsenseIsRefused(_ text: String) {
+    @Test(arguments: broken) func malformedResponsesAreRefused(_ text: String) {
         #expect(throws: JSONError.self) { try entries(text) }
     }
 
-    @Test func zonesOfAllKinds() throws {
+    @Test func zonesOfAllKindsAreDecoded() throws {
         let zones = try ClientResponse.zones(
             json(
                 """
@@ -91,14 +91,14 @@ import Wire
         #expect(failure.error.fineCode == .changeTokenExpired)
     }
 
-    @Test func pagesMustSayWhereTheyEnd() throws {
+    @Test func pagesMustHaveAToken() throws {
         let end = try ClientResponse.pageEnd(json(#"{"syncToken":"AQ=="}"#))
         #expect(end.syncToken == "AQ==")
         #expect(!end.moreComing)
         #expect(throws: JSONError.self) { try ClientResponse.pageEnd(json(#"{"moreComing":true}"#)) }
     }
 
-    @Test func subscriptionsOfUnknownKindsAreLeftOut() throws {
+    @Test func subscriptionsOfUnknownKindsAreSkipped() throws {
         let found = try ClientResponse.subscriptions(
             json(
                 """

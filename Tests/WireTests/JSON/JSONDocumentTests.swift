@@ -8,7 +8,7 @@ import Wire
         "\"\u{7F}é漢😀\"", "[1,2,3]", #"{"":1,"\u0001":2}"#,
     ]
 
-    @Test(arguments: good) func acceptsJSON(_ text: String) throws {
+    @Test(arguments: good) func validJSONIsAccepted(_ text: String) throws {
         _ = try JSONDocument(parsing: Array(text.utf8))
     }
 
@@ -21,7 +21,7 @@ import Wire
         #"{"a":1,"a":2}"#, #"{"a":1,"\u0061":2}"#, "'a'", "[1]x", "\u{FEFF}{}",
     ]
 
-    @Test(arguments: bad) func refusesWhatIsNotJSON(_ text: String) {
+    @Test(arguments: bad) func invalidJSONIsRefused(_ text: String) {
         #expect(throws: JSONError.self) { try JSONDocument(parsing: Array(text.utf8)) }
     }
 
@@ -31,11 +31,11 @@ import Wire
         [0x22, 0xE2, 0x82, 0x22], [0x22, 0xE0, 0x80, 0x80, 0x22],
     ]
 
-    @Test(arguments: badBytes) func refusesInvalidUTF8EvenWhereNobodyReads(_ bytes: [UInt8]) {
+    @Test(arguments: badBytes) func invalidUTF8IsRefusedEvenInUnreadValues(_ bytes: [UInt8]) {
         #expect(throws: JSONError.self) { try JSONDocument(parsing: bytes) }
     }
 
-    @Test func holdsItsLimits() throws {
+    @Test func limitsAreEnforced() throws {
         let deep = String(repeating: "[", count: 32) + String(repeating: "]", count: 32)
         _ = try JSONDocument(parsing: Array(deep.utf8))
         #expect(throws: JSONError.self) { try JSONDocument(parsing: Array("[\(deep)]".utf8)) }
@@ -49,17 +49,17 @@ import Wire
         #expect(throws: JSONError.self) { try JSONDocument(parsing: Array(members.utf8)) }
     }
 
-    /// Names are the same where their bytes are, in small objects and in large ones; Unicode has more texts that are equal.
+    /// Names are compared by bytes, in small and in large objects; by Unicode's rules, more texts would be equal.
     @Test(arguments: [2, 100]) func namesAreComparedByteForByte(_ count: Int) throws {
         let others = (2..<max(count, 2)).map { ",\"k\($0)\":1" }.joined()
         let root = try JSONDocument(parsing: Array("{\"\u{E9}\":1,\"e\u{301}\":2\(others)}".utf8)).root
         #expect(try root.members().count == count)
-        // Another letter that looks like a K, and by Unicode's rules is one.
+        // U+212A, the Kelvin sign, looks like a K and is canonically equivalent to it.
         let kelvin = try JSONDocument(parsing: Array(#"{"desired\u212Aeys":1}"#.utf8)).root
         #expect(!kelvin.hasMember("desiredKeys"))
     }
 
-    @Test func readsValuesByType() throws {
+    @Test func valuesAreReadByType() throws {
         let root = try JSONDocument(
             parsing: Array(#"{"i":-12,"d":1.5,"s":"a\"\u00e9\ud83d\ude00","t":true,"n":null,"l":[1,2]}"#.utf8)
         ).root
@@ -75,7 +75,7 @@ import Wire
         (#"{"a":[{"b":1},{"b":"x"}]}"#, "a[1].b"), (#"{"a":[{"b":1},{"b":1e400}]}"#, "a[1].b"),
     ]
 
-    @Test(arguments: errors.indices) func errorsNameThePlace(_ row: Int) throws {
+    @Test(arguments: errors.indices) func errorsNameTheLocation(_ row: Int) throws {
         let (text, path) = Self.errors[row]
         let elements = try JSONDocument(parsing: Array(text.utf8)).root.required("a").elements()
         let error = #expect(throws: JSONError.self) { try elements[1].required("b").double() }
@@ -89,7 +89,7 @@ import Wire
         #expect(error?.description == "'a[0].b' is required.")
     }
 
-    @Test func writtenTextReadsBack() throws {
+    @Test func writtenTextIsReadBack() throws {
         var writer = JSONWriter()
         writer.object {
             $0.member("text", "a\"b\\c\n\u{1}é😀")
@@ -106,8 +106,8 @@ import Wire
         #expect(try root.required("list").elements().count == 3)
     }
 
-    /// Eight bytes are looked at together, so every place among them is tried.
-    @Test func whatMustBeEscapedIsEscapedWhereverItStands() throws {
+    /// The writer processes eight bytes at a time, so every position among them is tested.
+    @Test func specialCharactersAreEscapedAtEveryPosition() throws {
         for awkward in ["\"", "\\", "\n", "\u{1}", "\u{1F}", "\0", "é", "\u{7F}", " ", "!"] {
             for place in 0..<20 {
                 let text = String(repeating: "a", count: place) + awkward + String(repeating: "b", count: 20 - place)
@@ -119,8 +119,8 @@ import Wire
         }
     }
 
-    /// Small objects and large ones are looked through in different ways.
-    @Test(arguments: [1, 2, 12, 13, 31, 32, 33, 34, 200]) func aNameMayStandOnce(_ count: Int) throws {
+    /// Small and large objects are searched in different ways.
+    @Test(arguments: [1, 2, 12, 13, 31, 32, 33, 34, 200]) func aNameMayAppearOnce(_ count: Int) throws {
         let names = (0..<count).map { "name \($0)" }
         func text(_ names: [String]) -> [UInt8] {
             Array("{\(names.map { "\"\($0)\":{}" }.joined(separator: ","))}".utf8)
@@ -137,8 +137,8 @@ import Wire
         #expect(throws: JSONError.self) { try JSONDocument(parsing: text(names + ["", ""])) }
     }
 
-    /// Where a string ends, and what spoils it, is found eight bytes at a time.
-    @Test func aStringEndsWhereverItsQuoteStands() throws {
+    /// The parser finds the end of a string, and invalid bytes, eight bytes at a time.
+    @Test func aStringMayEndAtEveryPosition() throws {
         for length in 0..<40 {
             for after in ["", "]", " ", "       ]"] {
                 let plain = String(repeating: "a", count: length)

@@ -1,9 +1,9 @@
 import Testing
 import Wire
 
-/// Finished JSON is handed on with the memory that it stands in.
+/// Finished JSON is passed on without copying its memory.
 @Suite struct JSONTextTests {
-    @Test func itIsWhatTheWriterWrote() {
+    @Test func theTextHasTheBytesThatWereWritten() {
         var writer = JSONWriter(reserving: 64)
         writer.array(0..<1_000) { $0.int($1) }
         let copy = writer.bytes
@@ -13,7 +13,7 @@ import Wire
         #expect(text.withBytes { Array($0) } == copy)
     }
 
-    @Test func ofNothingItIsEmpty() {
+    @Test func anUnusedWriterYieldsAnEmptyText() {
         let text = JSONWriter().finish()
         #expect(text.bytes.isEmpty && text.withBytes { $0.isEmpty })
     }

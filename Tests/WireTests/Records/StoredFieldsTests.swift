@@ -2,7 +2,7 @@ import Records
 import Testing
 import Wire
 
-/// Taking single fields out of stored bytes, against taking all of them apart.
+/// Compares reading single fields of stored bytes with decoding all of them.
 @Suite struct StoredFieldsTests {
     private static let entries: [FieldsJSON.Entry] = [
         .init(name: "text", value: .string("a \"quoted\" \\ brace } and { and \\\" again")),
@@ -18,7 +18,7 @@ import Wire
         .init(name: "bytes", value: .bytes([0, 255])),
     ]
 
-    @Test func eachIsFoundAloneAndTogether() throws {
+    @Test func fieldsAreFoundAloneAndTogether() throws {
         let bytes = FieldsJSON.encode(Self.entries)
         let all = Dictionary(uniqueKeysWithValues: Self.entries.map { ($0.name, $0.value) })
         for entry in Self.entries {
@@ -32,8 +32,8 @@ import Wire
         #expect(try FieldsJSON.value(of: "none", in: FieldsJSON.empty) == nil)
     }
 
-    /// Backslashes before a quote, in pairs and not, at the end of a text and within it.
-    @Test(arguments: 0..<6) func quotesBehindBackslashesEndNoText(_ count: Int) throws {
+    /// Odd and even numbers of backslashes before a quote, at the end of a text and inside it.
+    @Test(arguments: 0..<6) func escapedQuotesDoNotEndAText(_ count: Int) throws {
         let slashes = String(repeating: "\\", count: count)
         let entries = ["", "\"", "\"}", "\",\"type\""].enumerated().map { index, end in
             FieldsJSON.Entry(name: "f\(index)", value: .string("a" + slashes + end))
@@ -46,12 +46,12 @@ import Wire
     @Test(arguments: [
         "", "{", #"{"a":{"value":1,"type":"INT64"}"#, #"{"a":1}"#, "[]", #"{"a":{"value":1,"type":"NONE"}}"#,
     ])
-    func damagedBytesAreSaidToBe(_ text: String) {
+    func damagedBytesAreReported(_ text: String) {
         #expect(throws: JSONError.self) { try FieldsJSON.values(of: ["a"], in: Array(text.utf8)) }
         #expect(throws: JSONError.self) { try FieldsJSON.values(of: ["a", "b"], in: Array(text.utf8)) }
     }
 
-    @Test func oneFieldIsReadNoFurtherThanItself() throws {
+    @Test func readingAFieldStopsAfterIt() throws {
         let cut = Array(#"{"a":{"value":1,"type":"INT64"},"b":{"value""#.utf8)
         #expect(try FieldsJSON.value(of: "a", in: cut) == .int64(1))
         #expect(throws: JSONError.self) { try FieldsJSON.value(of: "b", in: cut) }

@@ -35,7 +35,7 @@ import Wire
             );
         """
 
-    @Test func everyConstructIsRead() throws {
+    @Test func everyConstructIsParsed() throws {
         let text = SchemaText(parsing: Self.everything)
         #expect(text.issues.isEmpty)
         #expect(text.schema.roles == [Role("Editor")])
@@ -56,7 +56,7 @@ import Wire
         #expect(text.positions[.field(type: "Place", "rating")] == TextPosition(line: 10, column: 9))
     }
 
-    @Test func whatIsWrittenIsReadAgainAndWrittenTheSame() {
+    @Test func printedSchemasAreParsedAndPrintedIdentically() {
         let schema = SchemaText(parsing: Self.everything).schema
         let written = SchemaPrinter.text(of: schema)
         let again = SchemaText(parsing: written)
@@ -65,8 +65,8 @@ import Wire
         #expect(SchemaPrinter.text(of: again.schema) == written)
     }
 
-    /// The form of CloudKit's own exports, to the byte.
-    @Test func itIsWrittenAsExportsAre() {
+    /// The format of CloudKit's exports, byte by byte.
+    @Test func schemasArePrintedLikeCloudKitsExports() {
         let export = """
             DEFINE SCHEMA
 
@@ -93,12 +93,12 @@ import Wire
     }
 
     @Test(arguments: ["DEFINE SCHEMA", "/* a */ define schema -- b", "\u{FEFF}DEFINE SCHEMA\r\n"])
-    func anEmptySchemaIsOne(text: String) {
+    func anEmptySchemaIsValid(text: String) {
         #expect(SchemaText(parsing: text).issues.isEmpty)
         #expect(SchemaText(parsing: text).schema == Schema())
     }
 
-    /// What a person is told of one item within a record type, and where.
+    /// The error for one item in a record type, and its position.
     struct Row: Sendable, CustomTestStringConvertible {
         var item: String
         var column: Int
@@ -141,7 +141,7 @@ import Wire
         Row(item: "\"a", column: 1, says: "no closing quote"),
     ]
 
-    @Test(arguments: rows) func anItemsFaultIsNamedAtItsPlace(row: Row) {
+    @Test(arguments: rows) func anErrorInAnItemIsReportedAtItsPosition(row: Row) {
         let text = SchemaText(parsing: "DEFINE SCHEMA RECORD TYPE T (\n\(row.item)\n);")
         let place = TextPosition(line: 2, column: row.column)
         #expect(
@@ -150,7 +150,7 @@ import Wire
         )
     }
 
-    @Test func everyFaultIsNamedNotOnlyTheFirst() {
+    @Test func allErrorsAreReported() {
         let text = SchemaText(
             parsing: """
                 CREATE ROLE "_world";
@@ -178,8 +178,8 @@ import Wire
         )
     }
 
-    /// Whoever does what a line says is not refused for it in the next.
-    @Test func onlyARoleThatCanBeMadeIsToBeMade() {
+    /// Following a message's advice must not lead to another error.
+    @Test func onlyValidRolesAreSuggested() {
         func lines(_ role: String) -> [String] {
             SchemaText(parsing: "DEFINE SCHEMA RECORD TYPE T (a STRING, GRANT READ TO \(role));").issues.map(\.message)
         }
@@ -194,8 +194,8 @@ import Wire
         #expect(odd.count == 1 && odd[0].contains("'no body' is not a valid role name"), "\(odd)")
     }
 
-    /// Whatever the text, reading ends, and what was read without an error is written and read again the same.
-    @Test(arguments: 0..<20) func noTextIsTooStrange(seed: UInt64) {
+    /// Parsing any text terminates, and a text without errors is printed and parsed again to the same schema.
+    @Test(arguments: 0..<20) func mutatedTextsAreParsedOrRefused(seed: UInt64) {
         var random = Mixer(state: seed)
         let whole = Array(Self.everything.utf8)
         for _ in 0..<100 {

@@ -6,10 +6,10 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// Who gets into the console, and who does not.
-@Suite struct ConsoleDoorTests {
-    /// What the pages ask for by GET.
-    static let readings = [
+/// Access to the console.
+@Suite struct ConsoleAccessTests {
+    /// The paths that the pages request with GET.
+    static let readPaths = [
         "overview", "zones", "schema", "schema/diff", "schema/indexes", "users", "tokens", "keys", "devices",
         "subscriptions", "pushes", "shares", "telemetry", "logs", "quotas", "rates", "backups", "configuration",
         "audit", "operators",
@@ -17,7 +17,7 @@ import Testing
 
     private struct Refusal: Decodable { var code: String, error: String }
 
-    @Test func whereItIsNotConfiguredItSaysSo() async throws {
+    @Test func aDisabledConsoleSaysHowToEnableIt() async throws {
         let world = try ConsoleWorld(isOpen: false)
         for path in ["/console", "/console/", "/console/main.js", "/console/api/session"] {
             let answer = try await world.ask(.get, path)
@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test func leavesTheWireAlone() async throws {
+    @Test func otherPathsAreNotHandled() async throws {
         let world = try ConsoleWorld()
         for path in ["/", "/database/1/iCloud.x/development/public/console/", "/consoles", "/healthz"] {
             #expect(try await world.ask(.get, path).status == .teapot)
@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(arguments: [(true, "console/"), (false, "account")])
-    func aBrowserAtTheRootIsLedToAPage(isOpen: Bool, place: String) async throws {
+    func aBrowserAtTheRootIsRedirectedToAPage(isOpen: Bool, place: String) async throws {
         let world = try ConsoleWorld(isOpen: isOpen)
         let browser = ["Accept": "text/html,application/xhtml+xml,*/*;q=0.8"]
         let answer = try await world.ask(.get, "/", headers: browser)
@@ -43,8 +43,8 @@ import Testing
         #expect(try await world.ask(.post, "/", headers: browser).status == .teapot)
     }
 
-    /// The cookie goes with whatever the browser sends; the token is known only to a page of the same sign-in.
-    @Test func aChangeIsOfThePageThatSignedIn() async throws {
+    /// The browser adds the cookie to every request; only a page of the same sign-in knows the token.
+    @Test func aChangeRequiresTheTokenOfTheSignedInPage() async throws {
         let world = try ConsoleWorld()
         try await world.enter()
         #expect(try await world.ask(.post, "/console/api/password", body: "{}").status == .badRequest)
@@ -56,15 +56,15 @@ import Testing
             let answer = try await world.ask(method, "/console/api/\(path)", body: "{}")
             #expect(answer.status == .forbidden && answer.text.contains("Reload the page"), "\(path) \(answer.text)")
         }
-        // What reads goes on, and tells the page its token.
+        // Reading still works, and returns the token to the page.
         #expect(try await world.ask(.get, "/console/api/operators").status == .ok)
         #expect(try await world.ask(.get, "/console/api/session").status == .ok)
         #expect(try await world.ask(.delete, "/console/api/session").status == .ok)
-        // Nobody is signed in: that is what has to be said.
+        // Without a session, the response has to say that signing in is required.
         #expect(try await world.ask(.post, "/console/api/containers/add", body: "{}").status == .unauthorized)
     }
 
-    @Test func pagesHoldNoInlineScriptAndNothingForeign() async throws {
+    @Test func pagesHaveNoInlineScriptAndNoExternalResources() async throws {
         let world = try ConsoleWorld()
         let page = try await world.ask(.get, "/behind/a/proxy/console/")
         let policy = try #require(page.headers[.contentSecurityPolicy])
@@ -75,8 +75,8 @@ import Testing
         #expect(try await world.ask(.get, "/console/none.js").status == .notFound)
     }
 
-    /// Whatever a part of the console names is served.
-    @Test func whatItNamesIsThere() async throws {
+    /// Every file that the console refers to is served.
+    @Test func everyReferencedFileIsServed() async throws {
         let world = try ConsoleWorld()
         var open = [""]
         var seen: Set<String> = []
@@ -90,7 +90,7 @@ import Testing
         #expect(seen.count > 25)
     }
 
-    /// A command typed beside the relay finds that one's data, and not whatever is in the folder where the person stands.
+    /// A command shown by the console works from any folder, because it names the data folder or the relay.
     @Test func commandsNameTheDataFolderOrTheRelay() async throws {
         let world = try ConsoleWorld()
         let sections = try await world.ask(.get, "/console/sections.js").text
@@ -111,8 +111,8 @@ import Testing
         #expect(welcome.data == URL(fileURLWithPath: world.folder).standardizedFileURL.path)
     }
 
-    /// Text goes in as text: the one way to make markup out of data is not there.
-    @Test func noPartMakesMarkupOutOfText() async throws {
+    /// Data is inserted as text: no script uses a function that parses markup.
+    @Test func noScriptParsesTextAsMarkup() async throws {
         let world = try ConsoleWorld()
         for name in ["dom", "shell", "records", "editor", "explorer", "schema", "users", "zones", "changes", "charts"] {
             let text = try await world.ask(.get, "/console/\(name).js").text
@@ -122,9 +122,9 @@ import Testing
         }
     }
 
-    @Test func strangersGetNothing() async throws {
+    @Test func requestsWithoutASessionAreRefused() async throws {
         let world = try ConsoleWorld()
-        for name in Self.readings {
+        for name in Self.readPaths {
             let answer = try await world.ask(.get, "/console/api/\(name)")
             #expect(answer.status == .unauthorized, "\(name)")
             #expect(try answer.json(Refusal.self).code == "signIn")
@@ -132,7 +132,7 @@ import Testing
         #expect(try await world.ask(.post, "/console/api/wire/records/query", body: "{}").status == .unauthorized)
     }
 
-    @Test func otherPagesGetNothingEvenWithTheCookie() async throws {
+    @Test func otherPagesAreRefusedEvenWithTheCookie() async throws {
         let world = try ConsoleWorld()
         try await world.enter()
         #expect(try await world.ask(.get, "/console/api/session").status == .ok)
@@ -140,12 +140,14 @@ import Testing
         #expect(try await world.ask(.post, "/console/api/zones/delete", isOwnPage: false).status == .forbidden)
     }
 
-    /// What a browser says of where a request comes from; old ones say nothing, and there the header alone decides.
+    /// The headers with which a browser describes a request's source.
+    ///
+    /// Old browsers send none; then the console's own header decides.
     @Test(arguments: [
         ("same-origin", true), ("none", true), ("cross-site", false), ("same-site", false), ("", false),
         ("nonsense", false),
     ])
-    func whereARequestComesFromCounts(site: String, isAdmitted: Bool) async throws {
+    func onlyRequestsFromTheSameOriginAreAccepted(site: String, isAdmitted: Bool) async throws {
         let world = try ConsoleWorld()
         try await world.enter()
         world.host = "relay.example"
@@ -156,18 +158,18 @@ import Testing
         let made = try await world.ask(.post, "/console/api/containers/add", body: body, headers: headers)
         #expect(made.status == expected)
         #expect(try world.accounts.containers().isEmpty == !isAdmitted)
-        for name in Self.readings where !isAdmitted {
+        for name in Self.readPaths where !isAdmitted {
             #expect(try await world.ask(.get, "/console/api/\(name)", headers: headers).status == .forbidden, "\(name)")
         }
     }
 
-    /// An old browser says no more than the origin, and whatever has the header may still be somebody else's.
+    /// An old browser sends only the origin, and a request with the console's header may still come from another site.
     @Test(arguments: [
         ("https://relay.example", true), ("http://relay.example", true), ("https://Relay.Example", true),
         ("https://evil.example", false), ("null", false), ("https://relay.example:8443", false), ("", false),
         ("https://relay.example.evil.example", false), ("relay.example", false), ("http://relay.example:443", false),
     ])
-    func aChangeComesFromThePagesOwnOrigin(origin: String, isAdmitted: Bool) async throws {
+    func aChangeMustComeFromThePagesOrigin(origin: String, isAdmitted: Bool) async throws {
         let world = try ConsoleWorld()
         try await world.enter()
         for host in ["relay.example", origin.hasPrefix("https") ? "relay.example:443" : "relay.example:80"] {
@@ -195,8 +197,9 @@ import Testing
         }
     }
 
-    /// A form of another site sends the cookie of an old browser, and cannot send the header; nor may a script ask for it.
-    @Test func noOtherOriginIsEverAllowed() async throws {
+    /// A form of another site can send the cookie of an old browser, but not the header; and CORS does not allow a
+    /// script to send it.
+    @Test func noOtherOriginIsAllowed() async throws {
         let world = try ConsoleWorld()
         try await world.enter()
         let form = ["Origin": "https://evil.example", "Content-Type": "application/x-www-form-urlencoded"]
@@ -217,7 +220,7 @@ import Testing
         #expect(plain.headers[.accessControlAllowOrigin] == nil)
     }
 
-    @Test func aLinkWorksOnce() async throws {
+    @Test func aSetupLinkWorksOnce() async throws {
         let world = try ConsoleWorld()
         let code = try world.accounts.makeOperatorLink()
         let body = #"{"code":"\#(code)","name":"Ada","password":"correct horse"}"#
@@ -233,7 +236,7 @@ import Testing
         #expect(try world.accounts.operators().map(\.name) == ["ada"])
     }
 
-    @Test func aLinkForSomebodySetsTheirPasswordAndEndsTheirSignIns() async throws {
+    @Test func aLinkForAnOperatorSetsTheirPasswordAndEndsTheirSessions() async throws {
         let world = try ConsoleWorld()
         try await world.enter("ada")
         let code = try world.accounts.makeOperatorLink(for: "ADA")
@@ -261,7 +264,7 @@ import Testing
         #expect(try await world.ask(.get, path).status == .unauthorized)
     }
 
-    @Test func guessersHaveToWait() async throws {
+    @Test func guessingIsThrottled() async throws {
         let world = try ConsoleWorld()
         var statuses: [Int] = []
         for _ in 0..<12 {
@@ -270,11 +273,11 @@ import Testing
         }
         #expect(statuses.prefix(10).allSatisfy { $0 == 403 })
         #expect(statuses.suffix(2).allSatisfy { $0 == 429 })
-        // Codes too.
+        // One-time codes are limited too.
         #expect(try await world.ask(.get, "/console/api/setup", query: "code=AAAA").status.code == 429)
     }
 
-    @Test func whatIsDoneIsWrittenDown() async throws {
+    @Test func changesAreWrittenToTheAuditLog() async throws {
         let world = try ConsoleWorld()
         try await world.enter("ada")
         let made = try await world.ask(
