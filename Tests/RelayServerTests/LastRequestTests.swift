@@ -25,8 +25,8 @@ import Testing
         Row("close as a trailer, then half a head", chunked + "Connection: close\r\n\r\nGET /next HTTP/1.1\r\n"),
         Row("Proxy-Connection", "GET /nope HTTP/1.1\r\nHost: a\r\nProxy-Connection: close\r\n\r\n" + get),
         Row("a token among others", "GET /nope HTTP/1.1\r\nHost: a\r\nConnection: te , Close\r\n\r\n" + get),
-        Row("no token of 1.0", old + "xkeep-alive\r\n\r\n" + get),
-        Row("its contrary on 1.0", old + "not-keep-alive\r\n\r\n" + get),
+        Row("an unknown token on 1.0", old + "xkeep-alive\r\n\r\n" + get),
+        Row("a token that contains keep-alive on 1.0", old + "not-keep-alive\r\n\r\n" + get),
         Row("both on 1.0", old + "keep-alive, close\r\n\r\n" + get),
         Row("both on 1.0, in two fields", old + "close\r\nConnection: keep-alive\r\n\r\n" + get),
     ]
@@ -52,7 +52,7 @@ import Testing
     }
 
     static let reusable = [
-        Row("no token of 1.1", "GET / HTTP/1.1\r\nHost: a\r\nConnection: x-close, closed\r\n\r\n" + get),
+        Row("unknown tokens on 1.1", "GET / HTTP/1.1\r\nHost: a\r\nConnection: x-close, closed\r\n\r\n" + get),
         Row("the token on 1.0", "GET / HTTP/1.0\r\nConnection: te, Keep-Alive\r\n\r\n" + get),
         Row("a proxy's token on 1.0", "GET / HTTP/1.0\r\nProxy-Connection: keep-alive\r\n\r\n" + get),
     ]

@@ -11,7 +11,7 @@ import Wire
 @Suite struct TombstoneHorizonTests {
     typealias Operation = RelayWorld.Operation
 
-    /// A calendar that advances only when told to.
+    /// A calendar that the test advances.
     private final class Calendar: Sendable {
         private let day = Mutex<Int64>(20_000)
         var today: Timestamp { start(of: day.withLock { $0 }) }

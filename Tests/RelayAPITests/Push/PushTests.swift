@@ -121,7 +121,7 @@ import Wire
             #expect(await push.peer.nextPush() != nil, "before \(next) s")
         }
         #expect(await push.clock.nextSleep() == .seconds(90))
-        try await eventually("the fault to be noted") {
+        try await eventually("the fault to be stored") {
             try push.directory.pushDevices().first?.lastFault == "come back"
         }
         push.clock.advance(by: .seconds(90))

@@ -149,7 +149,7 @@ import Testing
         for number in 0..<20 {
             try await second.put([("m\(number)", ["title": .string("milk")])], in: second.zones[0])
         }
-        try await eventually("the dropped index's entries to go") { try entries() == 0 }
+        try await eventually("the dropped index's entries to be removed") { try entries() == 0 }
         second.store.close()
     }
 
@@ -175,7 +175,7 @@ import Testing
             try file.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM field_value WHERE zone = \(zone)") }
         }
         // Only these entries are removed, when no write is waiting.
-        try await eventually("the deleted zone's entries to go") { try entries(2) == 0 }
+        try await eventually("the deleted zone's entries to be removed") { try entries(2) == 0 }
         #expect(try entries(3) == 50)
         world.store.close()
     }

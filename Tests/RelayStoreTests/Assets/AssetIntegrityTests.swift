@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Detection of asset files that changed on disk.
-@Suite struct SoundFileTests {
+@Suite struct AssetIntegrityTests {
     private final class Names: Sendable {
         let last = Atomic<UInt64>(0)
     }

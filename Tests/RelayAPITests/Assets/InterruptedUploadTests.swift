@@ -9,7 +9,7 @@ import Testing
 import Wire
 
 /// Uploads that are interrupted and resumed.
-@Suite struct BrokenUploadTests {
+@Suite struct InterruptedUploadTests {
     let world: RelayWorld
     let content = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
 

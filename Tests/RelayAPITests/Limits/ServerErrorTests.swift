@@ -9,7 +9,7 @@ import Wire
 /// The codes that a request does not cause by itself: too many requests, and a store that is closed or damaged.
 ///
 /// See Errors.md, "Codes".
-@Suite(.timeLimit(.minutes(15))) struct ServerTroubleTests {
+@Suite(.timeLimit(.minutes(15))) struct ServerErrorTests {
     /// The whole table, including codes that the relay does not send: it accepts the repeated creation of a zone or a
     /// subscription, and answers `CONFLICT` for a record.
     @Test(

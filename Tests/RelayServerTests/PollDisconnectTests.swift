@@ -6,7 +6,7 @@ import Testing
 @testable import RelayServer
 
 /// A poll ends when its peer disconnects; later notices wait for the next poll.
-@Suite(.timeLimit(.minutes(15))) struct PollDepartureTests {
+@Suite(.timeLimit(.minutes(15))) struct PollDisconnectTests {
     private static let poll = "GET /device/1/iCloud.test/development/webcourier?tok=x HTTP/1.1\r\nHost: a\r\n\r\n"
 
     /// A responder that waits like a poll until it is cancelled, and reports when it begins and ends.

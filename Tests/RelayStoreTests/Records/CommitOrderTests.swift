@@ -6,7 +6,7 @@ import Testing
 import Wire
 
 /// Which writes share a commit, and in which order users' writes run.
-@Suite struct CommitTurnsTests {
+@Suite struct CommitOrderTests {
     /// A store that commits when the test says, and the events of its writes; `|` is a commit.
     private final class World: Sendable {
         private let work = Mutex<[@Sendable () -> Void]>([])

@@ -9,7 +9,7 @@ import Synchronization
 import Testing
 
 /// Operators end shares, access to them, and accounts.
-@Suite struct ConsoleEndingTests {
+@Suite struct ConsoleRemovalTests {
     private struct Shares: Decodable {
         struct Participant: Decodable { var id: String, user: String?, permission: String, role: String }
         struct Share: Decodable { var id: Int64, zone: String, publicPermission: String, participants: [Participant] }

@@ -7,7 +7,7 @@ import Wire
 /// A client that already has an asset gets 304 Not Modified, after the same access checks as for a download.
 ///
 /// RFC 9110, 13.1.2.
-@Suite struct HeldAssetTests {
+@Suite struct ConditionalDownloadTests {
     private let world: RelayWorld
 
     init() throws { world = try RelayWorld() }

@@ -6,7 +6,7 @@ import Wire
 /// Records outside a shared hierarchy may reference records in it and block their deletion.
 ///
 /// For participants the deletion succeeds, so that they learn nothing; the owner keeps the records.
-@Suite struct HiddenHoldsTests {
+@Suite struct HiddenReferenceTests {
     typealias World = ShareWorld
 
     /// Creates a list with an item that bob may change; the `blockers` are records of another list that block its

@@ -6,7 +6,7 @@ import Wire
 
 /// Records that were deleted before a user got access stay unknown to the user: neither a forged token nor catching up
 /// reveals their names.
-@Suite(.timeLimit(.minutes(15))) struct BeforeTheRightTests {
+@Suite(.timeLimit(.minutes(15))) struct EarlierDeletionTests {
     typealias World = ShareWorld
 
     /// Returns tokens that claim to have seen nearly all of the log, forged from a valid one.
