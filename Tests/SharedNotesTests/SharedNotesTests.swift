@@ -40,13 +40,13 @@ import ZoneTesting
 
     private func end() async { for app in [phone, laptop, bob] { await app.close() } }
 
-    @Test func fromSharingToTheEndOfIt() async throws {
+    @Test func sharedNoteIsEditedByAParticipantUntilSharingStops() async throws {
         #expect(try laptop.notes().map(\.title) == ["Diary", "Trip"])
         let trip = try phone.existing("Trip")
         #expect(try await phone.badges(of: trip) == .init(isShared: false, isOwner: true, canEdit: true))
         let link = try #require(try await phone.share(trip, with: "bob@example.org", .readWrite))
         try await bob.accept(link)
-        // The note and its memos, and nothing else of alice's.
+        // Bob sees the note and its memos, and nothing else of Alice's.
         #expect(try bob.notes().map(\.title) == ["Trip"])
         let shared = try bob.existing("Trip")
         #expect(try bob.memos(of: shared) == ["1 passport"])
@@ -60,7 +60,7 @@ import ZoneTesting
             #expect(try app.memos(of: note) == ["1 passport", "2 map"])
             #expect(try await app.badges(of: note) == .init(isShared: true, isOwner: true, canEdit: true))
         }
-        // It ends on the owner's other device: everything is hers again, and nothing is left with bob.
+        // The owner stops sharing on her other device: she keeps all content, and Bob's copy is removed.
         try await laptop.stopSharing(try laptop.existing("Trip"))
         for app in [phone, laptop] {
             try await app.update()
@@ -74,14 +74,14 @@ import ZoneTesting
         await end()
     }
 
-    @Test func whoMayOnlyReadIsTold() async throws {
+    @Test func aReadOnlyParticipantCannotAddAMemo() async throws {
         let link = try #require(try await phone.share(try phone.existing("Trip"), with: nil, .readOnly))
         try await bob.accept(link)
         let shared = try bob.existing("Trip")
         #expect(try await bob.badges(of: shared) == .init(isShared: true, isOwner: false, canEdit: false))
         #expect(throws: NotesFailure.self) { try bob.addMemo("mine", to: shared) }
         #expect(try await bob.printed() == "Trip  shared by another user, read-only\n  - 1 passport")
-        // He leaves: the note goes from him alone.
+        // Bob leaves the share: only his copy of the note is removed.
         try await bob.stopSharing(shared)
         #expect(try bob.notes().isEmpty)
         try await phone.update()

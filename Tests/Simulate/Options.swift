@@ -1,20 +1,22 @@
-/// What `simulate` is told on its command line.
+/// The command-line options of `simulate`.
 struct Options {
     struct Unknown: Error, CustomStringConvertible {
         var description: String
     }
 
     var seeds: Range<UInt64> = 1..<101
-    /// Real time after which no further seed is begun.
+    /// Wall-clock time after which no further seed starts.
     var seconds: Double = .infinity
-    /// Of the processor, after which likewise.
+    /// CPU time after which no further seed starts.
     var processorSeconds: Double = .infinity
-    /// How often to run an ordinary test in place of seeds, to see what it costs.
+    /// How often to run the two-user test instead of seeds, to measure its cost.
     var twoUsers: Int?
     var plant: String?
-    /// Mirrors whose objects are linked, in place of everything.
+    /// Whether to run mirrors with linked objects instead of all kinds of program.
     var isOfMirrors = false
-    /// How many runs may be made to find fewer steps that fail; with a planted fault none, and little is told, unless asked.
+    /// The maximum number of runs for shrinking a failing seed.
+    ///
+    /// `nil` means 120. With a planted fault, it means that only the first violation of the seed is printed.
     var tries: Int?
     var showsTrace = false
     var showsEach = false

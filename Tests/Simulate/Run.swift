@@ -5,21 +5,21 @@ import Records
 import Simulation
 import Synchronization
 
-/// Runs seeds and says what came of them.
+/// Runs seeds and prints the results.
 struct Run {
     private let options: Options
     private let home: URL
 
     init(_ options: Options) {
         self.options = options
-        // Where files cost nothing: what a disk may do is tried elsewhere.
+        // Memory is faster than a disk; other tests cover disk behavior.
         let memory = URL(fileURLWithPath: "/dev/shm")
         let isThere = FileManager.default.isWritableFile(atPath: memory.path)
         home = (isThere ? memory : FileManager.default.temporaryDirectory)
             .appendingPathComponent("zonecast-simulate-\(ProcessInfo.processInfo.processIdentifier)")
     }
 
-    /// True where it went as it should.
+    /// Returns `true` if no seed failed or, with a planted fault, if a seed found it.
     func run() -> Bool {
         let fault = options.plant.flatMap { PlantedFault(rawValue: $0) }
         if let name = options.plant, !plant(fault) {
@@ -67,13 +67,15 @@ struct Run {
         return isRight
     }
 
-    /// What only a damaged file shows: true where what was served of one was wrong.
+    /// Looks for a fault that only a damaged file reveals.
+    ///
+    /// Returns `true` if the relay served wrong data from a damaged file.
     private func findsDamage() -> Bool {
         let (found, done) = (Found(), DispatchSemaphore(value: 0))
         let (seeds, limit) = (options.seeds, ProcessorTime.now + options.processorSeconds)
         Task {
             for seed in seeds where ProcessorTime.now < limit && !found.isThere {
-                // Bytes that differ: a page by its form, and only its sum says otherwise.
+                // Flipped bytes leave a well-formed page, so that only its checksum shows the damage.
                 guard let report = try? await DamageTrial(seed: seed, .flipped).run() else { continue }
                 if let objection = report.objection { found.say("Seed \(seed): \(objection)") }
             }
@@ -112,11 +114,11 @@ struct Run {
 }
 
 extension Simulate {
-    /// Writes a line that whoever reads along sees at once.
+    /// Writes a line to standard output without buffering.
     static func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 }
 
-/// What all runs together were.
+/// The totals of all runs.
 private struct Total {
     private var seeds = 0
     private var simulated = Duration.zero
@@ -136,7 +138,7 @@ private struct Total {
 
     func json(seconds: Double) -> String {
         let hours = simulated.seconds / 3600
-        // Of this process, once all runs are over.
+        // The open file descriptors of this process after all runs.
         let open = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
         let files = "\"openFiles\":\(open)"
         return #"{"seeds":\#(seeds),"simulatedHours":\#(hours),"requests":\#(requests),"commits":\#(commits),"#

@@ -4,11 +4,11 @@ import ZoneTesting
 
 /// `simulate [--seeds A..<B | --seed N] [--seconds S] [--mirrors] [--plant FAULT] [--trace]`: runs seeds one after the other.
 ///
-/// Says `{"seeds": …}` in one line at the end; a seed that goes wrong is printed whole, and ends the run with 1. With a
-/// planted fault it is the other way round: 0 where some seed found it.
+/// Prints `{"seeds": …}` on one line at the end. A failing seed is printed with its steps and ends the run with exit
+/// code 1. With a planted fault, the exit code is 0 if a seed found the fault.
 @main struct Simulate {
     static func main() {
-        // The order in which sets and dictionaries are walked is part of a run.
+        // A run is repeatable only if sets and dictionaries have the same order each time.
         guard ProcessInfo.processInfo.environment["SWIFT_DETERMINISTIC_HASHING"] == "1" else {
             setenv("SWIFT_DETERMINISTIC_HASHING", "1", 1)
             let words = CommandLine.arguments.map { strdup($0) } + [nil]

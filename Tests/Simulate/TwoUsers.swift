@@ -4,24 +4,24 @@ import Synchronization
 import ZoneKit
 import ZoneTesting
 
-/// What an ordinary test of an application costs: two users with two devices each, a zone that one shares, a change by each.
+/// Measures an ordinary application test: two users with two devices each, a shared zone, and one change by each user.
 ///
-/// In a program of its own, since the time of a process that does nothing else says most about it.
+/// Runs in its own process: the CPU time of an otherwise idle process is the most reliable measure.
 enum TwoUsers {
-    /// What one costs at the least; what else a machine does makes the others dearer.
+    /// The cost of the cheapest run; other load on the machine makes the other runs more expensive.
     struct Cost: Sendable {
-        /// Of the processor.
+        /// CPU time.
         var milliseconds: Double
-        /// The same in pieces of work that never change: that much it is on a slow processor, too.
+        /// The same in units of a fixed piece of work, which makes the value independent of the CPU's speed.
         var pieces: Double
     }
 
-    /// Runs it so many times, and by turns with it the piece of work that it is held against.
+    /// Runs the test `times` times, alternating with the fixed piece of work that it is compared to.
     static func measure(_ times: Int) -> Cost? {
         let result = Mutex<Cost?>(nil)
         let done = DispatchSemaphore(value: 0)
         Task {
-            // What is made once in a process is no part of it.
+            // The first run initializes what a process creates once, so it is not measured.
             var isGood = false
             do { isGood = try await test() } catch { print("It failed: \(error)") }
             var (cheapest, piece) = (Double.infinity, Double.infinity)
@@ -41,14 +41,14 @@ enum TwoUsers {
         return result.withLock { $0 }
     }
 
-    /// Texts made and looked up, as a relay and its clients do all day.
+    /// Creates strings and looks them up in a dictionary, which is typical work of a relay and its clients.
     private static func pieceOfWork() -> Int {
         var table: [String: Int] = [:]
         for number in 0..<20_000 { table["name \(number % 5_000)", default: 0] += number }
         return table.count
     }
 
-    /// True where both see what both wrote.
+    /// Returns `true` if both users see both records.
     private static func test() async throws -> Bool {
         let relay = try TestRelay()
         let (alice, bob) = (relay.device(of: "alice"), relay.device(of: "bob"))
@@ -64,17 +64,17 @@ enum TwoUsers {
         try await relay.settle()
         try await alice.privateDatabase.save(CKRecord(recordType: "Note", zoneID: zone))
         guard let shared = reader.zones.first else {
-            print("The other user has not heard of the zone.")
+            print("The other user did not receive the zone.")
             return false
         }
         try await bob.sharedDatabase.save(CKRecord(recordType: "Note", zoneID: shared))
         try await relay.settle()
         let (first, second) = (writer.records.count, reader.records.count)
-        if first != 2 || second != 2 { print("The one has \(first) notes, the other \(second), of 2.") }
+        if first != 2 || second != 2 { print("One device has \(first) notes, the other \(second); expected 2.") }
         return first == 2 && second == 2
     }
 
-    /// An engine that writes down what it hears.
+    /// An engine whose delegate records the zones and records that it fetches.
     private final class Listener: CKSyncEngineDelegate {
         private let heard = Mutex<(zones: Set<CKRecordZone.ID>, records: Set<CKRecord.ID>)>(([], []))
         private let engine = Mutex<CKSyncEngine?>(nil)
@@ -105,7 +105,7 @@ enum TwoUsers {
     }
 }
 
-/// Seconds of the processor that this process has had.
+/// The CPU time of this process in seconds.
 enum ProcessorTime {
     static var now: Double {
         var time = timespec()

@@ -1,10 +1,10 @@
 package import Records
 
 extension Scenario {
-    /// Whether a run of these steps may come to where a planted mistake takes hold.
+    /// Returns whether a run of these steps can trigger a planted fault.
     ///
-    /// What needs a disk that is full, or two who change the same batch, most runs never meet, and to make them all the
-    /// same took minutes.
+    /// Some faults need a full disk or two writers of the same batch, which most runs do not have. Running all of them
+    /// anyway took minutes.
     package func canMeet(_ fault: PlantedFault, in steps: [Step]) -> Bool {
         switch fault {
         case .fullDiskStops: hasFaultyDisk && steps.contains { $0.deed.fillsDisk }

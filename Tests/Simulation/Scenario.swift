@@ -1,37 +1,37 @@
 import ZoneTesting
 
-/// What kind of run a seed stands for: everything about it but the single steps.
+/// The settings of a run, derived from its seed: everything except the steps.
 package struct Scenario: Sendable, CustomStringConvertible {
     package var seed: UInt64
     var kind: Kind
-    /// The relay keeps its records in files, and is restarted and killed.
+    /// Whether the relay stores its records in files, and is restarted and killed.
     var isOnDisk: Bool
-    /// carol's devices, with mirrors, take part.
+    /// Whether carol's and dave's devices, which use mirrors, take part.
     var hasMirrors: Bool
-    /// Some of them of everybody's database, which is polled.
+    /// Whether some of these mirror the public database, which is polled.
     var hasPublicMirrors: Bool
-    /// The disk beneath the relay fails, is full, and loses its power.
+    /// Whether the relay's disk fails, fills up and loses power.
     var hasFaultyDisk: Bool
-    /// The relay is put back to what it was, from a backup, with all its devices ahead of it.
+    /// Whether the relay is restored from a backup while its devices have later data.
     var goesBack: Bool
-    /// Pages of the relay's log that are copied into its file at once.
+    /// The number of WAL pages that trigger a checkpoint.
     var checkpointPages: Int
-    /// Records in one answer or request.
+    /// The maximum number of records in a request or response.
     var itemsPerRequest: Int
     var weather: Weather
     var stepCount: Int
 
     package enum Kind: Sendable {
-        /// Engines and a plain client, mirrors now and then.
+        /// Engines, a plain client, and mirrors in some runs.
         case everything
-        /// Mirrors of one user, whose objects are linked in every way.
+        /// Mirrors of one user whose objects have every kind of link.
         case mirrors
     }
 
     package init(seed: UInt64, _ kind: Kind = .everything) {
         self.seed = seed
         self.kind = kind
-        // Not a multiple of the seed: the source steps by one, and neighbours would be nearly the same run.
+        // XOR rather than a product: the generator advances by one, so a multiple would make neighboring seeds similar.
         var random = SeededRandom(seed: seed ^ 0x5CE2_A210_0000_0000).generator
         func chance(_ share: Double) -> Bool { Double.random(in: 0..<1, using: &random) < share }
         isOnDisk = chance(0.45)
@@ -54,17 +54,17 @@ package struct Scenario: Sendable, CustomStringConvertible {
             weather.reordersNotice = chance(0.4) ? 0.3 : 0
         }
         self.weather = weather
-        // Drawn apart, so that all else of a seed is what it is.
+        // Uses a generator of its own, so that the other settings of a seed do not change.
         var other = SeededRandom(seed: seed ^ 0xBAC_0B1D).generator
         goesBack = isOnDisk && Int.random(in: 0..<3, using: &other) == 0
         if goesBack {
-            // A disk that fails knows nothing of files that are put in the place of others; and nobody tells a mirror of
-            // everybody's database what is gone from it.
+            // The simulated disk does not support replaced files, and a mirror of the public database does not learn
+            // which records are missing after a restore.
             (hasFaultyDisk, hasPublicMirrors) = (false, false)
         }
     }
 
-    /// Engines, the plain client, mirrors.
+    /// The number of engines, plain clients and mirrors.
     var programCount: Int { kind == .mirrors ? 3 : hasMirrors ? hasPublicMirrors ? 9 : 7 : 4 }
 
     private var cast: String { kind == .mirrors ? "linked mirrors" : hasMirrors ? "engines and mirrors" : "engines" }

@@ -1,22 +1,22 @@
 package import Foundation
 
-/// Finds fewer steps that still go wrong.
+/// Finds a smaller set of steps that still fails.
 package struct Shrinking {
     private let scenario: Scenario
     private let home: URL
     private let tries: Int
 
     /// - Parameters:
-    ///   - scenario: What kind of run it is.
-    ///   - home: Where runs may keep files.
-    ///   - tries: How many runs to make at the most.
+    ///   - scenario: The settings of the run.
+    ///   - home: A folder for the files of the runs.
+    ///   - tries: The maximum number of runs.
     package init(_ scenario: Scenario, home: URL, tries: Int) {
         self.scenario = scenario
         self.home = home
         self.tries = tries
     }
 
-    /// Leaves out ever smaller parts, as long as what is left breaks the same invariant.
+    /// Removes ever smaller parts of the steps, as long as the rest violates the same invariant.
     package func shrink(_ steps: [Step], from first: Simulation.Outcome) -> ([Step], Simulation.Outcome?) {
         var (best, found) = (steps, Simulation.Outcome?.none)
         var part = max(1, steps.count / 2)

@@ -3,14 +3,14 @@ import Foundation
 import Synchronization
 import ZoneTesting
 
-/// The disk beneath the simulated relay: it fails when a step says so, and what it has not flushed a power cut takes.
+/// The disk of the simulated relay: it fails when a step requests it, and a power cut loses data that was not flushed.
 final class SimulatedDisk: Sendable {
-    /// What goes wrong with which operation from now on.
+    /// A fault of the nth disk operation from now on.
     struct Fault: Hashable, Sendable {
         enum Kind: CaseIterable {
-            /// One write, or flush, fails.
+            /// One write or flush fails.
             case fails
-            /// There is no room any more, until it is mended.
+            /// The disk is full until `heal()` is called.
             case isFull
             case losesPower
         }
@@ -45,15 +45,15 @@ final class SimulatedDisk: Sendable {
 
     deinit { state.withLock { $0.disk.detach() } }
 
-    /// For the relay's next start.
+    /// The disk for the relay's next start.
     var relayDisk: RelayDisk {
         RelayDisk { [self] in state.withLock { ($0.folder.path, $0.disk.calls) } }
     }
 
-    /// Whether no fault is to be expected, nor was met since the last one was mended.
+    /// Whether no fault is armed and none has occurred since the last `heal()`.
     var isHealthy: Bool { state.withLock { $0.fault == nil } }
 
-    /// Whether nothing works any more before the next start, on what was flushed.
+    /// Whether the power is lost; the relay must restart from the flushed data.
     var hasLostPower: Bool { state.withLock { $0.hasLostPower } }
 
     func arm(_ fault: Fault) {
@@ -72,14 +72,14 @@ final class SimulatedDisk: Sendable {
 
     func heal() {
         state.withLock { state in
-            // What has lost its power is taken care of by the next start.
+            // The next start handles a power loss.
             if state.hasLostPower { return }
             state.fault = nil
             state.disk.heal()
         }
     }
 
-    /// After the relay's end: where the power was lost, the next one finds what was flushed; else what was written.
+    /// Prepares the files for the relay's next start: after a power loss only flushed data, otherwise all data written.
     func cutPowerIfLost() throws {
         try state.withLock { state in
             guard state.hasLostPower else {

@@ -1,9 +1,9 @@
 import Synchronization
 import ZoneTesting
 
-/// What is looked at once nothing goes wrong any more.
+/// Checks at the end of a run, when all faults are over.
 extension Simulation {
-    /// Every token that was ever handed out, or some of them, with pages of any size.
+    /// Fetches with some of the tokens issued so far, with various page sizes.
     func audit() {
         let bench = Party("auditor", on: world.stage)
         let (relay, judge) = (relay, judge)
@@ -18,7 +18,7 @@ extension Simulation {
         workOff()
     }
 
-    /// Whoever may see a picture gets it, and nobody else.
+    /// Checks that exactly the users who may see a picture can download it.
     func lookAtPictures() {
         let bench = Party("viewer", on: world.stage)
         let (relay, judge) = (relay, judge)
@@ -32,12 +32,12 @@ extension Simulation {
         for _ in 0..<3 { judge.lookAgain { Int(chance.number() % UInt64($0)) } }
     }
 
-    /// What grows with what was done, and not with what there is, would grow for ever.
+    /// Checks that the number of timers and connections does not grow with the number of steps.
     func checkBounds() {
         if world.stage.strays > 0 {
             judge.accuse(
                 "b",
-                "\(world.stage.strays) pieces of work came from other threads: the run cannot be repeated"
+                "\(world.stage.strays) work items came from other threads: the run is not repeatable"
             )
         }
         let sleepers = clock.sleeperCount
@@ -46,24 +46,24 @@ extension Simulation {
         if relay.connectionCount > sockets {
             judge.accuse(
                 "l",
-                "the relay knows of \(relay.connectionCount) notice connections, and there are \(sockets)"
+                "the relay has \(relay.connectionCount) notice connections, but only \(sockets) are open"
             )
         }
     }
 
-    /// What is thrown away, or forgotten, is counted no more; and with it go ends of links that others have just made.
+    /// Whether steps discard data; then counters may lose increments, and concurrent removals of links may be lost too.
     private var losesData: Bool { steps.contains { $0.deed.losesData } }
 
-    /// Everything that was counted, on whichever device, counts once.
+    /// Checks that each increment of a counter, on any device, is counted once.
     private func checkScores(_ truth: Truth) {
         let programs = programs.compactMap { $0 as? LinkedProgram }
         guard !losesData else { return }
         guard let scores = programs.first?.scores(in: truth) else { return }
         let counted = programs.reduce(into: [:]) { $0.merge($1.counts, uniquingKeysWith: +) }
-        if scores != counted { judge.accuse("b", "the relay counts \(scores), and \(counted) were counted") }
+        if scores != counted { judge.accuse("b", "the relay's counters are \(scores); expected \(counted)") }
     }
 
-    /// What a mirror's user has made, and nobody has deleted, is on the relay, in whichever zone.
+    /// Checks that each object that a mirror's user created, and no user deleted, is in some zone of the relay.
     private func checkKept(_ truth: Truth) {
         let mirrors = programs.compactMap { $0 as? MirrorProgram }.filter { $0.kind != .everybodys }
         guard !losesData, !steps.contains(where: { $0.deed.isAboutAccounts }) else { return }
@@ -84,7 +84,7 @@ extension Simulation {
             let name = "\(program.device.user ?? "")'s \(program.device.name) (program \(index))"
             if !program.unsent().isEmpty { judge.accuse("b", "\(name) has not sent \(program.unsent())") }
             for pair in (program as? LinkedProgram)?.orphans(in: truth) ?? [] where !losesData {
-                judge.accuse("b", "the relay has \(pair), and not what it links")
+                judge.accuse("b", "the relay has \(pair), but not both ends of that link")
             }
             guard let holdings = program.holdings() else {
                 judge.accuse("b", "\(name) cannot be read")

@@ -5,7 +5,7 @@ import Synchronization
 import ZoneKit
 import ZoneTesting
 
-/// What happens once or twice in a run, if at all.
+/// Steps that occur at most once or twice in a run.
 extension Simulation {
     func performRarely(_ step: Step) {
         switch step.deed {
@@ -43,18 +43,18 @@ extension Simulation {
 
     private var moment: Timestamp { Timestamp(milliseconds: 1_700_000_000_000 + judge.now) }
 
-    /// Beside the running relay, as its timer does.
+    /// Creates a backup while the relay runs, as its timer does.
     func backUp() {
         guard scenario.goesBack, relay.isRunning else { return }
         do {
             _ = try Backup.create(of: relay.folder.url.path, in: backups, now: moment)
             judge.state.withLock { $0.doneInBackup = $0.done }
         } catch {
-            judge.accuse("k", "there can be no backup: \(error)")
+            judge.accuse("k", "the backup cannot be created: \(error)")
         }
     }
 
-    /// The operator puts the latest backup in the place of what there is.
+    /// Restores the latest backup, as an operator would.
     private func goBack() {
         guard scenario.goesBack, let backup = Backup.all(in: backups).last else { return }
         relay.stop()
@@ -74,7 +74,7 @@ extension Simulation {
         relay.folder.url.appendingPathComponent("copy of \(program.device.user ?? "") \(program.device.name)")
     }
 
-    /// Copies the device's files, and has the program copy what it keeps elsewhere.
+    /// Copies the device's files, and makes the program copy the rest of its state.
     private func keep(_ program: any Program) {
         attempt {
             let copy = copy(of: program)

@@ -53,7 +53,7 @@ extension Simulation {
                 try relay.expireChangeTokens()
                 judge.state.withLock { $0.epoch += 1 }
             } catch {
-                // A full disk takes no other epoch: then the tokens go on as they are.
+                // On a full disk the new epoch cannot be stored, so the tokens stay valid.
                 if disk?.isHealthy != false { judge.accuse("k", "tokens cannot be made void: \(error)") }
             }
         case .forgetTombstones: forgetTombstones()
@@ -72,7 +72,7 @@ extension Simulation {
         }
     }
 
-    /// Bob, who may be a participant of some of it, and erin, who is of nothing.
+    /// Probes access as bob, who may be a participant, or as erin, who is not.
     private func pry() {
         let bench = Party("stranger", on: world.stage)
         let (relay, judge, pry) = (relay, judge, Pry(owner: people["alice"] ?? ""))
@@ -97,7 +97,7 @@ extension Simulation {
         }
     }
 
-    /// More than goes into one request of most runs.
+    /// Makes more edits than fit into one request in most runs.
     private func rush(_ program: any Program, _ zone: Int, _ number: Int) {
         for record in 0..<5 { program.edit(zone, "r\(record)", "a", "~\(number)rush\(record)~") }
     }
@@ -175,7 +175,7 @@ extension Simulation {
         }
     }
 
-    /// The command line makes a type beside the running relay, or takes all of them over for production.
+    /// Adds a record type while the relay runs, or promotes the schema to production, as the command line does.
     private func alterSchema(_ type: String, isPromotion: Bool) {
         guard scenario.isOnDisk, let container = ContainerID(TestRelay.containerIdentifier) else { return }
         let path = disk?.relayDisk.place().folder ?? relay.folder.url.path
@@ -185,7 +185,7 @@ extension Simulation {
             if isPromotion {
                 try folder.change(.production) { _ in (before, ()) }
                 let after = try folder.schema(of: .production)
-                if after.types != before.types { judge.accuse("g", "production has but a part of what was promoted") }
+                if after.types != before.types { judge.accuse("g", "production has only a part of the promoted types") }
             } else {
                 try folder.change(.development) { schema in
                     var new = schema
@@ -193,7 +193,7 @@ extension Simulation {
                     return (new, ())
                 }
                 if try folder.schema(of: .development).types[type] == nil {
-                    judge.accuse("a", "the type \(type) was made, and is not there")
+                    judge.accuse("a", "the type \(type) was created, and is missing")
                 }
             }
         } catch {
@@ -203,7 +203,7 @@ extension Simulation {
 
     // MARK: Accounts
 
-    /// Somebody signs in on a program's device, or the same user anew.
+    /// Signs a user in on a program's device.
     func signIn(_ program: any Program, as user: String) {
         guard program.device.connection.credentials.webAuthToken != "dev-\(user)" else { return }
         let container = program.device.container
@@ -211,7 +211,7 @@ extension Simulation {
         workOff()
     }
 
-    /// The relay ends the sign-in of a program's user; within 5 s no socket that came by it is open.
+    /// Revokes the session of a program's user, and checks that its notice sockets close within 5 s.
     private func expireSignIn(_ program: any Program) {
         let device = program.device
         Task(executorPreference: device.party) { try? await device.signIn() }
@@ -222,7 +222,7 @@ extension Simulation {
         let before = judge.sockets(of: "\(device.user ?? "")-\(device.name)")
         let isEnded = Flag()
         Task(executorPreference: device.party) {
-            // A full disk takes no end of a sign-in either, and says so.
+            // On a full disk the revocation fails with an error.
             if (try? await device.expireSignIn()) != nil { isEnded.raise() }
         }
         advance(by: .seconds(5))
@@ -233,7 +233,7 @@ extension Simulation {
         }
     }
 
-    /// Whoever has kept the token of a sign-in that has ended gets nothing by it.
+    /// Checks that the token of a revoked session is rejected.
     private func askAfterSignOut(_ token: String, _ name: String) {
         var allowed = CharacterSet.alphanumerics
         allowed.insert(charactersIn: "-_.")
@@ -254,7 +254,7 @@ extension Simulation {
 
     // MARK: Disk
 
-    /// The disk has failed the relay, which says that it had better end: as a supervisor does, so do we.
+    /// Restarts the relay after a disk failure, as a supervisor does when the relay asks for it.
     func restartAfterLoss() {
         judge.note("the disk has failed the relay")
         relay.kill()
@@ -264,7 +264,7 @@ extension Simulation {
     func startRelay() {
         guard !relay.isRunning else { return }
         attempt { try disk?.cutPowerIfLost() }
-        // With a disk that is still full it may not even start: then somebody has to make room first.
+        // On a full disk the relay may not start until space is freed.
         do { try relay.start() } catch {
             guard disk?.isHealthy != true else { return judge.accuse("k", "the relay does not start: \(error)") }
             judge.note("the relay does not start yet")
@@ -305,14 +305,14 @@ extension Simulation {
         }
     }
 
-    /// Ends a program where it stands, and begins it anew.
+    /// Kills a program and restarts it.
     func restart(_ number: Int, _ change: (TestDevice) throws -> Void = { _ in }) {
         let program = programs[number]
         let (weather, isCut) = (program.device.network.weather, program.device.network.isCut)
         attempt {
             let life = program.device.party
             let device = try program.device.restarted()
-            // What it slept on comes to nothing.
+            // The killed program's suspended work ends without effect.
             world.stage.wake(life)
             device.network.weather = weather
             if isCut { device.network.cut() }
@@ -321,7 +321,7 @@ extension Simulation {
         }
     }
 
-    /// Waits for the program's next page and ends it while that is being taken in.
+    /// Waits for the program's next page and kills the program while it processes the page.
     private func crashInFetch(_ number: Int, _ turns: Int) {
         let network = programs[number].device.network
         let before = network.answerCount(of: "changes/zone")
@@ -337,7 +337,7 @@ extension Simulation {
     }
 }
 
-/// Something has come about.
+/// A thread-safe flag.
 private final class Flag: Sendable {
     private let raised = Mutex(false)
     func raise() { raised.withLock { $0 = true } }

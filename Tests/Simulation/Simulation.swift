@@ -5,18 +5,18 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// One run: a relay, its users' devices, a bad network, and one seed for all of it.
+/// One run: a relay, its users' devices and an unreliable network, all derived from one seed.
 ///
-/// One thread, which is the caller's. First the steps, with faults; then calm, in which everybody has to come to hold what
-/// the relay holds, within bounded time of the clock.
+/// Runs on the caller's thread only. First the steps run, with faults. Then the faults end, and all devices must reach
+/// the relay's state within a limited simulated time.
 package final class Simulation {
-    /// What came of a run.
+    /// The result of a run.
     package struct Outcome: Sendable {
         package var violations: [String]
         package var trace: [String]
-        /// The same for two runs that went alike in everything.
+        /// Equal for two runs with the same trace.
         package var fingerprint: UInt64
-        /// Of the clock.
+        /// The simulated time.
         package var simulated: Duration
         package var requests: Int
         package var commits: Int
@@ -33,24 +33,24 @@ package final class Simulation {
     let relay: TestRelay
     var programs: [any Program] = []
     var hands: [Hand] = []
-    /// What the relay writes to; `nil` in memory.
+    /// The relay's disk; `nil` if the relay stores its records in memory.
     let disk: SimulatedDisk?
-    /// Users' record names.
+    /// The record name of each user.
     var people: [String: String] = [:]
     let chance: SeededRandom
-    /// Who clears away what nobody uses, beside everything else.
+    /// Runs maintenance, such as removing unused assets, concurrently with other work.
     let housekeeper: Party
 
-    /// More pieces of work at one moment of the clock than this, and the world runs in circles.
+    /// The number of work items without clock progress that counts as a livelock.
     private static let circle = 200_000
-    /// How long everything may take to come to rest once nothing goes wrong any more.
+    /// The maximum simulated time for all work to finish after the faults end.
     private static let calm = Duration.seconds(4 * 3600)
 
     /// - Parameters:
-    ///   - scenario: What kind of run.
-    ///   - steps: Its steps; those of the seed, or some of them.
-    ///   - home: Where the relay's and the devices' files go; best where nothing is slow.
-    /// - Throws: What SQLite and the file system throw.
+    ///   - scenario: The settings of the run.
+    ///   - steps: The seed's steps, or some of them.
+    ///   - home: A folder for the files of the relay and the devices, preferably in memory.
+    /// - Throws: Errors of SQLite and the file system.
     package init(_ scenario: Scenario, steps: [Step], home: URL) throws {
         self.scenario = scenario
         self.steps = steps
@@ -75,9 +75,10 @@ package final class Simulation {
         if let disk { judge.isDiskSound.withLock { $0 = { disk.isHealthy } } }
     }
 
-    /// Runs it to its end.
+    /// Runs all steps and the final checks.
     package func run() -> Outcome {
-        // Files of a relay in memory go when it stops, and it is held by whoever waits for an hour that never comes.
+        // Stopping the relay removes its temporary files. Without `stop()`, suspended timers would keep the relay
+        // alive.
         defer {
             relay.stop()
             programs.forEach { $0.letGo() }
@@ -107,12 +108,12 @@ package final class Simulation {
 
     // MARK: Time
 
-    /// Does all that is ready; what comes in circles is a violation.
+    /// Runs all work that is ready; reports a violation for a livelock.
     func workOff(turns: Int = circle) {
         if !world.stage.workOff(limit: turns), turns == Self.circle {
-            judge.accuse("l", "\(turns) pieces of work without the clock moving")
+            judge.accuse("l", "\(turns) work items ran without clock progress")
         }
-        // A machine without power runs no relay, whatever this one has met of it.
+        // After a power loss the relay cannot continue, even if it has not noticed the loss.
         if relay.wantsRestart || disk?.hasLostPower == true { restartAfterLoss() }
     }
 
@@ -128,7 +129,7 @@ package final class Simulation {
         judge.judgeNotices()
     }
 
-    /// Moves the clock until nobody has anything left to do.
+    /// Advances the clock until no device has unfinished work.
     func settle(_ what: String) {
         let end = clock.now.advanced(by: Self.calm)
         let bench = Party("judge", on: world.stage)
@@ -136,7 +137,7 @@ package final class Simulation {
             workOff()
             guard let left = pending(bench), !left.isEmpty else { return }
             guard let next = clock.nextDeadline, next <= end else {
-                judge.accuse("b", "\(what): \(Self.calm) were not enough: \(left)")
+                judge.accuse("b", "\(what): unfinished after \(Self.calm): \(left)")
                 return
             }
             clock.advance(by: clock.now.duration(to: next))
@@ -144,7 +145,7 @@ package final class Simulation {
         }
     }
 
-    /// What is left to do; actors know, so a task asks them like any other.
+    /// The unfinished work, which a task collects from the actors.
     private func pending(_ bench: Party) -> [String]? {
         let box = Box()
         let world = world
@@ -177,7 +178,7 @@ package final class Simulation {
             advance(by: .seconds(1))
             people[user] = box.value?.first
         }
-        // The earliest that there is: from before anybody has made, shared or asked to be told of anything.
+        // The earliest backup, from before any user creates, shares or subscribes to anything.
         backUp()
         judge.people.withLock { $0 = people }
         judge.state.withLock { $0.loner = people["erin"] ?? "" }
@@ -205,7 +206,7 @@ package final class Simulation {
     }
 
     private func linkedMirror(_ name: String) -> any Program {
-        // Those that decide; with `error` the user has to.
+        // Only policies that resolve conflicts; `error` leaves them to the user.
         let policies = MergePolicy.allCases.filter { $0 != .error }
         let policy = policies[Int(scenario.seed % UInt64(policies.count))]
         return LinkedProgram(
@@ -224,17 +225,17 @@ package final class Simulation {
         MirrorProgram(relay.device(of: user, named: name), kind, userName: people[user] ?? "", judge: judge)
     }
 
-    /// Nothing goes wrong any more: everybody has to come to hold what the relay holds.
+    /// Ends all faults, and checks that all programs reach the relay's state.
     private func end() {
         judge.note("calm")
         calmDown()
         settle("after the faults")
         if scenario.kind == .mirrors {
-            // Knows nothing but what the relay has: whatever the others know beside that shows.
+            // A new device has only the relay's data, so differences reveal local-only data on the others.
             programs.append(linkedMirror("new phone"))
             settle("a new device")
         }
-        // What is changed now everybody hears of by notices alone.
+        // From here on, programs learn of changes through notices only.
         for (index, program) in programs.enumerated() { program.edit(0, "last\(index)", "a", "last \(index)") }
         settle("the last changes")
         audit()
@@ -251,7 +252,7 @@ package final class Simulation {
         startRelay()
         restoreLimits()
         for program in programs { world.stage.wake(program.device.party) }
-        // Somebody else may have been about to sign in while it slept.
+        // Another user may have been about to sign in while the device slept.
         workOff()
         for program in programs {
             program.device.network.weather = nil
@@ -259,19 +260,20 @@ package final class Simulation {
             program.device.network.heal()
             (program as? EngineProgram)?.perform(.resume, on: nil, clock: clock)
             signIn(program, as: program.device.user ?? "")
-            // Without a word about what was dropped nobody would ever look: as after any loss of a line.
+            // Programs do not know that notices were dropped; a reconnect makes them fetch.
             if scenario.weather.dropsNotice > 0 { program.device.network.dropSockets() }
         }
         for hand in hands { hand.device.network.weather = nil }
         if scenario.goesBack || steps.contains(where: { $0.deed == .deleteSharedZone }) { hands[0].makeZonesAgain() }
         workOff()
-        // Only what a limit or a missing sign-in refused: whatever else is left unsent has to go by itself.
+        // Only changes that a limit or a missing session rejected are retried here; all others must be sent
+        // automatically.
         let mustAsk = steps.contains { $0.deed.isAboutAccounts || $0.deed.isAboutLimits }
         if mustAsk { programs.forEach { $0.retry() } }
     }
 }
 
-/// A user's secret that is at hand.
+/// A fixed encryption key.
 private struct FixedKey: EncryptionKeyProvider {
     func userKey() async throws -> Data { Data(repeating: 7, count: 32) }
 }

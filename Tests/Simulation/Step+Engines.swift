@@ -1,32 +1,33 @@
 import ZoneTesting
 
 extension Step {
-    /// What a program does with its sync engines beside leaving them alone.
+    /// An explicit action of a program on its sync engines.
     enum EngineDeed: Hashable, Sendable {
-        /// As by a pull at a list: what there is is wanted now.
+        /// An immediate fetch, as with pull to refresh.
         case fetch
         case fetchOthers
-        /// As before the program goes to the background.
+        /// An immediate send, as before the program enters the background.
         case send
         case sendOthers
         case sendRecord(Int)
         case cancel
-        /// Another engine takes the place of the one that is at work.
+        /// Replaces the running engine with a new one.
         case renew
-        /// The user switches a zone off.
+        /// Pauses the sync of a zone.
         case pause
         case resume
         case atomic(Bool)
-        /// So long it takes for each event, in milliseconds.
+        /// Delays the handling of each event by this many milliseconds.
         case dawdle(Int)
-        /// The program deletes the zone.
+        /// Deletes the zone.
         case endZone
     }
 }
 
 extension Scenario {
-    /// The same, with what programs do with their engines, in one run of two; drawn apart, so that a seed's other steps are
-    /// what they are.
+    /// Returns the steps with engine actions added in half of the runs.
+    ///
+    /// Uses a generator of its own, so that the seed's other steps do not change.
     func withEngineDeeds(_ steps: [Step]) -> [Step] {
         var random = SeededRandom(seed: seed ^ 0xE2_614E_5A1D).generator
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
@@ -34,7 +35,7 @@ extension Scenario {
         var steps = steps
         for number in 0..<pick(14) {
             let (zone, kind) = (pick(3) == 0 ? nil : pick(2), engineDeed(pick(20), pick(5)))
-            // All write to the first zone in the end, also those that make none.
+            // Zone 0 is never deleted: at the end all programs write to it, even those that create no zones.
             let deed = Step.Deed.engine(program: pick(3), zone: kind == .endZone ? 1 : zone, kind)
             let pause = Int64.random(in: 0...(pick(3) == 0 ? 2_000 : 200), using: &random)
             steps.insert(Step(pause: pause, deed: deed, number: 2_000 + number), at: pick(steps.count + 1))
@@ -42,7 +43,7 @@ extension Scenario {
         return steps
     }
 
-    /// The same, with devices that sleep for a while, in one run of three; drawn apart likewise.
+    /// Returns the steps with sleeping devices added in a third of the runs, from a generator of its own.
     func withSleep(_ steps: [Step]) -> [Step] {
         var random = SeededRandom(seed: seed ^ 0x51EE_9A1D).generator
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
@@ -50,7 +51,7 @@ extension Scenario {
         var steps = steps
         for number in 0..<1 + pick(5) {
             let (program, first) = (pick(programCount), pick(steps.count + 1))
-            // Amid what the step before has begun.
+            // In the middle of the work that the step before has started.
             let fall = Step(
                 pause: Int64(pick(120)),
                 deed: .sleep(program: program, isOver: false),

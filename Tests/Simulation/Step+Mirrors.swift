@@ -1,7 +1,9 @@
 import ZoneTesting
 
 extension Scenario {
-    /// What happens to linked mirrors: few names, which come and go, so that the same ones meet.
+    /// An action for linked mirrors.
+    ///
+    /// Few names are used again and again, so that conflicts are likely.
     func deedOfMirrors(_ random: inout SeededRandom.Generator) -> Step.Deed {
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
         let (program, record, turns) = (pick(programCount), pick(4), pick(60))

@@ -1,25 +1,25 @@
 import ZoneTesting
 
 extension Step {
-    /// What happens to the zones of mirrors.
+    /// An action on the zones of mirrors.
     enum MirrorDeed: Hashable, Sendable {
         /// The participant leaves.
         case leave
-        /// Whoever came by the link may only read, or write again.
+        /// The owner makes the public link read-only or read-write.
         case restrict(isReadOnly: Bool)
-        /// The owner stops sharing, and has all objects at home again.
+        /// The owner stops sharing, which moves all objects back to the owner's zone.
         case stopSharing
         /// The user erases the application's data on one device.
         case erase(program: Int)
         /// Another program, or the console, deletes the zone.
         case deleteZone
-        /// The key of encrypted values is lost, and the database made anew of what the devices hold.
+        /// The encryption key is lost, and the database is recreated from the devices' data.
         case resetKeys(program: Int)
     }
 }
 
 extension Step.Deed {
-    /// Whether it takes away what nobody has deleted.
+    /// Whether the action removes data that no user has deleted.
     var losesData: Bool {
         switch self {
         case .goBack, .returnDevice, .switchUser, .mirror(.erase), .mirror(.deleteZone), .mirror(.resetKeys): true
@@ -29,8 +29,9 @@ extension Step.Deed {
 }
 
 extension Scenario {
-    /// The same, with deletions that the relay soon forgets in one run of three; drawn apart, so that a seed's other steps are
-    /// what they are.
+    /// Returns the steps with deletions whose tombstones are purged soon, added in a third of the runs.
+    ///
+    /// Uses a generator of its own, so that the seed's other steps do not change.
     func withForgetting(_ steps: [Step]) -> [Step] {
         var random = SeededRandom(seed: seed ^ 0x70_4B57_0E5E).generator
         guard Int.random(in: 0..<3, using: &random) == 0 else { return steps }
@@ -52,8 +53,9 @@ extension Scenario {
         return steps
     }
 
-    /// The same, with what comes once or twice in a run, if at all, each with what makes it possible; drawn apart, so that a
-    /// seed's other steps are what they are.
+    /// Returns the steps with rare actions added, each with the steps that it requires.
+    ///
+    /// Uses a generator of its own, so that the seed's other steps do not change.
     func withRareDeeds(_ steps: [Step]) -> [Step] {
         var random = SeededRandom(seed: seed ^ 0x5A_FE1E_A7E5).generator
         func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
@@ -63,7 +65,7 @@ extension Scenario {
             let deeds = rareDeeds(kind, pick(4), record: pick(5))
             var place = pick(steps.count + 1)
             for (index, deed) in deeds.enumerated() {
-                // Those before it have mostly come to their end, and sometimes have not.
+                // Mostly long enough for the earlier steps to finish.
                 let pause = Int64.random(in: pick(4) == 0 ? 0...500 : 1_000...6_000, using: &random)
                 steps.insert(Step(pause: pause, deed: deed, number: 1_000 + 10 * round + index), at: place)
                 place = min(steps.count, place + 1 + pick(2))
@@ -91,7 +93,7 @@ extension Scenario {
             return [.edit(program: program, zone: 1, record: turn, field: 1), .keepDevice(program: program)]
                 + [edit(program), edit(other), .poll, .returnDevice(program: program)]
         case .account:
-            // A mirror's: engines have their own steps for it.
+            // Mirrors only: engines have account steps of their own.
             let program = self.kind == .mirrors ? turn % 3 : carol - turn % 2
             return [edit(program), .switchUser(program: program, isBack: false), edit(program)]
                 + [.switchUser(program: program, isBack: true), edit(program)]
@@ -116,7 +118,8 @@ extension Scenario {
             return [edit(carol), .shareItem(record: record), .joinItem, edit(dave)] + end + [edit(dave)]
                 + (record < 3 ? [.shareItem(record: record), .joinItem, edit(carol)] : [])
         case .mirrors:
-            // The same names in two zones: after a reset nobody knows which of them was moved.
+            // In runs with sharing, one name can be in two zones, and after a reset no device knows which record was
+            // moved.
             guard self.kind == .mirrors else { return [.mirror(.erase(program: carol - record % 2))] }
             return [
                 turn < 2

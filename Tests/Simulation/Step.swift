@@ -1,32 +1,33 @@
 import ZoneTesting
 
-/// One thing that somebody does in a run, at its time.
+/// One action in a run, with its time.
 package struct Step: Hashable, Sendable, CustomStringConvertible {
     enum Deed: Hashable, Sendable {
-        /// A program's user changes a field of a record, making the record where there is none.
+        /// A program's user changes a field of a record, which is created if it is missing.
         case edit(program: Int, zone: Int, record: Int, field: Int)
         case delete(program: Int, zone: Int, record: Int)
-        /// The same field twice with a few turns in between, so that the second change meets the first one under way.
+        /// Edits the same field twice with a few work items in between, so that the first edit may still be in
+        /// progress.
         case editTwice(program: Int, zone: Int, record: Int, turns: Int)
         case cut(program: Int)
         case heal(program: Int)
         case dropSockets(program: Int)
-        /// The program ends after so many turns, and begins anew.
+        /// Kills the program after `turns` work items, and restarts it.
         case crash(program: Int, turns: Int)
-        /// The program ends a few turns after the answer to its next fetch.
+        /// Kills the program a few work items after the response to its next fetch.
         case crashInFetch(program: Int, turns: Int)
         case restartRelay
         case killRelay(turns: Int)
         case expireTokens
-        /// All that was deleted is older than the horizon.
+        /// The relay purges all tombstones.
         case forgetTombstones
         case fillQuota
         case emptyQuota
-        /// Three records that always change together.
+        /// Saves three records that always change together.
         case group(hand: Int, zone: Int)
-        /// A record that two hands change at the same time, each on the version that it last saw.
+        /// Sends two concurrent updates of a record, both based on the same version.
         case race(record: Int)
-        /// A family of records goes to the other zone.
+        /// Moves the family of records to the other zone.
         case move
         case makeZone(zone: Int)
         case deleteZone
@@ -35,18 +36,18 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case remove
         case post(record: Int)
         case addField(program: Int, zone: Int, record: Int)
-        /// A stranger asks for what is not theirs, and for what is not there.
+        /// A user without access requests invisible and missing records.
         case pry
         /// The owner stops sharing.
         case endShare
         case tree(TreeDeed)
-        /// A value that only its user can read.
+        /// Saves a value that only its user can read.
         case whisper(record: Int)
-        /// The plain client looks what is new.
+        /// The plain client fetches changes.
         case poll
         case shareItem(record: Int)
         case joinItem
-        /// Another user signs in on a program's device, or the first one comes back.
+        /// Another user signs in on a program's device, or the original user returns.
         case switchUser(program: Int, isBack: Bool)
         case expireSignIn(program: Int)
         case relayClock(hours: Int)
@@ -58,30 +59,30 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case link(LinkDeed)
         case lower(Limit)
         case relate(program: Int, Relation)
-        /// One more on a count to which all add.
+        /// Increments a counter that all devices share.
         case count(program: Int)
-        /// The owner lets those who came by the link only read, or write again.
+        /// The owner makes the public link read-only or read-write.
         case restrict(isReadOnly: Bool)
-        /// The owner deletes the zone that is shared.
+        /// The owner deletes the shared zone.
         case deleteSharedZone
-        /// The participant leaves of their own accord.
+        /// The participant leaves the share.
         case leave
         case mirror(MirrorDeed)
-        /// Without a zone it is about all of them.
+        /// Without a zone, the action affects all zones.
         case engine(program: Int, zone: Int?, EngineDeed)
-        /// The device sleeps, with whatever it is in the middle of, or wakes.
+        /// Suspends the device in the middle of its work, or wakes it.
         case sleep(program: Int, isOver: Bool)
         case backUp
-        /// The latest backup takes the place of what there is.
+        /// Restores the latest backup.
         case goBack
-        /// The device is backed up, with what its program holds.
+        /// Backs up the device with its program's state.
         case keepDevice(program: Int)
-        /// The device is put back to that, as a phone from its owner's computer.
+        /// Restores the device's backup, as a phone from its owner's computer.
         case returnDevice(program: Int)
-        /// A program's user changes much, and so many turns later, in the middle of sending it, something happens.
+        /// Makes many edits, and triggers an interruption `turns` work items later, while they are being sent.
         case rush(program: Int, zone: Int, turns: Int, Surprise)
 
-        /// Whether programs may have to be told that they can go on.
+        /// Whether programs may need a retry after the account is restored.
         var isAboutAccounts: Bool {
             switch self {
             case .switchUser, .expireSignIn, .rush(_, _, _, .otherUser): true
@@ -89,7 +90,7 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
             }
         }
 
-        /// Whether what a limit refused may have to be tried again.
+        /// Whether changes that a limit rejected may need a retry.
         var isAboutLimits: Bool {
             switch self {
             case .fillQuota, .lower, .rush(_, _, _, .quota), .rush(_, _, _, .limit): true
@@ -98,23 +99,23 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// A bound that the relay's operator lowers while it runs.
+    /// A limit that the operator lowers while the relay runs.
     enum Limit: Hashable, Sendable {
         case items(Int)
         case zones(Int)
         case recordBytes(Int)
     }
 
-    /// What comes in the middle of a batch.
+    /// An event in the middle of a batch.
     enum Surprise: Hashable, Sendable {
         case otherUser
-        /// Nobody shares with the program's user any more.
+        /// The owner closes the share of which the program's user is a participant.
         case removal
         case quota
         case limit(Limit)
     }
 
-    /// What happens to a shared hierarchy.
+    /// An action on a shared hierarchy.
     enum TreeDeed: Hashable, Sendable {
         case share
         case join
@@ -125,26 +126,26 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         case regraft(String)
     }
 
-    /// What happens to files.
+    /// An action on assets.
     enum PictureDeed: Hashable, Sendable {
         case put(Int, zone: Int, content: Int)
         case copy(Int, zone: Int, from: Int)
         case delete(Int, zone: Int)
         case look
-        /// What no record uses goes, however new it is.
+        /// The relay removes all unused assets, whatever their age.
         case clearAway
         case claim(Int)
     }
 
-    /// What happens to links that are good for one person.
+    /// An action on one-time links.
     enum LinkDeed: Hashable, Sendable {
         case offer
-        /// Bob opens one, erin another; the same, if they are.
+        /// Bob and erin each open a link, possibly the same one.
         case take(bob: Int?, erin: Int?)
         case withdraw
     }
 
-    /// With the programs that there are.
+    /// Returns the step with program numbers reduced to the existing programs.
     func aimed(among count: Int) -> Step {
         var step = self
         switch deed {
@@ -159,10 +160,10 @@ package struct Step: Hashable, Sendable, CustomStringConvertible {
         return step
     }
 
-    /// Milliseconds since the step before.
+    /// Milliseconds since the previous step.
     var pause: Int64
     var deed: Deed
-    /// Marks the values that this step writes.
+    /// Identifies the values that this step writes.
     var number: Int
 
     package var description: String { "+\(pause) ms \(deed) #\(number)" }
@@ -221,7 +222,7 @@ extension Scenario {
         case 128: return .deviceClock(program: program, hours: pick(200_000) - 100_000)
         case 129: return .alterSchema(isPromotion: pick(3) == 0)
         case 130..<141: return .picture(pictureDeed(pick(12), pick(4), pick(4), pick(7)))
-        // An engine's page is some ten turns on its way to the program.
+        // About ten work items pass until an engine delivers a page to the program.
         case 148..<157: return .crashInFetch(program: pick(3), turns: 6 + pick(8))
         case 141..<148: return .link(linkDeed(pick(7), pick(4), pick(4)))
         case 157: return .lower(limit(pick(3), pick(3)))
@@ -260,7 +261,7 @@ extension Scenario {
 
     private func rush(_ kind: Int, _ turns: Int, _ limit: Step.Limit, _ program: Int, _ zone: Int) -> Step.Deed {
         switch kind {
-        // The one whose device others use, and the one that others share with.
+        // Program 1's device is used by several users, and program 2 is a participant.
         case 0..<4: .rush(program: 1, zone: zone, turns: turns, .otherUser)
         case 4, 5: .rush(program: 2, zone: 1, turns: turns, .removal)
         case 6: .rush(program: program, zone: zone, turns: turns, .quota)

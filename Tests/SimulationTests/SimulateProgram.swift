@@ -2,13 +2,13 @@ import ChildProcesses
 import Foundation
 import Testing
 
-/// The program `simulate`, run as anybody would: a run owns its process.
+/// Runs the `simulate` command in a process of its own.
 struct SimulateProgram {
     struct Result: Sendable {
         var isGood: Bool
         var output: String
 
-        /// A member of the line of totals, as text.
+        /// A member of the JSON line with the totals, as text.
         func total(_ name: String) -> String? {
             guard let line = output.split(separator: "\n").last(where: { $0.hasPrefix("{") }),
                 let start = line.range(of: "\"\(name)\":")?.upperBound
@@ -17,13 +17,13 @@ struct SimulateProgram {
         }
     }
 
-    /// The program the build put beside the test runner.
+    /// The executable, which the build puts next to the test runner.
     private static let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         .deletingLastPathComponent().appendingPathComponent("simulate")
 
-    /// Runs it to its end, off the threads that tests share.
+    /// Runs the command to its end without blocking the tests' shared threads.
     ///
-    /// Its temporary files are `home`'s, where one is given.
+    /// `home`, if given, is the folder for temporary files.
     static func run(_ words: String..., home: URL? = nil) async throws -> Result {
         let process = ChildProcess()
         process.executableURL = program

@@ -2,26 +2,26 @@ import Foundation
 import Records
 import Testing
 
-/// Whole worlds: no acknowledged change is lost, whatever goes wrong, and what would lose one is found.
+/// Simulated runs: no acknowledged change is lost under any fault, and the simulator finds every planted fault.
 @Suite(.timeLimit(.minutes(15))) struct SimulationTests {
-    /// In all; each with another relay, other devices, another network.
+    /// The total number of seeds; each has its own relay, devices and network.
     private static let seeds = 240
 
-    @Test(arguments: 0..<3) func noSeedGoesWrong(_ part: Int) async throws {
+    @Test(arguments: 0..<3) func seedsRunWithoutViolations(_ part: Int) async throws {
         let (first, count) = (1 + part * Self.seeds / 3, Self.seeds / 3)
         let run = try await SimulateProgram.run("--seeds", "\(first)..<\(first + count)")
         #expect(run.isGood, "\(run.output)")
         #expect(run.total("seeds") == "\(count)")
     }
 
-    /// Objects that are linked in every way, and names that are used again, by every policy.
-    @Test func linkedMirrorsHoldTheSame() async throws {
+    /// Objects with every kind of link and with reused names, for every merge policy.
+    @Test func linkedMirrorsConverge() async throws {
         let run = try await SimulateProgram.run("--mirrors", "--seeds", "1..<41")
         #expect(run.isGood, "\(run.output)")
         #expect(run.total("seeds") == "40")
     }
 
-    @Test func oneSeedIsOneRun() async throws {
+    @Test func aSeedAlwaysGivesTheSameRun() async throws {
         let first = try await SimulateProgram.run("--seeds", "1..<6")
         let second = try await SimulateProgram.run("--seeds", "1..<6")
         let other = try await SimulateProgram.run("--seeds", "6..<11")
@@ -30,8 +30,8 @@ import Testing
         #expect(first.total("fingerprint") != other.total("fingerprint"))
     }
 
-    /// Assets are files also of a relay that has its records in memory.
-    @Test func aRunLeavesNothingBehind() async throws {
+    /// A relay with its records in memory also stores assets in files.
+    @Test func aRunLeavesNoTemporaryFiles() async throws {
         let home = FileManager.default.temporaryDirectory.appendingPathComponent("simulate-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: home, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: home) }
@@ -40,18 +40,18 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: home.path) == [])
     }
 
-    /// However many programs are ended where they stand: some fifty files a run those of mirrors would keep.
+    /// Killed mirror programs would otherwise leave about fifty open files per run.
     @Test func aRunLeavesNoFilesOpen() async throws {
         let run = try await SimulateProgram.run("--mirrors", "--seeds", "1..<9")
         #expect(run.isGood, "\(run.output)")
         #expect(run.total("openFiles").flatMap { Int($0) } ?? .max < 60, "\(run.output)")
     }
 
-    /// As long as that holds, an application's tests of sync can be as many as its other ones.
+    /// This test keeps tests of sync as cheap as other tests of an application.
     ///
-    /// Less than 50 ms it is meant to be, on a machine where the piece of work takes 5 to 8 ms; on one half as fast it is
-    /// no worse for taking 80. So what counts is how many pieces of work it takes: four to six, when this was written.
-    @Test func aTestOfTwoUsersCostsNextToNothing() async throws {
+    /// The target is less than 50 ms on a machine where the fixed piece of work takes 5 to 8 ms; 80 ms are fine on a
+    /// machine half as fast. So the cost is measured in pieces of work: four to six at the time of writing.
+    @Test func aTwoUserTestIsCheap() async throws {
         let run = try await SimulateProgram.run("--two-users", "10")
         let pieces = try #require(run.total("pieces").flatMap { Double($0) })
         #expect(run.isGood, "\(run.output)")
@@ -59,15 +59,16 @@ import Testing
     }
 
     #if DEBUG
-        /// Within three hundred runs, however slow the machine.
-        @Test(arguments: PlantedFault.allCases) func isFound(_ fault: PlantedFault) async throws {
+        /// Within 300 runs, on any machine.
+        @Test(arguments: PlantedFault.allCases) func plantedFaultIsFound(_ fault: PlantedFault) async throws {
             let first = fault.firstSeed
             let run = try await SimulateProgram.run("--seeds", "\(first)..<\(first + 300)", "--plant", fault.rawValue)
             #expect(run.isGood, "\(fault) was not found: \(run.output)")
         }
 
-        /// Options, steps, what is wrong, the trace and how to come to it again; and fewer steps that do the same.
-        @Test func aSeedThatFailsIsToldWholeWithFewerSteps() async throws {
+        /// The output contains the settings, the steps, the violations, the trace, the command to repeat the run, and a
+        /// smaller set of steps that fails as well.
+        @Test func aFailingSeedIsReportedAndShrunk() async throws {
             let run = try await SimulateProgram.run("--seed", "400", "--plant", "sentForAnother", "--tries", "24")
             #expect(run.isGood, "\(run.output)")
             let enough = try #require(run.output.firstMatch(of: /(\d+) of (\d+) steps are enough/), "\(run.output)")
@@ -80,7 +81,7 @@ import Testing
             }
         }
 
-        /// For each invariant of Reliability.md, "Invariants", there is a planted fault that breaks it.
+        /// Each invariant of Reliability.md, "Invariants", has a planted fault that violates it.
         @Test func everyInvariantHasAFault() {
             #expect(String(Set(PlantedFault.allCases.map(\.invariant)).sorted()) == "abcdefghijkl")
         }
@@ -88,7 +89,8 @@ import Testing
 }
 
 extension PlantedFault {
-    /// Where the search begins: most are met soon anywhere, and for the others here, when this was written.
+    /// The first seed of the search: most faults are found soon from any seed; the others, at the time of writing, from
+    /// these.
     fileprivate var firstSeed: Int {
         switch self {
         case .tokenBeforeData: 540
@@ -98,7 +100,7 @@ extension PlantedFault {
         }
     }
 
-    /// Which of Reliability.md, "Invariants", it breaks first.
+    /// The invariant of Reliability.md, "Invariants", that the fault violates first.
     fileprivate var invariant: Character {
         switch self {
         case .answerBeforeCommit, .usedFileCleared, .pageSumUnchecked, .logCopiedWithGap: "a"

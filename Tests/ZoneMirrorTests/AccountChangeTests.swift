@@ -5,7 +5,7 @@ import ZoneTesting
 
 @testable import ZoneMirror
 
-/// Users who come and go where there are several stores, open forms, and disks that do not take everything.
+/// Account changes with several stores, with unsaved contexts, and with a file that cannot be written.
 @Suite(.timeLimit(.minutes(15))) struct AccountChangeTests {
     let relay: TestRelay
 
@@ -43,7 +43,7 @@ import ZoneTesting
         try container.newBackgroundContext().fetch(Post.self).map(\.text).sorted()
     }
 
-    /// Fetches until the stores show what they should, and a round goes through; switching files is nobody's call.
+    /// Fetches until the stores have the expected content and a fetch succeeds; no API call waits for the file switch.
     private func settle(_ container: MirroredContainer, _ expected: [String]) async throws {
         let end = ContinuousClock.now + .seconds(120)
         while ContinuousClock.now < end {
@@ -57,8 +57,8 @@ import ZoneTesting
 
     // MARK: Several stores
 
-    /// The public file tells who was here last; that no private file is switched for is no reason to leave it at that.
-    @Test func whoSignsInAgainFindsTheirOwnFileBesideAPublicOne() async throws {
+    /// The public store's file already names the user; the private store's file must be switched all the same.
+    @Test func aReturningUserGetsTheirPrivateFileBesideAPublicStore() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let folder = try TemporaryFolder()
         let first = try await board(device.container, folder, .private, .public)
@@ -75,8 +75,8 @@ import ZoneTesting
         withExtendedLifetime(folder) {}
     }
 
-    /// The public store finds out first; the private one's file is switched all the same.
-    @Test func aPublicStoreThatAsksFirstDoesNotKeepTheOthersFile() async throws {
+    /// The public store notices the account change first; the private store's file is switched all the same.
+    @Test func aPrivateFileIsSwitchedWhenAPublicStoreNoticesTheChangeFirst() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let folder = try TemporaryFolder()
         let container = try await board(device.container, folder, .public, .private)
@@ -91,7 +91,7 @@ import ZoneTesting
         withExtendedLifetime(folder) {}
     }
 
-    @Test func aUserWhoWasRefusedAndSignsInAgainIsSignedIn() async throws {
+    @Test func aUserIsSignedInAgainAfterARejectedToken() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
         try mirror.save(Note(id: "a", title: "Alice's"))
@@ -108,7 +108,7 @@ import ZoneTesting
 
     // MARK: A public store
 
-    @Test func whoIsSignedOutMayChangeNothingPublic() async throws {
+    @Test func aSignedOutUserCannotChangePublicRecords() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let folder = try TemporaryFolder()
         let first = try await board(device.container, folder, .public)
@@ -134,7 +134,7 @@ import ZoneTesting
         withExtendedLifetime(folder) {}
     }
 
-    /// Answers a sign-in by password itself; all else is the relay's.
+    /// Answers sign-in requests with a fixed token, and passes all others to the relay.
     private struct PasswordDesk: RelayTransport {
         let relay: any RelayTransport
         let token: String
@@ -146,8 +146,8 @@ import ZoneTesting
         }
     }
 
-    /// Who signs in by password has no token before the first request; the public store's user is found out all the same.
-    @Test func ownPublicRecordsAreKnownAfterASignInByPassword() async throws {
+    /// With a password there is no token before the first request; the public store learns its user all the same.
+    @Test func ownPublicRecordsAreWritableAfterAPasswordSignIn() async throws {
         let connection = relay.device(of: "alice", named: "tablet").connection
         let container = CKContainer(
             connection: RelayConnection(
@@ -175,8 +175,8 @@ import ZoneTesting
 
     // MARK: Files
 
-    /// Where it cannot be written down whose file is whose, the next user gets none rather than the last one's.
-    @Test func withoutTheAccountsFileNobodyGetsAnothersObjects() async throws {
+    /// If the accounts file cannot be written, the next user gets no file rather than the last user's.
+    @Test func aUserNeverSeesAnothersObjectsIfTheAccountsFileCannotBeWritten() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
         try mirror.save(Note(id: "a", title: "Alice's"))
@@ -184,7 +184,7 @@ import ZoneTesting
         try mirror.save(Note(id: "unsent", title: "Alice's, not sent"))
         let place = mirror.container.descriptions[0].url.appendingPathExtension("accounts")
         try? FileManager.default.removeItem(at: place)
-        // No file can take a folder's place.
+        // A folder in its place prevents that the file is written.
         try FileManager.default.createDirectory(at: place, withIntermediateDirectories: false)
         device.connection.credentials.replace(webAuthToken: "dev-bob")
         await #expect(throws: MirrorError.self) { try await mirror.container.fetchChanges() }
@@ -203,15 +203,15 @@ import ZoneTesting
         await mirror.container.close()
     }
 
-    // MARK: Forms
+    // MARK: Unsaved contexts
 
-    /// The first fetches find that somebody else has signed in, and fail.
-    private func fetchAsWhoCame(_ mirror: Mirrored) async {
+    /// Fetches until it succeeds; the first fetches fail because another user has signed in.
+    private func fetchAsNewUser(_ mirror: Mirrored) async {
         let end = ContinuousClock.now + .seconds(120)
         while (try? await mirror.container.fetchChanges()) == nil, ContinuousClock.now < end { await Task.yield() }
     }
 
-    @Test func whatOneUsersFormsHoldIsNotSavedForTheNext() async throws {
+    @Test func unsavedChangesOfOneUserAreNotSavedForTheNext() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
         try mirror.save(Note(id: "a", title: "Alice's"), Note(id: "b", title: "Alice's too"))
@@ -226,7 +226,7 @@ import ZoneTesting
         let view = await mirror.container.viewContext
         try view.insert(Note(id: "e", title: "Alice's, in view"))
         device.connection.credentials.replace(webAuthToken: "dev-bob")
-        await fetchAsWhoCame(mirror)
+        await fetchAsNewUser(mirror)
         #expect(!view.hasChanges)
         note.title = "Alice's, edited later"
         var error = #expect(throws: MirrorError.self) {
@@ -248,9 +248,9 @@ import ZoneTesting
         let bob = try await Mirrored(relay.device(of: "bob", named: "other"))
         try await bob.sync()
         #expect(try bob.titles == ["x": "Bob's"])
-        // What Alice reads in her own file again is hers to change.
+        // After Alice returns, she can change the objects in her own file again.
         device.connection.credentials.replace(webAuthToken: "dev-alice")
-        await fetchAsWhoCame(mirror)
+        await fetchAsNewUser(mirror)
         form.rollback()
         try form.edit(Note.self, "a") { $0.title = "Alice's again" }
         try form.save()

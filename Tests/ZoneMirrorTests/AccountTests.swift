@@ -6,13 +6,13 @@ import ZoneTesting
 
 @testable import ZoneMirror
 
-/// One device, two users, one after the other.
+/// One device with two users in turn.
 @Suite(.timeLimit(.minutes(15))) struct AccountTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
 
-    /// Fetches until the store shows what it should; switching files is nobody's call.
+    /// Fetches until the store has the expected content; no API call waits for the file switch.
     private func settle(_ mirror: Mirrored, _ expected: [String: String]) async throws {
         let end = ContinuousClock.now + .seconds(120)
         while ContinuousClock.now < end {
@@ -23,7 +23,7 @@ import ZoneTesting
         #expect(try mirror.titles == expected)
     }
 
-    @Test func fromAToBAndBack() async throws {
+    @Test func switchingUsersAndBackKeepsEachUsersObjects() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
         let credentials = device.connection.credentials
@@ -47,8 +47,8 @@ import ZoneTesting
         #expect(try bob.titles == ["b": "Bob's"])
     }
 
-    /// How far one user's history was read says nothing of another's.
-    @Test func aHistoryTokenIsOfOneUsersFile() async throws {
+    /// One user's read position in the history does not apply to another user's.
+    @Test func aHistoryTokenBelongsToOneUsersFile() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
         try mirror.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"), Note(id: "c", title: "3"))
@@ -65,7 +65,7 @@ import ZoneTesting
         #expect(try await mirror.container.history(after: after).isEmpty)
         try await mirror.container.deleteHistory(before: kept)
         #expect(try await mirror.container.history().count == 1)
-        // A token of a version that knew of no files.
+        // A token of an earlier version, which did not name files.
         let old = try JSONDecoder().decode(
             HistoryToken.self,
             from: Data(#"{"positions": {"\#(mirror.store.text)": 1000}}"#.utf8)
@@ -92,9 +92,10 @@ import ZoneTesting
         try await settle(again, ["a": "Alice's"])
     }
 
-    /// The next user's file is kept in step by another program: the store has none then, rather than a stranger's, says so, and
-    /// has one again when it is loaded anew.
-    @Test func aFileThatCannotBeOpenedClosesTheStore() async throws {
+    /// Another program syncs the next user's file.
+    ///
+    /// The store then has no file rather than another user's, reports why, and opens the file when it is loaded again.
+    @Test func theStoreIsClosedIfTheNextUsersFileCannotBeOpened() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
         try mirror.save(Note(id: "a", title: "Alice's"))
@@ -119,7 +120,7 @@ import ZoneTesting
             #expect(event.store == mirror.store)
             break
         }
-        // Nothing of Alice's is to be seen, and nothing can be written for Bob; who asks is told why.
+        // None of Alice's objects are visible, nothing can be saved for Bob, and a fetch throws the reason.
         #expect(try mirror.context().fetch(Note.self).isEmpty)
         #expect(throws: MirrorError.self) { try mirror.save(Note(id: "x", title: "lost?")) }
         let error = await #expect(throws: MirrorError.self) { try await mirror.container.fetchChanges() }
@@ -133,7 +134,7 @@ import ZoneTesting
 
     // MARK: Signing out
 
-    /// A tablet of Alice's with one note that was sent and one that was not.
+    /// Alice's tablet, with one sent and one unsent note.
     private func tablet(_ policy: AccountPolicy = AccountPolicy()) async throws -> (Mirrored, RelayCredentials) {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
@@ -144,7 +145,7 @@ import ZoneTesting
         return (mirror, device.connection.credentials)
     }
 
-    @Test func whatIsReportedLateOfAFileThatWasPutAwayChangesNothing() async throws {
+    @Test func aLateSignOutReportOfAClosedFileIsIgnored() async throws {
         let asked = Mutex(0)
         let policy = AccountPolicy(signedOut: { _ in
             asked.withLock { $0 += 1 }
@@ -165,7 +166,7 @@ import ZoneTesting
         #expect(asked.withLock { $0 } == 1)
     }
 
-    @Test func filesOfWhoSignsOutAreClosedAndKept() async throws {
+    @Test func filesAreClosedAndKeptAfterASignOut() async throws {
         let asked = Mutex<[AccountPolicy.SignOut]>([])
         let policy = AccountPolicy(signedOut: { question in
             asked.withLock { $0.append(question) }
@@ -175,8 +176,8 @@ import ZoneTesting
         credentials.replace(webAuthToken: nil)
         try await settle(mirror, [:])
         #expect(asked.withLock { $0.map(\.unsent) } == [[mirror.store: 1]])
-        // Nobody writes too, and nothing of it is sent.
-        try mirror.save(Note(id: "nobody", title: "nobody's"))
+        // Objects saved while signed out are not sent.
+        try mirror.save(Note(id: "local", title: "saved while signed out"))
         await #expect(throws: MirrorError.self) { try await mirror.sync() }
         credentials.replace(webAuthToken: "dev-alice")
         try await settle(mirror, ["a": "Alice's", "unsent": "Alice's, not sent"])
@@ -184,17 +185,17 @@ import ZoneTesting
         let other = try await Mirrored(relay.device(of: "alice", named: "other"))
         try await other.sync()
         #expect(try other.titles == ["a": "Alice's", "unsent": "Alice's, not sent"])
-        // Left alone, nobody's note is still there to be taken over.
+        // The note saved while signed out is still available for adoption.
         #expect(mirror.container.localObjects == [mirror.store: 1])
         #expect(try await mirror.container.adoptLocalData() == 1)
         #expect(mirror.container.localObjects.isEmpty)
         try await mirror.sync()
         try await other.sync()
         #expect(try other.titles.count == 3)
-        #expect(try other.titles["nobody"] == "nobody's")
+        #expect(try other.titles["local"] == "saved while signed out")
     }
 
-    @Test func filesOfWhoSignsOutCanBeDeleted() async throws {
+    @Test func filesCanBeDeletedAtASignOut() async throws {
         let (mirror, credentials) = try await tablet(AccountPolicy(signedOut: { _ in .delete }))
         let before = try FileManager.default.contentsOfDirectory(atPath: mirror.folder.url.path)
         #expect(before.contains("private.sqlite"))
@@ -205,22 +206,22 @@ import ZoneTesting
         while FileManager.default.fileExists(atPath: file), ContinuousClock.now < end { await Task.yield() }
         #expect(!FileManager.default.fileExists(atPath: file))
         credentials.replace(webAuthToken: "dev-alice")
-        // What the relay has comes again; what was not sent is gone, as was wanted.
+        // The relay's objects are fetched again; the unsent one was deleted, as the policy says.
         try await settle(mirror, ["a": "Alice's"])
     }
 
-    @Test func whatWasHereCanStayAsLocalData() async throws {
+    @Test func objectsCanStayAsLocalDataAfterASignOut() async throws {
         let (mirror, credentials) = try await tablet(AccountPolicy(signedOut: { _ in .keepLocal }))
         credentials.replace(webAuthToken: nil)
         try await settle(mirror, ["a": "Alice's", "unsent": "Alice's, not sent"])
-        // Somebody else signs in and does not want it.
+        // Another user signs in and does not adopt the local data.
         credentials.replace(webAuthToken: "dev-bob")
         try await settle(mirror, [:])
         try await mirror.sync()
         let bob = try await Mirrored(relay.device(of: "bob", named: "other"))
         try await bob.sync()
         #expect(try bob.titles == [:])
-        // Alice finds her own, each once.
+        // Alice finds each of her own objects once.
         credentials.replace(webAuthToken: "dev-alice")
         try await settle(mirror, ["a": "Alice's", "unsent": "Alice's, not sent"])
         #expect(try await mirror.container.adoptLocalData() == 0)
@@ -228,8 +229,8 @@ import ZoneTesting
         #expect(try mirror.titles.count == 2)
     }
 
-    /// The app was not running when its user signed out.
-    @Test func aSignOutWhileClosedIsNoticedAtTheStart() async throws {
+    /// The app was not running when the user signed out.
+    @Test func aSignOutWhileClosedIsNoticedAtLaunch() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let folder = try TemporaryFolder()
         let mirror = try await Mirrored(device, folder: folder)
@@ -245,7 +246,7 @@ import ZoneTesting
 
     // MARK: Signing in
 
-    @Test func whatWasWrittenBeforeTheFirstSignInIsAdoptedOnce() async throws {
+    @Test func objectsSavedBeforeTheFirstSignInAreAdoptedOnce() async throws {
         let other = try await Mirrored(relay.device(of: "alice", named: "other"), model: notesModel)
         let there = other.context()
         try there.insert(Folder(id: "A inbox", name: "Inbox"))
@@ -259,7 +260,7 @@ import ZoneTesting
         })
         let context = mirror.context()
         let (inbox, home) = (Folder(id: "B inbox", name: "Inbox"), Folder(id: "home", name: "Home"))
-        var note = Note(id: "n", title: "written by nobody")
+        var note = Note(id: "n", title: "written while signed out")
         note.folder = ToOne(inbox)
         try context.insert(inbox)
         try context.insert(home)
@@ -270,7 +271,7 @@ import ZoneTesting
         while !mirror.container.localObjects.isEmpty, ContinuousClock.now < end {
             try? await mirror.container.fetchChanges()
         }
-        try await settle(mirror, ["n": "written by nobody"])
+        try await settle(mirror, ["n": "written while signed out"])
         for mirror in [mirror, other, mirror, other, mirror, other] { try await mirror.sync() }
         for mirror in [mirror, other] {
             #expect(try mirror.context().fetch(Folder.self).map(\.id) == ["A inbox", "home"])

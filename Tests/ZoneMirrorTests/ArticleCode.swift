@@ -3,7 +3,7 @@ import GRDB
 import ZoneKit
 import ZoneMirror
 
-// The code of the articles in ZoneMirror.docc, word for word: `ArticleTests` compares them.
+// The code of the articles in ZoneMirror.docc, verbatim: `ArticleTests` compares them.
 
 struct Reminder: SyncedRecord {
     var id = RecordName()

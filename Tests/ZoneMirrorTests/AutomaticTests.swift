@@ -6,7 +6,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Mirrors by themselves: nobody calls anything.
+/// Automatic sync: the app makes no sync calls.
 @Suite(.timeLimit(.minutes(15))) struct AutomaticTests {
     let relay: TestRelay
 
@@ -16,7 +16,7 @@ import ZoneTesting
         try await Mirrored(relay.device(of: user, named: name), isAutomatic: true)
     }
 
-    @Test func aSaveShowsOnTheOtherDevice() async throws {
+    @Test func aSaveAppearsOnTheOtherDevice() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         let shown = Shown(laptop.context().objects(Note.self))
         try phone.save(Note(id: "milk", title: "Buy milk"))
@@ -30,8 +30,8 @@ import ZoneTesting
         try await shown.wait("the note to go") { $0.isEmpty }
     }
 
-    /// A save that meets the very end of the sending before it must not lie until the next one.
-    @Test func noSaveWaitsForTheNext() async throws {
+    /// A save at the very end of the previous send must not wait for the next save.
+    @Test func everySaveIsSentWithoutAnother() async throws {
         let phone = try await device("phone")
         for round in 0..<300 {
             try phone.save(Note(title: "\(round)"))
@@ -43,7 +43,7 @@ import ZoneTesting
         }
     }
 
-    @Test func anAbsentDeviceCatchesUp() async throws {
+    @Test func anOfflineDeviceCatchesUp() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"))
         let shown = Shown(laptop.context().objects(Note.self, sortedBy: .ascending(\.title)))
@@ -57,8 +57,8 @@ import ZoneTesting
         try await there.wait("everything there too") { $0.map(\.title) == ["1", "2", "3"] }
     }
 
-    /// A wait that the relay asked for holds everything that a private store asks of it, also in the next program.
-    @Test func aWaitHoldsTheSubscriptionToo() async throws {
+    /// A delay that the relay requested applies to all requests of a private store, also after a restart.
+    @Test func aRetryDelayAppliesToTheSubscriptionToo() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let folder = try TemporaryFolder()
         func open() async throws -> Mirrored {
@@ -80,7 +80,7 @@ import ZoneTesting
         phone = try await open()
         await relay.advance(by: .seconds(3_600))
         #expect(device.network.operations.filter { $0.hasPrefix("private/") } == [])
-        // On a busy machine the program may begin its wait after the clock has moved.
+        // On a busy machine the program may start to wait only after the clock has advanced.
         let end = ContinuousClock.now + .seconds(120)
         var isDone = false
         while !isDone {
@@ -92,7 +92,7 @@ import ZoneTesting
         await phone.container.close()
     }
 
-    /// The socket stays open, and no frame on it is a notice: as behind a proxy that swallows them.
+    /// The socket stays open without delivering notices, as behind a proxy that drops them.
     @Test("with every notice lost on an open socket a mirror catches up within a quarter of an hour")
     func lostNotices() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
@@ -111,14 +111,14 @@ import ZoneTesting
                 minutes += 1
             }
             #expect(try laptop.titles.count == round, "round \(round)")
-            // Nothing has found the change but a look that was due.
+            // Only the scheduled fetch found the change.
             #expect(minutes > 5)
             #expect(device.network.operations.count { $0.hasSuffix("changes/database") } == 1)
         }
         await laptop.container.close()
     }
 
-    @Test func withoutAnyNoticeItConvergesWithinThePollPeriod() async throws {
+    @Test func withoutNoticesAMirrorConvergesWithinThePollInterval() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         try phone.save(Note(id: "a", title: "1"))
         try await phone.sync()
@@ -126,7 +126,7 @@ import ZoneTesting
         conditions.time = Timekeeper(relay.clock)
         let (clock, device) = (relay.clock, relay.device(of: "alice", named: "deaf"))
         conditions.wallClock = { clock.date }
-        // No socket at all: nothing tells this one anything.
+        // Without a URL there is no socket, so this device gets no notices.
         let connection = RelayConnection(
             container: TestRelay.containerIdentifier,
             url: nil,
@@ -141,8 +141,8 @@ import ZoneTesting
         try await shown.wait("the first fetch") { $0.map(\.title) == ["1"] }
         try phone.save(Note(id: "b", title: "2"))
         try await phone.sync()
-        // That much time it gets and no more, however fast or slow whoever sleeps by the clock goes to sleep again: the file
-        // watch does, a second at a time.
+        // Limits the simulated time, independently of how fast tasks that sleep on the clock run, such as the file
+        // watch, which wakes every second.
         let limit = clock.now.advanced(by: .seconds(90))
         let time = Task {
             while !Task.isCancelled {
@@ -155,8 +155,8 @@ import ZoneTesting
         #expect(clock.now <= limit)
     }
 
-    /// An import is halted in the middle of its transaction until the main actor has read.
-    @Test func readsOfTheMainActorGoOnInsideAnImport() async throws {
+    /// An import is suspended within its transaction until the main actor has read.
+    @Test func mainActorReadsAreNotBlockedByAnImport() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         try phone.save(Note(id: "n", title: "note"))
         try await phone.sync()
@@ -173,14 +173,14 @@ import ZoneTesting
         let found = try await MainActor.run {
             try (0..<20).map { _ in try laptop.container.viewContext.fetch(Note.self).count }
         }
-        #expect(found.allSatisfy { $0 == 0 }, "what is not committed shows")
+        #expect(found.allSatisfy { $0 == 0 }, "uncommitted objects are visible")
         read.open()
         try await arrival.value
         #expect(!read.isLate, "the reads waited for the import")
         #expect(try laptop.titles == ["n": "note"])
     }
 
-    /// Opens for threads, which wait for 120 s at most.
+    /// Blocks threads until it opens, for 120 s at most.
     private final class Barrier: Sendable {
         private let condition = NSCondition()
         private let state = Mutex((isOpen: false, isLate: false))
@@ -202,8 +202,8 @@ import ZoneTesting
         }
     }
 
-    /// What they cost of the processor stays what it was; that they do not wait is above.
-    @Test func readsOfTheMainActorCostNoMoreDuringAnImport() async throws {
+    /// Compares the CPU time of reads; the test above checks that they do not wait.
+    @Test func mainActorReadsCostNoMoreDuringAnImport() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let context = phone.context()
         for number in 0..<5_000 { try context.insert(Note(id: RecordName("n\(number)"), title: "note \(number)")) }
@@ -216,7 +216,7 @@ import ZoneTesting
         #expect(busy < max(calm * 20, 0.05), "\(calm) s without, \(busy) s during the import")
     }
 
-    /// The 99th of a hundred reads on the main actor, while something goes on.
+    /// The 99th percentile of the CPU times of reads on the main actor during `work`.
     @MainActor private func times(
         _ mirror: Mirrored,
         while work: (@Sendable () async throws -> Void)?
@@ -241,24 +241,24 @@ extension Duration {
 }
 
 extension Task where Failure == any Error {
-    /// Off the caller's actor.
+    /// Runs the work off the caller's actor.
     fileprivate static func detachedForTest(
         _ work: @escaping @Sendable () async throws -> Success
     ) -> Task<Success, any Error> { Task { @concurrent in try await work() } }
 }
 
-/// The results of a live request, waited for one after the other.
+/// The latest results of a live request, with a method that waits for expected results.
 final class Shown<T: Sendable>: Sendable {
     struct InVain: Error, CustomStringConvertible {
         var what: String
-        var description: String { "waited in vain for \(what)" }
+        var description: String { "timed out waiting for \(what)" }
     }
 
     private struct State {
         var latest: [T]?
         var waiter: (condition: @Sendable ([T]) -> Bool, continuation: CheckedContinuation<Bool, Never>)?
 
-        /// The waiter, where there is nothing to wait for any more.
+        /// Removes and returns the waiter if its condition is met.
         mutating func takeSatisfied() -> CheckedContinuation<Bool, Never>? {
             guard let latest, let waiter, waiter.condition(latest) else { return nil }
             self.waiter = nil
@@ -286,7 +286,9 @@ final class Shown<T: Sendable>: Sendable {
         satisfied?.resume(returning: true)
     }
 
-    /// One at a time.
+    /// Waits until the condition is met.
+    ///
+    /// Only one task may wait at a time.
     func wait(_ what: String, _ condition: @escaping @Sendable ([T]) -> Bool) async throws {
         let end = Task { [weak self] in
             try await Task.sleep(for: .seconds(120))

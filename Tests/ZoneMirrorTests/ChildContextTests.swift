@@ -3,7 +3,7 @@ import Testing
 import ZoneMirror
 import ZoneTesting
 
-/// Contexts on top of others: a form that may be left without effect.
+/// Child contexts, such as for a form that can be cancelled.
 @Suite struct ChildContextTests {
     private let folder: TemporaryFolder
     private let container: MirroredContainer
@@ -21,7 +21,7 @@ import ZoneTesting
         try context.fetch(Note.self, sortedBy: .ascending(\.title)).map(\.title)
     }
 
-    @Test func readsOnTopAndWritesIntoItsParent() async throws {
+    @Test func aChildReadsFromAndSavesIntoItsParent() async throws {
         let parent = container.newBackgroundContext(named: "list")
         try parent.insert(Note(id: "saved", title: "a"))
         try parent.save()
@@ -32,14 +32,15 @@ import ZoneTesting
         try child.edit(Note.self, "new") { $0.stars = 5 }
         try child.insert(Note(id: "third", title: "c"))
         #expect(try titles(child) == ["a2", "b", "c"])
-        // Nothing of it shows below before the child saves, and nothing is written by that.
+        // The parent does not see the child's changes before the child saves, and that save does not write to the
+        // store.
         #expect(try titles(parent) == ["a", "b"])
         try parent.edit(Note.self, "saved") { $0.stars = 3 }
         try child.save()
         #expect(!child.hasChanges && parent.hasChanges)
         #expect(try titles(parent) == ["a2", "b", "c"])
         #expect(try titles(container.newBackgroundContext()) == ["a"])
-        // Both edits of one object are there.
+        // The parent has both edits of the same object.
         #expect(try parent.object(Note.self, "saved")?.stars == 3)
         #expect(try parent.object(Note.self, "new")?.stars == 5)
         try parent.save()
@@ -47,7 +48,7 @@ import ZoneTesting
         await container.close()
     }
 
-    @Test func whatIsLeftHasNoEffect() async throws {
+    @Test func aChildThatIsRolledBackHasNoEffect() async throws {
         let parent = container.newBackgroundContext()
         try parent.insert(Note(id: "a", title: "a"))
         let child = parent.newChildContext()
@@ -55,14 +56,14 @@ import ZoneTesting
         #expect(try child.object(Note.self, "a") == nil)
         child.rollback()
         #expect(try titles(child) == ["a"])
-        // Deleting what is new below takes it away there.
+        // Deleting an object that is new in the parent removes it from the parent's changes.
         try child.delete(Note.self, id: "a")
         try child.save()
         #expect(!parent.hasChanges)
         await container.close()
     }
 
-    @Test func grandchildrenAndDeletionsOfWhatIsSaved() async throws {
+    @Test func grandchildrenCanDeleteAndEditSavedObjects() async throws {
         let parent = container.newBackgroundContext()
         try parent.insert(Note(id: "a", title: "a"))
         try parent.insert(Note(id: "b", title: "b"))
@@ -73,7 +74,7 @@ import ZoneTesting
         try grandchild.edit(Note.self, "b") { $0.title = "b2" }
         try grandchild.save()
         #expect(try titles(child) == ["b2"] && titles(parent) == ["a", "b"])
-        // Made again in the child: the same object with other values.
+        // Inserted again in the child: the same object with other values.
         try child.insert(Note(id: "a", title: "a2"))
         try child.save()
         try parent.save()
@@ -81,8 +82,8 @@ import ZoneTesting
         await container.close()
     }
 
-    /// A child reads the moment that its parent is pinned to.
-    @Test func childrenFollowThePin() async throws {
+    /// A child reads the query generation that its parent is pinned to.
+    @Test func childrenReadTheirParentsQueryGeneration() async throws {
         let writer = container.newBackgroundContext()
         try writer.insert(Note(id: "a", title: "a"))
         try writer.save()

@@ -2,9 +2,9 @@ import Foundation
 import Testing
 import ZoneMirror
 
-/// A container may be closed at any moment, whoever reads just then.
+/// A container may be closed while other tasks read from it.
 @Suite(.timeLimit(.minutes(15))) struct ClosingTests {
-    @Test func readsThatAreUnderWayEndInPeace() async throws {
+    @Test func readsInProgressSurviveClosingTheContainer() async throws {
         let folder = try TemporaryFolder()
         for round in 0..<20 {
             let description = StoreDescription(url: folder.url.appendingPathComponent("\(round).sqlite"))

@@ -3,7 +3,7 @@ import GRDB
 import Testing
 import ZoneMirror
 
-/// Objects in a local store: what is put in comes out, with conditions, orders and links.
+/// Objects in a local store: values, conditions, sort orders and links.
 @Suite struct ContextTests {
     let folder: TemporaryFolder
     let container: MirroredContainer
@@ -17,7 +17,7 @@ import ZoneMirror
         try await container.loadStores()
     }
 
-    @Test func everyKindOfValueComesBack() throws {
+    @Test func everyKindOfValueIsReadBack() throws {
         let context = container.newBackgroundContext()
         var note = Note(id: "n", title: "Grüße 🌍", done: true)
         note.body = "text"
@@ -35,7 +35,7 @@ import ZoneMirror
         #expect(try context.fetch(Note.self) == [note])
     }
 
-    @Test func conditionsAndOrders() throws {
+    @Test func fetchesApplyConditionsAndSortOrders() throws {
         let context = container.newBackgroundContext()
         for (index, title) in ["Buy milk", "Call Bob", "Buy bread"].enumerated() {
             var note = Note(id: RecordName("n\(index)"), title: title, done: index == 1)
@@ -43,7 +43,7 @@ import ZoneMirror
             note.body = index == 2 ? "b" : nil
             try context.insert(note)
         }
-        // Before the save by the objects themselves, after it by SQLite.
+        // Before the save the context evaluates the request, after it SQLite does.
         for _ in 0..<2 {
             func titles(_ condition: Condition<Note>) throws -> [String] {
                 try context.fetch(Note.self, condition, sortedBy: .ascending(\.title)).map(\.title)
@@ -65,12 +65,12 @@ import ZoneMirror
             try context.save()
         }
         #expect(try context.fetch(Note.self, .sql("stars + ? > 2", 1)).count == 1)
-        // More names than a statement has arguments.
+        // More names than a SQLite statement can have arguments.
         let names = (0..<40_000).map { RecordName("n\($0 * 2)") }
         #expect(try context.fetch(Note.self, .ids(names), sortedBy: .ascending(\.stars)).map(\.id) == ["n0", "n2"])
     }
 
-    @Test func editsDeletionsAndRollback() throws {
+    @Test func rollbackRevertsEditsAndDeletions() throws {
         let context = container.newBackgroundContext()
         try context.insert(Note(id: "a", title: "1"))
         try context.insert(Note(id: "b", title: "2"))
@@ -87,7 +87,7 @@ import ZoneMirror
         #expect(throws: MirrorError.self) { try context.edit(Note.self, "b") { $0.title = "gone" } }
     }
 
-    @Test func linksLeadBothWays() throws {
+    @Test func linksAreReadableFromBothEnds() throws {
         let context = container.newBackgroundContext()
         let folder = Folder(id: "f", name: "Home")
         var note = Note(id: "n", title: "in it")
@@ -115,8 +115,8 @@ import ZoneMirror
         #expect(try context.object(Note.self, "n")?.folder.target == nil)
     }
 
-    /// Of two that lead to each other only one is told so, and either may be written first.
-    @Test(arguments: [true, false]) func aLinkOfOneToOneIsSeenFromBothEnds(_ holderFirst: Bool) async throws {
+    /// Only one of the two objects is given the link, and either may be inserted first.
+    @Test(arguments: [true, false]) func aOneToOneLinkIsVisibleFromBothEnds(_ holderFirst: Bool) async throws {
         let home = try TemporaryFolder()
         let description = StoreDescription(url: home.url.appendingPathComponent("local.sqlite"))
         let model = MirrorModel(Basket.self, Shelf.self, Ware.self)
@@ -131,7 +131,7 @@ import ZoneMirror
         if !holderFirst { try context.insert(basket) }
         try context.save()
         #expect(try context.object(Ware.self, "cake")?.favouriteOf.target == "party")
-        // Who keeps the value that was put in takes nothing back that it does not know of.
+        // An update with the originally inserted value must not remove a link that the value does not contain.
         for name in ["tart", "pie", "tart"] {
             cake.name = name
             try context.update(cake)
@@ -140,7 +140,7 @@ import ZoneMirror
         let seen = try #require(try container.newBackgroundContext().object(Ware.self, "cake"))
         #expect(seen.name == "tart" && seen.favouriteOf.target == "party")
         #expect(try context.object(Basket.self, "party")?.favourite.target == "cake")
-        // From the other end, and away again.
+        // The link is set from the other end, which moves it.
         try context.insert(Ware(id: "bread", name: "bread"))
         try context.edit(Ware.self, "bread") { $0.favouriteOf = ToOne<Basket>("party") }
         try context.save()
@@ -149,8 +149,8 @@ import ZoneMirror
         await container.close()
     }
 
-    /// What another program has made under the same name before the save is merged with, or said to be in conflict.
-    @Test func aNameThatIsTakenMeanwhileIsNoDeadEnd() throws {
+    /// A save whose object another program has created under the same name meanwhile merges it or throws a conflict.
+    @Test func aNameTakenMeanwhileIsMergedOrReportedAsAConflict() throws {
         let (context, other) = (container.newBackgroundContext(), container.newBackgroundContext())
         var (mine, theirs) = (Note(id: "n", title: "same"), Note(id: "n", title: "same"))
         (mine.stars, theirs.done) = (3, true)
@@ -177,9 +177,9 @@ import ZoneMirror
         #expect(try other.related(to: tag, \.notes).map(\.id) == ["m"])
     }
 
-    /// What a program has in hand lasts longer than a commit of somebody else's, which is no reason to take that back.
+    /// A program may keep values longer than another writer's commit; saving them later must not revert that commit.
     @Test(arguments: MergePolicy.allCases)
-    @MainActor func whatIsInHandOutlivesOthersCommits(_ policy: MergePolicy) throws {
+    @MainActor func olderValuesDoNotRevertAnothersCommit(_ policy: MergePolicy) throws {
         let (view, other) = (container.viewContext, container.newBackgroundContext())
         view.mergePolicy = policy
         var made = Note(id: "made", title: "1")
@@ -202,8 +202,8 @@ import ZoneMirror
         #expect(try other.object(Note.self, "read")?.title == "3")
     }
 
-    /// Code points and bytes count, whether SQLite compares or the context.
-    @Test func prefixesAreThoseOfTheBytes() throws {
+    /// SQLite and the context both compare code points and bytes.
+    @Test func prefixesAreComparedByBytes() throws {
         let context = container.newBackgroundContext()
         for (name, title) in [("a", "🇩🇪 trip"), ("b", "e\u{301}tude"), ("c", "\u{e9}tude")] {
             try context.insert(Note(id: RecordName(name), title: title))
@@ -221,8 +221,8 @@ import ZoneMirror
         }
     }
 
-    /// Taking a link away and making it again leaves it, whoever has named it.
-    @Test func aLinkOfAnothersNameCanBeMadeAgain() async throws {
+    /// Removing and restoring a link in one save keeps it, even if another writer chose the row's name.
+    @Test func aLinkCreatedBySQLCanBeRemovedAndRestored() async throws {
         let context = container.newBackgroundContext()
         let (note, tag) = (Note(id: "n", title: "a"), Tag(word: "red"))
         try context.insert(note)
@@ -251,7 +251,7 @@ import ZoneMirror
         #expect(notes.first?.done == false)
     }
 
-    @Test func theSameFileTwiceIsRefused() async throws {
+    @Test func loadingTheSameFileTwiceThrows() async throws {
         let url = folder.url.appendingPathComponent("twice.sqlite")
         let twice = MirroredContainer(
             model: notesModel,
@@ -261,7 +261,7 @@ import ZoneMirror
         #expect(error?.code == .storeAlreadyLoaded(url))
     }
 
-    @Test func twoStoresOfOneEntity() async throws {
+    @Test func anEntityCanHaveObjectsInTwoStores() async throws {
         let folder = try TemporaryFolder()
         let first = StoreDescription(url: folder.url.appendingPathComponent("first.sqlite"))
         let second = StoreDescription(url: folder.url.appendingPathComponent("second.sqlite"))
@@ -280,7 +280,7 @@ import ZoneMirror
         #expect(try context.fetch(request).map(\.title) == ["there"])
         #expect(try context.store(of: here) == one)
         #expect(try context.store(of: there) == two)
-        // A new object follows what it is linked to; a link cannot lead out of a store.
+        // A new object is stored with the object that it links to; a link between stores throws.
         var folderThere = Folder(id: "f", name: "there")
         folderThere.name = "F"
         try context.insert(folderThere)

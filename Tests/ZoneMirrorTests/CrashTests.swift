@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A program that is killed at every named place, and started again on what is left on the disk.
+/// A program that is killed at each crash point, and restarted with the files on disk.
 @Suite(.timeLimit(.minutes(15))) struct CrashTests {
     let relay: TestRelay
 
@@ -13,15 +13,15 @@ import ZoneTesting
 
     static let cases = CrashPoint.allCases.flatMap { point in [(point, 1), (point, 2)] }
 
-    @Test(arguments: cases) func killedAt(_ point: CrashPoint, _ pass: Int) async throws {
+    @Test(arguments: cases) func aKilledProgramLosesNothing(_ point: CrashPoint, _ pass: Int) async throws {
         let story = try await Story(relay, relayMoves: !CrashPoint.copying.contains(point))
         let isReached = try await story.run(until: (point, pass))
-        // Some places are passed once in the whole story.
+        // Some crash points are passed only once in the scenario.
         #expect(isReached || pass == 2)
         try await story.check()
     }
 
-    @Test(arguments: [true, false]) func theStoryWithoutADeath(_ relayMoves: Bool) async throws {
+    @Test(arguments: [true, false]) func theScenarioSucceedsWithoutACrash(_ relayMoves: Bool) async throws {
         let story = try await Story(relay, relayMoves: relayMoves)
         #expect(try await !story.run(until: nil))
         try await story.check()
@@ -29,11 +29,11 @@ import ZoneTesting
 }
 
 extension CrashPoint {
-    /// Only passed where the relay cannot move records itself.
+    /// Only reached if the relay cannot move records itself.
     static let copying: Set<CrashPoint> = [.beforeOriginalsGo, .afterOriginalsGo]
 }
 
-/// What one user does on a phone, step by step, each step as often as it takes; a laptop and a participant look on.
+/// The steps of a user on a phone, each repeated until it succeeds, while a laptop and a participant sync too.
 private final class Story: Sendable {
     private let relay: TestRelay
     private let lives: Lives
@@ -50,33 +50,33 @@ private final class Story: Sendable {
         bob = try await NotesApp(relay.device(of: "bob@example.org", named: "pc"))
     }
 
-    /// Goes through all steps; returns whether a life ended where it was to end.
+    /// Runs all steps; returns whether the program was killed at the crash point.
     func run(until deadline: (point: CrashPoint, passes: Int)?) async throws -> Bool {
         let steps: [(NotesApp) async throws -> Void] = [write, readAndWrite, share, listAnew, stop]
         var next = 0
-        var deaths = 0
+        var crashes = 0
         for life in 0..<4 {
             let device = relay.device(of: "alice", named: "phone \(life)")
             var conditions = lives.begin(device, until: life == 0 ? deadline : nil)
             conditions.relayMoves = relayMoves
             var phone: NotesApp? = try await NotesApp(device, lives.folder, conditions)
             while next < steps.count, let app = phone {
-                // A dead program's errors are nobody's; a living one's are a failure.
+                // Errors of a killed program are ignored; those of a running one fail the test.
                 do { try await steps[next](app) } catch  where lives.isOver {}
                 if lives.isOver { phone = nil } else { next += 1 }
             }
             guard let app = phone else {
-                deaths += 1
+                crashes += 1
                 continue
             }
             await app.container.close()
-            return deaths > 0
+            return crashes > 0
         }
-        Issue.record("The story did not end.")
+        Issue.record("The scenario did not end.")
         return true
     }
 
-    // MARK: Steps, each of which may be begun again
+    // MARK: Steps, each of which can be repeated
 
     private func write(_ phone: NotesApp) async throws {
         let context = phone.context()
@@ -104,7 +104,7 @@ private final class Story: Sendable {
             try await laptop.sync()
         }
         let context = phone.context()
-        // A value too large for its record, and a deletion.
+        // A value too large for a record field, and a deletion.
         try context.edit(Memo.self, "memo 1 passport") { $0.text = Self.large }
         if try context.object(Memo.self, "memo 3 gone") != nil { try context.delete(Memo.self, id: "memo 3 gone") }
         try context.save()
@@ -115,7 +115,7 @@ private final class Story: Sendable {
         let note = try #require(try phone.note)
         let id = try phone.id(note)
         if try await phone.container.fetchShares(matching: [id])[id] == nil {
-            // A share that was made and not noted comes with the next fetch.
+            // The next fetch brings a share that was created before a crash and not stored.
             try await phone.sync()
         }
         var share = try await phone.container.fetchShares(matching: [id])[id]
@@ -131,7 +131,7 @@ private final class Story: Sendable {
         try await phone.sync()
     }
 
-    /// Every token is lost: all is listed from the beginning.
+    /// Discards all change tokens, so that every zone is listed from the beginning.
     private func listAnew(_ phone: NotesApp) async throws {
         let zone = CKRecordZone.ID(
             zoneName: try #require(try await phone.container.fetchShares(in: phone.mine).first)
@@ -153,7 +153,7 @@ private final class Story: Sendable {
 
     // MARK: The end
 
-    /// Nothing is lost and nothing is there twice, wherever one looks.
+    /// Checks that no device has lost or duplicated objects.
     func check() async throws {
         let device = relay.device(of: "alice", named: "phone at the end")
         let phone = try await NotesApp(device, lives.folder, lives.begin(device, until: nil))

@@ -18,7 +18,7 @@ private struct Appointment: SyncedRecord {
     }
 }
 
-/// Dates come back as they were saved, bit by bit.
+/// Dates are read back exactly as they were saved.
 @Suite(.timeLimit(.minutes(15))) struct DateTests {
     private let relay: TestRelay
     private let phone: Mirrored
@@ -32,7 +32,7 @@ private struct Appointment: SyncedRecord {
         laptop = try await Mirrored(relay.device(of: "alice", named: "laptop", encryptionKey: key), model: model)
     }
 
-    /// Of many sizes: what is exact in seconds since 1970, since 2001, or in neither.
+    /// Dates of many magnitudes that are exact in seconds since 1970, in seconds since 2001, or in neither.
     static let dates: [Date] = [
         Date(timeIntervalSinceReferenceDate: 0.1), Date(timeIntervalSinceReferenceDate: 712_345_678.123_456_7),
         Date(timeIntervalSinceReferenceDate: (712_345_678.123_456_7).nextUp), Date(timeIntervalSince1970: 0.1),
@@ -89,8 +89,8 @@ private struct Appointment: SyncedRecord {
         #expect(try phone.context().fetch(Appointment.self, \.at == date).count == 1)
     }
 
-    @Test("a change of less than a millisecond arrives, and so does the way back")
-    func theSmallestChangeArrives() async throws {
+    @Test("a change of less than a millisecond is synced, and so is its reversal")
+    func theSmallestChangeIsSynced() async throws {
         let first = Date(timeIntervalSinceReferenceDate: 712_345_678.123_456_7)
         let context = phone.context()
         try context.insert(Appointment(id: "a", at: first))
@@ -109,7 +109,7 @@ private struct Appointment: SyncedRecord {
     }
 
     @Test("plain SQL reads and writes seconds since 1970")
-    func plainSQLHasSeconds() async throws {
+    func plainSQLUsesSeconds() async throws {
         let date = Date(timeIntervalSinceReferenceDate: 712_345_678.123_456_7)
         let context = phone.context()
         try context.insert(Appointment(id: "a", at: date, end: date))
@@ -141,7 +141,7 @@ private struct Appointment: SyncedRecord {
         }
     }
 
-    @Test("a merge keeps the exact date of the side that wins", arguments: [true, false])
+    @Test("a merge keeps the exact date of the winning side", arguments: [true, false])
     func aMergeKeepsTheExactDate(_ mineWins: Bool) async throws {
         let model = MirrorModel(Appointment.self)
         let merging = try await Mirrored(relay.device(of: "alice", named: "tablet"), model: model) { description in

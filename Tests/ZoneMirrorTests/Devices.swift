@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A folder of its own for a test, gone with the object.
+/// A temporary folder, which is deleted with the object.
 final class TemporaryFolder: Sendable {
     let url: URL
 
@@ -16,7 +16,7 @@ final class TemporaryFolder: Sendable {
     deinit { try? FileManager.default.removeItem(at: url) }
 }
 
-/// A device with a mirrored container, which syncs only when told to.
+/// A device with a mirrored container, by default without automatic sync.
 final class Mirrored: Sendable {
     let device: TestDevice
     let folder: TemporaryFolder
@@ -47,7 +47,7 @@ final class Mirrored: Sendable {
         try await container.loadStores()
     }
 
-    /// A context that overwrites nothing it does not know of.
+    /// A context that by default merges with unknown changes rather than overwriting them.
     func context(_ policy: MergePolicy = .mergeByPropertyObjectTrump) -> MirrorContext {
         let context = container.newBackgroundContext()
         context.mergePolicy = policy

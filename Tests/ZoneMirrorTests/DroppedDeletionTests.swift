@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What a deletion did to other objects is undone with it, where none of that was sent.
+/// Dropping an unsent deletion also reverts the deletion's unsent effects on other objects.
 @Suite(.timeLimit(.minutes(15))) struct DroppedDeletionTests {
     private let relay: TestRelay
 
@@ -14,8 +14,8 @@ import ZoneTesting
         try mirror.context().related(to: Note(id: "n", title: ""), \.tags).map(\.id).sorted()
     }
 
-    /// A deletion that is dropped before it is sent takes that of the links with it, once both ends are there again.
-    @Test func aDroppedDeletionPartsNothing() async throws {
+    /// Dropping a deletion also drops the deletion of the object's links, as soon as both ends exist again.
+    @Test func droppingADeletionRestoresManyToManyLinks() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let context = phone.context()
         try context.insert(Note(id: "n", title: "1"))
@@ -40,8 +40,8 @@ import ZoneTesting
         for mirror in [phone, laptop] { #expect(try tags(mirror) == ["s", "t"]) }
     }
 
-    /// Nor what leads to the object from where there is place for one; what was emptied or led elsewhere before stays so.
-    @Test func aDroppedDeletionEmptiesNoLink() async throws {
+    /// To-one links to the object are restored too, unless an earlier edit cleared or changed them.
+    @Test func droppingADeletionRestoresToOneLinks() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let context = phone.context()
         for name in ["f", "g"] as [RecordName] { try context.insert(Folder(id: name, name: name.text)) }
@@ -71,8 +71,8 @@ import ZoneTesting
         }
     }
 
-    /// What was parted before the deletion stays so.
-    @Test func aDroppedDeletionPairsNothingAnew() async throws {
+    /// A link that was removed before the deletion stays removed.
+    @Test func droppingADeletionDoesNotRestoreLinksRemovedEarlier() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let context = phone.context()
         let (note, tag) = (Note(id: "n", title: "1"), Tag(id: "t"))
@@ -94,8 +94,9 @@ import ZoneTesting
         }
     }
 
-    /// Both ends of a link of one to one are back.
-    @Test(arguments: ["a", "b"] as [RecordName]) func aDroppedDeletionPartsNoPages(_ name: RecordName) async throws {
+    /// Both ends of a one-to-one link are restored.
+    @Test(arguments: ["a", "b"] as [RecordName])
+    func droppingADeletionRestoresAOneToOneLink(_ name: RecordName) async throws {
         let model = MirrorModel(Page.self)
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), model: model)
         let context = phone.context()
@@ -115,8 +116,8 @@ import ZoneTesting
         }
     }
 
-    /// A deletion that the relay refuses empties no link that was not sent before.
-    @Test func aRefusedDeletionEmptiesNoLink() async throws {
+    /// After the relay rejects a deletion, links whose clearing was not sent are kept.
+    @Test func aRejectedDeletionClearsNoLinks() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let context = phone.context()
         try context.insert(Folder(id: "f", name: "F"))
@@ -143,8 +144,8 @@ import ZoneTesting
         }
     }
 
-    /// Where nothing waits to be sent there is nothing to drop, least of all the object.
-    @Test func whatIsNotPendingIsNotDropped() async throws {
+    /// Dropping the pending export of an object without one must not remove the object.
+    @Test func droppingHasNoEffectWithoutAPendingExport() async throws {
         let folder = try TemporaryFolder()
         let local = StoreDescription(url: folder.url.appendingPathComponent("local.sqlite"))
         let container = MirroredContainer(model: notesModel, stores: [local])

@@ -6,7 +6,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A task of which the later edit counts, property by property; all but the number of votes.
+/// A task whose properties, except for the number of votes, take the value of the later edit.
 struct Chore: SyncedRecord, Equatable {
     var id = RecordName()
     var title = ""
@@ -26,10 +26,10 @@ struct Chore: SyncedRecord, Equatable {
     }
 }
 
-/// Where the later edit wins, whoever sends first, and whatever the store's policy.
+/// The later edit of a property wins, independently of the order of sending and the store's merge policy.
 @Suite(.timeLimit(.minutes(15))) struct EditTimeTests {
     let relay: TestRelay
-    /// The devices' clock, set by hand.
+    /// The devices' clock, which the test sets.
     private let clock = Hand()
 
     private final class Hand: Sendable {
@@ -66,7 +66,7 @@ struct Chore: SyncedRecord, Equatable {
         try context.save()
         try await phone.sync()
         try await laptop.sync()
-        // The phone's title is the later one, the laptop's place.
+        // The phone edits the title last, the laptop the place.
         try edit(phone, at: 10) { $0.place = "by phone" }
         try edit(laptop, at: 20) { $0.title = "by laptop" }
         try edit(laptop, at: 40) { $0.place = "by laptop" }
@@ -85,9 +85,10 @@ struct Chore: SyncedRecord, Equatable {
         #expect(decisions.map(\.rule) == [.lastEditWins, .lastEditWins])
     }
 
-    /// Plain SQL edits are dated when they are noticed; records of programs that know no edit times, by their saving.
+    /// Edits by plain SQL get the time at which the mirror notices them; records of programs without edit times get the
+    /// time of their save.
     @Test(arguments: ["UPDATE", "UPDATE OR IGNORE", "UPDATE OR REPLACE", "UPDATE OR FAIL"])
-    func editsOfOthersHaveTheirTimesToo(_ update: String) async throws {
+    func editsBySQLAndOtherProgramsHaveTimes(_ update: String) async throws {
         let phone = try await device("phone")
         let now = Date().timeIntervalSince1970 - 1_000_000
         clock.set(now - 3_600)
@@ -101,7 +102,7 @@ struct Chore: SyncedRecord, Equatable {
         #expect((record["CD_editTimes"] as? String)?.contains("\"title\"") == true)
         record["CD_title"] = "by another program"
         try await database.save(record)
-        // An hour ahead of the relay's clock: later.
+        // An hour ahead of the relay's clock, and therefore later.
         clock.set(now + 3_600)
         let file = try #require(phone.container.database(of: phone.store))
         try await file.write { try $0.execute(sql: "\(update) Chore SET title = 'by SQL'") }
@@ -109,8 +110,8 @@ struct Chore: SyncedRecord, Equatable {
         #expect(try await database.record(for: record.recordID)["CD_title"] as? String == "by SQL")
     }
 
-    /// Also where the two changes look the same: one more on each is two more.
-    @Test(arguments: [[3, 4], [1, 1]]) func onePropertyHasARuleOfItsOwn(_ counted: [Int]) async throws {
+    /// This includes equal changes: an increment on each of two devices adds two.
+    @Test(arguments: [[3, 4], [1, 1]]) func aPropertyResolverOverridesEditTimes(_ counted: [Int]) async throws {
         let add: PropertyResolver = { base, mine, theirs in
             func number(_ value: DatabaseValue) -> Int { Int.fromDatabaseValue(value) ?? 0 }
             return (number(mine) + number(theirs) - number(base)).databaseValue
@@ -137,7 +138,7 @@ struct Chore: SyncedRecord, Equatable {
         for mirror in mirrors { #expect(try mirror.context().object(Chore.self, "c")?.votes == counted.reduce(0, +)) }
     }
 
-    @Test func theFieldOfTimesIsReserved() {
+    @Test func theEditTimesFieldIsReserved() {
         var entity = Entity("Chore", attributes: [Attribute("editTimes", .string)])
         #expect(violations(entity).isEmpty)
         entity.letLastEditsWin()

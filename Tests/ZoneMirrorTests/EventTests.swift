@@ -7,7 +7,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What a container tells while it works, and what it remembers of that.
+/// The events that a container posts and stores.
 ///
 /// See WhenThingsGoWrong.md, "Everything as it happens".
 @Suite(.timeLimit(.minutes(15))) struct EventTests {
@@ -22,9 +22,9 @@ import ZoneTesting
         try await Mirrored(relay.device(of: "alice", named: "phone"), conditions: conditions, change)
     }
 
-    @Test func eventsAreKeptAndTold() async throws {
+    @Test func eventsAreStoredAndPosted() async throws {
         let phone = try await phone()
-        let told = Mutex<[MirrorEvent]>([])
+        let posted = Mutex<[MirrorEvent]>([])
         let observer = NotificationCenter.default.addObserver(
             forName: MirroredContainer.eventChangedNotification,
             object: nil,
@@ -32,7 +32,7 @@ import ZoneTesting
         ) { note in
             let key = MirroredContainer.eventNotificationUserInfoKey
             guard let event = note.userInfo?[key] as? MirrorEvent, event.store == phone.store else { return }
-            told.withLock { $0.append(event) }
+            posted.withLock { $0.append(event) }
         }
         defer { NotificationCenter.default.removeObserver(observer) }
         try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"))
@@ -48,15 +48,15 @@ import ZoneTesting
         #expect(kept[0].id < kept[1].id)
         #expect(try await phone.container.events(of: phone.store, after: kept[0]).map(\.kind) == [.import])
         #expect(try await phone.container.events(of: phone.store, since: Date(timeIntervalSinceNow: 60)).isEmpty)
-        let heard = told.withLock { $0.filter { $0.ended != nil && $0.kind != .account }.map(\.kind) }
-        #expect(heard == [.export, .import])
-        // A failure has its number and a sentence.
+        let kinds = posted.withLock { $0.filter { $0.ended != nil && $0.kind != .account }.map(\.kind) }
+        #expect(kinds == [.export, .import])
+        // A failure has an error code and a message.
         phone.device.network.cut()
         await #expect(throws: MirrorError.self) { try await phone.container.fetchChanges() }
         let failed = try #require(try await phone.container.events(of: phone.store).last)
         #expect(!failed.succeeded && failed.errorCode == .networkUnavailable)
         #expect(failed.message?.hasSuffix(".") == true)
-        // Who comes late hears the latest of each kind first.
+        // A new observer first gets the latest event of each kind.
         var late: [MirrorEvent.Kind] = []
         for await event in phone.container.events {
             late.append(event.kind)
@@ -65,8 +65,8 @@ import ZoneTesting
         #expect(Set(late) == [.account, .export, .import])
     }
 
-    /// Many changes that wait are told once, until they are fewer.
-    @Test func aLargeOutboxIsTold() async throws {
+    /// A large number of pending changes is reported once, until the number drops.
+    @Test func aLargeOutboxIsReportedOnce() async throws {
         let phone = try await phone { $0.cloud?.outboxWarning = 2 }
         func count() async throws -> Int {
             let details = try await phone.container.events(of: phone.store).flatMap(\.details)
@@ -78,7 +78,7 @@ import ZoneTesting
         #expect(try await count() == 0)
         let events = phone.container.events
         try phone.save(Note(id: "c", title: "3"))
-        // The look at the outbox after a commit is nobody's to wait for.
+        // The outbox is checked after the commit, and no API call waits for the check.
         for await event in events where event.details == [.outboxIsLarge(3)] { break }
         for _ in 0..<3 { await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() } }
         #expect(try await count() == 1)
@@ -86,8 +86,8 @@ import ZoneTesting
         try await phone.container.sendChanges()
     }
 
-    /// A view that was pinned too long moves on, and says so.
-    @Test func anOldPinMovesOn() async throws {
+    /// A query generation that is pinned too long is advanced, with an event.
+    @Test func anOldPinIsAdvanced() async throws {
         let now = Mutex(Date())
         var conditions = MirrorConditions()
         conditions.wallClock = { now.withLock { $0 } }
@@ -108,8 +108,8 @@ import ZoneTesting
         }
     }
 
-    /// A view that nobody reads ends all the same when the log has grown by too much, and the next one lasts again.
-    @Test func aPinThatKeepsTheLogMovesOn() async throws {
+    /// An unused query generation is advanced as well if the WAL grows too much; the next one can stay pinned again.
+    @Test func aPinThatKeepsTheWALGrowingIsAdvanced() async throws {
         var conditions = MirrorConditions()
         conditions.pinLog = 1 << 20
         let phone = try await phone(conditions)
@@ -125,15 +125,15 @@ import ZoneTesting
         try save("a", bytes: 2 << 20)
         for await event in events where event.details == [.pinAdvanced] { break }
         #expect(try context.count(FetchRequest(Note.self)) == 1)
-        // The file of the log is as long as before.
+        // The WAL file still has its former length.
         try save("b", bytes: 10)
         #expect(try context.count(FetchRequest(Note.self)) == 1)
         context.refreshAll()
         #expect(try context.count(FetchRequest(Note.self)) == 2)
     }
 
-    /// What a pin has made of a log is given back after it.
-    @Test func aLogIsNotLongForEver() async throws {
+    /// The space of a WAL that grew during a pin is released afterwards.
+    @Test func theWALIsTruncatedAfterAPin() async throws {
         let phone = try await phone()
         let database = try #require(phone.container.database(of: phone.store))
         let context = phone.context()
@@ -154,8 +154,8 @@ import ZoneTesting
         #expect(try log() < 33 << 20)
     }
 
-    /// A context that merges moves on with what arrives, and one that does not stands still.
-    @Test func contextsMergeOrStandStill() async throws {
+    /// A context that merges automatically shows fetched changes; other contexts stay at their query generation.
+    @Test func contextsMergeFetchedChangesOnlyIfConfigured() async throws {
         let (phone, laptop) = (try await phone(), try await Mirrored(relay.device(of: "alice", named: "laptop")))
         let view = await phone.container.viewContext
         let still = phone.container.newBackgroundContext()
@@ -177,7 +177,7 @@ import ZoneTesting
         #expect(try view.fetch(Note.self).map(\.title) == ["1"])
         view.refreshAll()
         #expect(try view.fetch(Note.self).count == 2)
-        // With the policy error a context that merges would refuse saves: said when it is set.
+        // With the policy `error`, automatic merging makes saves fail; setting both posts a notice.
         let events = phone.container.events
         view.automaticallyMergesChangesFromParent = true
         view.mergePolicy = .error
@@ -189,8 +189,8 @@ import ZoneTesting
         #expect(count == 2)
     }
 
-    /// What a type of a public database lacks is named once, and the other types come.
-    @Test func aTypeThatCannotBePolledStopsNoOther() async throws {
+    /// A record type that cannot be polled is reported once, and the other types are polled.
+    @Test func aTypeThatCannotBePolledDoesNotStopTheOthers() async throws {
         let alice = try await Mirrored(relay.device(of: "alice"), model: MirrorModel(Post.self), scope: .public)
         try await alice.container.fetchChanges()
         #expect(try await alice.container.hasCompletedInitialImport(alice.store))
@@ -202,15 +202,15 @@ import ZoneTesting
         let bob = try await Mirrored(relay.device(of: "bob"), model: model, scope: .public)
         for _ in 0..<2 { try await bob.container.pollNow() }
         #expect(try bob.context().fetch(Post.self).map(\.text) == ["Hello"])
-        func said(_ mirror: Mirrored) async throws -> [MirrorEvent.Detail] {
+        func details(_ mirror: Mirrored) async throws -> [MirrorEvent.Detail] {
             try await mirror.container.events(of: mirror.store).flatMap(\.details)
         }
-        #expect(try await said(bob) == [.indexMissing(recordType: "CD_Draft", field: "recordName")])
-        // Without the index nobody knows what there is, until the index is there.
+        #expect(try await details(bob) == [.indexMissing(recordType: "CD_Draft", field: "recordName")])
+        // Without the index, the initial import cannot be completed.
         try await relay.changeSchema { $0["CD_Post"]?.systemIndexes[.modified] = [] }
         let carol = try await Mirrored(relay.device(of: "carol"), model: MirrorModel(Post.self), scope: .public)
         try await carol.container.pollNow()
-        #expect(try await said(carol) == [.indexMissing(recordType: "CD_Post", field: "modificationDate")])
+        #expect(try await details(carol) == [.indexMissing(recordType: "CD_Post", field: "modificationDate")])
         #expect(try await !carol.container.hasCompletedInitialImport(carol.store))
         try await relay.changeSchema { $0["CD_Post"]?.systemIndexes[.modified] = [.queryable, .sortable] }
         try await carol.container.pollNow()
@@ -218,7 +218,7 @@ import ZoneTesting
         #expect(try await carol.container.hasCompletedInitialImport(carol.store))
     }
 
-    /// It is the index that is missing which is named, also that of a field by which the store bounds what it holds.
+    /// The event names the missing index, including that of a field in the store's extent.
     @Test func theMissingIndexIsNamed() async throws {
         let alice = try await Mirrored(relay.device(of: "alice"), model: MirrorModel(Post.self), scope: .public)
         try await alice.container.fetchChanges()
@@ -242,9 +242,10 @@ import ZoneTesting
         #expect(try await named(by: "dave", nil) == [.indexMissing(recordType: "CD_Post", field: "recordName")])
     }
 
-    /// A public mirror asks at its start and then every half hour, or as often as it was told.
+    /// A public mirror polls when it opens and then every half hour, or at the configured interval of at least a
+    /// minute.
     @Test(arguments: [(Duration.seconds(1_800), 1_800), (.seconds(60), 60), (.seconds(1), 60)])
-    func publicMirrorsPollByTheClock(_ interval: Duration, _ seconds: Int) async throws {
+    func publicMirrorsPollAtTheirInterval(_ interval: Duration, _ seconds: Int) async throws {
         let device = relay.device(of: "alice")
         let board = try await device.mirror(of: MirrorModel(Post.self), scope: .public) {
             $0.cloud?.pollInterval = interval
@@ -254,7 +255,7 @@ import ZoneTesting
         try context.insert(Post(id: "a", text: "Hello"))
         try context.save()
         try await relay.settle()
-        // The first ones ask for a type that was not there yet.
+        // The first polls are for a type that does not exist yet.
         await relay.advance(by: .seconds(seconds))
         func polls() -> Int { device.network.operations.count { $0.hasSuffix("records/query") } }
         let before = polls()

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Every state that an object can be in is named, with since when, why, and what happens next.
+/// Each sync state of an object is explained: since when, why, and what happens next.
 @Suite(.timeLimit(.minutes(15))) struct ExplanationTests {
     private let relay: TestRelay
     private let phone: Mirrored
@@ -25,7 +25,7 @@ import ZoneTesting
         try context.save()
     }
 
-    /// Full sentences, one of which says why and one what comes.
+    /// Checks the state and that both the reason and the next step are full sentences.
     private func check(_ words: Explanation, _ state: SyncState, _ why: String, hasBegun: Bool = true) {
         #expect(words.state == state, "\(words)")
         #expect(words.reason.contains(why), "\(words)")
@@ -36,14 +36,14 @@ import ZoneTesting
         #expect((words.since != nil) == hasBegun, "\(words)")
     }
 
-    @Test func fromTheFirstWordToTheLast() async throws {
+    @Test func eachStateOfAnObjectsSyncIsExplained() async throws {
         let unsaved = ObjectID(store: nil, entity: "Note", name: "n")
         #expect(unsaved.isTemporary && !note.isTemporary)
         check(try await phone.container.explain(unsaved), .localOnly, "not been saved", hasBegun: false)
         await #expect(throws: MirrorError.self) { try await phone.container.explain(note) }
         try phone.save(Note(id: "n", title: "1"))
         check(try await phone.container.explain(note), .pending, "not been sent yet")
-        // On its way.
+        // While the request is in progress.
         let (asked, answer) = (Gate(), Gate())
         phone.device.network.fail(
             request: 1,
@@ -67,7 +67,7 @@ import ZoneTesting
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         check(try await phone.container.explain(note), .pending, "network")
         phone.device.network.heal()
-        // Changed elsewhere too; the second try does not get through.
+        // Changed on another device as well; the second attempt does not reach the relay.
         try await laptop.sync()
         try edit(laptop, "theirs")
         try await laptop.sync()
@@ -80,7 +80,7 @@ import ZoneTesting
         #expect(try phone.titles == ["n": "2"])
     }
 
-    @Test func withoutSpace() async throws {
+    @Test func anExceededQuotaIsExplained() async throws {
         try await phone.sync()
         relay.fillQuota()
         try phone.save(Note(id: "n", title: "1"))
@@ -88,20 +88,20 @@ import ZoneTesting
         check(try await phone.container.explain(note), .pending, "no space")
     }
 
-    @Test func refused() async throws {
+    @Test func aRejectedWriteIsExplained() async throws {
         relay.limits.recordBytes = 2_000
         try phone.save(Note(id: "n", title: String(repeating: "x", count: 3_000)))
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         let refused = try #require(try await phone.container.rejectedWrites(phone.store).first)
         check(try await phone.container.explain(refused.object), .refused, "refused")
         #expect(refused.explanation.contains("2000"), "\(refused.explanation)")
-        // A retry waits to be sent, and no more counts as refused.
+        // After `retry` the change is pending again.
         try await phone.container.retry(refused)
         check(try await phone.container.explain(refused.object), .pending, ".", hasBegun: false)
     }
 
-    /// A store that was local until now: what is in it is sent by itself.
-    @Test func fromBeforeTheMirror() async throws {
+    /// The objects of a store that becomes mirrored are sent automatically.
+    @Test func objectsFromBeforeMirroringAreExplained() async throws {
         let folder = try TemporaryFolder()
         let url = folder.url.appendingPathComponent("private.sqlite")
         let before = MirroredContainer(model: notesModel, stores: [StoreDescription(url: url)])
@@ -118,8 +118,8 @@ import ZoneTesting
         #expect(words.next.contains("sent by itself"))
     }
 
-    /// What was made in a shared store without any link belongs to no share yet.
-    @Test func withoutAShare() async throws {
+    /// An object in a shared store belongs to no share unless it is linked or assigned.
+    @Test func anObjectWithoutAShareIsExplained() async throws {
         let app = try await NotesApp(relay.device(of: "bob", named: "pc"))
         let context = app.context()
         let memo = SharedNote(title: "whose?")

@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What goes wrong on the way, and comes right by itself.
+/// Faults of the network and the relay from which mirrors recover automatically.
 @Suite(.timeLimit(.minutes(15))) struct FaultTests {
     let relay: TestRelay
 
@@ -20,7 +20,7 @@ import ZoneTesting
         return (phone, laptop)
     }
 
-    @Test func everyTokenExpiredInMidRun() async throws {
+    @Test func expiredTokensKeepUnsentChanges() async throws {
         let (phone, laptop) = try await twoWithThreeNotes()
         let there = phone.context()
         try there.delete(Note.self, id: "gone")
@@ -35,7 +35,7 @@ import ZoneTesting
         let expired = #""serverErrorCode":"BAD_REQUEST","ckErrorCode":"CHANGE_TOKEN_EXPIRED","reason":"old""#
         laptop.device.network.forgetOperations()
         laptop.device.network.fail(.answered(status: 400, body: "{\(expired),\"uuid\":\"u\"}"))
-        // The database is then asked from the beginning; the zone's token is refused as well.
+        // The mirror then fetches the database from the beginning; the zone's token is rejected as well.
         try await expireZoneToken(of: laptop, zone: zone, expired: expired)
         #expect(try laptop.titles == ["a": "theirs", "b": "mine, not sent", "new": "new, not sent"])
         #expect(laptop.device.network.operations.count < 10)
@@ -44,8 +44,8 @@ import ZoneTesting
         #expect(try phone.titles == ["a": "theirs", "b": "mine, not sent", "new": "new, not sent"])
     }
 
-    /// The relay tells of no deletion that is older; what was changed here meanwhile is not lost.
-    @Test func whoWasAwayBeyondTheHorizonHasWhatIsThere() async throws {
+    /// The relay has purged older deletions; unsent local changes must survive the new listing.
+    @Test func aDeviceOlderThanTheTombstoneHorizonConverges() async throws {
         let (phone, laptop) = try await twoWithThreeNotes()
         let there = phone.context()
         try there.delete(Note.self, id: "gone")
@@ -62,8 +62,8 @@ import ZoneTesting
         #expect(try phone.titles == laptop.titles && phone.titles.count == 3)
     }
 
-    /// Neither is its page's token noted, nor does a listing end without it.
-    @Test(arguments: [false, true]) func aRecordThatTheRelayCannotGiveIsAskedForAgain(_ isFirst: Bool) async throws {
+    /// The mirror neither stores the page's token nor completes the listing without the record.
+    @Test(arguments: [false, true]) func aRecordThatTheRelayFailsToReadIsFetchedAgain(_ isFirst: Bool) async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"))
         try await phone.sync()
@@ -86,8 +86,8 @@ import ZoneTesting
         #expect(try laptop.titles == ["a": "2"])
     }
 
-    /// Ten minutes are longer than anything here waits.
-    @Test(arguments: [false, true]) func aBusyZoneHoldsBackNoOther(_ isAutomatic: Bool) async throws {
+    /// The retry delay of ten minutes is longer than any wait of this test.
+    @Test(arguments: [false, true]) func aBusyZoneDoesNotDelayOthers(_ isAutomatic: Bool) async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), isAutomatic: isAutomatic)
         let context = phone.context()
         try context.insert(Note(id: "shared", title: "1"))
@@ -116,8 +116,8 @@ import ZoneTesting
         await phone.container.close()
     }
 
-    /// A relay that has had no time for a change is no reason to give up its first conflict.
-    @Test func aBusyRelayUsesUpNoConflicts() async throws {
+    /// Responses of a busy relay do not count toward the limit of conflicts.
+    @Test func busyResponsesDoNotCountAsConflicts() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
         try phone.save(Note(id: "n", title: "1"))
@@ -139,16 +139,17 @@ import ZoneTesting
         #expect(try laptop.context().object(Note.self, "n")?.stars == 3)
     }
 
-    /// The first request is refused by the fault set before; the second one (the database) passes, the third is refused.
+    /// The fault set before rejects the first request; the second request, for the database, succeeds, and the third is
+    /// rejected.
     private func expireZoneToken(of laptop: Mirrored, zone: String, expired: String) async throws {
         let body = "{\"zones\":[{\"zoneID\":\(zone),\(expired)}]}"
         laptop.device.network.fail(.passes, .answered(status: 200, body: body))
         try await laptop.container.fetchChanges()
     }
 
-    /// The relay itself forgets all tokens while a device reads page by page: what waits here is sent, and nothing is listed for
-    /// ever.
-    @Test(arguments: 1...4) func theRelayForgetsAllTokensInMidRun(_ page: Int) async throws {
+    /// The relay invalidates all tokens while a device fetches page by page: unsent changes are sent, and the listing
+    /// ends.
+    @Test(arguments: 1...4) func invalidatingAllTokensDuringAFetchLosesNothing(_ page: Int) async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         for number in 0..<6 { try phone.save(Note(id: RecordName("n\(number)"), title: "\(number)")) }
         try await phone.sync()
@@ -183,17 +184,17 @@ import ZoneTesting
         }
     }
 
-    @Test func aLostAnswerDoublesNothing() async throws {
+    @Test func aLostResponseDuplicatesNothing() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try await phone.sync()
         try phone.save(Note(id: "a", title: "1"))
-        // The zone is made, then the records' answer is lost.
+        // The zone is created, then the response to the records is lost.
         phone.device.network.fail(.passes, .losesAnswer)
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         #expect(try await phone.container.pendingExportCount(phone.store) == 1)
         try await phone.container.sendChanges()
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
-        // And one whose object is deleted before the next try.
+        // The same with an object that is deleted before the next attempt.
         try phone.save(Note(id: "b", title: "2"))
         phone.device.network.fail(.losesAnswer)
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
@@ -206,12 +207,13 @@ import ZoneTesting
         #expect(try phone.titles == ["a": "1"])
     }
 
-    /// A proxy before a relay that is down, a hotel's page, a damaged store: nothing was said about the changes, so they stay.
+    /// Responses of a proxy, of a captive portal or of a damaged store say nothing about the changes, which stay
+    /// pending.
     @Test(arguments: [
         (404, "<html>No backend</html>"), (200, "<html>Welcome to the hotel</html>"),
         (500, #"{"serverErrorCode":"INTERNAL_ERROR","reason":"The store is damaged.","uuid":"u"}"#),
     ])
-    func anAnswerAboutNoChangeTakesNoneBack(_ answer: (status: Int, body: String)) async throws {
+    func aResponseWithoutResultsKeepsAllChanges(_ answer: (status: Int, body: String)) async throws {
         let phone = try await device("phone")
         try phone.save(Note(id: "old", title: "1"))
         try await phone.sync()
@@ -231,8 +233,8 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    /// But one change at which the relay itself fails each time, while it takes the others, holds none of them up.
-    @Test func aChangeAtWhichTheRelayFailsStopsNoOther() async throws {
+    /// A change that always fails with a server error, while others succeed, does not block the others.
+    @Test func aChangeThatAlwaysFailsDoesNotBlockOthers() async throws {
         let phone = try await device("phone")
         try await phone.sync()
         let broken = TestNetwork.Fault.answered(status: 500, body: "")
@@ -249,10 +251,10 @@ import ZoneTesting
         #expect(try phone.titles == ["b": "b", "c": "c"])
     }
 
-    /// An answer that blames another for each change, and no one for itself, is no reason to send the same again at once.
-    @Test func aRefusalWithoutACulpritIsNotRepeatedAtOnce() async throws {
+    /// A response in which every change fails because of another one is not retried at once.
+    @Test func aBatchFailureWithoutACauseIsNotRetriedAtOnce() async throws {
         let phone = try await device("phone")
-        try phone.save(Note(id: "first", title: "makes the zone"))
+        try phone.save(Note(id: "first", title: "creates the zone"))
         try await phone.sync()
         try phone.save(Note(id: "a", title: "1"))
         let atomic = #""serverErrorCode":"ATOMIC_ERROR","reason":"another's""#
@@ -268,7 +270,7 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    @Test func twoDevicesSeedTheSameOffline() async throws {
+    @Test func twoDevicesCanSeedTheSameObjectsOffline() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         for mirror in [phone, laptop] {
             try mirror.save(Note(id: "seed-1", title: "Welcome"), Note(id: "seed-2", title: "Tips"))
@@ -283,7 +285,7 @@ import ZoneTesting
         }
     }
 
-    @Test func duplicatesBecomeOne() async throws {
+    @Test func deduplicationMergesDuplicates() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         for (mirror, name) in [(phone, "B"), (laptop, "A")] {
             let context = mirror.context()
@@ -310,8 +312,8 @@ import ZoneTesting
         }
     }
 
-    /// Two things of which nothing is known are not the same thing.
-    @Test func objectsWithoutTheKeyAreNoDuplicates() async throws {
+    /// Objects whose key property is nil do not count as equal.
+    @Test func objectsWithoutAKeyAreNotDuplicates() async throws {
         let phone = try await device("phone")
         var (third, fourth) = (Note(id: "c", title: "same"), Note(id: "d", title: "same"))
         (third.body, fourth.body) = ("text", "text")
@@ -326,8 +328,8 @@ import ZoneTesting
         #expect(try phone.context().fetch(Note.self).map(\.id) == ["a", "b", "c"])
     }
 
-    /// What was marked is looked at again before it goes: it may be something of its own by then, or all that is left.
-    @Test func whatIsNoDuplicateAnyMoreStays() async throws {
+    /// A marked duplicate is checked again before its removal: it may differ by then, or be the only one left.
+    @Test func anObjectThatIsNoLongerADuplicateIsKept() async throws {
         let phone = try await device("phone")
         let context = phone.context()
         for (id, name) in [("a", "Inbox"), ("b", "Inbox"), ("c", "Home"), ("d", "Home"), ("e", "Old"), ("f", "Old")] {
@@ -342,14 +344,14 @@ import ZoneTesting
         try await phone.sync()
         try await phone.sync()
         #expect(try phone.context().fetch(Folder.self).map(\.id) == ["a", "b", "d", "e"])
-        // Marked anew when they agree again.
+        // It is marked again if it becomes equal again.
         try context.edit(Folder.self, "b") { $0.name = "Inbox" }
         try context.save()
         #expect(try await phone.container.deduplicate(Folder.self, by: "name") == 1)
     }
 
-    /// What is linked to a duplicate between its mark and its end is not lost with it, nor are its tags.
-    @Test func whatIsLinkedToADuplicateStays() async throws {
+    /// Links to a marked duplicate, and its tags, move to the remaining object.
+    @Test func linksOfADuplicateMoveToTheRemainingObject() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         let context = phone.context()
         for id in ["a", "b"] as [RecordName] { try context.insert(Folder(id: id, name: "Inbox")) }
@@ -382,9 +384,9 @@ import ZoneTesting
         }
     }
 
-    /// Where nobody else has the objects, or no feed tells of them, duplicates go as well.
+    /// Duplicates are also removed in local stores and in public stores, which have no change feed.
     @Test(arguments: [CKDatabase.Scope.public, nil])
-    func duplicatesGoInEveryStore(_ scope: CKDatabase.Scope?) async throws {
+    func duplicatesAreRemovedInEveryKindOfStore(_ scope: CKDatabase.Scope?) async throws {
         let device = relay.device(of: "alice", named: "phone")
         let mirror = try await Mirrored(device, model: MirrorModel(Post.self), scope: scope ?? .private) {
             if scope == nil { $0.cloud = nil }
@@ -403,7 +405,7 @@ import ZoneTesting
         #expect(try await mirror.container.pendingExportCount(mirror.store) == (scope == nil ? 0 : 1))
     }
 
-    @Test func aDeletedZoneTakesItsObjectsAlong() async throws {
+    @Test func aDeletedZoneRemovesItsObjectsButKeepsUnsentOnes() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"))
         try await phone.sync()

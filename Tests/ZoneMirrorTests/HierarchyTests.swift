@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A list of a program that shares single records with their children.
+/// A list of an application that shares single records with their children.
 struct Basket: SyncedRecord, Equatable {
     var id = RecordName()
     var name = ""
@@ -28,7 +28,7 @@ struct Shelf: SyncedRecord, Equatable {
     var wares = ToMany<Ware>(inverse: "shelf")
 }
 
-/// What lies in a basket.
+/// An item in a basket.
 struct Ware: SyncedRecord, Equatable {
     var id = RecordName()
     var name = ""
@@ -45,7 +45,7 @@ struct Ware: SyncedRecord, Equatable {
     }
 }
 
-/// Shares of one record with its children, as programs on CloudKit itself make them, joined by a mirror.
+/// A mirror that joins shares of one record with its children, which apps using CloudKit directly create.
 @Suite(.timeLimit(.minutes(15))) struct HierarchyTests {
     let relay: TestRelay
     let owner: CKDatabase
@@ -56,7 +56,7 @@ struct Ware: SyncedRecord, Equatable {
         owner = relay.device(of: "alice@example.org", named: "owner").privateDatabase
     }
 
-    /// Bob's mirror of two baskets that Alice shares with him, each by itself, out of one zone.
+    /// Bob's mirror with two baskets that Alice shares with him separately from one zone.
     private func bob(
         keepsCopies: Bool = false
     ) async throws -> (container: MirroredContainer, folder: TemporaryFolder) {
@@ -93,13 +93,13 @@ struct Ware: SyncedRecord, Equatable {
         try await owner.record(for: CKRecord.ID(recordName: name, zoneID: zone)).parent?.recordID.recordName
     }
 
-    @Test func whatIsMadeInAHierarchyStandsInIt() async throws {
+    @Test func newObjectsJoinTheHierarchyTheyAreLinkedTo() async throws {
         let (container, folder) = try await bob()
         defer { withExtendedLifetime(folder) {} }
         let context = container.newBackgroundContext()
         let baskets = try context.fetch(Basket.self, sortedBy: .ascending(\.name))
         #expect(baskets.map(\.name) == ["party", "picnic"])
-        // By a link, and by a link to something that is new itself; children before their parents.
+        // By a link to a shared or to a new object; children are inserted before their parents.
         var shelf = Shelf()
         (shelf.id, shelf.basket) = ("shelf", ToOne(baskets[1]))
         var deep = Ware(id: "a deep one", name: "plums")
@@ -107,10 +107,10 @@ struct Ware: SyncedRecord, Equatable {
         try context.insert(deep)
         try context.insert(shelf)
         try context.insert(Ware(id: "flat", name: "cheese", in: baskets[0]))
-        // By an object of the hierarchy that leads to it.
+        // By a link from an object of the hierarchy.
         try context.insert(Ware(id: "favourite", name: "cake"))
         try context.edit(Basket.self, "party") { $0.favourite = ToOne<Ware>("favourite") }
-        // By word.
+        // By explicit assignment.
         let loose = Ware(id: "loose", name: "bread")
         try context.insert(loose)
         let shared = container.store(at: folder.url.appendingPathComponent("shared.sqlite"))
@@ -126,15 +126,15 @@ struct Ware: SyncedRecord, Equatable {
         #expect(try await parent(of: "loose") == "picnic")
         #expect(try await container.rejectedWrites(shared).isEmpty)
         #expect(try await container.pendingExportCount(shared) == 0)
-        // An edit changes nothing about that.
+        // An edit does not change the parent.
         try context.edit(Ware.self, "flat") { $0.name = "more cheese" }
         try context.save()
         try await container.sendChanges()
         #expect(try await parent(of: "flat") == "party")
     }
 
-    /// A model that names the parent makes hierarchies of its own, which a program on CloudKit itself can share.
-    @Test func aModelMayNameTheParent() async throws {
+    /// A model with a parent relationship creates hierarchies, which an app using CloudKit directly can share.
+    @Test func aModelCanDeclareTheParentRelationship() async throws {
         var ware = MirrorModel(Ware.self, Basket.self, Shelf.self).entities["Ware"] ?? Entity("Ware")
         ware.relationship("basket") { $0.isParent = true }
         let plain = MirrorModel(Basket.self, Shelf.self)
@@ -163,8 +163,8 @@ struct Ware: SyncedRecord, Equatable {
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    /// A share of one record ends alone: what stands beside it in its zone stays there, shared or not.
-    @Test func theEndOfOneShareLeavesTheZone() async throws {
+    /// Ending the share of one record affects no other records in its zone, shared or not.
+    @Test func endingOneShareKeepsTheRestOfTheZone() async throws {
         let (container, folder) = try await bob()
         defer { withExtendedLifetime(folder) {} }
         let own = relay.device(of: "alice@example.org", named: "mirror")
@@ -192,7 +192,7 @@ struct Ware: SyncedRecord, Equatable {
         #expect(try container.newBackgroundContext().fetch(Basket.self).map(\.name) == ["picnic"])
     }
 
-    // MARK: Copies of what is lost
+    // MARK: Copies after losing access
 
     private func save(_ name: String, below parent: String?) async throws {
         let record = CKRecord(recordType: "Ware", recordID: .init(recordName: name, zoneID: zone))
@@ -207,7 +207,7 @@ struct Ware: SyncedRecord, Equatable {
         return try (context.fetch(Basket.self).map(\.name) + context.fetch(Ware.self).map(\.name)).sorted()
     }
 
-    @Test("one of two shared hierarchies ends, and its objects are kept as copies")
+    @Test("when one of two shared hierarchies ends, its objects are kept as copies")
     func oneOfTwoEnds() async throws {
         let (container, folder) = try await bob(keepsCopies: true)
         defer { withExtendedLifetime(folder) {} }
@@ -227,8 +227,8 @@ struct Ware: SyncedRecord, Equatable {
         #expect(try context.object(Basket.self, "picnic") != nil)
     }
 
-    @Test("a record that is taken out of a shared hierarchy is kept as a copy, and a deleted one is not")
-    func takenOutOrDeleted() async throws {
+    @Test("a record removed from a shared hierarchy is kept as a copy, and a deleted one is not")
+    func removedOrDeleted() async throws {
         let (container, folder) = try await bob(keepsCopies: true)
         defer { withExtendedLifetime(folder) {} }
         for name in ["plums", "cake"] { try await save(name, below: "party") }

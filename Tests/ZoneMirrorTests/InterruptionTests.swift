@@ -7,7 +7,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A disk that finds no space for one write, at a named place.
+/// Fails one write with "disk full" at a chosen crash point.
 private final class Spoiler: Sendable {
     private let place = Mutex<CrashPoint?>(nil)
 
@@ -24,15 +24,15 @@ private final class Spoiler: Sendable {
     }
 }
 
-/// Work that is cut short, by a full disk, by a cancelled task or by the end of the container: nothing is lost, nothing
-/// waits for ever, and nothing is said to have gone well that has not.
+/// Work interrupted by a full disk, a cancelled task or the closing of the container: no change is lost, no call waits
+/// for ever, and no failure is reported as success.
 @Suite(.timeLimit(.minutes(15))) struct InterruptionTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
 
-    /// A mirror that lives by the relay's clock.
-    private func worldly(
+    /// A mirror that uses the relay's clock.
+    private func automaticMirror(
         _ name: String,
         scope: CKDatabase.Scope = .private,
         model: MirrorModel = notesModel,
@@ -44,7 +44,7 @@ private final class Spoiler: Sendable {
         return try await Mirrored(device, model: model, scope: scope, isAutomatic: true, conditions: conditions)
     }
 
-    /// Whether work ends that must not wait for anything.
+    /// Returns whether work ends within a minute.
     private func ends(_ work: @escaping @Sendable () async -> Void) async -> Bool {
         let isDone = Mutex(false)
         let task = Task {
@@ -59,8 +59,8 @@ private final class Spoiler: Sendable {
 
     // MARK: No space on the disk
 
-    /// Whoever asks hears what is the matter, and so does whoever reads the events.
-    @Test func whatFoundNoSpaceSaysSo() async throws {
+    /// The thrown error and the event both say that the disk is full.
+    @Test func aFullDiskIsReportedInTheErrorAndTheEvent() async throws {
         let spoiler = Spoiler()
         var conditions = MirrorConditions()
         conditions.crashPoint = { try spoiler.pass($0) }
@@ -76,16 +76,16 @@ private final class Spoiler: Sendable {
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    /// The next try must not wait for the next notice: there may be none.
+    /// The retry must not wait for the next notice, because there may be none.
     @Test(arguments: [CrashPoint.insideImport, .insideDatabasePage])
-    func aPageThatFoundNoSpaceIsAskedForAgain(_ place: CrashPoint) async throws {
+    func aPageThatDidNotFitOnTheDiskIsFetchedAgain(_ place: CrashPoint) async throws {
         let spoiler = Spoiler()
-        let laptop = try await worldly("laptop", spoiler)
-        let phone = try await worldly("phone")
+        let laptop = try await automaticMirror("laptop", spoiler)
+        let phone = try await automaticMirror("phone")
         try phone.save(Note(id: "a", title: "1"))
         try await relay.settle()
         spoiler.spoilOnce(place)
-        // One change, and so one notice.
+        // One change causes one notice.
         if place == .insideImport {
             try phone.save(Note(id: "b", title: "2"))
         } else {
@@ -99,8 +99,8 @@ private final class Spoiler: Sendable {
         #expect(try place == .insideImport ? laptop.titles["b"] == "2" : zones.contains("More"))
     }
 
-    /// The end of a zone is kept back until all else is here, and tried again where it could not be written down.
-    @Test func aZoneWhoseEndFoundNoSpaceGoesLater() async throws {
+    /// A zone's deletion is applied after all other changes, and retried if it cannot be stored.
+    @Test func aZoneDeletionThatDidNotFitOnTheDiskIsRetried() async throws {
         let hand = relay.device(of: "alice", named: "hand").privateDatabase
         let extra = try await hand.save(CKRecordZone(zoneName: "Extra")).zoneID
         let more = try await hand.save(CKRecordZone(zoneName: "More")).zoneID
@@ -110,7 +110,7 @@ private final class Spoiler: Sendable {
             return record
         }
         try await hand.save(note("goes", in: extra))
-        let laptop = try await worldly("laptop")
+        let laptop = try await automaticMirror("laptop")
         try await relay.settle()
         #expect(try laptop.titles == ["goes": "goes"])
         let database = try #require(laptop.container.database(of: laptop.store))
@@ -133,8 +133,8 @@ private final class Spoiler: Sendable {
         #expect(try laptop.titles == ["new": "new"])
     }
 
-    /// How far a poll has come is not to be remembered without what it found.
-    @Test func whatAPollCouldNotStoreIsNotPassedOver() async throws {
+    /// The progress of a poll must not be stored without the poll's results.
+    @Test func pollResultsThatCouldNotBeStoredAreFetchedAgain() async throws {
         let (clock, spoiler) = (relay.clock, Spoiler())
         var conditions = MirrorConditions()
         conditions.wallClock = { clock.date }
@@ -157,8 +157,8 @@ private final class Spoiler: Sendable {
         #expect(try reader.context().fetch(Post.self).count == 3)
     }
 
-    /// Whose file it is must be in the file before anything of theirs is.
-    @Test func aFileThatCannotSayWhoseItIsTakesNothing() async throws {
+    /// The file must name its user before it stores any of the user's data.
+    @Test func aFileThatCannotStoreItsUserTakesNoData() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
         let database = try #require(mirror.container.database(of: mirror.store))
@@ -185,8 +185,8 @@ private final class Spoiler: Sendable {
 
     // MARK: Cancelled tasks
 
-    @Test func aCancelledSendSaysSo() async throws {
-        let phone = try await worldly("phone")
+    @Test func aCancelledSendThrows() async throws {
+        let phone = try await automaticMirror("phone")
         try await relay.settle()
         let before = try await phone.container.lastSuccessfulExport(phone.store)
         phone.device.network.cut()
@@ -205,11 +205,11 @@ private final class Spoiler: Sendable {
         #expect(try await container.pendingExportCount(phone.store) == 0)
     }
 
-    /// A view that goes away cancels its fetch; a notice that came meanwhile was left to that fetch.
-    @Test func whatACancelledFetchLeavesIsFetchedByItself() async throws {
+    /// A disappearing view cancels its fetch, which should also have covered a notice that arrived meanwhile.
+    @Test func changesMissedByACancelledFetchAreFetchedAutomatically() async throws {
         relay.limits.itemsPerRequest = 2
-        let laptop = try await worldly("laptop")
-        let phone = try await worldly("phone")
+        let laptop = try await automaticMirror("laptop")
+        let phone = try await automaticMirror("phone")
         for number in 0..<6 { try phone.save(Note(id: RecordName("n\(number)"), title: "\(number)")) }
         try await relay.settle()
         #expect(try laptop.titles.count == 6)
@@ -231,7 +231,7 @@ private final class Spoiler: Sendable {
         #expect(try laptop.titles.count == 9)
     }
 
-    @Test func aCancelledPollIsTheOnlyOneThatEndsEarly() async throws {
+    @Test func aCancelledPollDoesNotShortenTheNext() async throws {
         relay.limits.itemsPerRequest = 2
         let board = relay.device(of: "alice").publicDatabase
         for number in 0..<5 {
@@ -261,8 +261,8 @@ private final class Spoiler: Sendable {
         #expect(try mirror.context().fetch(Post.self).count == 5)
     }
 
-    /// Who asks for a poll wants what is there now, not what a poll under way asked for before.
-    @Test func aPollByHandWaitsForTheOneUnderWay() async throws {
+    /// `pollNow()` must return the current content, not that of a poll that started before.
+    @Test func pollNowStartsAfterAPollInProgress() async throws {
         let writer = relay.device(of: "bob").publicDatabase
         let device = relay.device(of: "alice", named: "reader")
         let (asked, answer) = (Gate(), Gate())
@@ -290,11 +290,11 @@ private final class Spoiler: Sendable {
         await container.close()
     }
 
-    // MARK: The end of a container
+    // MARK: Closing
 
-    @Test func closingWaitsForNoPageThatIsOnItsWay() async throws {
+    @Test func closingDoesNotWaitForAPageInProgress() async throws {
         relay.limits.itemsPerRequest = 2
-        let phone = try await worldly("phone")
+        let phone = try await automaticMirror("phone")
         for number in 0..<7 { try phone.save(Note(id: RecordName("n\(number)"), title: "\(number)")) }
         try await relay.settle()
         let device = relay.device(of: "alice", named: "laptop")
@@ -302,14 +302,14 @@ private final class Spoiler: Sendable {
         let conditions = MirrorConditions(device.connection.conditions ?? SyncConditions())
         let laptop = try await Mirrored(device, isAutomatic: true, conditions: conditions)
         await relay.advance(by: .seconds(5))
-        // Two, or none where the first page was asked for twice: loading goes on beside the world's own order.
+        // Two, or none if the first page was requested twice: loading runs outside the simulated order.
         let titles = try laptop.titles
-        #expect(titles.count <= 2, "a page is on its way")
+        #expect(titles.count <= 2, "a page is in progress")
         let container = laptop.container
         #expect(await ends { await container.close() })
     }
 
-    @Test func whoFollowsARequestHearsOfTheEnd() async throws {
+    @Test func liveRequestsEndWhenTheContainerCloses() async throws {
         let folder = try TemporaryFolder()
         let store = StoreDescription(url: folder.url.appendingPathComponent("local.sqlite"))
         let container = MirroredContainer(model: notesModel, stores: [store])

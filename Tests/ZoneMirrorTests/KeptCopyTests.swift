@@ -7,7 +7,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A participant who keeps copies has one of everything that was shared, however the share ends and whenever they look.
+/// A participant who keeps copies has one copy of each shared object, however the share ends and whenever they fetch.
 ///
 /// SharingRules.md, "The end of a share".
 @Suite(.timeLimit(.minutes(15))) struct KeptCopyTests {
@@ -32,7 +32,7 @@ import ZoneTesting
 
     private func stop() async throws { try await phone.container.stopSharing(share, in: phone.mine) }
 
-    /// The keeper has one note of their own with these memos, and nothing of the share.
+    /// Checks that the participant `keeper` has a private copy of the note with these memos, and no shared objects.
     private func checkCopy(_ texts: [String] = ["1 passport", "2 tickets"]) throws {
         let context = keeper.context()
         let notes = try context.fetch(SharedNote.self)
@@ -52,7 +52,7 @@ import ZoneTesting
         }
     }
 
-    // MARK: Every moment
+    // MARK: Timing
 
     @Test("a participant who fetches between two requests of the owner keeps the copy", arguments: 1...8)
     func between(_ number: Int) async throws {
@@ -80,7 +80,7 @@ import ZoneTesting
         keeper.device.network.failNothing()
         if try await !phone.container.fetchShares(in: phone.mine).isEmpty { try await stop() }
         for _ in 0..<2 { try await keeper.container.fetchChanges() }
-        // Of what was new the participant may have heard, or not.
+        // The participant may or may not have fetched the new memo.
         let known = try keeper.memos
         try checkCopy(known)
         #expect(known.starts(with: ["1 passport", "2 tickets"]))
@@ -89,7 +89,7 @@ import ZoneTesting
 
     enum Failure: CaseIterable, Sendable { case unreachable, losesAnswer, busy }
 
-    @Test("whichever request of the owner fails, the participant keeps the copy", arguments: 1...6, Failure.allCases)
+    @Test("the participant keeps the copy if any request of the owner fails", arguments: 1...6, Failure.allCases)
     func failing(_ number: Int, _ failure: Failure) async throws {
         let fault: TestNetwork.Fault =
             switch failure {
@@ -111,8 +111,8 @@ import ZoneTesting
         try await checkOwner()
     }
 
-    /// What is to be deleted cannot be moved: the end of the share is more than one commit.
-    @Test("a share that ends with an unsent deletion in it leaves the copy too", arguments: 1...8)
+    /// Records with unsent deletions cannot be moved, so ending the share takes more than one commit.
+    @Test("a share that ends with an unsent deletion also leaves the copy", arguments: 1...8)
     func withDeletion(_ number: Int) async throws {
         let context = phone.context()
         try context.delete(try #require(try context.fetch(Memo.self, \.text == "1 passport").first))
@@ -128,7 +128,7 @@ import ZoneTesting
         try await checkOwner(["2 tickets"])
     }
 
-    @Test("the end of a share is one commit at the relay")
+    @Test("ending a share takes one commit at the relay")
     func oneCommit() async throws {
         phone.device.network.forgetOperations()
         let before = try await world.bob.device.sharedDatabase.databaseChanges(since: nil)
@@ -140,7 +140,7 @@ import ZoneTesting
         #expect(after.deletions.count == 1 && after.modifications.isEmpty)
     }
 
-    @Test("a share that begins again and ends again leaves a second copy with what was new")
+    @Test("a share that starts and ends again leaves a second copy with the new objects")
     func twice() async throws {
         try await stop()
         for _ in 0..<2 { try await keeper.container.fetchChanges() }
@@ -160,9 +160,9 @@ import ZoneTesting
         )
     }
 
-    // MARK: Moves out of sight
+    // MARK: Moves out of the share
 
-    /// The owner's device moves one record out of the share, whose zone stays.
+    /// Moves one record out of the share's zone, as the owner's device.
     private func moveAway(_ text: String) async throws -> RecordName {
         let memo = try #require(try phone.context().fetch(Memo.self, \.text == text).first)
         let body = ClientRequest.move(

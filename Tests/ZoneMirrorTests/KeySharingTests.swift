@@ -3,7 +3,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// The keys of shared zones, where something is late or goes wrong.
+/// Encryption keys of shared zones, with delays and failures.
 @Suite(.timeLimit(.minutes(15))) struct KeySharingTests {
     let relay: TestRelay
     let phone: Mirrored
@@ -42,8 +42,9 @@ import ZoneTesting
         try await mirror.sync()
     }
 
-    /// Joined on the relay's page, where nobody has a key.
-    @Test(arguments: [false, true]) func whoJoinedElsewhereReadsLater(_ isRestarted: Bool) async throws {
+    /// A participant who joins on the relay's web page has no key there.
+    @Test(arguments: [false, true])
+    func aParticipantWhoJoinedInABrowserGetsTheKeyLater(_ isRestarted: Bool) async throws {
         let link = try #require(try await share().url)
         let browser = relay.device(of: "bob", named: "browser")
         try await browser.container.accept(try await browser.container.shareMetadata(for: link))
@@ -62,7 +63,7 @@ import ZoneTesting
         #expect(try bob.entry?.secret == "for two")
     }
 
-    @Test func aKeyThatCouldNotBeGivenIsGivenLater() async throws {
+    @Test func aKeyThatCouldNotBeSharedIsSharedLater() async throws {
         let link = try #require(try await share().url)
         let bob = try await bob()
         try await bob.container.acceptShareInvitations(from: [link], into: bob.others)
@@ -75,8 +76,9 @@ import ZoneTesting
         #expect(try bob.entry?.secret == "for two")
     }
 
-    /// What a guest writes before they have the key is not taken back, and goes when somebody has given it.
-    @Test func whatIsWrittenBeforeTheKeyHasComeWaitsForIt() async throws {
+    /// Changes that a participant makes before getting the key stay pending, and are sent once the owner has shared the
+    /// key.
+    @Test func changesMadeBeforeTheKeyArrivesWaitForIt() async throws {
         let link = try #require(try await share().url)
         let bob = try await bob()
         try await bob.container.acceptShareInvitations(from: [link], into: bob.others)
@@ -104,8 +106,8 @@ import ZoneTesting
         #expect(secrets == ["from bob", "too", "as well"])
     }
 
-    /// Another device of the owner's has made the zone anew, under the same name and with another key.
-    @Test func afterAResetElsewhereTheNewKeyIsGiven() async throws {
+    /// Another device of the owner has recreated the zone, under the same name and with a new key.
+    @Test func afterAResetOnAnotherDeviceTheNewKeyIsShared() async throws {
         let bob = try await bob()
         try await bob.container.acceptShareInvitations(from: [try #require(try await share().url)], into: bob.others)
         try await phone.sync()
@@ -121,8 +123,8 @@ import ZoneTesting
         #expect(try bob.entry?.secret == "for two")
     }
 
-    /// Whoever begins anew has never been able to read the value; the phone, which was away, still holds it.
-    @Test func aResetByWhoeverHasLostTheKeyLosesNothingThatAnotherDeviceHolds() async throws {
+    /// The resetting device could never read the value; the phone, which was offline, still has it.
+    @Test func aResetWithoutTheOldKeyKeepsValuesOfOtherDevices() async throws {
         func device(_ name: String) -> TestDevice {
             relay.device(of: "alice", named: name, encryptionKey: PassphraseEncryptionKey("a new one", cost: .light))
         }
@@ -147,8 +149,8 @@ import ZoneTesting
 
     static let broken = "\"serverErrorCode\":\"INTERNAL_ERROR\",\"reason\":\"broken\""
 
-    /// Sealed values of a newer program move with their record, even if the relay fails just there.
-    @Test(arguments: [true, false]) func aMoveWhoseSealingFailsIsGoneThroughAgain(_ isEnding: Bool) async throws {
+    /// Encrypted values of a newer program version move with their record, even if the relay fails during the move.
+    @Test(arguments: [true, false]) func aMoveWhoseEncryptionStepFailsIsRetried(_ isEnding: Bool) async throws {
         await phone.container.close()
         let old = try await Mirrored(Self.alice(relay, "old"), model: NewerModelTests.old)
         try await old.sync()
@@ -177,7 +179,7 @@ import ZoneTesting
         #expect(try fresh.context().object(Diary.self, "d")?.secret == "for two")
     }
 
-    @Test func aSampleThatCouldNotBeDeletedIsToldOf() async throws {
+    @Test func initializeSchemaThrowsIfASampleCannotBeDeleted() async throws {
         let body = "{\"records\":[{\"recordName\":\"s\",\(Self.broken)}]}"
         phone.device.network.fail(request: 2, of: "records/modify", by: .answered(status: 200, body: body))
         await #expect(throws: MirrorError.self) { try await phone.container.initializeSchema() }

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A store that was local gets cloud options: what it holds is sent, once.
+/// A local store that gets cloud options: its objects are sent once.
 @Suite(.timeLimit(.minutes(15))) struct LateMirroringTests {
     let relay: TestRelay
     let folder: TemporaryFolder
@@ -15,7 +15,7 @@ import ZoneTesting
         folder = try TemporaryFolder()
     }
 
-    /// The store while it is local.
+    /// Opens the store without cloud options.
     private func local(
         scope: CKDatabase.Scope = .private,
         model: MirrorModel = notesModel,
@@ -27,7 +27,7 @@ import ZoneTesting
         }
     }
 
-    /// Makes a folder, two notes in it, a tag, and the link between the tag and a note.
+    /// Creates a folder, two notes in it, a tag, and a link between the tag and a note.
     private func fill(_ mirror: Mirrored) throws {
         let context = mirror.context()
         let (inbox, tag) = (Folder(id: "inbox", name: "Inbox"), Tag(word: "urgent"))
@@ -57,7 +57,7 @@ import ZoneTesting
         }
     }
 
-    @Test("objects of a store that gets cloud options wait, are announced, and are sent once")
+    @Test("objects of a store that gets cloud options are pending, reported, and sent once")
     func privateStore() async throws {
         let before = try await local()
         try fill(before)
@@ -79,7 +79,7 @@ import ZoneTesting
         let sent = try await records(phone.device)
         #expect(sent.count == 5)
         await phone.container.close()
-        // Not again with the next start, and not announced again.
+        // They are neither sent nor reported again after a restart.
         let again = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
         #expect(try await again.container.pendingExportCount(again.store) == 0)
         try await again.sync()
@@ -93,7 +93,7 @@ import ZoneTesting
         #expect(try there.related(to: found, \.tags).map(\.word) == ["urgent"])
     }
 
-    @Test("a program that syncs by itself sends them without a word")
+    @Test("a program with automatic sync sends them without a call")
     func automatically() async throws {
         let before = try await local()
         try fill(before)
@@ -104,7 +104,7 @@ import ZoneTesting
         await phone.container.close()
     }
 
-    @Test("a public store sends what it held")
+    @Test("a public store sends its objects")
     func publicStore() async throws {
         let model = MirrorModel(Post.self)
         let before = try await local(scope: .public, model: model)
@@ -126,8 +126,8 @@ import ZoneTesting
         #expect(try found.values.allSatisfy { try $0.get()["CD_text"] != nil } && found.count == 2)
     }
 
-    /// Without a history, and by other programs than this module's containers.
-    @Test("rows of plain SQL in a store without history are sent, however many")
+    /// Rows written without a history by a program that does not use this module.
+    @Test("any number of rows written by SQL in a store without history are sent")
     func plainSQL() async throws {
         let before = try await local(tracksHistory: false)
         let writer = try #require(before.container.database(of: before.store))
@@ -149,7 +149,7 @@ import ZoneTesting
 
     static let places: [CrashPoint] = [.beforeSend, .afterSend, .insideConfirm, .afterConfirm]
 
-    @Test("a crash midway loses nothing and sends nothing twice", arguments: places, [1, 2])
+    @Test("a crash while sending loses nothing and sends nothing twice", arguments: places, [1, 2])
     func crash(at point: CrashPoint, _ pass: Int) async throws {
         let lives = try Lives()
         func open(_ name: String, _ conditions: MirrorConditions, isLocal: Bool = false) async throws -> (
@@ -172,15 +172,15 @@ import ZoneTesting
         let second = relay.device(of: "alice", named: "second")
         let conditions = lives.begin(second, until: (point, pass))
         let url = lives.folder.appendingPathComponent("private.sqlite")
-        let dying = MirroredContainer(
+        let crashing = MirroredContainer(
             model: notesModel,
             stores: [StoreDescription(url: url, cloud: CloudOptions(container: second.container))],
             conditions: conditions
         )
-        try await dying.loadStores()
-        try? await dying.sendChanges()
+        try await crashing.loadStores()
+        try? await crashing.sendChanges()
         #expect(lives.isOver || pass == 2)
-        if !lives.isOver { await dying.close() }
+        if !lives.isOver { await crashing.close() }
         let third = relay.device(of: "alice", named: "third")
         let (_, last, store) = try await open("third", lives.begin(third, until: nil))
         try await last.sendChanges()
@@ -192,7 +192,7 @@ import ZoneTesting
         await last.close()
     }
 
-    @Test("an object that another device has too stays one object")
+    @Test("an object that another device also has stays a single object")
     func sameNames() async throws {
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
         try laptop.save(Note(id: "a", title: "theirs"), Note(id: "z", title: "z"))
@@ -206,7 +206,7 @@ import ZoneTesting
         #expect(try phone.titles.keys.sorted() == ["a", "b", "z"])
     }
 
-    @Test("an object whose id is no record name is sent under another, with its links")
+    @Test("an object whose ID is not a valid record name is sent under another, with its links")
     func oddNames() async throws {
         let before = try await local()
         let context = before.context()
@@ -229,7 +229,7 @@ import ZoneTesting
         #expect(try there.fetch(Folder.self).map(\.id) == [found.folder.target])
     }
 
-    @Test("two objects of one id are named, and the store can be opened as a local one still")
+    @Test("an error names two objects with one ID, and the store can still be opened as local")
     func twoOfOneName() async throws {
         let before = try await local()
         let context = before.context()
@@ -253,7 +253,7 @@ import ZoneTesting
         #expect(try await records(phone.device).keys.sorted() == ["1"])
     }
 
-    /// What an earlier version of this module has left: it mirrored the file, and sent nothing of what was in it.
+    /// An earlier version of this module mirrored the file without queueing its existing objects.
     @Test("objects that an earlier version did not queue are sent by this one")
     func earlierVersion() async throws {
         let before = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)

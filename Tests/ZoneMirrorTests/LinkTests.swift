@@ -6,7 +6,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// In a chain of one to one.
+/// A page in a chain of one-to-one links.
 struct Page: SyncedRecord, Equatable {
     var id = RecordName()
     var next = ToOne<Page>(inverse: "previous")
@@ -16,8 +16,7 @@ struct Page: SyncedRecord, Equatable {
     init(id: RecordName) { self.id = id }
 }
 
-/// What links show follows from the relay's records alone: each device shows the same, and so does one that begins with
-/// nothing.
+/// Links depend on the relay's records only: all devices show the same links, including a new device.
 @Suite(.timeLimit(.minutes(15))) struct LinkTests {
     private let relay: TestRelay
     private let zone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
@@ -56,8 +55,8 @@ struct Page: SyncedRecord, Equatable {
         return records.filter { $0.recordType == "CDMR" }.map(\.recordID.recordName)
     }
 
-    /// The names of both ends stand in one field of the pair's record, parted by a colon.
-    @Test func namesMayHaveColons() async throws {
+    /// A pair record stores the names of both ends in one field, separated by a colon.
+    @Test func namesMayContainColons() async throws {
         let (phone, laptop) = try await devices()
         let names: [RecordName] = ["a:b", ":", "a:", ":b", "\\", "a\\:b", "c\\", "\\d\\\\"]
         try change(phone) { context in
@@ -89,8 +88,8 @@ struct Page: SyncedRecord, Equatable {
 
     // MARK: Many to many
 
-    /// Who deleted an object did not know of the pair; who made the pair takes it away.
-    @Test(arguments: [true, false]) func aPairGoesWithItsEnds(_ fetchesFirst: Bool) async throws {
+    /// The device that deleted the object did not know of the pair, so the device that created the pair deletes it.
+    @Test(arguments: [true, false]) func aPairIsDeletedWithItsEnd(_ fetchesFirst: Bool) async throws {
         let (phone, laptop) = try await devices()
         try change(phone) { try $0.delete(Tag.self, id: "t") }
         try await phone.sync()
@@ -98,7 +97,7 @@ struct Page: SyncedRecord, Equatable {
         if fetchesFirst { try await laptop.container.fetchChanges() }
         for mirror in [laptop, laptop, phone] { try await mirror.sync() }
         #expect(try await pairs(phone).isEmpty)
-        // Nobody finds the new one linked.
+        // A new object of the same name is not linked.
         try change(phone) { try $0.insert(Tag(id: "t")) }
         let fresh = try await device("fresh")
         for mirror in [phone, laptop, fresh] {
@@ -108,8 +107,10 @@ struct Page: SyncedRecord, Equatable {
         }
     }
 
-    /// The deletion comes before its maker knows that the relay has the pair: what then arrives is nothing to keep it for.
-    @Test(arguments: MergePolicy.allCases) func aPairWhoseAnswerIsLostGoesToo(_ policy: MergePolicy) async throws {
+    /// The device fetches the deletion before it knows that the relay has the pair; the pair must not be kept when it
+    /// arrives.
+    @Test(arguments: MergePolicy.allCases)
+    func aPairIsDeletedEvenIfItsResponseWasLost(_ policy: MergePolicy) async throws {
         let (phone, laptop) = try await devices(policy)
         try change(phone) { try $0.delete(Tag.self, id: "t") }
         try await phone.sync()
@@ -117,7 +118,7 @@ struct Page: SyncedRecord, Equatable {
         laptop.device.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
         await #expect(throws: MirrorError.self) { try await laptop.container.sendChanges() }
         #expect(try await pairs(phone).count == 1)
-        // The deletion in one page, the pair in the next.
+        // The deletion is in one page, the pair in the next.
         relay.limits.itemsPerRequest = 1
         try await laptop.container.fetchChanges()
         relay.limits = TestRelay.Limits()
@@ -126,8 +127,8 @@ struct Page: SyncedRecord, Equatable {
         #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
     }
 
-    /// What was read to be sent, and then taken back by what was fetched before its turn came, is not sent any more.
-    @Test func aPairTakenBackBeforeItsTurnIsNotSent() async throws {
+    /// A pair that was prepared for sending, and then removed by a fetch before its request, is not sent.
+    @Test func aPairRemovedBeforeItsRequestIsNotSent() async throws {
         let isRead = Gate()
         var conditions = MirrorConditions()
         conditions.crashPoint = { if $0 == .beforeSend { isRead.open() } }
@@ -158,8 +159,8 @@ struct Page: SyncedRecord, Equatable {
         #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
     }
 
-    /// The pair comes while the deletion is still to be sent: then it goes after the deletion.
-    @Test func aPairToWhatIsAboutToGoGoesToo() async throws {
+    /// The pair arrives while the deletion is unsent; it is deleted after the object.
+    @Test func aPairToAnObjectWithAPendingDeletionIsDeleted() async throws {
         let (phone, laptop) = try await devices()
         try change(laptop) { try $0.link(Note(id: "n", title: ""), \.tags, Tag(id: "t")) }
         try await laptop.sync()
@@ -174,7 +175,7 @@ struct Page: SyncedRecord, Equatable {
         #expect(try tags(laptop).isEmpty)
     }
 
-    @Test func aPairGoesWithWhatTheRelayRefuses() async throws {
+    @Test func aPairIsRemovedWithARejectedObject() async throws {
         let (phone, laptop) = try await devices()
         relay.limits.recordBytes = 2_000
         var refused = Tag(id: "refused")
@@ -191,8 +192,8 @@ struct Page: SyncedRecord, Equatable {
         #expect(try await pairs(phone).isEmpty)
     }
 
-    /// What the zone held is gone, and no reason to make it anew.
-    @Test func aPairGoesWithItsZone() async throws {
+    /// The pair of a deleted zone must not recreate the zone.
+    @Test func aPairIsRemovedWithItsZone() async throws {
         let (phone, laptop) = try await devices()
         try change(phone) { try $0.link(Note(id: "n", title: ""), \.tags, Tag(id: "t")) }
         try await laptop.device.privateDatabase.deleteRecordZone(withID: zone)
@@ -201,10 +202,11 @@ struct Page: SyncedRecord, Equatable {
         #expect(try await !phone.device.privateDatabase.allRecordZones().contains { $0.zoneID == zone })
     }
 
-    // MARK: To one
+    // MARK: To-one links
 
-    /// It was set when its target had been deleted elsewhere: it comes about with another one of that name, for everybody.
-    @Test(arguments: [true, false]) func anOpenLinkComesAboutEverywhere(_ isMadeByItsHolder: Bool) async throws {
+    /// The link was set after its target was deleted on another device; a new object of that name completes it on all
+    /// devices.
+    @Test(arguments: [true, false]) func anUnresolvedLinkResolvesOnAllDevices(_ isMadeByItsHolder: Bool) async throws {
         let (phone, laptop) = try await devices()
         try change(phone) { try $0.delete(Folder.self, id: "f") }
         try await phone.sync()
@@ -220,8 +222,8 @@ struct Page: SyncedRecord, Equatable {
         }
     }
 
-    /// An object made again under its name is another one: nothing of what it was linked to comes back.
-    @Test func anOpenLinkGoesWithItsHolder() async throws {
+    /// An object recreated under the same name is a different one; it does not get the former links.
+    @Test func anUnresolvedLinkIsDeletedWithItsSource() async throws {
         let (phone, laptop) = try await devices()
         try change(phone) { try $0.delete(Folder.self, id: "f") }
         try await phone.sync()
@@ -234,7 +236,7 @@ struct Page: SyncedRecord, Equatable {
         for mirror in [phone, laptop] { #expect(try folder(mirror) == nil) }
     }
 
-    // MARK: One to one
+    // MARK: One-to-one links
 
     private func chain(_ mirror: Mirrored) throws -> [String] {
         try mirror.context().fetch(Page.self).map { page in
@@ -242,8 +244,8 @@ struct Page: SyncedRecord, Equatable {
         }
     }
 
-    /// Two devices give one page another next one each: both ends of a link say the same, everywhere.
-    @Test(arguments: [true, false]) func bothEndsSayTheSame(_ fetchesFirst: Bool) async throws {
+    /// Two devices set different next pages for one page; both ends of each link must agree on all devices.
+    @Test(arguments: [true, false]) func bothEndsOfALinkAgreeAfterAConflict(_ fetchesFirst: Bool) async throws {
         let (phone, laptop) = try await devices()
         try change(phone) { try $0.edit(Page.self, "a") { $0.next.target = "b" } }
         try change(laptop) { try $0.edit(Page.self, "a") { $0.next.target = "c" } }
@@ -252,13 +254,13 @@ struct Page: SyncedRecord, Equatable {
         let fresh = try await device("fresh")
         for mirror in [laptop, phone, laptop, fresh] { try await mirror.sync() }
         for mirror in [phone, laptop, fresh] { #expect(try chain(mirror) == ["- a c", "- b -", "a c -"]) }
-        // What is left of the link that lost does not come back by itself.
+        // The rest of the losing link does not come back.
         try change(phone) { try $0.edit(Page.self, "c") { $0.previous.target = nil } }
         for mirror in [phone, laptop, fresh] {
             try await mirror.sync()
             #expect(try chain(mirror) == ["- a -", "- b -", "- c -"])
         }
-        // And can be made anew.
+        // The link can be set again.
         try change(laptop) { try $0.edit(Page.self, "a") { $0.next.target = "b" } }
         for mirror in [laptop, phone, fresh] {
             try await mirror.sync()
@@ -266,7 +268,7 @@ struct Page: SyncedRecord, Equatable {
         }
     }
 
-    @Test func aPageThatLeadsToItselfIsLetGo() async throws {
+    @Test func aPageCanLinkToItselfAndBeUnlinked() async throws {
         let (phone, laptop) = try await devices()
         for (target, line) in [("a" as RecordName?, "a a a"), (nil, "- a -"), ("b", "- a b")] {
             try change(phone) { try $0.edit(Page.self, "a") { $0.next.target = target } }
@@ -277,10 +279,10 @@ struct Page: SyncedRecord, Equatable {
         }
     }
 
-    // MARK: Taken back
+    // MARK: Reverted changes
 
-    /// Bob may not change what is Alice's: what he changed is as it was, open links included.
-    @Test func aChangeTakenBackBringsItsLinksBack() async throws {
+    /// Bob may not change Alice's objects: his changes are reverted, including unresolved links.
+    @Test func revertingAChangeRestoresItsLinks() async throws {
         func board(_ user: String) async throws -> Mirrored {
             try await Mirrored(relay.device(of: user), model: model, scope: .public) { $0.unpermittedWrites = .allow }
         }
@@ -308,8 +310,8 @@ struct Page: SyncedRecord, Equatable {
         #expect(try folder(bob) == "f")
     }
 
-    /// Where the object may not be deleted it stays, and is nowhere else.
-    @Test func whatMayNotGoIsNotMoved() async throws {
+    /// An object that the user may not delete stays in its store and is not copied to another.
+    @Test func anObjectThatCannotBeDeletedIsNotMoved() async throws {
         let alice = try await Mirrored(relay.device(of: "alice"), model: model, scope: .public)
         _ = try? await alice.container.fetchChanges()
         try alice.save(Note(id: "n", title: "Alice's"))

@@ -4,21 +4,21 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A folder of stores that outlives the programs which open it, each killed at a place of the test's choice.
+/// A folder of stores that survives the programs which open it, each killed at a crash point that the test chooses.
 ///
-/// A kill is what a kill leaves behind: at the named place the files are copied as they lie there, in the middle of a
-/// transaction too, and the device loses its network. Whatever the old program does after that reaches nobody; the next
-/// one begins with the copies, and with nothing of the old one's memory.
+/// A kill copies the files in their current state at the crash point, also within a transaction, and disconnects the
+/// device from the network. Further actions of the killed program have no effect. The next program starts with the
+/// copies, without the old program's memory.
 final class Lives: Sendable {
-    /// What the place throws after the files were taken; nobody waits for it any more.
+    /// The error thrown at the crash point after the files were copied.
     struct Killed: Error {}
 
     private struct State {
         var folder: TemporaryFolder
-        /// Where the current life is to end, and after how many passes.
+        /// The crash point that ends the current run, and the number of passes until then.
         var deadline: (point: CrashPoint, passes: Int)?
         var network: TestNetwork?
-        /// The files that the last kill left.
+        /// The files at the time of the last kill.
         var remains: TemporaryFolder?
         var passed: [CrashPoint: Int] = [:]
     }
@@ -27,21 +27,21 @@ final class Lives: Sendable {
 
     init() throws { state = Mutex(State(folder: try TemporaryFolder())) }
 
-    /// Where the stores lie now.
+    /// The current folder of the stores.
     var folder: URL { state.withLock { $0.folder.url } }
 
-    /// How often places were passed, in all lives.
+    /// How often a crash point was passed in all runs.
     func passes(_ point: CrashPoint) -> Int { state.withLock { $0.passed[point] ?? 0 } }
 
-    /// Whether the current life has been ended.
+    /// Whether the current run was killed.
     var isOver: Bool { state.withLock { $0.remains != nil } }
 
-    /// Begins another life with what is on the disk.
+    /// Starts another run with the files on disk.
     ///
     /// - Parameters:
-    ///   - device: A device made for this life.
-    ///   - deadline: Where it ends; `nil`: nowhere.
-    /// - Returns: What its container is to be opened with.
+    ///   - device: A new device for this run.
+    ///   - deadline: The crash point that ends the run; `nil` for none.
+    /// - Returns: The conditions for opening the run's container.
     func begin(_ device: TestDevice, until deadline: (point: CrashPoint, passes: Int)?) -> MirrorConditions {
         state.withLock { state in
             if let remains = state.remains { state.folder = remains }
@@ -58,14 +58,14 @@ final class Lives: Sendable {
     private func pass(_ point: CrashPoint) throws {
         try state.withLock { state in
             state.passed[point, default: 0] += 1
-            // A dead program gets no further.
+            // A killed program stops at its next crash point.
             if state.remains != nil { throw Killed() }
             guard let deadline = state.deadline, deadline.point == point else { return }
             state.deadline?.passes -= 1
             guard state.deadline?.passes == 0 else { return }
             let copy = try TemporaryFolder()
             let files = FileManager.default
-            // The shared memory beside the log is a live program's; the next one makes its own of the log.
+            // The shared memory file belongs to a running program; the next program recreates it from the WAL.
             for name in try files.contentsOfDirectory(atPath: state.folder.url.path) where !name.hasSuffix("-shm") {
                 try files.copyItem(
                     at: state.folder.url.appendingPathComponent(name),

@@ -4,11 +4,11 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What may be done with objects of a shared store that are not accessible any more, and with new ones that hang on them.
+/// Permissions for objects of a shared store that are no longer accessible, and for new objects linked to them.
 ///
 /// Permissions.md, "Questions"; SharingRules.md, "The end of a share".
 @Suite(.timeLimit(.minutes(15))) struct LostAccessTests {
-    /// How a guest loses an object.
+    /// How a participant loses access to an object.
     enum End: CaseIterable, Sendable { case stopped, removed, left, deleted }
 
     let world: SharingWorld
@@ -22,7 +22,7 @@ import ZoneTesting
 
     private var bob: NotesApp { world.bob }
 
-    /// The guest loses the note, and its memos where those do not stay.
+    /// Makes the participant lose access to the note and its memos.
     private func lose(_ end: End) async throws {
         let phone = world.phone
         switch end {
@@ -44,7 +44,7 @@ import ZoneTesting
 
     // MARK: Permissions
 
-    @Test("objects that a guest has lost can be neither changed nor deleted", arguments: End.allCases)
+    @Test("objects that a participant has lost can be neither changed nor deleted", arguments: End.allCases)
     func permissions(_ end: End) async throws {
         let note = ObjectID(store: bob.others, entity: "SharedNote", name: "trip")
         let memo = try bob.context().objectID(of: try #require(try bob.context().fetch(Memo.self).first))
@@ -56,12 +56,12 @@ import ZoneTesting
             #expect(!bob.container.canUpdateRecord(for: object), "\(object)")
             #expect(!bob.container.canDeleteRecord(for: object), "\(object)")
         }
-        // Of the owner's own nothing is said.
+        // The owner's object is not affected.
         let own = ObjectID(store: world.phone.mine, entity: "SharedNote", name: "trip")
         #expect(end == .deleted || world.phone.container.canUpdateRecord(for: own))
     }
 
-    @Test("what a guest has made and not sent can be changed, until the share is gone")
+    @Test("a participant's unsent new object can be changed until the share ends")
     func permissionsOfNewObjects() async throws {
         let context = bob.context()
         let memo = Memo(text: "3 map", note: try #require(try bob.note))
@@ -73,7 +73,7 @@ import ZoneTesting
         #expect(!bob.container.canUpdateRecord(for: object) && !bob.container.canDeleteRecord(for: object))
     }
 
-    @Test("what a guest has deleted and not sent is still theirs to delete")
+    @Test("a participant may still delete an object whose deletion is unsent")
     func permissionsOfDeletedObjects() async throws {
         let context = bob.context()
         let memo = try #require(try context.fetch(Memo.self).first)
@@ -97,7 +97,7 @@ import ZoneTesting
     }
 
     @Test(
-        "a new object linked to one that a guest has lost is refused as an edit of that one is",
+        "a new object linked to a lost object is rejected like an edit of the lost object",
         arguments: End.allCases
     )
     func newObjects(_ end: End) async throws {
@@ -109,7 +109,7 @@ import ZoneTesting
         edited.title = "mine"
         #expect(code { try editing.update(edited) } == nil)
         #expect(code { try editing.save() } == .objectUnavailable)
-        // By the object, in the context that read it and in another, and by its name alone.
+        // Linked by the object in the context that read it, by the object in another context, and by its name.
         var named = Memo(text: "by name", note: SharedNote(id: "trip", title: ""))
         named.note = ToOne<SharedNote>("trip")
         for (context, memo) in [
@@ -124,7 +124,7 @@ import ZoneTesting
         for store in [bob.mine, bob.others] { #expect(try await bob.container.pendingExportCount(store) == 0) }
     }
 
-    @Test("with a chain of new objects nothing of it is saved")
+    @Test("of a chain of new objects linked to a lost object, none is saved")
     func chain() async throws {
         let context = bob.context()
         let note = try #require(try context.fetch(SharedNote.self).first)
@@ -138,7 +138,7 @@ import ZoneTesting
         #expect(try bob.context().fetch(Memo.self).isEmpty)
     }
 
-    @Test("a new object assigned to a share that has ended is refused, and in the owner's store goes home")
+    @Test("a new object assigned to an ended share is rejected, but saved in the owner's store")
     func assigned() async throws {
         let theirs = try #require(try await bob.container.fetchShares(in: bob.others).first)
         let (context, own) = (bob.context(), world.phone.context())

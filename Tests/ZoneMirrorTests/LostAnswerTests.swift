@@ -6,27 +6,27 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A change that the relay has carried out, and whose answer was lost: this device's own change is no other's.
+/// A change that the relay applied although its response was lost: the device must recognize the change as its own.
 @Suite(.timeLimit(.minutes(15))) struct LostAnswerTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
 
-    /// What happens between the lost answer and the next request.
+    /// What happens between the lost response and the next request.
     enum Meanwhile: CaseIterable, Sendable {
         case nothing
-        /// What has changed is fetched before anything is sent again.
+        /// The device fetches before it sends again.
         case fetch
-        /// The program ends, and begins anew.
+        /// The program restarts.
         case restart
         case restartAndFetch
     }
 
-    /// What became of the request whose answer was lost.
+    /// What happened to the request whose response was lost.
     enum Fate: CaseIterable, Sendable {
         case carriedOut
         case neverArrived
-        /// A proxy has waited long enough, or its connection to the relay has ended.
+        /// A proxy timed out, or lost its connection to the relay.
         case answeredByAProxy
         case refusedByAProxy
 
@@ -80,9 +80,9 @@ import ZoneTesting
         }
     }
 
-    /// Three are counted on the laptop, and as many as `others` on the phone, which has looked in between.
+    /// The laptop increments three times, and the phone, which has fetched in between, `others` times.
     @Test(arguments: Meanwhile.allCases.flatMap { [($0, 0), ($0, 1)] }, Fate.allCases)
-    func everythingIsCountedOnce(_ row: (meanwhile: Meanwhile, others: Int), _ fate: Fate) async throws {
+    func everyIncrementIsCountedOnce(_ row: (meanwhile: Meanwhile, others: Int), _ fate: Fate) async throws {
         let phone = try await device("phone", counting)
         var laptop = try await device("laptop", counting)
         try phone.save(Note(id: "n", title: "N"))
@@ -104,8 +104,8 @@ import ZoneTesting
         }
     }
 
-    /// The program ends before it has written down what the relay has done, and cannot reach it when it begins anew.
-    @Test func whatTheEndHasCutOffIsAskedAbout() async throws {
+    /// The program ends before it stores the relay's response, and cannot reach the relay after the restart.
+    @Test func aRequestInterruptedByAnExitIsRepeated() async throws {
         let isOver = Atomic(false)
         var conditions = MirrorConditions()
         conditions.crashPoint = { if $0 == .afterSend, isOver.load(ordering: .relaxed) { throw CancellationError() } }
@@ -129,8 +129,8 @@ import ZoneTesting
         #expect(try laptop.context().object(Note.self, "n")?.stars == 2)
     }
 
-    /// As long as answers get lost, nothing is read that could be this device's own.
-    @Test func aPageWaitsForTheAnswer() async throws {
+    /// While responses are lost, the device applies no page that might contain its own change.
+    @Test func aPageIsNotAppliedBeforeTheResponse() async throws {
         let laptop = try await device("laptop", counting)
         try laptop.save(Note(id: "n", title: "N"))
         for isSent in [true, false, false] {
@@ -148,8 +148,8 @@ import ZoneTesting
         #expect(try laptop.context().object(Note.self, "n")?.stars == 3)
     }
 
-    /// Nor is anything read as long as the repeat does not come to be answered.
-    @Test(arguments: 0..<4) func aPageWaitsForTheRepeat(_ row: Int) async throws {
+    /// The device also applies no page until the repeated request gets a response.
+    @Test(arguments: 0..<4) func aPageIsNotAppliedBeforeTheRepeatedRequestSucceeds(_ row: Int) async throws {
         let faults: [TestNetwork.Fault] = [
             .unreachable, .busy(retryAfter: .seconds(1)), .throttled(retryAfter: .seconds(1)),
             .answered(status: 502, body: "<html>"),
@@ -168,8 +168,8 @@ import ZoneTesting
         #expect(try laptop.context().object(Note.self, "n")?.stars == 2)
     }
 
-    /// However long a proxy answers for the relay.
-    @Test func aLongOutageBehindAProxyChangesNothing() async throws {
+    /// A proxy may answer in the relay's place for any time.
+    @Test func aLongOutageBehindAProxyLosesNoChanges() async throws {
         let laptop = try await device("laptop", counting)
         try laptop.save(Note(id: "n", title: "N"))
         try await laptop.sync()
@@ -186,9 +186,9 @@ import ZoneTesting
         #expect(try laptop.context().object(Note.self, "n")?.stars == 2)
     }
 
-    /// Nobody else has changed anything: there is nothing to decide, whatever the policy.
+    /// Without changes by another device there is no conflict, whatever the policy.
     @Test(arguments: Meanwhile.allCases, MergePolicy.allCases)
-    func theLaterEditStays(_ meanwhile: Meanwhile, _ policy: MergePolicy) async throws {
+    func anEditAfterALostResponseIsKept(_ meanwhile: Meanwhile, _ policy: MergePolicy) async throws {
         func choosing(_ cloud: inout CloudOptions) { cloud.mergePolicy = policy }
         var laptop = try await device("laptop", choosing)
         try laptop.save(Note(id: "n", title: "N"))
@@ -207,9 +207,9 @@ import ZoneTesting
         #expect(try fresh.titles == ["n": "second"])
     }
 
-    /// Nor is there anything that would bring it back.
+    /// The object must not come back either.
     @Test(arguments: Meanwhile.allCases, MergePolicy.allCases)
-    func theLaterDeletionStays(_ meanwhile: Meanwhile, _ policy: MergePolicy) async throws {
+    func aDeletionAfterALostResponseIsKept(_ meanwhile: Meanwhile, _ policy: MergePolicy) async throws {
         func choosing(_ cloud: inout CloudOptions) { cloud.mergePolicy = policy }
         var laptop = try await device("laptop", choosing)
         try laptop.save(Note(id: "n", title: "N"))

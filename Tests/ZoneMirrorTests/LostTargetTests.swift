@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A context links to what another one deletes before the save: no device shows a link that leads nowhere.
+/// A context links to an object that another context deletes before the save: no device shows a dangling link.
 @Suite(.timeLimit(.minutes(15))) struct LostTargetTests {
     private let relay: TestRelay
     private let phone: Mirrored
@@ -32,9 +32,9 @@ import ZoneTesting
         try context.fetch(Note.self, sortedBy: .ascending(\.title)).map(\.folder.target)
     }
 
-    /// The link waits for another object of that name, on the device that made it as on all others.
+    /// The link stays unresolved until another object of that name exists, on all devices.
     @Test(arguments: [true, false], [true, false])
-    func aLinkToWhatIsGoneMeanwhileIsOpen(_ isNew: Bool, _ isSent: Bool) async throws {
+    func aLinkToAnObjectDeletedMeanwhileIsUnresolved(_ isNew: Bool, _ isSent: Bool) async throws {
         let context = phone.context()
         let name: RecordName = isNew ? "new" : "n"
         var note = Note(id: name, title: "O")
@@ -44,7 +44,7 @@ import ZoneTesting
         if isSent { try await phone.sync() }
         try context.save()
         #expect(try context.object(Note.self, name)?.folder.target == nil)
-        // What follows builds on that.
+        // Later edits keep the link unresolved.
         try context.edit(Note.self, name) { $0.stars = 3 }
         try context.save()
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"), model: model)
@@ -62,8 +62,8 @@ import ZoneTesting
         }
     }
 
-    /// Likewise what is still to come, however it comes.
-    @Test func aLinkToWhatIsStillToComeComesAboutWithIt() async throws {
+    /// A link to an object that does not exist yet resolves as soon as the object exists.
+    @Test func aLinkToAFutureObjectResolvesWithIt() async throws {
         let context = phone.context()
         var note = Note(id: "early", title: "E")
         note.folder.target = "late"
@@ -81,7 +81,7 @@ import ZoneTesting
         }
     }
 
-    @Test(arguments: [true, false]) func aPairWithWhatIsGoneMeanwhileIsNotMade(_ isSent: Bool) async throws {
+    @Test(arguments: [true, false]) func aPairWithAnObjectDeletedMeanwhileIsNotCreated(_ isSent: Bool) async throws {
         let context = phone.context()
         try context.link(Note(id: "n", title: ""), \.tags, Tag(id: "t"))
         try change(phone) { try $0.delete(Tag.self, id: "t") }
@@ -97,7 +97,8 @@ import ZoneTesting
         }
     }
 
-    @Test(arguments: [true, false]) func aLinkOfOneToOneToWhatIsGoneMeanwhileIsOpen(_ isSent: Bool) async throws {
+    @Test(arguments: [true, false])
+    func aOneToOneLinkToAnObjectDeletedMeanwhileIsUnresolved(_ isSent: Bool) async throws {
         let context = phone.context()
         try context.edit(Page.self, "a") { $0.next.target = "b" }
         try change(phone) { try $0.delete(Page.self, id: "b") }

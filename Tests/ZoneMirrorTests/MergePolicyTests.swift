@@ -2,13 +2,13 @@ import Foundation
 import Testing
 import ZoneMirror
 
-/// The five policies: the worked example, and the table.
+/// The five policies: the documented example and the table.
 ///
 /// See MergePolicies.md, "The five policies".
 @Suite struct MergePolicyTests {
     struct Case: Sendable {
         var policy: MergePolicy
-        /// `nil`: the save fails.
+        /// `nil` if the save fails.
         var values: [Int]?
     }
 
@@ -30,11 +30,11 @@ import ZoneMirror
         #expect(outcome == PropertyMerge.Outcome(values: [2, 1], dropped: []))
     }
 
-    @Test(arguments: MergePolicy.allCases) func nothingChangedElsewhereIsNoConflict(_ policy: MergePolicy) {
+    @Test(arguments: MergePolicy.allCases) func aChangeOfOneSideIsNoConflict(_ policy: MergePolicy) {
         #expect(PropertyMerge.edits(base: [1], memory: [2], store: [1], policy: policy)?.values == [2])
     }
 
-    @Test func whatADecisionDropsIsNamed() {
+    @Test func aDecisionNamesTheDroppedValues() {
         let outcome = PropertyMerge.edits(
             base: [1, 1],
             memory: [2, 2],
@@ -44,7 +44,7 @@ import ZoneMirror
         #expect(outcome?.dropped == [.init(position: 1, kept: 2, dropped: 3)])
     }
 
-    @Test func deletionsByPolicy() {
+    @Test func eachPolicyDecidesOnDeletions() {
         #expect(
             MergePolicy.allCases.map { PropertyMerge.keepsObjectDeletedInStore($0) } == [nil, false, true, true, false]
         )
@@ -56,7 +56,7 @@ import ZoneMirror
     }
 }
 
-/// The same through contexts: two of them, one row.
+/// The same with two contexts and one object.
 @Suite struct ContextMergeTests {
     let folder: TemporaryFolder
     let container: MirroredContainer
@@ -74,7 +74,7 @@ import ZoneMirror
         try context.save()
     }
 
-    /// Memory sets title and body to 2; the store has body and stars at 3 by then.
+    /// Saves title and body as 2 in one context after another has saved body and stars as 3.
     private func merged(_ policy: MergePolicy) throws -> [String] {
         let (mine, other) = (container.newBackgroundContext(), container.newBackgroundContext())
         mine.mergePolicy = policy
@@ -96,7 +96,7 @@ import ZoneMirror
         #expect(try merged(policy) == expected)
     }
 
-    @Test func errorWritesNothingAndListsAllThreeStates() throws {
+    @Test func thePolicyErrorSavesNothingAndListsAllThreeStates() throws {
         let error = #expect(throws: MirrorError.self) { _ = try merged(.error) }
         guard case .mergeConflict(let conflicts)? = error?.code, let conflict = conflicts.first else {
             Issue.record("\(String(describing: error))")
@@ -112,7 +112,7 @@ import ZoneMirror
         (MergePolicy.mergeByPropertyStoreTrump, false), (.mergeByPropertyObjectTrump, true), (.overwrite, true),
         (.rollback, false),
     ])
-    func editedHereDeletedThere(_ policy: MergePolicy, _ stays: Bool) throws {
+    func eachPolicyDecidesOnAnEditOfADeletedObject(_ policy: MergePolicy, _ stays: Bool) throws {
         let (mine, other) = (container.newBackgroundContext(), container.newBackgroundContext())
         mine.mergePolicy = policy
         var note = try #require(try mine.object(Note.self, "n"))
@@ -124,7 +124,7 @@ import ZoneMirror
         #expect(try container.newBackgroundContext().object(Note.self, "n")?.title == (stays ? "mine" : nil))
     }
 
-    @Test func onesOwnSaveIsNoConflict() throws {
+    @Test func aContextDoesNotConflictWithItsOwnSave() throws {
         let mine = container.newBackgroundContext()
         var note = try #require(try mine.object(Note.self, "n"))
         note.title = "2"

@@ -5,16 +5,16 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Any number of tasks may read and write in every way there is, and none waits for ever.
+/// Any number of tasks may read and write concurrently by all APIs without a deadlock.
 ///
-/// A plain read blocks its thread until a connection is free. If connections were held by suspended tasks, which need one
-/// of those very threads to go on, everything would stand still: as many plain reads as there are threads, and as many
-/// suspended ones as there are connections, are enough.
+/// A synchronous read blocks its thread until a connection is free. If suspended tasks held connections while they need
+/// one of the blocked threads to continue, as many synchronous reads as threads, together with as many suspended tasks
+/// as connections, would cause a deadlock.
 @Suite(.timeLimit(.minutes(15))) struct MixedReadsTests {
     private static let tasks = 64
     private static let rounds = 40
 
-    @Test func noMixtureOfReadsStandsStill() async throws {
+    @Test func mixedReadsAndWritesDoNotDeadlock() async throws {
         let folder = try TemporaryFolder()
         let description = StoreDescription(url: folder.url.appendingPathComponent("local.sqlite"))
         let container = MirroredContainer(model: notesModel, stores: [description])
@@ -47,8 +47,8 @@ import ZoneTesting
         await container.close()
     }
 
-    /// The same while objects arrive and pins hold connections of their own.
-    @Test func notEvenDuringAnImport() async throws {
+    /// The same during an import, with pinned contexts that hold connections of their own.
+    @Test func mixedReadsDuringAnImportDoNotDeadlock() async throws {
         let relay = try TestRelay()
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let context = phone.context()

@@ -13,7 +13,7 @@ private struct Tally: SyncedRecord {
     init() {}
 }
 
-/// The next version of it.
+/// The next version of `Tally`.
 private struct LaterTally: SyncedRecord {
     static let entityName = "Tally"
     var id = RecordName()
@@ -22,7 +22,7 @@ private struct LaterTally: SyncedRecord {
     init() {}
 }
 
-/// Models that change, and several at one file.
+/// Changed models, and several models for one file.
 ///
 /// See FromCoreData.md, "Models change", and Sync.md, "Unknown records".
 @Suite(.timeLimit(.minutes(15))) struct ModelChangeTests {
@@ -40,9 +40,9 @@ private struct LaterTally: SyncedRecord {
 
     // MARK: Other containers
 
-    /// A widget looks at the app's file, with less of the model: what either writes is sent all the same.
+    /// A widget opens the app's file with a smaller model; the changes of both are sent.
     @Test(arguments: [[Note.self, Folder.self, Tag.self], [Tally.self]] as [[any SyncedRecord.Type]])
-    func aGuestLeavesTheOutboxAlone(_ types: [any SyncedRecord.Type]) async throws {
+    func aWidgetKeepsTheAppsPendingChanges(_ types: [any SyncedRecord.Type]) async throws {
         let app = try await device("app", MirrorModel(Note.self, Folder.self, Tag.self, Tally.self), kept: true)
         let entities = types.compactMap { MirrorModel($0).entities.values.first }
         var conditions = MirrorConditions()
@@ -74,8 +74,8 @@ private struct LaterTally: SyncedRecord {
 
     // MARK: Optional or not
 
-    @Test func whatMayBeEmptyNowTakesNothing() async throws {
-        // As files of older versions have it.
+    @Test func aPropertyCanBecomeOptionalOrNonOptional() async throws {
+        // A table as older versions create it.
         let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
         try await file.write { db in
             try db.execute(
@@ -98,7 +98,7 @@ private struct LaterTally: SyncedRecord {
         let laptop = try await device("laptop", MirrorModel(LaterTally.self))
         try await laptop.sync()
         let there = laptop.context()
-        // Written before as nothing, and read as what stands for it now.
+        // NULL values of the former version are read as the default.
         #expect(try phone.context().fetch(LaterTally.self).map(\.body) == [""])
         #expect(try phone.context().fetch(LaterTally.self, .sql("body = ''")).count == 1)
         try there.edit(LaterTally.self, "t") { $0.stars = nil }
@@ -107,15 +107,15 @@ private struct LaterTally: SyncedRecord {
         try await phone.sync()
         #expect(try phone.context().fetch(LaterTally.self).map(\.stars) == [nil])
         await phone.container.close()
-        // And back again.
+        // Back to the former version.
         let after = try await device("phone", MirrorModel(Tally.self), kept: true)
         #expect(try after.context().fetch(Tally.self).map(\.stars) == [0])
         let database = try #require(after.container.database(of: after.store))
         #expect(try await database.read { try $0.indexes(on: "Tally").contains { $0.name == "byStars" } })
     }
 
-    /// What a program has made for itself over the column is there afterwards, and works.
-    @Test func whatAProgramMadeOverTheColumnStays() async throws {
+    /// Indexes, views and triggers that a program created on the column are kept and still work.
+    @Test func programsOwnSchemaObjectsOnAColumnAreKept() async throws {
         let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
         try await file.write { db in
             try db.execute(
@@ -142,8 +142,8 @@ private struct LaterTally: SyncedRecord {
         #expect(Set(indexes).isSuperset(of: ["mine", "part"]))
     }
 
-    /// Also where it computes with the column, or checks by it, which keeps the column from being dropped.
-    @Test func whatAProgramComputesOfTheColumnStays() async throws {
+    /// This includes generated columns and CHECK constraints, because of which the column cannot be dropped.
+    @Test func programsOwnGeneratedColumnsAndChecksAreKept() async throws {
         let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
         try await file.write { db in
             try db.execute(
@@ -174,8 +174,8 @@ private struct LaterTally: SyncedRecord {
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    /// And where other tables of its own lead to the objects: their rows stay, and still lead there.
-    @Test func whatRefersToTheTableStays() async throws {
+    /// It also includes a program's own tables with foreign keys to the objects; their rows are kept.
+    @Test func rowsOfProgramsOwnTablesThatReferToTheTableAreKept() async throws {
         let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
         try await file.write { db in
             try db.execute(
@@ -206,7 +206,7 @@ private struct LaterTally: SyncedRecord {
 
     // MARK: Other types
 
-    private static let itsLink: Entity = {
+    private static let linkEntity: Entity = {
         var entity = Entity("Tally", attributes: [Attribute("stars", .integer)])
         entity.relationships = [
             Relationship("body", to: "Tally", isToMany: false, inverse: "bodies"),
@@ -221,11 +221,11 @@ private struct LaterTally: SyncedRecord {
         (Entity("Tally", attributes: [Attribute("stars", .integer), Attribute("body", .data)]), "Tally.body"),
         (Entity("Tally", attributes: [Attribute("stars", .integer), Attribute("body", .date)]), "Tally.body"),
         (Entity("Tally", attributes: [Attribute("stars", .integer), Attribute("body", .integer)]), "Tally.body"),
-        (itsLink, "Tally.body"),
+        (linkEntity, "Tally.body"),
     ]
 
     @Test(
-        "a property whose type has changed is refused when the store is loaded",
+        "loading a store throws if the type of a property has changed",
         arguments: changedTypes,
         [true, false]
     )
@@ -252,15 +252,15 @@ private struct LaterTally: SyncedRecord {
             "\(error?.localizedDescription ?? "no error")"
         )
         await after.close()
-        // Nothing has changed in the file.
+        // The file is unchanged.
         let again = container(MirrorModel(LaterTally.self))
         try await again.loadStores()
         #expect(try again.newBackgroundContext().fetch(LaterTally.self).map(\.stars) == [0])
         await again.close()
     }
 
-    @Test("a type may change to one of the same form on the relay")
-    func aTypeOfTheSameFormIsTaken() async throws {
+    @Test("a type may change to another with the same type on the relay")
+    func aTypeWithTheSameRelayTypeIsAccepted() async throws {
         let types: [[AttributeType]] = [
             [.integer, .string, .data], [.boolean, .uri, .transformable], [.integer, .uuid, .data],
         ]
@@ -275,8 +275,8 @@ private struct LaterTally: SyncedRecord {
         }
     }
 
-    @Test("the columns of a file from before types were kept say which types its properties have")
-    func olderFilesSayItByTheirColumns() async throws {
+    @Test("in a file of an earlier version, the columns tell the types of the properties")
+    func olderFilesTellTypesByTheirColumns() async throws {
         let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
         try await file.write { try $0.execute(sql: "CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, stars TEXT)") }
         try file.close()
@@ -286,10 +286,10 @@ private struct LaterTally: SyncedRecord {
         #expect(error?.localizedDescription.contains("Tally.stars") == true)
     }
 
-    // MARK: Away and back
+    // MARK: Removed and added again
 
-    /// A property was out of the model for a while: its old value is not the newest any more.
-    @Test func aPropertyThatComesBackIsAsTheRelayHasIt() async throws {
+    /// A property was removed from the model for a while, so its stored value is outdated.
+    @Test func aPropertyAddedAgainHasTheRelaysValue() async throws {
         let whole = Entity("Tally", attributes: [Attribute("stars", .integer), Attribute("body", .string)])
         let less = Entity("Tally", attributes: [Attribute("stars", .integer)])
         let laptop = try await device("laptop", MirrorModel(Tally.self))
@@ -320,8 +320,8 @@ private struct LaterTally: SyncedRecord {
         #expect(found.stars == 5 && found.body == "newest")
     }
 
-    /// An entity was: what was deleted meanwhile stays deleted, what was changed is changed, and a change that waited is merged.
-    @Test func anEntityThatComesBackIsAsTheRelayHasIt() async throws {
+    /// An entity was removed for a while: deletions and changes made meanwhile apply, and a pending change is merged.
+    @Test func anEntityAddedAgainHasTheRelaysObjects() async throws {
         let both = MirrorModel(Note.self, Folder.self, Tag.self, Tally.self)
         let laptop = try await device("laptop", both)
         let there = laptop.context()

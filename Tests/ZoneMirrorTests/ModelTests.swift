@@ -3,9 +3,9 @@ import Testing
 import ZoneKit
 import ZoneMirror
 
-/// The thirteen rules, each broken once, and all reported together.
+/// Violates each of the thirteen model rules once, and checks that all violations are reported together.
 @Suite struct ModelTests {
-    /// An entity with one attribute that breaks nothing.
+    /// A valid entity with one attribute.
     private static func entity(_ change: (inout Entity) -> Void) -> Entity {
         var entity = Entity("E", attributes: [Attribute("a", .string)])
         change(&entity)
@@ -33,13 +33,13 @@ import ZoneMirror
         return MirroredContainer(model: model, stores: [description]).violations(for: description)
     }
 
-    @Test func aGoodModelBreaksNothing() {
+    @Test func aValidModelHasNoViolations() {
         let cloud = CloudOptions(containerIdentifier: "iCloud.test")
         let description = StoreDescription(url: URL(fileURLWithPath: "/nowhere"), cloud: cloud)
         #expect(MirroredContainer(model: notesModel, stores: []).violations(for: description).isEmpty)
     }
 
-    @Test func attributes() {
+    @Test func attributeRulesAreChecked() {
         #expect(
             violations([Self.entity { $0.uniquenessConstraints = [["a"]] }])
                 == [.uniqueConstraint(entity: "E", properties: ["a"])]
@@ -58,7 +58,7 @@ import ZoneMirror
         )
     }
 
-    @Test func relationships() {
+    @Test func relationshipRulesAreChecked() {
         #expect(violations(Self.linked { _ in }).isEmpty)
         #expect(
             violations(Self.linked { $0.isOptional = false })
@@ -83,8 +83,8 @@ import ZoneMirror
         )
     }
 
-    @Test func fieldsAndNames() {
-        // Text counts twice: 127 of it and one entity name make 255, one more 257.
+    @Test func fieldAndNameRulesAreChecked() {
+        // A string counts as two fields: 127 strings and the entity name make 255, 128 make 257.
         func texts(_ count: Int) -> [Entity] {
             [Self.entity { $0.attributes = (0..<count).map { Attribute("a\($0)", .string) } }]
         }
@@ -108,7 +108,7 @@ import ZoneMirror
         )
     }
 
-    @Test func encryption() {
+    @Test func encryptionRulesAreChecked() {
         let secret = Self.entity { $0.attribute("a") { $0.isEncrypted = true } }
         #expect(violations([secret]).isEmpty)
         #expect(
@@ -122,7 +122,7 @@ import ZoneMirror
         )
     }
 
-    @Test func loadingListsEverythingByRule() async throws {
+    @Test func loadingListsAllViolationsInTheOrderOfTheRules() async throws {
         var broken = Entity("E", attributes: [Attribute("_a", .undefined)])
         broken.uniquenessConstraints = [["_a"]]
         let description = StoreDescription(
@@ -138,13 +138,13 @@ import ZoneMirror
         #expect(violations.map(\.rule) == [1, 3, 13])
         #expect(violations.allSatisfy { !$0.hint.isEmpty })
         #expect(error?.localizedDescription.contains("deduplicate") == true)
-        // A local store is never judged.
+        // Local stores are not checked.
         let folder = try TemporaryFolder()
         let local = StoreDescription(url: folder.url.appendingPathComponent("a.sqlite"))
         #expect(MirroredContainer(model: MirrorModel(entities: [broken]), stores: [local]).violations(for: local) == [])
     }
 
-    @Test func swiftTypesAreReadAsTheyStand() throws {
+    @Test func aModelIsDerivedFromSwiftTypes() throws {
         let note = try #require(notesModel.entities["Note"])
         let types = Dictionary(uniqueKeysWithValues: note.attributes.map { ($0.name, $0.type) })
         #expect(

@@ -6,13 +6,14 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Objects that move into a share and out of it while others look, write and join: each is there once, wherever one looks.
+/// Objects that move into and out of a share while other devices fetch, write and join: each device has each object
+/// once.
 ///
 /// See SharingRules.md, "What is shared" and "The end of a share".
 @Suite(.timeLimit(.minutes(15))) struct MovingTests {
     private let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
 
-    /// Who does the next thing, by turns.
+    /// The order in which a device sends and fetches.
     enum Order: CaseIterable, Sendable { case sendsFirst, fetchesFirst, fetchesOnly }
 
     private func sync(_ app: NotesApp, _ order: Order) async throws {
@@ -25,7 +26,7 @@ import ZoneTesting
         }
     }
 
-    /// Everybody has every object once, with these texts, and nothing is left where it was.
+    /// Checks that all devices have each object once, with these texts, and that the home zone is empty.
     private func check(_ world: SharingWorld, _ texts: [String], isShared: Bool = true) async throws {
         try await world.settle()
         let owner = [world.phone, world.laptop]
@@ -36,7 +37,7 @@ import ZoneTesting
         }
         guard isShared else { return }
         let page = try await world.phone.device.privateDatabase.recordZoneChanges(inZoneWith: home, since: nil)
-        #expect(page.modificationResultsByID.isEmpty, "something is left in the home zone")
+        #expect(page.modificationResultsByID.isEmpty, "records are left in the home zone")
     }
 
     private func rename(_ text: String, to other: String, on app: NotesApp) throws {
@@ -46,11 +47,11 @@ import ZoneTesting
         try context.save()
     }
 
-    // MARK: Edits that meet a move
+    // MARK: Edits during a move
 
-    /// An edit that was not sent goes along into the share, and doubles nothing.
+    /// An unsent edit moves into the share with its object, without a duplicate.
     @Test(arguments: Order.allCases, [true, false])
-    func anUnsentEditFollowsItsObject(_ order: Order, _ relayMoves: Bool) async throws {
+    func anUnsentEditMovesWithItsObject(_ order: Order, _ relayMoves: Bool) async throws {
         let world = try await SharingWorld(relayMoves: relayMoves)
         try rename("1 passport", to: "1 new passport", on: world.laptop)
         let link = try await world.share(publicly: true)
@@ -59,8 +60,8 @@ import ZoneTesting
         try await check(world, ["1 new passport", "2 tickets"])
     }
 
-    /// The same where the two changed different objects and properties, and back out of the share.
-    @Test(arguments: Order.allCases) func anUnsentEditFollowsItsObjectHome(_ order: Order) async throws {
+    /// The same out of the share, with edits of different objects on two devices.
+    @Test(arguments: Order.allCases) func anUnsentEditMovesOutOfTheShareWithItsObject(_ order: Order) async throws {
         let world = try await SharingWorld()
         try await world.shareWithBoth()
         try rename("1 passport", to: "1 new passport", on: world.laptop)
@@ -72,8 +73,8 @@ import ZoneTesting
         #expect(try world.bob.note == nil)
     }
 
-    /// What was deleted and not yet sent does not come back by the move.
-    @Test(arguments: Order.allCases) func anUnsentDeletionFollowsItsObject(_ order: Order) async throws {
+    /// The move does not restore an object with an unsent deletion.
+    @Test(arguments: Order.allCases) func anUnsentDeletionAppliesAfterTheMove(_ order: Order) async throws {
         let world = try await SharingWorld()
         let context = world.laptop.context()
         try context.delete(try #require(try context.fetch(Memo.self, \.text == "1 passport").first))
@@ -84,8 +85,8 @@ import ZoneTesting
         try await check(world, ["2 tickets"])
     }
 
-    /// A property that the one changed stays, and the one that the other changed, though the object moved in between.
-    @Test(arguments: Order.allCases) func bothEditsOutliveTheMove(_ order: Order) async throws {
+    /// Edits of different properties on two devices are both kept although the object moved in between.
+    @Test(arguments: Order.allCases) func editsOfTwoDevicesSurviveAMove(_ order: Order) async throws {
         let relay = try TestRelay()
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
@@ -113,11 +114,11 @@ import ZoneTesting
         }
     }
 
-    // MARK: Moves that are interrupted
+    // MARK: Interrupted moves
 
-    /// A sharing or its end begins without a network; what others write until it goes on is not lost.
+    /// Sharing starts without a network; changes that other devices make until it continues are kept.
     @Test(arguments: Order.allCases, [true, false])
-    func whatIsWrittenToOriginalsGoesAlong(_ order: Order, _ relayMoves: Bool) async throws {
+    func editsOfOriginalsMoveWithThem(_ order: Order, _ relayMoves: Bool) async throws {
         let world = try await SharingWorld(relayMoves: relayMoves)
         let (phone, laptop) = (world.phone, world.laptop)
         try await self.begin(phone)
@@ -129,12 +130,12 @@ import ZoneTesting
         try await check(world, ["1 new passport", "2 tickets"])
     }
 
-    /// Begins to share the note while the device is off the network.
+    /// Starts to share the note while the device has no network.
     private func begin(_ app: NotesApp) async throws {
         let id = try app.id(try #require(try app.note))
         app.device.network.cut()
         await #expect(throws: MirrorError.self) { try await app.container.share([id]) }
-        // The account is asked for first: so a request gets lost instead.
+        // Without a network the account check fails first, so the second attempt loses later requests instead.
         app.device.network.heal()
         app.device.network.fail(request: 1, of: "records/move", by: .unreachable)
         app.device.network.fail(request: 1, of: "records/modify", by: .unreachable)
@@ -144,7 +145,7 @@ import ZoneTesting
     }
 
     @Test(arguments: Order.allCases, [true, false])
-    func whatIsDeletedElsewhereIsNotMoved(_ order: Order, _ relayMoves: Bool) async throws {
+    func objectsDeletedOnAnotherDeviceAreNotMoved(_ order: Order, _ relayMoves: Bool) async throws {
         let world = try await SharingWorld(relayMoves: relayMoves)
         let (phone, laptop) = (world.phone, world.laptop)
         try await begin(phone)
@@ -155,13 +156,13 @@ import ZoneTesting
         if relayMoves || order != .sendsFirst { try await sync(phone, order) }
         let link = try await world.share(publicly: true)
         try await world.bob.container.acceptShareInvitations(from: [link], into: world.bob.others)
-        // A relay that cannot move is sent a copy by who has not heard of the deletion.
+        // Without support for moves, a device that has not fetched the deletion sends a copy of the object.
         if relayMoves || order != .sendsFirst { try await check(world, ["2 tickets"]) }
     }
 
-    /// What is deleted here after the move has begun is deleted wherever it is.
+    /// An object that is deleted locally during a move is deleted from both zones.
     @Test(arguments: Order.allCases, [true, false])
-    func whatIsDeletedOnTheWayIsGone(_ order: Order, _ relayMoves: Bool) async throws {
+    func anObjectDeletedDuringAMoveIsDeleted(_ order: Order, _ relayMoves: Bool) async throws {
         let world = try await SharingWorld(relayMoves: relayMoves)
         let phone = world.phone
         try await begin(phone)
@@ -174,8 +175,8 @@ import ZoneTesting
         try await check(world, ["2 tickets"])
     }
 
-    /// Both of the owner's devices share the same at the same time: each object is in one share.
-    @Test(arguments: Order.allCases) func twoSharesOfTheSameAreOne(_ order: Order) async throws {
+    /// Both of the owner's devices share the same object at the same time; each object ends up in one share.
+    @Test(arguments: Order.allCases) func sharingAnObjectOnTwoDevicesMakesOneShare(_ order: Order) async throws {
         let world = try await SharingWorld()
         try await begin(world.phone)
         let link = try await world.share(publicly: true, by: world.laptop)
@@ -190,10 +191,10 @@ import ZoneTesting
         }
     }
 
-    // MARK: Pages that are older than what is here
+    // MARK: Outdated pages
 
-    /// A page of the old zone comes late: what it holds has moved meanwhile, and has been seen there.
-    @Test func aLatePageBringsNothingBack() async throws {
+    /// A page of the former zone arrives late, after the device has fetched the object from its new zone.
+    @Test func aLatePageDoesNotUndoAMove() async throws {
         let relay = try TestRelay()
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
@@ -202,7 +203,8 @@ import ZoneTesting
         let first = ObjectID(store: phone.store, entity: "Note", name: "first")
         let share = try await phone.container.share([first]).share
         try await laptop.sync()
-        // Both zones have news; the page of the home zone is read before the move and comes after the other zone's.
+        // Both zones have changes. The home zone's page is read before the move and arrives after the other zone's
+        // page.
         let context = phone.context()
         for name in ["first", "late"] { try context.edit(Note.self, RecordName(name)) { $0.stars = 1 } }
         try context.save()
@@ -241,8 +243,8 @@ import ZoneTesting
         #expect(try phone.titles == ["first": "f", "late": "l"])
     }
 
-    /// The one who moves is fetching at that time.
-    @Test func aFetchUnderWayDoesNotUndoAMove() async throws {
+    /// The moving device is fetching at the same time.
+    @Test func aFetchInProgressDoesNotUndoAMove() async throws {
         let relay = try TestRelay()
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
@@ -265,7 +267,7 @@ import ZoneTesting
         await asked.wait()
         let id = ObjectID(store: phone.store, entity: "Note", name: "a")
         let sharing = Task { try await phone.container.share([id]).objects.count }
-        // Until the store has it in the new zone, and the page of the old one is still on its way.
+        // Waits until the store has the object in the new zone, while the former zone's page is in progress.
         let database = try #require(phone.container.database(of: phone.store))
         while try await database.read({ try Int.fetchOne($0, sql: "SELECT count(*) FROM mirror_move") }) == 0 {
             await Task.yield()
@@ -281,8 +283,9 @@ import ZoneTesting
         }
     }
 
-    /// A share ends while another device of its owner is asking for its zone: after that one round everything is home.
-    @Test func aShareThatEndsUnderAFetchEndsWithIt() async throws {
+    /// A share ends while another device of the owner fetches its zone; after that fetch all objects are in the home
+    /// zone.
+    @Test func aShareThatEndsDuringAFetchIsRemovedByIt() async throws {
         let world = try await SharingWorld()
         try await world.shareWithBoth()
         let (phone, laptop) = (world.phone, world.laptop)
@@ -303,8 +306,8 @@ import ZoneTesting
         try await check(world, ["1 new passport", "2 tickets"], isShared: false)
     }
 
-    /// Devices that sync by themselves: share, join, stop, and everything is where it belongs.
-    @Test(arguments: 0..<4) func devicesByThemselvesFollow(_ round: Int) async throws {
+    /// Devices with automatic sync share an object and stop sharing it.
+    @Test(arguments: 0..<4) func automaticDevicesFollowAShareAndItsEnd(_ round: Int) async throws {
         let relay = try TestRelay()
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), isAutomatic: true)
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"), isAutomatic: true)
@@ -326,21 +329,21 @@ import ZoneTesting
     private func wait(_ what: String, _ isThere: () async throws -> Bool) async throws {
         let end = ContinuousClock.now + .seconds(120)
         while try await !isThere() {
-            try #require(ContinuousClock.now < end, "waited in vain for \(what)")
+            try #require(ContinuousClock.now < end, "timed out waiting for \(what)")
             await Task.yield()
         }
     }
 
-    // MARK: What others put into a share that ends
+    // MARK: Additions to a share that ends
 
-    /// Who puts a memo into a share while its owner, who has not seen it, ends the share.
-    enum Writer: CaseIterable, Sendable { case guest, laptop }
+    /// The device that adds a memo to a share while the owner, without having fetched it, ends the share.
+    enum Writer: CaseIterable, Sendable { case participant, laptop }
 
     @Test(arguments: Writer.allCases, [true, false])
-    func aShareEndsWithWhatItsOwnerHasNotSeen(_ writer: Writer, _ relayMoves: Bool) async throws {
+    func endingAShareKeepsUnfetchedObjects(_ writer: Writer, _ relayMoves: Bool) async throws {
         let world = try await SharingWorld(relayMoves: relayMoves)
         try await world.shareWithBoth()
-        let app = writer == .guest ? world.bob : world.laptop
+        let app = writer == .participant ? world.bob : world.laptop
         try app.addMemo("3 map")
         try await app.sync()
         let share = try #require(try await world.phone.container.fetchShares(in: world.phone.mine).first)
@@ -349,16 +352,16 @@ import ZoneTesting
         #expect(try world.bob.note == nil)
     }
 
-    /// The same where that comes between any two requests that end the share.
+    /// The same with an addition between any two of the requests that end the share.
     @Test(
         arguments: [("records/move", 1), ("records/modify", 1), ("changes/zone", 1), ("changes/zone", 2)],
         Writer.allCases
     )
-    func aShareEndsWithWhatComesMeanwhile(_ request: (String, Int), _ writer: Writer) async throws {
+    func endingAShareKeepsObjectsAddedMeanwhile(_ request: (String, Int), _ writer: Writer) async throws {
         let world = try await SharingWorld()
         try await world.shareWithBoth()
-        let app = writer == .guest ? world.bob : world.laptop
-        // Seen by the fetch that goes before, or not.
+        let app = writer == .participant ? world.bob : world.laptop
+        // One memo is sent before the share ends, the other while it ends.
         for text in ["3 map", "4 ink"] {
             try app.addMemo(text)
             if text == "3 map" { try await app.sync() }
@@ -370,19 +373,19 @@ import ZoneTesting
             by: .beforeAnswer { try? await app.container.sendChanges() }
         )
         try await world.phone.container.stopSharing(share, in: world.phone.mine)
-        // Who finds the zone gone in sending hears that, and why with the next fetch.
-        if writer == .guest { try? await app.container.sendChanges() }
+        // Sending fails because the zone is gone; the next fetch tells the reason.
+        if writer == .participant { try? await app.container.sendChanges() }
         try await app.container.fetchChanges()
         try await world.settle()
         let texts = try world.phone.memos
-        // Who has lost the share meanwhile could not write.
+        // A participant who lost access meanwhile could not write.
         #expect(texts.starts(with: ["1 passport", "2 tickets", "3 map"]))
         if writer == .laptop || request.0 == "records/move" { #expect(texts.last == "4 ink") }
         #expect(try world.laptop.memos == texts)
     }
 
-    /// What is deleted here and not yet there does not come home with the rest.
-    @Test(arguments: [true, false]) func anUnsentDeletionStaysOneAtTheEnd(_ relayMoves: Bool) async throws {
+    /// An object with an unsent deletion does not return to the home zone.
+    @Test(arguments: [true, false]) func endingAShareKeepsAnUnsentDeletion(_ relayMoves: Bool) async throws {
         let world = try await SharingWorld(relayMoves: relayMoves)
         try await world.shareWithBoth()
         let context = world.phone.context()
@@ -393,10 +396,10 @@ import ZoneTesting
         try await check(world, ["2 tickets"], isShared: false)
     }
 
-    // MARK: Joining while things move
+    // MARK: Joining during changes
 
-    /// A guest reads the share page by page, of one to three records, while its owner puts more into it.
-    @Test(arguments: 1...3, [1, 2, 3]) func aGuestMissesNothingThatComesDuringItsFirstFetch(
+    /// A participant fetches the share in pages of one to three records while the owner adds more.
+    @Test(arguments: 1...3, [1, 2, 3]) func aParticipantsFirstFetchMissesNoChange(
         _ size: Int,
         _ page: Int
     ) async throws {
@@ -418,8 +421,8 @@ import ZoneTesting
         try await check(world, try phone.memos)
     }
 
-    /// A share ends and another begins, and a guest hears of the second before the end of the first.
-    @Test(arguments: [1, 2, 3, 200]) func aGuestFollowsFromShareToShare(_ size: Int) async throws {
+    /// A share ends and another starts; the participant learns of the second before the end of the first.
+    @Test(arguments: [1, 2, 3, 200]) func aParticipantCanJoinTheNextShareAtOnce(_ size: Int) async throws {
         let world = try await SharingWorld()
         try await world.shareWithBoth()
         var limits = TestRelay.Limits()
@@ -435,8 +438,8 @@ import ZoneTesting
         #expect(memo.id == same.id)
     }
 
-    /// A guest leaves while a page is on its way, and joins again before it has heard of anything.
-    @Test func whoLeavesAndJoinsAgainHasEverything() async throws {
+    /// A participant leaves while a page is in progress, and joins again before the next fetch.
+    @Test func aParticipantWhoLeavesAndRejoinsHasEverything() async throws {
         let world = try await SharingWorld()
         let link = try await world.share(publicly: true)
         let bob = world.bob
@@ -460,7 +463,7 @@ import ZoneTesting
             let metadata = try await bob.device.container.shareMetadata(for: link)
             try await bob.device.container.accept(metadata)
         }
-        // Long enough for a leave that waits for nobody.
+        // Long enough for leaving without a wait.
         for _ in 0..<2_000 where (try? bob.note) != nil { await Task.yield() }
         left.open()
         try await leaving.value
@@ -468,10 +471,10 @@ import ZoneTesting
         try await check(world, ["1 passport", "2 tickets", "3 map"])
     }
 
-    // MARK: Answers that are lost
+    // MARK: Lost responses
 
-    /// A write whose answer was lost is sent again after somebody else has changed the record: the newer values stay.
-    @Test func aRepeatedWriteIsAnsweredWithNewerValues() async throws {
+    /// A write with a lost response is repeated after another device has changed the record: the newer values are kept.
+    @Test func aRepeatedWriteKeepsNewerValues() async throws {
         let relay = try TestRelay()
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
@@ -491,9 +494,9 @@ import ZoneTesting
         }
     }
 
-    /// What the relay has of an object in its old zone, and nobody here knows of, moves along.
+    /// An object that the relay has stored in the former zone, unknown to this device, moves as well.
     @Test(arguments: [true, false], [true, false])
-    func whatWasOnItsWayMovesAlong(_ relayMoves: Bool, _ isEditedSince: Bool) async throws {
+    func changesWithLostResponsesMoveToTheShare(_ relayMoves: Bool, _ isEditedSince: Bool) async throws {
         let world = try await SharingWorld(relayMoves: relayMoves)
         let phone = world.phone
         try phone.addMemo("3 map")
@@ -501,7 +504,7 @@ import ZoneTesting
         phone.device.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         if isEditedSince { try rename("3 map", to: "3 maps", on: phone) }
-        // What goes before the move is refused for the moment, or its answer lost again.
+        // The request before the move fails, or its response is lost again.
         phone.device.network.fail(request: 1, of: "records/modify", by: isEditedSince ? .losesAnswer : .unreachable)
         _ = try? await world.share(publicly: true)
         let link = try await world.share(publicly: true)
@@ -509,16 +512,16 @@ import ZoneTesting
         try await check(world, ["1 new passport", "2 tickets", isEditedSince ? "3 maps" : "3 map"])
     }
 
-    /// The answers to a move, and to the making of a zone, are lost; then the same is done once more.
+    /// The response to a move or to the creation of a zone is lost; then the operation is repeated.
     @Test(arguments: ["records/move", "zones/modify"], [true, false])
-    func aLostAnswerToAMoveDoublesNothing(_ operation: String, _ comesBack: Bool) async throws {
+    func aLostResponseToAMoveDuplicatesNothing(_ operation: String, _ comesBack: Bool) async throws {
         let world = try await SharingWorld()
         let phone = world.phone
         let note = try #require(try phone.note)
         phone.device.network.fail(request: 1, of: operation, by: .losesAnswer)
         if operation == "records/move" {
             await #expect(throws: MirrorError.self) { try await phone.container.share([try phone.id(note)]) }
-            // Meanwhile another device looks, and writes.
+            // Meanwhile another device fetches and writes.
             if comesBack {
                 try await world.laptop.sync()
                 try rename("1 passport", to: "1 new passport", on: world.laptop)
@@ -531,7 +534,7 @@ import ZoneTesting
         try await check(world, [isRenamed ? "1 new passport" : "1 passport", "2 tickets"])
         let share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
         phone.device.network.failNothing()
-        // The end of a share is one request.
+        // Ending a share is one request.
         phone.device.network.fail(request: 1, of: "records/move", by: .losesAnswer)
         await #expect(throws: MirrorError.self) { try await phone.container.stopSharing(share, in: phone.mine) }
         try await check(world, try phone.memos, isShared: false)

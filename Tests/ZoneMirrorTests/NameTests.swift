@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A name is that of a record, which a zone has once, whatever its type.
+/// A name is a record name, which is unique in a zone across record types.
 @Suite(.timeLimit(.minutes(15))) struct NameTests {
     let relay: TestRelay
 
@@ -22,8 +22,8 @@ import ZoneTesting
 
     private func folders(_ mirror: Mirrored) throws -> [String] { try mirror.context().fetch(Folder.self).map(\.name) }
 
-    /// What would never arrive is not taken.
-    @Test(arguments: [true, false]) func aNameIsGivenOnce(_ isSent: Bool) async throws {
+    /// An object that could not be sent is rejected at save.
+    @Test(arguments: [true, false]) func aNameInUseIsRejectedAtSave(_ isSent: Bool) async throws {
         let phone = try await device("phone")
         try phone.save(Note(id: "2024", title: "a year"))
         if isSent { try await phone.sync() }
@@ -38,13 +38,13 @@ import ZoneTesting
     }
 
     @Test(
-        "a name that the relay would refuse is refused at save",
+        "a name that the relay would reject is rejected at save",
         arguments: [
             "", String(repeating: "x", count: 256), "é", "a\nb", "tab\t", "del\u{7F}", "smile 🙂",
             "cloudkit.zoneshare",
         ]
     )
-    func aNameThatNoRecordCanHaveIsRefused(_ name: String) async throws {
+    func anInvalidRecordNameIsRejected(_ name: String) async throws {
         let phone = try await device("phone")
         let context = phone.context()
         try context.insert(Folder(id: RecordName(name), name: "wrong"))
@@ -69,8 +69,8 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    @Test("a name with a NUL character is refused before it reaches SQLite, which would cut it off")
-    func aNameWithNULIsRefused() async throws {
+    @Test("a name with a NUL character is rejected before SQLite truncates it")
+    func aNameWithNULIsRejected() async throws {
         let phone = try await device("phone")
         let context = phone.context()
         #expect(throws: MirrorError.self) {
@@ -80,8 +80,8 @@ import ZoneTesting
         #expect(try folders(phone).isEmpty)
     }
 
-    @Test("a store that is not mirrored takes any name")
-    func aLocalStoreTakesAnyName() async throws {
+    @Test("a store without a mirror accepts any name")
+    func aLocalStoreAcceptsAnyName() async throws {
         let folder = try TemporaryFolder()
         let url = folder.url.appendingPathComponent("local.sqlite")
         let container = MirroredContainer(model: notesModel, stores: [StoreDescription(url: url)])
@@ -93,8 +93,8 @@ import ZoneTesting
         await container.close()
     }
 
-    /// When the relay knows that it is free: other devices may hear of the end and of the new object in one.
-    @Test func aNameMayBeGivenAgain() async throws {
+    /// A name can be reused after the relay has applied the deletion; other devices may fetch both changes at once.
+    @Test func aNameCanBeReusedAfterADeletion() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "2024", title: "a year"))
         for mirror in [phone, laptop] { try await mirror.sync() }
@@ -110,8 +110,8 @@ import ZoneTesting
         }
     }
 
-    /// The first to arrive has it, and the other waits for a decision.
-    @Test(arguments: [true, false]) func twoDevicesGiveItToTwoObjects(_ fetchesFirst: Bool) async throws {
+    /// The first object to reach the relay keeps the name; the other becomes a rejected write.
+    @Test(arguments: [true, false]) func twoObjectsWithOneNameOnTwoDevicesConflict(_ fetchesFirst: Bool) async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "2024", title: "a year"))
         try await phone.sync()
@@ -134,8 +134,9 @@ import ZoneTesting
         }
     }
 
-    /// A device that knows nothing of a share makes an object that has the name of one in it: both stay, each where it is.
-    @Test(arguments: [true, false]) func twoZonesHaveIt(_ fetchesFirst: Bool) async throws {
+    /// A device without knowledge of a share creates an object with the name of a shared one; both are kept in their
+    /// zones.
+    @Test(arguments: [true, false]) func twoZonesCanHaveTheSameName(_ fetchesFirst: Bool) async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "inbox", title: "shared"))
         try await phone.sync()
@@ -157,7 +158,7 @@ import ZoneTesting
         try await phone.container.resetEncryptedData(in: phone.store)
         for mirror in [phone, laptop, fresh, phone] { try await mirror.sync() }
         try expect(["own, edited", "shared, edited"])
-        // One of them comes home, where the other one is.
+        // The shared object moves to the home zone, which contains the other one.
         let shares = try await phone.container.fetchShares(in: phone.store)
         try await phone.container.stopSharing(shares.first ?? share, in: phone.store)
         for mirror in [phone, laptop, fresh] { try await mirror.sync() }
@@ -174,8 +175,8 @@ import ZoneTesting
         try context.save()
     }
 
-    /// SQLite ends a text there: the rest of it would be gone without a word.
-    @Test func aTextWithNoEndIsRefused() async throws {
+    /// SQLite truncates a string at a NUL character, so the rest would be lost silently.
+    @Test func aTextWithNULIsRejected() async throws {
         let phone = try await device("phone")
         var note = Note(title: "a")
         note.body = "x\0"

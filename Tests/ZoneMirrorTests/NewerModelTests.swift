@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Something that the older version does not know, with a part that is sealed.
+/// An entity unknown to the older version, with an encrypted property.
 struct Keepsake: SyncedRecord, Equatable {
     var id = RecordName()
     var word = ""
@@ -15,11 +15,11 @@ struct Keepsake: SyncedRecord, Equatable {
     }
 }
 
-/// What a newer version of the app has written is in good hands with an older one.
+/// An older version of the app preserves data that a newer version has written.
 @Suite(.timeLimit(.minutes(15))) struct NewerModelTests {
     let relay: TestRelay
     static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
-    /// A diary before it had secrets.
+    /// The diary model before it had encrypted properties.
     static let old = MirrorModel(entities: [
         Entity("Diary", attributes: [Attribute("title", .string, isOptional: false, hasDefault: true)])
     ])
@@ -31,7 +31,8 @@ struct Keepsake: SyncedRecord, Equatable {
         return relay.device(of: "alice", named: name, encryptionKey: key)
     }
 
-    /// The newer version has been at work, on a device that is no more; the older one has seen it.
+    /// Writes data with the newer version, closes it, and returns a mirror with the older version that has fetched the
+    /// data.
     func seen(_ passphrase: String? = "open sesame") async throws -> (Mirrored, TemporaryFolder) {
         let newer = try await Mirrored(device("newer", passphrase), model: MirrorModel(Diary.self, Keepsake.self))
         let context = newer.context()
@@ -56,7 +57,7 @@ struct Keepsake: SyncedRecord, Equatable {
         try await database.write { try $0.execute(sql: "UPDATE Diary SET title = ?", arguments: [title]) }
     }
 
-    /// What a device sees that has the newer version.
+    /// Checks the complete content on a device with the newer version.
     func expectAll(_ mirror: Mirrored, title: String) async throws {
         let found = try mirror.context().object(Diary.self, "d")
         #expect(found?.title == title)
@@ -68,7 +69,8 @@ struct Keepsake: SyncedRecord, Equatable {
         #expect(record["CD_plain"] == "kept too")
     }
 
-    @Test(arguments: ["open sesame", nil]) func anEditLeavesWhatIsSealed(_ passphrase: String?) async throws {
+    @Test(arguments: ["open sesame", nil])
+    func anEditKeepsUnknownAndEncryptedValues(_ passphrase: String?) async throws {
         let (older, folder) = try await seen(passphrase)
         try await edit(older, "2")
         try await older.sync()
@@ -85,8 +87,8 @@ struct Keepsake: SyncedRecord, Equatable {
         try await expectAll(fresh, title: "3")
     }
 
-    /// The keys are lost, and the only device left has the older version.
-    @Test(arguments: ["open sesame", nil]) func aResetSendsItAgain(_ passphrase: String?) async throws {
+    /// The encryption key is lost, and the only remaining device has the older version.
+    @Test(arguments: ["open sesame", nil]) func aResetSendsUnknownValuesAgain(_ passphrase: String?) async throws {
         let (older, folder) = try await seen(passphrase)
         try await older.container.resetEncryptedData(in: older.store)
         try await older.sync()
@@ -100,8 +102,8 @@ struct Keepsake: SyncedRecord, Equatable {
         try await expectAll(updated, title: "1")
     }
 
-    /// An object deleted elsewhere and edited here is made anew, with all that it had.
-    @Test(arguments: ["open sesame", nil]) func anObjectMadeAnewHasIt(_ passphrase: String?) async throws {
+    /// An object deleted on another device and edited locally is recreated with all of its values.
+    @Test(arguments: ["open sesame", nil]) func aRecreatedObjectKeepsUnknownValues(_ passphrase: String?) async throws {
         let (older, _) = try await seen(passphrase)
         try await older.device.privateDatabase.deleteRecord(withID: .init(recordName: "d", zoneID: Self.home))
         try await edit(older, "2")
@@ -111,8 +113,8 @@ struct Keepsake: SyncedRecord, Equatable {
         try await expectAll(fresh, title: "2")
     }
 
-    /// Another zone has another key, however the object came there.
-    @Test(arguments: [true, false]) func aShareHasIt(_ relayMoves: Bool) async throws {
+    /// A shared zone has its own key, whether the relay or the device moves the object.
+    @Test(arguments: [true, false]) func sharingKeepsUnknownValues(_ relayMoves: Bool) async throws {
         let (older, folder) = try await seen()
         await older.container.close()
         var conditions = MirrorConditions()
@@ -133,9 +135,9 @@ struct Keepsake: SyncedRecord, Equatable {
         try await expectAll(fresh, title: "1")
     }
 
-    /// The program ends after the relay has moved an object and before it knows: what is sealed by the old zone's key is not
-    /// lost with that.
-    @Test(arguments: [true, false]) func aMoveThatIsCutOffLosesNoSecret(_ isEnding: Bool) async throws {
+    /// The program ends after the relay has moved an object and before it stores the response; values encrypted with
+    /// the former zone's key are kept.
+    @Test(arguments: [true, false]) func anInterruptedMoveKeepsEncryptedValues(_ isEnding: Bool) async throws {
         let (model, folder) = (MirrorModel(Diary.self), try TemporaryFolder())
         let device = device("phone")
         var conditions = MirrorConditions()

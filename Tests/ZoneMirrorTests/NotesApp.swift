@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// The articles' own sample: notes with memos, shared with others.
+/// The sample of the articles: notes with memos, which can be shared.
 struct SharedNote: SyncedRecord, Equatable {
     var id = RecordName()
     var title = ""
@@ -34,13 +34,13 @@ struct Memo: SyncedRecord, Equatable {
     }
 }
 
-/// A device that shows the sample: a private store, and a shared one copied from it.
+/// A device with the sample app: a private store, and a shared store with the same options.
 final class NotesApp: Sendable {
     let device: TestDevice
     let container: MirroredContainer
     let mine: StoreID
     let others: StoreID
-    /// Goes with the app, unless the test looks after the files.
+    /// Deleted with the app, unless the test provides a folder.
     private let folder: TemporaryFolder?
 
     init(
@@ -102,7 +102,7 @@ final class NotesApp: Sendable {
         try context.save()
     }
 
-    /// What the app shows beside a note.
+    /// The badges that the app shows next to a note.
     func badges(_ note: SharedNote) async throws -> (isShared: Bool, isOwner: Bool, canEdit: Bool) {
         let id = try id(note)
         let share = try await container.fetchShares(matching: [id])[id]
@@ -110,14 +110,14 @@ final class NotesApp: Sendable {
     }
 }
 
-/// An owner with two devices, and a guest with one.
+/// An owner with two devices, and a participant with one.
 struct Household {
     let relay: TestRelay
     let phone: NotesApp
     let laptop: NotesApp
     let bob: NotesApp
 
-    /// The owner's devices have a note with a memo, which nobody else has.
+    /// Creates an unshared note with a memo on the owner's devices.
     init(note: RecordName = "trip", memo: String) async throws {
         relay = try TestRelay()
         phone = try await NotesApp(relay.device(of: "alice@example.org", named: "phone"))
@@ -135,7 +135,7 @@ struct Household {
         try context.save()
     }
 
-    /// The owner's phone shares a note with whoever has the link, and the guest joins.
+    /// Shares a note by a public link on the owner's phone, and joins as the participant.
     @discardableResult
     func share(_ name: RecordName = "trip") async throws -> CKShare {
         let note = ObjectID(store: phone.mine, entity: "SharedNote", name: name)

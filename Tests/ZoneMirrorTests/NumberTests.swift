@@ -15,7 +15,7 @@ private struct Gauge: SyncedRecord {
     var read = Date(timeIntervalSince1970: 0)
 }
 
-/// Numbers on their way through records, and those that records have no place for.
+/// Numbers stored in records, and numbers that records cannot hold.
 @Suite(.timeLimit(.minutes(15))) struct NumberTests {
     let relay: TestRelay
 
@@ -25,7 +25,7 @@ private struct Gauge: SyncedRecord {
         try await Mirrored(relay.device(of: "alice", named: name), model: MirrorModel(Gauge.self))
     }
 
-    @Test func numbersOfAllKindsArrive() async throws {
+    @Test func allKindsOfNumbersAreSynced() async throws {
         let (phone, laptop) = (try await gauges("phone"), try await gauges("laptop"))
         let read = Date(timeIntervalSince1970: 1_700_000_000)
         let gauge = Gauge(id: "g", least: 0.5, most: 7, count: UInt64(Int64.max), width: 2.5, read: read)
@@ -35,7 +35,7 @@ private struct Gauge: SyncedRecord {
         let found = try #require(try laptop.context().object(Gauge.self, "g"))
         #expect(found.least == 0.5 && found.most == 7 && found.count == UInt64(Int64.max))
         #expect(found.width == 2.5 && found.read == read)
-        // What stands for a field left out may be what no field can hold.
+        // A default that no field can hold is sent as a missing field.
         let context = laptop.context()
         try context.edit(Gauge.self, "g") { $0.least = .infinity }
         try context.save()
@@ -43,7 +43,7 @@ private struct Gauge: SyncedRecord {
         #expect(try phone.context().object(Gauge.self, "g")?.least == .infinity)
     }
 
-    @Test func whatNoRecordCanHoldIsRefused() async throws {
+    @Test func aNumberThatNoRecordCanHoldIsRejected() async throws {
         let phone = try await gauges("phone")
         let wrong: [(Gauge, String)] = [
             (Gauge(id: "g", most: .infinity), "its property most is inf"),
@@ -63,8 +63,8 @@ private struct Gauge: SyncedRecord {
         #expect(try phone.context().object(Gauge.self, "g") == nil)
     }
 
-    @Test("a default that no record can hold is read as it is, and stays out of records")
-    func aDefaultThatNoRecordCanHoldStands() async throws {
+    @Test("a default that no record can hold is read unchanged and omitted from records")
+    func aDefaultThatNoRecordCanHoldIsKept() async throws {
         let (phone, laptop) = (try await gauges("phone"), try await gauges("laptop"))
         try save(Gauge(id: "g", most: 7), phone)
         for mirror in [phone, laptop] { try await mirror.sync() }

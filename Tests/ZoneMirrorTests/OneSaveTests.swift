@@ -3,7 +3,7 @@ import GRDB
 import Testing
 import ZoneMirror
 
-/// Changes that meet in one save: what follows from the one is no conflict with the other.
+/// Several changes in one save: the effects of one change do not conflict with another.
 @Suite struct OneSaveTests {
     private let folder: TemporaryFolder
     private let container: MirroredContainer
@@ -41,7 +41,7 @@ import ZoneMirror
     private func note(_ context: MirrorContext) throws -> Note { try #require(try context.object(Note.self, "n")) }
 
     @Test(arguments: MergePolicy.allCases, [true, false])
-    func aFolderGoesWithItsNotes(_ policy: MergePolicy, _ isFolderFirst: Bool) throws {
+    func aFolderAndItsNoteCanBeDeletedInOneSave(_ policy: MergePolicy, _ isFolderFirst: Bool) throws {
         let context = context(policy)
         if isFolderFirst { try context.delete(try folder(context)) }
         try context.delete(try note(context))
@@ -50,9 +50,9 @@ import ZoneMirror
         #expect(try context.fetch(Folder.self).isEmpty && context.fetch(Note.self).isEmpty)
     }
 
-    /// The folder was only renamed when its note was edited, and then deleted.
+    /// The folder is renamed, its note edited, and then the folder deleted.
     @Test(arguments: MergePolicy.allCases, [true, false])
-    func aNoteIsEditedAsItsFolderGoes(_ policy: MergePolicy, _ isFolderFirst: Bool) throws {
+    func aNoteCanBeEditedInTheSaveThatDeletesItsFolder(_ policy: MergePolicy, _ isFolderFirst: Bool) throws {
         let context = context(policy)
         if isFolderFirst { try context.edit(Folder.self, "f") { $0.name = "renamed" } }
         try context.edit(Note.self, "n") { $0.title = "2" }
@@ -62,8 +62,9 @@ import ZoneMirror
         #expect(left.title == "2" && left.folder.target == nil)
     }
 
-    /// What a program has in hand was changed by its own deletion.
-    @Test(arguments: MergePolicy.allCases) func aNoteInHandOutlivesItsFolder(_ policy: MergePolicy) throws {
+    /// The program's own deletion changed an object of which it still has the former value.
+    @Test(arguments: MergePolicy.allCases)
+    func anOlderValueOfANoteCanBeSavedAfterItsFolderIsDeleted(_ policy: MergePolicy) throws {
         let context = context(policy)
         var edited = try note(context)
         try context.delete(try folder(context))
@@ -78,7 +79,7 @@ import ZoneMirror
         #expect(left.title == "3" && left.folder.target == nil)
     }
 
-    @Test(arguments: MergePolicy.allCases) func whatGoesAlongWithAnotherIsNotEditedBack(_ policy: MergePolicy) throws {
+    @Test(arguments: MergePolicy.allCases) func anEditDoesNotRestoreACascadedDeletion(_ policy: MergePolicy) throws {
         let context = context(policy)
         try context.edit(SharedNote.self, "trip") { $0.title = "renamed" }
         let memo = try #require(try context.fetch(Memo.self).first)
@@ -89,7 +90,8 @@ import ZoneMirror
         #expect(try context.fetch(SharedNote.self).map(\.id) == ["other"])
     }
 
-    @Test(arguments: MergePolicy.allCases) func whatIsLinkedElsewhereDoesNotGoAlong(_ policy: MergePolicy) throws {
+    @Test(arguments: MergePolicy.allCases)
+    func anObjectLinkedElsewhereInTheSameSaveIsNotDeleted(_ policy: MergePolicy) throws {
         let context = context(policy)
         let memo = try #require(try context.fetch(Memo.self).first)
         try context.delete(SharedNote.self, id: "trip")
@@ -98,8 +100,8 @@ import ZoneMirror
         #expect(try context.fetch(Memo.self).map(\.note.target) == ["other"])
     }
 
-    /// Pages of a chain are put in another order.
-    @Test(arguments: MergePolicy.allCases) func bothEndsOfALinkAreEdited(_ policy: MergePolicy) throws {
+    /// Reorders the pages of a chain.
+    @Test(arguments: MergePolicy.allCases) func bothEndsOfALinkCanBeEdited(_ policy: MergePolicy) throws {
         let before = container.newBackgroundContext()
         for name in ["a", "b", "c"] as [RecordName] { try before.insert(Page(id: name)) }
         try before.edit(Page.self, "a") { $0.next.target = "b" }
@@ -114,8 +116,8 @@ import ZoneMirror
         #expect(pages.map(\.next.target) == ["c", nil, nil])
     }
 
-    /// What was never there leaves nothing behind.
-    @Test func whatIsMadeAndDeletedLeavesNoLink() async throws {
+    /// An object that never existed in the store leaves no rows.
+    @Test func anObjectInsertedAndDeletedInOneSaveLeavesNoLink() async throws {
         let context = context(.error)
         let (tag, home) = (Tag(id: "new"), Folder(id: "g", name: "G"))
         try context.insert(tag)

@@ -4,14 +4,14 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Stores that cannot be opened, or not at once; and what one save writes to several of them.
+/// Stores that cannot be opened, or only later, and saves that write to several stores.
 @Suite(.timeLimit(.minutes(15))) struct OpeningTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
 
-    /// A container that was closed and loaded once more follows its users as before.
-    @Test func aContainerLoadedOnceMoreFollowsItsUsers() async throws {
+    /// A container that was closed and loaded again still notices account changes.
+    @Test func aReloadedContainerNoticesAccountChanges() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
         try mirror.save(Note(id: "a", title: "Alice's"))
@@ -24,7 +24,7 @@ import ZoneTesting
         #expect(try mirror.titles == [:])
     }
 
-    @Test func storesThatCouldNotBeLoadedCanBeLoadedLater() async throws {
+    @Test func storesCanBeLoadedAfterAFailedAttempt() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let other = relay.device(of: "alice", named: "phone", container: "iCloud.other")
         let folder = try TemporaryFolder()
@@ -42,7 +42,7 @@ import ZoneTesting
         let both = MirroredContainer(model: notesModel, stores: stores, conditions: conditions)
         let error = await #expect(throws: MirrorError.self) { try await both.loadStores() }
         #expect(error?.code == .storeSyncedElsewhere)
-        // What it had opened until then is free for others.
+        // The failed attempt has released the stores that it had opened.
         let third = MirroredContainer(model: notesModel, stores: [stores[0]], conditions: conditions)
         try await third.loadStores()
         await third.close()
@@ -51,8 +51,8 @@ import ZoneTesting
         await both.close()
     }
 
-    /// A folder without the right to write in it, say: nobody else has the file open for that.
-    @Test func aFileThatCannotBeLockedSaysWhy() async throws {
+    /// For example in a folder without write permission; another container is not the reason.
+    @Test func aLockFailureIsReportedWithItsReason() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let folder = try TemporaryFolder()
         let lock = folder.url.appendingPathComponent("private.sqlite-sync")
@@ -63,8 +63,8 @@ import ZoneTesting
         #expect(error?.explanation.contains("Is a directory") == true)
     }
 
-    /// Where nobody has asked the relay, nothing has gone well.
-    @Test func whatWasNotLoadedIsNotSynced() async throws {
+    /// Sync calls must not succeed without asking the relay.
+    @Test func syncCallsThrowBeforeTheStoresAreLoaded() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let url = try TemporaryFolder().url.appendingPathComponent("none/private.sqlite")
         let store = StoreDescription(url: url, cloud: CloudOptions(container: device.container))
@@ -79,7 +79,7 @@ import ZoneTesting
         }
     }
 
-    @Test func whatIsClosedIsNotSynced() async throws {
+    @Test func syncCallsThrowAfterClosing() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         try phone.save(Note(id: "a", title: "1"))
         await phone.container.close()
@@ -92,7 +92,7 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    @Test func aDamagedFileSaysWhatToDo() async throws {
+    @Test func theErrorForADamagedFileSaysWhatToDo() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let folder = try TemporaryFolder()
         let url = folder.url.appendingPathComponent("private.sqlite")
@@ -104,7 +104,7 @@ import ZoneTesting
         let error = await #expect(throws: MirrorError.self) { try await container.loadStores() }
         #expect(error?.code == .storage)
         #expect(error?.explanation.contains("Move it away") == true, "\(error?.explanation ?? "")")
-        // And that helps.
+        // Following the advice helps.
         for name in try FileManager.default.contentsOfDirectory(atPath: folder.url.path) {
             try FileManager.default.removeItem(at: folder.url.appendingPathComponent(name))
         }
@@ -112,8 +112,8 @@ import ZoneTesting
         await container.close()
     }
 
-    /// The commonest mistake of a first launch: nobody else has the file, its folder is not there.
-    @Test func aFolderThatIsNotThereIsNoOtherContainer() async throws {
+    /// The most common mistake at a first launch: the store's folder does not exist.
+    @Test func aMissingFolderIsNotReportedAsAnotherContainer() async throws {
         let folder = try TemporaryFolder()
         let url = folder.url.appendingPathComponent("not there").appendingPathComponent("private.sqlite")
         let device = relay.device(of: "alice", named: "phone")
@@ -124,8 +124,8 @@ import ZoneTesting
         #expect(error?.explanation.contains("not there") == true, "\(error?.explanation ?? "")")
     }
 
-    /// A rule for what the model does not have would never be asked, and an extent for it would bound nothing.
-    @Test func rulesAreForWhatTheModelHas() async throws {
+    /// Resolvers and extents for names that the model lacks would have no effect, so loading throws.
+    @Test func optionsForUnknownPropertiesAreRejected() async throws {
         let folder = try TemporaryFolder()
         let database = relay.device(of: "alice", named: "phone").container
         func refusal(_ change: (inout CloudOptions) -> Void) async -> String {
@@ -149,16 +149,16 @@ import ZoneTesting
         for name in ["Posts.text", "Post.texd", "text"] {
             #expect(await refusal { $0.propertyResolvers[name] = { _, _, _ in nil } }.contains(" \(name),"))
         }
-        let isRight = await refusal {
+        let result = await refusal {
             $0.extents["Post"] = PublicExtent(properties: ["text", "deletedAt"])
             $0.mergeResolvers["Post"] = { _ in nil }
             $0.propertyResolvers["Post.text"] = { _, _, _ in nil }
         }
-        #expect(isRight == "none")
+        #expect(result == "none")
     }
 
-    /// A view that shows up twice loads twice; the second call takes nothing from the first.
-    @Test func storesLoadedTwiceAtOnceAreOpen() async throws {
+    /// A view that appears twice loads the stores twice; the second call must not affect the first.
+    @Test func storesLoadedTwiceConcurrentlyAreOpen() async throws {
         for _ in 0..<10 {
             let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
             let context = phone.context()
@@ -183,7 +183,7 @@ import ZoneTesting
             }
             let url = phone.container.descriptions[0].url
             #expect(codes.count { $0 == nil } == 1 && codes.count { $0 == .storeAlreadyLoaded(url) } == 2, "\(codes)")
-            // What waited in a context meanwhile can be saved.
+            // A context's unsaved changes can be saved now.
             try context.save()
             #expect(try phone.titles == ["n": "2"])
             try await phone.sync()
@@ -191,8 +191,8 @@ import ZoneTesting
         }
     }
 
-    /// A store that holds nothing by a slip of the pen looks like one that has nothing yet.
-    @Test func whatIsNamedHasToBeThere() async throws {
+    /// Without the error, a store that is empty because of a typo would look like a new store.
+    @Test func unknownConfigurationsAndEntitiesAreRejected() async throws {
         let folder = try TemporaryFolder()
         let url = folder.url.appendingPathComponent("a.sqlite")
         let model = MirrorModel(Note.self, Folder.self, Tag.self, configurations: ["all": ["Note", "Folder", "Tag"]])
@@ -214,8 +214,8 @@ import ZoneTesting
         await container.close()
     }
 
-    /// The small file beside the store may be lost, as when an application moves its database and leaves that behind.
-    @Test func whoseFileItIsStandsInTheFileItself() async throws {
+    /// The accounts file may be lost, for example if an application moves only the database.
+    @Test func aStoreFileNamesItsUser() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device)
         try mirror.save(Note(id: "a", title: "Alice's"))
@@ -238,9 +238,9 @@ import ZoneTesting
         #expect(try again.titles == ["a": "Alice's", "unsent": "Alice's, not sent"])
     }
 
-    // MARK: Saves into several stores
+    // MARK: Saves to several stores
 
-    @Test func aSaveIntoTwoStoresIsInBothOrInNone() async throws {
+    @Test func aSaveToTwoStoresIsAtomic() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let folder = try TemporaryFolder()
         let local = StoreDescription(url: folder.url.appendingPathComponent("local.sqlite"))

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Programs that know nothing of this module write to a store's file: through connections of their own, with SQLite as it is.
+/// Programs without this module that write to a store's file through their own SQLite connections.
 @Suite(.timeLimit(.minutes(15))) struct OtherWritersTests {
     let relay: TestRelay
     let folder: TemporaryFolder
@@ -25,14 +25,14 @@ import ZoneTesting
         try DatabaseQueue(path: folder.url.appendingPathComponent(file).path)
     }
 
-    /// By the relay alone: no mirror has a hand in it.
+    /// Deletes the folder through the API, without a mirror.
     private func deleteFolder(_ mirror: Mirrored) async throws {
         let zoneID = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
         try await mirror.device.privateDatabase.deleteRecord(withID: CKRecord.ID(recordName: "f", zoneID: zoneID))
     }
 
-    /// A statement keeps what it has done and fails in the middle, while links that were open are being shown.
-    @Test func aStatementThatFailsHalfWaySwitchesNothingOff() async throws {
+    /// An `INSERT OR FAIL` statement fails halfway while unresolved links are being resolved.
+    @Test func aStatementThatFailsHalfwayDoesNotStopTracking() async throws {
         let (phone, laptop) = (try await phone(), try await laptop())
         let context = laptop.context()
         let folder = Folder(id: "f", name: "F")
@@ -62,8 +62,8 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    /// A row that takes the place of another: by its name always, and by an index of the program's own as the guide says.
-    @Test func aRowThatReplacesAnotherIsSent() async throws {
+    /// A row replaces another by its primary key, or by the program's own unique index with the documented pragma.
+    @Test func aReplacedRowIsSent() async throws {
         let (phone, laptop) = (try await phone(), try await laptop())
         try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"))
         try await phone.sync()
@@ -85,8 +85,8 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    /// That links are shown is nobody's change, whoever makes what they lead to.
-    @Test func linksThatAreShownAreNotSent() async throws {
+    /// Resolving links is not a change, whichever program creates the target.
+    @Test func resolvedLinksAreNotSent() async throws {
         let (phone, laptop) = (try await phone(), try await laptop())
         var note = Note(id: "n", title: "1")
         note.folder = ToOne(Folder(id: "f", name: ""))

@@ -6,7 +6,7 @@ import ZoneTesting
 
 @testable import ZoneMirror
 
-/// What SQL writes in stores with shares belongs into the same zones as what contexts save.
+/// In stores with shares, rows written by SQL belong to the same zones as objects saved by contexts.
 ///
 /// See SharingRules.md, "What is shared".
 @Suite(.timeLimit(.minutes(15))) struct OutsideSharingTests {
@@ -33,8 +33,8 @@ import ZoneTesting
 
     private func texts(_ app: NotesApp) throws -> [String] { try app.context().fetch(Memo.self).map(\.text).sorted() }
 
-    /// The note of a guest's memo is sent in the share that it hangs on, directly or by another new object.
-    @Test func aGuestsRowsJoinTheShare() async throws {
+    /// A participant's new rows join the share to which they are linked, directly or through another new row.
+    @Test func aParticipantsRowsJoinTheShare() async throws {
         try await write(
             """
             INSERT INTO Memo(id, text, note) VALUES ('b', 'chained', 'new');
@@ -54,13 +54,13 @@ import ZoneTesting
         #expect(try await bob.container.pendingExportCount(bob.others) == 0)
     }
 
-    /// What hangs on no share waits, and whoever asks hears that it does.
-    @Test func whatBelongsToNoShareWaitsAloud() async throws {
+    /// A row without a share stays pending, and sending throws the reason.
+    @Test func aRowWithoutAShareStaysPendingWithAnError() async throws {
         try await write("INSERT INTO SharedNote(id, title) VALUES ('alone', 'alone')", bob, bob.others)
         for _ in 0..<2 {
             let error = await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
             #expect(error?.explanation.contains("related to a shared object") == true)
-            // A round in which it is not tried.
+            // A round that does not try to send the row.
             try await write("UPDATE Memo SET text = text || '!'", bob, bob.others)
             await bob.container.sync(bob.others)?.sendOnSchedule(held: [])
         }
@@ -73,7 +73,7 @@ import ZoneTesting
         #expect(try await bob.container.pendingExportCount(bob.others) == 0)
     }
 
-    @Test func whatHangsOnTwoSharesIsRefused() async throws {
+    @Test func aRowLinkedToTwoSharesIsRejected() async throws {
         try await share("work")
         try await write(
             "INSERT INTO SharedNote(id, title) VALUES ('both', 'both'); UPDATE Memo SET note = 'both'",
@@ -87,10 +87,10 @@ import ZoneTesting
         #expect(try bob.context().fetch(SharedNote.self).map(\.title).sorted() == ["trip", "work"])
     }
 
-    /// What is in one share already is linked into no other.
-    @Test(arguments: [true, false]) func aLinkFromOneShareIntoAnotherIsRefused(_ isGuests: Bool) async throws {
+    /// An object in one share cannot be linked to another share.
+    @Test(arguments: [true, false]) func aLinkBetweenTwoSharesIsRejected(_ isParticipants: Bool) async throws {
         try await share("work")
-        let (app, store) = isGuests ? (bob, bob.others) : (phone, phone.mine)
+        let (app, store) = isParticipants ? (bob, bob.others) : (phone, phone.mine)
         let memo = try #require(try app.context().fetch(Memo.self, \.text == "trip's").first)
         try await write("UPDATE Memo SET note = 'work' WHERE text = 'trip''s'", app, store)
         let error = await #expect(throws: MirrorError.self) { try await app.container.sendChanges() }
@@ -101,7 +101,7 @@ import ZoneTesting
             try await each.sync()
             #expect(try each.context().object(Memo.self, memo.id)?.note.target == "trip")
         }
-        // What is not that link goes on.
+        // Other changes of the object are sent.
         try await write("UPDATE Memo SET text = 'edited' WHERE text = 'trip''s'", app, store)
         try await app.sync()
         for each in [phone, laptop, bob] {
@@ -110,9 +110,9 @@ import ZoneTesting
         }
     }
 
-    /// A creation that the relay refused in a share goes there when it is tried again, and nowhere else.
-    @Test(arguments: [true, false]) func aRefusedCreationIsTriedAgainInItsShare(_ isGuests: Bool) async throws {
-        let (app, store) = isGuests ? (bob, bob.others) : (phone, phone.mine)
+    /// A creation that the relay rejected in a share is retried in the same share.
+    @Test(arguments: [true, false]) func aRejectedCreationIsRetriedInItsShare(_ isParticipants: Bool) async throws {
+        let (app, store) = isParticipants ? (bob, bob.others) : (phone, phone.mine)
         let context = app.context()
         let note = try #require(try context.object(SharedNote.self, "trip"))
         let memo = Memo(text: "refused", note: note)
@@ -141,7 +141,7 @@ import ZoneTesting
         #expect(try await phone.container.recordID(for: id)?.zoneID == share.recordID.zoneID)
     }
 
-    /// The owner's: new rows, and such as the relay has in the home zone.
+    /// The owner's new rows, and rows that the relay has in the home zone.
     @Test func theOwnersRowsJoinTheShare() async throws {
         let context = phone.context()
         let other = SharedNote(id: "other", title: "other")

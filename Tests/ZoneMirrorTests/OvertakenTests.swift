@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// An answer of the relay is about what was sent: what was done here while it was under way has its own turn.
+/// A response concerns what was sent: changes made while the request is in progress are handled separately.
 ///
 /// See Sync.md, "Outbox" and "Refused writes".
 @Suite(.timeLimit(.minutes(15))) struct OvertakenTests {
@@ -13,7 +13,7 @@ import ZoneTesting
 
     init() throws { relay = try TestRelay() }
 
-    /// A phone with a note that the relay has, and a relay that refuses every date.
+    /// Returns a phone with a synced note; the relay rejects all dates.
     private func phone() async throws -> Mirrored {
         let raw = relay.device(of: "alice", named: "raw").privateDatabase
         let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "other"))
@@ -41,14 +41,14 @@ import ZoneTesting
         )
     }
 
-    /// What the relay has, as a device sees it that was never here.
+    /// The relay's content as a new device fetches it.
     private func titles() async throws -> [String: String] {
         let fresh = try await Mirrored(relay.device(of: "alice", named: UUID().uuidString))
         try await fresh.container.fetchChanges()
         return try fresh.titles
     }
 
-    @Test func aDeletionIsNotSwallowedByARefusal() async throws {
+    @Test func aDeletionSurvivesTheRejectionOfAnEdit() async throws {
         let phone = try await phone()
         try edit(phone) { $0.at = noon }
         whileSending(phone) { try phone.delete("n") }
@@ -58,7 +58,7 @@ import ZoneTesting
         #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
     }
 
-    @Test func aCorrectionIsSent() async throws {
+    @Test func aCorrectionDuringTheRequestIsSent() async throws {
         let phone = try await phone()
         try edit(phone) { ($0.at, $0.title) = (noon, "2") }
         whileSending(phone) { try self.edit(phone) { $0.at = nil } }
@@ -68,8 +68,8 @@ import ZoneTesting
         #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
     }
 
-    /// What mends nothing is refused in its turn, with all that was typed.
-    @Test func whatIsNoCorrectionIsRefusedAsAWhole() async throws {
+    /// An edit that does not correct the error is rejected too, together with the first edit.
+    @Test func anEditWithoutACorrectionIsRejectedWithTheFirst() async throws {
         let phone = try await phone()
         try edit(phone) { $0.at = noon }
         whileSending(phone) { try self.edit(phone) { $0.title = "2" } }
@@ -80,10 +80,10 @@ import ZoneTesting
         #expect(refused.first?.fields["CD_at"] != nil)
     }
 
-    // MARK: Deletions under way
+    // MARK: Deletions in progress
 
-    /// Another device makes an object of the name that is being deleted, and it comes in before the answer does.
-    @Test(arguments: [true, false]) func aDeletionTakesNothingThatIsNewer(_ answers: Bool) async throws {
+    /// Another device creates an object of the same name, which is fetched before the response to the deletion.
+    @Test(arguments: [true, false]) func aDeletionDoesNotRemoveANewerObject(_ answers: Bool) async throws {
         let phone = try await phone()
         let other = relay.device(of: "alice", named: "other")
         let id = CKRecord.ID(
@@ -112,10 +112,10 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    // MARK: Taken back
+    // MARK: Dropped exports
 
-    /// It came too late: the object is as the relay has it, and stays in step.
-    @Test func aChangeTakenBackWhileItIsSent() async throws {
+    /// Dropping comes too late: the object has the relay's value and continues to sync.
+    @Test func anEditDroppedDuringItsRequestIsSynced() async throws {
         let phone = try await phone()
         try edit(phone) { $0.title = "2" }
         let id = ObjectID(store: phone.store, entity: "Note", name: "n")
@@ -128,7 +128,7 @@ import ZoneTesting
         #expect(try await titles() == ["n": "1"])
     }
 
-    @Test func aDeletionTakenBackWhileItIsSent() async throws {
+    @Test func aDeletionDroppedDuringItsRequestIsSynced() async throws {
         let phone = try await phone()
         try phone.delete("n")
         let id = ObjectID(store: phone.store, entity: "Note", name: "n")
@@ -138,8 +138,8 @@ import ZoneTesting
         #expect(try await titles() == [:])
     }
 
-    /// A new object whose record is made all the same comes back as any other.
-    @Test func aCreationTakenBackWhileItIsSent() async throws {
+    /// A new object whose record was created nevertheless is fetched like any other.
+    @Test func aCreationDroppedDuringItsRequestIsSynced() async throws {
         let phone = try await phone()
         try phone.save(Note(id: "m", title: "m"))
         let id = ObjectID(store: phone.store, entity: "Note", name: "m")

@@ -4,10 +4,10 @@ import Foundation
     import Glibc
 #endif
 
-/// How many seconds of the processor `body` took on this thread.
+/// Returns the CPU seconds that `body` took on this thread.
 ///
-/// Where it waited, that is no part of it: on a busy machine other threads' turns would be taken for a wait. That something
-/// does not wait is shown by halting what it could wait for.
+/// Waiting time does not count, because on a busy machine it includes other threads' work. Tests that code does not
+/// wait suspend the work that it might wait for.
 func ownTime(of body: () throws -> Void) rethrows -> Double {
     #if os(Linux)
         let before = processorSeconds()
@@ -21,7 +21,7 @@ func ownTime(of body: () throws -> Void) rethrows -> Double {
 }
 
 #if os(Linux)
-    /// What the calling thread has had so far.
+    /// The CPU time of the calling thread.
     private func processorSeconds() -> Double {
         var time = timespec()
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)

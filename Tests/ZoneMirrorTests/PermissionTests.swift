@@ -3,7 +3,7 @@ import ZoneMirror
 
 @testable import ZoneMirror
 
-/// The whole truth table of permission checks.
+/// The complete truth table of permission checks.
 ///
 /// See Permissions.md, "Questions".
 @Suite struct PermissionTests {
@@ -21,8 +21,9 @@ import ZoneMirror
     static let stages: [Facts.Stage] = [.temporary, .unexported, .exported]
     static let standings: [Account.Standing] = [.signedIn, .signedOut, .paused]
 
-    /// What the reference says, written out once more: rows are kinds, columns temporary, unexported, exported; only
-    /// while signed in, for all but local and private.
+    /// The table of the reference: rows are kinds; columns are temporary, unexported, exported.
+    ///
+    /// Except for local and private stores, it applies only while signed in.
     static let update: [String: [Bool]] = [
         "local": [true, true, true], "private": [true, true, true], "public-mine": [true, true, true],
         "public-other": [true, true, false], "shared-RO": [true, false, false], "shared-RW": [true, true, true],
@@ -36,7 +37,7 @@ import ZoneMirror
         "public-closed": [false, false, false],
     ]
 
-    @Test(arguments: standings) func truthTable(_ standing: Account.Standing) {
+    @Test(arguments: standings) func permissionsMatchTheTruthTable(_ standing: Account.Standing) {
         for (name, kind) in Self.kinds {
             let isFree = name == "local" || name == "private" || standing == .signedIn
             for (column, stage) in Self.stages.enumerated() {

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// An album in an album, with pictures that go with it and tags that do not.
+/// An album, possibly in another; deleting it deletes its pictures but not its labels.
 private struct Album: SyncedRecord {
     var id = RecordName()
     var name = ""
@@ -34,7 +34,7 @@ private struct Label: SyncedRecord {
     var albums = ToMany<Album>(inverse: "labels")
 }
 
-/// What SQL does to the tables is captured as what it means, whichever form a statement has.
+/// Changes by SQL are tracked by their effect, whatever the form of the statement.
 @Suite(.timeLimit(.minutes(15))) struct PlainSQLTests {
     private let relay: TestRelay
     private let folder: TemporaryFolder
@@ -65,7 +65,7 @@ private struct Label: SyncedRecord {
         for mirror in [phone, laptop] { try await mirror.sync() }
     }
 
-    /// The ways in which a program may open the file.
+    /// How a program may open the file.
     enum Door: CaseIterable {
         case container
         case ownRecursive
@@ -91,7 +91,7 @@ private struct Label: SyncedRecord {
         #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
     }
 
-    /// Every object with what it leads to.
+    /// All objects with their links.
     private func tree(_ mirror: Mirrored) throws -> [String] {
         let context = mirror.context()
         let albums = try context.fetch(Album.self)
@@ -132,7 +132,7 @@ private struct Label: SyncedRecord {
     ]
 
     @Test(
-        "a parent row that is replaced under its id is updated and keeps its children",
+        "a parent row replaced under its ID is updated and keeps its children",
         arguments: replacements,
         Door.allCases
     )
@@ -153,8 +153,8 @@ private struct Label: SyncedRecord {
         }
     }
 
-    @Test("a row that is replaced loses the links and values that the statement leaves out", arguments: Door.allCases)
-    func whatAReplacementLeavesOutIsGone(_ door: Door) async throws {
+    @Test("a replaced row loses the links and values that the statement omits", arguments: Door.allCases)
+    func valuesOmittedByAReplacementAreRemoved(_ door: Door) async throws {
         try await write(door, "UPDATE Album SET twin = 'top' WHERE id = 'lowest'")
         try await syncAll()
         #expect(try tree(laptop).contains("top < - = lowest"))
@@ -166,7 +166,7 @@ private struct Label: SyncedRecord {
         }
     }
 
-    @Test("a pair row that is replaced stays a pair", arguments: Door.allCases)
+    @Test("a replaced pair row stays a pair", arguments: Door.allCases)
     func aReplacedPairStays(_ door: Door) async throws {
         let before = try tree(phone)
         let pairs = try #require(phone.container.database(of: phone.store))
@@ -177,8 +177,8 @@ private struct Label: SyncedRecord {
         for mirror in [phone, laptop] { #expect(try tree(mirror) == before) }
     }
 
-    @Test("a row that is deleted and inserted again by two statements has lost its children", arguments: Door.allCases)
-    func aDeletionIsADeletion(_ door: Door) async throws {
+    @Test("a row deleted and inserted again by two statements loses its children", arguments: Door.allCases)
+    func aDeletionBeforeAnInsertionRemovesTheChildren(_ door: Door) async throws {
         try await write(
             door,
             """
@@ -196,11 +196,11 @@ private struct Label: SyncedRecord {
     }
 
     @Test(
-        "a replacement that a trigger of the program's own skips changes nothing and hides no later deletion",
+        "a replacement skipped by the program's own trigger changes nothing and hides no later deletion",
         arguments: Door.allCases
     )
     func aSkippedReplacementHidesNothing(_ door: Door) async throws {
-        // Of the program's own triggers, those made before the mirror's run after them.
+        // The program's own triggers that were created before the mirror's triggers run after them.
         await phone.container.close()
         let own = """
             CREATE TRIGGER own BEFORE INSERT ON Album WHEN new.name = 'skip' BEGIN SELECT RAISE(IGNORE); END;
@@ -215,8 +215,8 @@ private struct Label: SyncedRecord {
         #expect(try laptop.context().object(Album.self, "top") == nil)
     }
 
-    @Test("a refused replacement leaves everything as it was", arguments: Door.allCases)
-    func aRefusedReplacementChangesNothing(_ door: Door) async throws {
+    @Test("a rejected replacement changes nothing", arguments: Door.allCases)
+    func aRejectedReplacementChangesNothing(_ door: Door) async throws {
         let before = try tree(phone)
         for sql in [
             "INSERT INTO Album(id, name) VALUES ('top', 'new')", "INSERT OR FAIL INTO Album(id) VALUES ('top')",
@@ -231,8 +231,8 @@ private struct Label: SyncedRecord {
         #expect(try tree(phone) == before && name(phone) == "old")
     }
 
-    @Test("a deletion reaches every level of a tree and what hangs on it", arguments: Door.allCases)
-    func aDeletionReachesEveryLevel(_ door: Door) async throws {
+    @Test("a deletion cascades to every level of a tree and to linked objects", arguments: Door.allCases)
+    func aDeletionCascadesToEveryLevel(_ door: Door) async throws {
         try await write(door, "DELETE FROM Album WHERE id = 'top'")
         try await syncAll()
         for mirror in [phone, laptop] {
@@ -240,8 +240,8 @@ private struct Label: SyncedRecord {
         }
     }
 
-    @Test("a deletion goes round a circle of entities", arguments: Door.allCases)
-    func aDeletionGoesRoundACircle(_ door: Door) async throws {
+    @Test("a deletion cascades through a cycle of entities", arguments: Door.allCases)
+    func aDeletionCascadesThroughACycle(_ door: Door) async throws {
         try await write(
             door,
             """
@@ -269,8 +269,8 @@ private struct Label: SyncedRecord {
         }
     }
 
-    @Test("an object that gets another partner parts both former pairs", arguments: Door.allCases)
-    func partnersAreParted(_ door: Door) async throws {
+    @Test("changing a one-to-one link ends both former links", arguments: Door.allCases)
+    func changingAOneToOneLinkEndsBothFormerLinks(_ door: Door) async throws {
         try await write(
             door,
             """
@@ -286,7 +286,7 @@ private struct Label: SyncedRecord {
         }
     }
 
-    @Test("a row that REPLACE removes by a unique index of the program's own is deleted", arguments: Door.allCases)
+    @Test("a row that REPLACE removes because of the program's own unique index is deleted", arguments: Door.allCases)
     func aDisplacedRowIsDeleted(_ door: Door) async throws {
         await phone.container.close()
         try await write(.own, "CREATE UNIQUE INDEX own ON Album(name COLLATE NOCASE, parent)")

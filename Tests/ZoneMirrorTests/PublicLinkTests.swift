@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Links between many and many in a public database, where their end does not travel either.
+/// Many-to-many links in a public database, where their removal is not synced either.
 ///
 /// See PublicData.md, "Deletion does not travel".
 @Suite(.timeLimit(.minutes(15))) struct PublicLinkTests {
@@ -18,7 +18,7 @@ import ZoneTesting
         var conditions = MirrorConditions()
         conditions.wallClock = { clock.date }
         let mirror = try await Mirrored(relay.device(of: user), scope: .public, conditions: conditions)
-        // An empty database does not know the types yet.
+        // An empty database does not know the record types yet.
         try? await mirror.container.fetchChanges()
         return mirror
     }
@@ -27,7 +27,7 @@ import ZoneTesting
         try mirror.context().related(to: Note(id: name, title: ""), \.tags).map(\.id.text).sorted()
     }
 
-    @Test func reconcilingPartsWhatIsPairedNoMore() async throws {
+    @Test func reconcilingRemovesDeletedLinks() async throws {
         let alice = try await board("alice")
         let bob = try await board("bob")
         let context = alice.context()
@@ -46,7 +46,7 @@ import ZoneTesting
         try await alice.container.sendChanges()
         relay.clock.advance(by: .seconds(60))
         try await bob.container.pollNow()
-        // What bob is making meanwhile stays.
+        // Bob's unsent objects and links are kept.
         let own = bob.context()
         try own.insert(Note(id: "c", title: "c"))
         try own.link(Note(id: "c", title: ""), \.tags, tags[1])
@@ -56,7 +56,7 @@ import ZoneTesting
         #expect(try self.tags(bob, "a") == ["t"])
         #expect(try bob.titles == ["a": "a", "c": "c"])
         #expect(try await bob.container.reconcile(Tag.self) == 0)
-        // Nothing of it is left in the table, nor sent.
+        // The removed links have no rows left, and their removal is not sent.
         let database = try #require(bob.container.database(of: bob.store))
         let pairs = try await database.read { try String.fetchAll($0, sql: "SELECT id FROM Note_tags ORDER BY id") }
         #expect(pairs == ["Note_tags.a.t", "Note_tags.c.t"])
@@ -66,8 +66,8 @@ import ZoneTesting
         #expect(try self.tags(alice, "c") == ["t"])
     }
 
-    /// Whose types the relay does not know, since nobody has linked anything yet.
-    @Test func reconcilingWithoutLinksAsksForNone() async throws {
+    /// Without any links, the relay does not know their record type.
+    @Test func reconcilingSucceedsWithoutAnyLinks() async throws {
         let alice = try await board("alice")
         try alice.save(Note(id: "a", title: "a"))
         try await alice.container.sendChanges()
@@ -75,8 +75,8 @@ import ZoneTesting
         #expect(try alice.titles == ["a": "a"])
     }
 
-    /// Whoever deletes an object need not be allowed to delete the links that others have made to it: no failure of theirs.
-    @Test func othersLinksToWhatIsDeletedRefuseNothing() async throws {
+    /// Deleting an object does not fail if other users own links to it that the caller may not delete.
+    @Test func linksOfOtherUsersDoNotPreventADeletion() async throws {
         let alice = try await board("alice")
         let bob = try await board("bob")
         let context = alice.context()
@@ -101,7 +101,7 @@ import ZoneTesting
         #expect(try tags(alice, "n") == ["s"])
         #expect(try await bob.container.reconcile(Tag.self) == 1)
         #expect(try tags(bob, "n") == ["s"])
-        // To part what is there is a decision, and refused as one.
+        // Removing another user's link explicitly is rejected.
         try context.unlink(Note(id: "n", title: ""), \.tags, Tag(id: "s"))
         let error = #expect(throws: MirrorError.self) { try context.save() }
         let link = ObjectID(store: alice.store, entity: "Note_tags", name: "Note_tags.n.s")

@@ -6,7 +6,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A post that is marked when it is deleted.
+/// A post with soft deletion.
 struct Post: SyncedRecord, Equatable {
     var id = RecordName()
     var text = ""
@@ -22,7 +22,7 @@ struct Post: SyncedRecord, Equatable {
     static func describe(_ entity: inout Entity) { entity.softDeletion = "deletedAt" }
 }
 
-/// The public database: polled, with soft deletion.
+/// The public database, which is polled, with soft deletion.
 @Suite(.timeLimit(.minutes(15))) struct PublicTests {
     let relay: TestRelay
 
@@ -46,7 +46,7 @@ struct Post: SyncedRecord, Equatable {
         try context.save()
     }
 
-    @Test func whatOneWritesTheOthersPoll() async throws {
+    @Test func aPostIsPolledByOtherUsers() async throws {
         let alice = try await board(relay.device(of: "alice"))
         let bob = try await board(relay.device(of: "bob"))
         try await alice.container.fetchFirst()
@@ -55,17 +55,17 @@ struct Post: SyncedRecord, Equatable {
         relay.clock.advance(by: .seconds(60))
         try await bob.container.pollNow()
         #expect(try texts(bob) == ["a": "Hello"])
-        // A poll that finds nothing writes nothing.
+        // A poll without changes writes nothing.
         let token = try await bob.container.currentHistoryToken()
         try await bob.container.pollNow()
         #expect(try await bob.container.currentHistoryToken() == token)
-        // Somebody who is not signed in may read.
+        // A signed-out user may read.
         let visitor = try await board(relay.visitor())
         try await visitor.container.pollNow()
         #expect(try texts(visitor) == ["a": "Hello"])
     }
 
-    @Test func onesOwnCanBeChangedOthersNot() async throws {
+    @Test func onlyOwnPostsCanBeChanged() async throws {
         let alice = try await board(relay.device(of: "alice"))
         let bob = try await board(relay.device(of: "bob"))
         try await alice.container.fetchFirst()
@@ -88,8 +88,8 @@ struct Post: SyncedRecord, Equatable {
         #expect(error?.code == .permissionFailure([theirs]))
     }
 
-    /// Who may write by a role may do so with everybody's objects, and the mirror knows.
-    @Test func whoHasARoleMayChangeOthersToo() async throws {
+    /// A user whose role grants writes may change all users' objects, and the mirror allows it.
+    @Test func aUserWithAWriteGrantCanChangePostsOfOthers() async throws {
         let alice = try await board(relay.device(of: "alice"))
         let bob = try await board(relay.device(of: "bob"))
         for mirror in [alice, bob] { try await mirror.container.fetchFirst() }
@@ -107,7 +107,7 @@ struct Post: SyncedRecord, Equatable {
         relay.clock.advance(by: .seconds(60))
         try await alice.container.pollNow()
         #expect(try texts(alice) == ["a": "edited"])
-        // Nobody but the creator may any more, and nobody may make any.
+        // Now only the creator may change a post, and no user may create one.
         try await relay.changeSchema { $0["CD_Post"]?.grants = [.world: .read, .creator: .write] }
         relay.clock.advance(by: .seconds(600))
         try await bob.container.pollNow()
@@ -116,7 +116,7 @@ struct Post: SyncedRecord, Equatable {
         #expect(throws: MirrorError.self) { try write(bob, Post(id: "b", text: "mine")) }
     }
 
-    @Test func softDeletionTravelsAndDeletionDoesNot() async throws {
+    @Test func softDeletionsAreSyncedAndDeletionsAreNot() async throws {
         let alice = try await board(relay.device(of: "alice"))
         let bob = try await board(relay.device(of: "bob"))
         try await alice.container.fetchFirst()
@@ -146,13 +146,13 @@ struct Post: SyncedRecord, Equatable {
         #expect(try await bob.container.pendingExportCount(bob.store) == 0)
     }
 
-    /// A page that was read before a save or a deletion of ours does not undo it, however late it comes.
-    @Test func aLatePageUndoesNothing() async throws {
+    /// A page that the relay read before a local save or deletion does not undo it when it arrives late.
+    @Test func aLatePageDoesNotUndoLaterChanges() async throws {
         let alice = try await board(relay.device(of: "alice"))
         try await alice.container.fetchFirst()
         for name in ["edited", "deleted"] { try write(alice, Post(id: RecordName(name), text: "1")) }
         try await alice.container.sendChanges()
-        // The first poll of all: everything in it is news.
+        // In the first poll, all posts are new.
         let folder = try TemporaryFolder()
         let conditions = MirrorConditions()
         let again = try await Mirrored(
@@ -183,7 +183,7 @@ struct Post: SyncedRecord, Equatable {
         try context.delete(Post.self, id: "deleted")
         try context.save()
         let sending = Task { try await again.container.sendChanges() }
-        // Long enough for a sending that waits for nobody.
+        // Long enough for sending without a wait.
         for _ in 0..<2_000 where try await again.container.pendingExportCount(again.store) > 0 { await Task.yield() }
         sent.open()
         try await poll.value
@@ -193,8 +193,8 @@ struct Post: SyncedRecord, Equatable {
         #expect(try texts(again) == ["edited": "3"])
     }
 
-    /// A record that the relay cannot give just now is not one that is gone.
-    @Test func reconcilingRemovesNothingThatIsOnlyBroken() async throws {
+    /// A record that the relay temporarily fails to read does not count as deleted.
+    @Test func reconcilingKeepsARecordThatTheRelayFailsToRead() async throws {
         let alice = try await board(relay.device(of: "alice"))
         try await alice.container.fetchFirst()
         try write(alice, Post(id: "a", text: "1"))
@@ -205,8 +205,8 @@ struct Post: SyncedRecord, Equatable {
         #expect(try texts(alice) == ["a": "1"])
     }
 
-    /// What is made or changed while all names are being read is not taken for gone.
-    @Test func reconcilingLeavesWhatIsNew() async throws {
+    /// Objects created or changed while the names are fetched do not count as deleted.
+    @Test func reconcilingKeepsNewObjects() async throws {
         let alice = try await board(relay.device(of: "alice"))
         try await alice.container.fetchFirst()
         for name in ["a", "b"] { try write(alice, Post(id: RecordName(name), text: "1")) }
@@ -227,8 +227,8 @@ struct Post: SyncedRecord, Equatable {
         #expect(try await container.pendingExportCount(store) == 0)
     }
 
-    /// What was changed here and not sent outlives a reconciling, and is not counted as dropped.
-    @Test func reconcilingDropsNothingThatIsPending() async throws {
+    /// Objects with unsent changes are kept, and are not counted as removed.
+    @Test func reconcilingKeepsPendingChanges() async throws {
         let alice = try await board(relay.device(of: "alice"))
         let laptop = try await board(relay.device(of: "alice", named: "laptop"))
         try await alice.container.fetchFirst()
@@ -249,8 +249,8 @@ struct Post: SyncedRecord, Equatable {
         #expect(try texts(laptop) == ["a": "2"])
     }
 
-    /// Only what matches is held, and of that only what is wanted; when more is wanted, more comes.
-    @Test func anExtentBoundsWhatIsMirrored() async throws {
+    /// The mirror stores only matching objects and the requested properties; a larger extent adds the rest.
+    @Test func anExtentLimitsTheMirroredObjectsAndProperties() async throws {
         let alice = try await board(relay.device(of: "alice"))
         try await alice.container.fetchFirst()
         for name in ["news", "news 2", "gossip"] {
@@ -264,7 +264,7 @@ struct Post: SyncedRecord, Equatable {
         var bob = try await bounded(device, folder, small)
         try await bob.container.pollNow()
         #expect(try texts(bob) == ["news": "", "news 2": ""])
-        // What is not held is not sent either.
+        // Properties outside the extent are not sent.
         let context = bob.context()
         #expect(try context.fetch(Post.self).count == 2)
         #expect(try await bob.container.reconcile(Post.self) == 0)
@@ -293,14 +293,14 @@ struct Post: SyncedRecord, Equatable {
         }
     }
 
-    // MARK: Waits
+    // MARK: Retry delays
 
-    @Test func aWaitThatTheRelayAskedForHoldsPollsAcrossARestart() async throws {
+    @Test func aRetryDelayAppliesToPollsAfterARestart() async throws {
         let device = relay.device(of: "bob", named: "tablet")
         let folder = try TemporaryFolder()
         var mirror = try await automatic(device, folder)
         try await relay.settle()
-        // The next poll, in half an hour, is told to wait for the rest of three hours.
+        // The response to the next poll, in half an hour, tells the mirror to wait for the rest of three hours.
         device.network.throttle(for: .seconds(3 * 3600))
         await relay.advance(by: .seconds(1900))
         await mirror.container.close()
@@ -330,8 +330,8 @@ struct Post: SyncedRecord, Equatable {
         )
     }
 
-    /// Who begins anew goes on by the clock as before, and reads everything once more.
-    @Test func pollsGoOnAfterTheirMarksAreForgotten() async throws {
+    /// After its poll progress is discarded, a mirror continues to poll at its interval and fetches everything again.
+    @Test func pollsContinueAfterTheirProgressIsDiscarded() async throws {
         let device = relay.device(of: "bob", named: "tablet")
         let mirror = try await automatic(device)
         try await relay.settle()
@@ -347,7 +347,7 @@ struct Post: SyncedRecord, Equatable {
 }
 
 extension MirroredContainer {
-    /// The first poll of an empty database: its types are not known there yet, which is no reason to stop.
+    /// Fetches from an empty database, ignoring the error for its unknown record types.
     fileprivate func fetchFirst() async throws {
         do {
             try await fetchChanges()

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A public store under users who come and go, and by itself.
+/// A public store with changing users, and with automatic sync.
 @Suite(.timeLimit(.minutes(15))) struct PublicUserTests {
     let relay: TestRelay
 
@@ -41,8 +41,8 @@ import ZoneTesting
         return Dictionary(uniqueKeysWithValues: posts.map { ($0.id.text, $0.text) })
     }
 
-    /// Who has something to show may begin before the relay has seen it, and nobody else.
-    @Test func whatIsWrittenBeforeTheFirstContactIsSent() async throws {
+    /// A user with credentials may write before the first contact with the relay; a visitor may not.
+    @Test func postsWrittenBeforeTheFirstContactAreSent() async throws {
         let mirror = try await board(relay.device(of: "alice"))
         mirror.device.network.cut()
         #expect(mirror.container.canModifyManagedObjects(in: mirror.store))
@@ -53,12 +53,12 @@ import ZoneTesting
         try await mirror.container.sendChanges()
         let visitor = try await board(relay.visitor())
         #expect(!visitor.container.canModifyManagedObjects(in: visitor.store))
-        #expect(throws: MirrorError.self) { try write(visitor, Post(id: "b", text: "nobody's")) }
+        #expect(throws: MirrorError.self) { try write(visitor, Post(id: "b", text: "a visitor's")) }
         #expect(try await texts(visitor) == ["a": "2"])
     }
 
-    /// The file is the same for all users; what one of them has written goes out as theirs, or waits.
-    @Test(arguments: [false, true]) func whatOneUserDidNotSendIsNotSentAsTheNext(_ signsOut: Bool) async throws {
+    /// All users share one file; a user's changes are sent with that user's credentials, or stay pending.
+    @Test(arguments: [false, true]) func unsentChangesAreNotSentAsTheNextUser(_ signsOut: Bool) async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await board(device)
         try? await mirror.container.fetchChanges()
@@ -76,7 +76,7 @@ import ZoneTesting
         #expect(try await mirror.container.pendingExports(mirror.store).map(\.name.text) == ["b"])
         try await mirror.container.sendChanges()
         #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
-        // Nor is it Bob's to change, which would make it his.
+        // Bob may not change them either, because the changes would be sent as his.
         #expect(throws: MirrorError.self) { try edit(mirror, "unsent", "Bob's now") }
         let reader = try await board(relay.device(of: "carol"))
         #expect(try await texts(reader) == ["sent": "1", "b": "Bob's"])
@@ -88,10 +88,11 @@ import ZoneTesting
         #expect(try await mirror.container.rejectedWrites(mirror.store).isEmpty)
     }
 
-    /// What others have changed and not sent is not SQL's to change either, which would be sent in their name.
+    /// SQL may not change objects with another user's unsent changes, because they would be sent as the current user's.
     ///
-    /// Also where a program that mirrors nothing has added to the tables.
-    @Test(arguments: [false, true]) func noStatementChangesWhatAnotherUserHasNotSent(_ hasGuest: Bool) async throws {
+    /// This also holds after a program without a mirror has added columns to the tables.
+    @Test(arguments: [false, true])
+    func sqlCannotChangeObjectsWithUnsentChangesOfAnotherUser(_ hasOtherContainer: Bool) async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await board(device)
         try? await mirror.container.fetchChanges()
@@ -100,14 +101,14 @@ import ZoneTesting
         try edit(mirror, "sent", "Alice's")
         device.connection.credentials.replace(webAuthToken: "dev-bob")
         try await mirror.container.fetchChanges()
-        if hasGuest {
+        if hasOtherContainer {
             let attributes = [Attribute("text", .string), Attribute("deletedAt", .date), Attribute("mood", .string)]
-            let guest = MirroredContainer(
+            let otherContainer = MirroredContainer(
                 model: MirrorModel(entities: [Entity("Post", attributes: attributes)]),
                 stores: [StoreDescription(url: URL(filePath: mirror.store.text))]
             )
-            try await guest.loadStores()
-            await guest.close()
+            try await otherContainer.loadStores()
+            await otherContainer.close()
         }
         let database = try #require(mirror.container.database(of: mirror.store))
         for sql in ["UPDATE Post SET text = 'Bob''s'", "DELETE FROM Post"] {
@@ -125,8 +126,8 @@ import ZoneTesting
         #expect(try await texts(reader) == ["sent": "by SQL"])
     }
 
-    /// Nor is it the next user's to drop, who is told whose it is.
-    @Test func whatAnotherUserHasNotSentIsTheirsToDrop() async throws {
+    /// The next user may not drop them either; the explanation says that they belong to another user.
+    @Test func unsentChangesCanOnlyBeDroppedByTheirUser() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await board(device)
         try? await mirror.container.fetchChanges()
@@ -148,8 +149,8 @@ import ZoneTesting
         #expect(try await texts(mirror) == ["a": "1"])
     }
 
-    /// A change that was refused is its user's to try again, or to give up.
-    @Test func whatWasRefusedIsItsUsersToDecide() async throws {
+    /// Only the user who made a rejected write may retry or discard it.
+    @Test func rejectedWritesBelongToTheirUser() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await board(device)
         try? await mirror.container.fetchChanges()
@@ -172,8 +173,8 @@ import ZoneTesting
         #expect(try await mirror.container.pendingExportCount(mirror.store) == 1)
     }
 
-    /// Nobody asks for a poll; the initial import is known to be complete all the same.
-    @Test func thePollsOfAScheduleEndTheInitialImport() async throws {
+    /// The initial import is completed by scheduled polls, without a call.
+    @Test func scheduledPollsCompleteTheInitialImport() async throws {
         let writer = try await board(relay.device(of: "alice"))
         try? await writer.container.fetchChanges()
         try write(writer, Post(id: "a", text: "Hello"))

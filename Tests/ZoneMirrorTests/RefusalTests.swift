@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Writes that the relay refuses: they go back, wait for a decision, and stop nothing.
+/// Writes that the relay rejects: they are reverted, kept for a decision, and do not block others.
 ///
 /// See Sync.md, "Refused writes", and Permissions.md, "Writes without permission".
 @Suite(.timeLimit(.minutes(15))) struct RefusalTests {
@@ -31,7 +31,7 @@ import ZoneTesting
         return Dictionary(uniqueKeysWithValues: posts.map { ($0.id.text, $0.text) })
     }
 
-    /// Alice's two posts are with Bob, whose store lets him write what he may not.
+    /// Returns Alice's mirror with two posts, and Bob's, which has fetched them and allows saves without permission.
     private func world(
         _ folder: TemporaryFolder? = nil,
         keeps: Bool = false
@@ -59,14 +59,14 @@ import ZoneTesting
         try context.save()
     }
 
-    @Test func whatMayNotBeGoesBackAndTheRestArrives() async throws {
+    @Test func rejectedWritesAreRevertedAndOthersAreSent() async throws {
         let folder = try TemporaryFolder()
         let (alice, bob) = try await world(folder)
         try write(bob)
         #expect(try texts(bob) == ["a": "bob was here", "c": "bob's own"])
         let events = bob.container.events
         await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
-        // The edit is taken back, the deleted one is there again, one's own is sent.
+        // The edit is reverted, the deleted post is restored, and Bob's own post is sent.
         #expect(try texts(bob) == ["a": "a", "b": "b", "c": "bob's own"])
         relay.clock.advance(by: .seconds(60))
         try await alice.container.pollNow()
@@ -75,7 +75,7 @@ import ZoneTesting
             #expect(event.details.contains(.refused(["a", "b"])), "\(event.details)")
             break
         }
-        // Kept across a restart, with all that one needs to decide.
+        // Rejected writes survive a restart, with all details for a decision.
         await bob.container.close()
         let again = try await board("bob", folder) { $0.unpermittedWrites = .allow }
         let refused = try await again.container.rejectedWrites(again.store)
@@ -85,7 +85,7 @@ import ZoneTesting
         #expect(refused[0].fields["CD_text"]?.contains("bob was here") == true)
         let data = try await again.container.export(refused[0])
         #expect(String(decoding: data, as: UTF8.self).contains("bob was here"))
-        // A grant later the same write goes.
+        // After a grant the same write succeeds.
         try await relay.changeSchema { $0["CD_Post"]?.grants[.authenticated] = [.create, .write] }
         for write in refused { try await again.container.retry(write) }
         await #expect(throws: MirrorError.self) { try await again.container.retry(refused[0]) }
@@ -97,8 +97,8 @@ import ZoneTesting
         #expect(try texts(alice)["a"] == "bob was here")
     }
 
-    /// Who wants to keep what was refused has it still, marked.
-    @Test func whatIsRefusedMayStay() async throws {
+    /// With `keepsRefusedChanges`, objects keep their rejected changes and are marked as refused.
+    @Test func rejectedChangesCanBeKept() async throws {
         let (alice, bob) = try await world(keeps: true)
         try write(bob)
         await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
@@ -106,7 +106,7 @@ import ZoneTesting
         let id = ObjectID(store: bob.store, entity: "Post", name: "a")
         #expect(try await bob.container.syncState(of: id) == .refused)
         #expect(try await bob.container.pendingExportCount(bob.store) == 0)
-        // Nothing of it goes anywhere.
+        // Other devices do not get the rejected changes.
         relay.clock.advance(by: .seconds(60))
         try await alice.container.pollNow()
         #expect(try texts(alice)["a"] == "a")
@@ -114,8 +114,8 @@ import ZoneTesting
         #expect(try await bob.container.syncState(of: id) == .synced)
     }
 
-    /// A deletion that stayed has no row left to delete, and is sent again all the same.
-    @Test func aDeletionThatStayedIsTriedAgain() async throws {
+    /// The object of a kept deletion has no row, and the deletion can be retried all the same.
+    @Test func aKeptDeletionCanBeRetried() async throws {
         let (_, bob) = try await world(keeps: true)
         try write(bob)
         await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
@@ -128,14 +128,14 @@ import ZoneTesting
         #expect(try texts(other) == ["a": "bob was here", "c": "bob's own"])
     }
 
-    /// Given up, a change that stayed is taken back: the object is as the relay has it, and not only said to be.
-    @Test func whatStayedGoesWhenItIsGivenUp() async throws {
+    /// Discarding a kept change restores the relay's version of the object.
+    @Test func discardingAKeptChangeRevertsIt() async throws {
         let (alice, bob) = try await world(keeps: true)
         try write(bob)
         await #expect(throws: MirrorError.self) { try await bob.container.sendChanges() }
         try edit(bob, "a", "bob again")
         let id = ObjectID(store: bob.store, entity: "Post", name: "a")
-        // What was changed since is not given up with it.
+        // Later changes of the object are not discarded.
         let first = try await bob.container.rejectedWrites(bob.store)
         for write in first { try await bob.container.discard(write) }
         #expect(try texts(bob) == ["a": "bob again", "b": "b", "c": "bob's own"])
@@ -146,7 +146,7 @@ import ZoneTesting
         #expect(try texts(bob) == ["a": "a", "b": "b", "c": "bob's own"])
         #expect(try await bob.container.syncState(of: id) == .synced)
         #expect(try await bob.container.pendingExportCount(bob.store) == 0)
-        // One that was discarded before is no reason to take anything back.
+        // Discarding the same write again reverts nothing.
         relay.clock.advance(by: .seconds(60))
         try edit(alice, "a", "alice's")
         try await alice.container.sendChanges()
@@ -162,8 +162,8 @@ import ZoneTesting
         try context.save()
     }
 
-    /// Ten of a thousand are edits and deletions of what one may only read; the first among them.
-    @Test func tenOfAThousand() async throws {
+    /// Ten of a thousand writes, including the first, edit objects that the user may only read.
+    @Test func tenRejectedWritesOfAThousandDoNotBlockTheOthers() async throws {
         let (alice, bob) = try await world()
         let more = alice.context()
         for number in 0..<10 { try more.insert(Post(id: RecordName("theirs\(number)"), text: "t")) }
@@ -185,7 +185,7 @@ import ZoneTesting
         #expect(try await bob.container.pendingExportCount(bob.store) == 0)
         let refused = try await bob.container.rejectedWrites(bob.store)
         #expect(Set(refused.map(\.recordName)) == Set((0..<10).map { "theirs\($0)" }))
-        // In as many requests as a thousand take.
+        // The number of requests is that of a thousand accepted writes.
         #expect(bob.device.network.operations.filter { $0.hasSuffix("records/modify") }.count <= 6)
         relay.clock.advance(by: .seconds(60))
         try await alice.container.pollNow()
@@ -193,8 +193,8 @@ import ZoneTesting
         #expect(try texts(alice).filter { $0.key.hasPrefix("theirs") }.allSatisfy { $0.value == "t" })
     }
 
-    /// A change that waits can be taken back before it is sent, a deletion as well.
-    @Test func whatWaitsCanBeDropped() async throws {
+    /// Pending changes and deletions can be dropped before they are sent.
+    @Test func pendingExportsCanBeDropped() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         try phone.save(Note(id: "n", title: "a"), Note(id: "gone", title: "b"))
         try await phone.sync()

@@ -4,8 +4,8 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Objects on the way to another zone whose copies the relay refuses, or that the user will not send: the relay has their
-/// originals, and they are what everybody sees.
+/// Objects moving to another zone whose copies the relay rejects, or whose changes the user drops: the originals on the
+/// relay stay visible to all devices.
 @Suite(.timeLimit(.minutes(15))) struct RefusedMoveTests {
     private let relay: TestRelay
 
@@ -28,8 +28,8 @@ import ZoneTesting
         return try await mirror.container.recordID(for: id)?.zoneID.zoneName
     }
 
-    /// What was changed beside the move waits for a decision; the move is tried again.
-    @Test(arguments: [true, false]) func aRefusedMoveTakesNothingAway(_ isEdited: Bool) async throws {
+    /// Changes besides the move become rejected writes; the move is retried.
+    @Test(arguments: [true, false]) func aRejectedMoveLosesNothing(_ isEdited: Bool) async throws {
         let (phone, laptop) = (try await device("phone", relayMoves: false), try await device("laptop"))
         try phone.save(Note(id: "n", title: "a"))
         try await phone.sync()
@@ -60,8 +60,8 @@ import ZoneTesting
         #expect(try await phone.device.privateDatabase.allRecordZones().count == 2)
     }
 
-    /// Dropping what was changed in an object drops neither the object nor its move.
-    @Test(arguments: [true, false]) func aChangeThatIsDroppedOnTheWayTakesNothingAway(_ isEdited: Bool) async throws {
+    /// Dropping the changes of an object affects neither the object nor its move.
+    @Test(arguments: [true, false]) func droppingAChangeDuringAMoveLosesNothing(_ isEdited: Bool) async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "n", title: "a"))
         for mirror in [phone, laptop] { try await mirror.sync() }

@@ -5,16 +5,18 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// The links between many and many of an object whose making the relay refuses.
+/// Many-to-many links of an object whose creation the relay rejects.
 ///
-/// On the relay they are records of their own; in `rejectedWrites` they are part of what waits for a decision. See
-/// Sync.md, "Refused writes".
+/// On the relay, links are separate records; in `rejectedWrites` they are part of the object's write. See Sync.md,
+/// "Refused writes".
 @Suite(.timeLimit(.minutes(15))) struct RefusedPairTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
 
-    /// A phone that has a note with two tags, and a relay that refuses its stars; where wanted the word of one tag too.
+    /// Returns a phone with a note and two tags.
+    ///
+    /// The relay rejects the note's stars and, with `refusesTag`, the tags' words.
     private func phone(_ folder: TemporaryFolder, refusesTag: Bool) async throws -> Mirrored {
         let raw = relay.device(of: "alice", named: "raw").privateDatabase
         for (type, field) in [("CD_Note", "CD_stars")] + (refusesTag ? [("CD_Tag", "CD_word")] : []) {
@@ -47,8 +49,8 @@ import ZoneTesting
         try mirror.context().related(to: Note(id: "n", title: ""), \.tags).map(\.id.text).sorted()
     }
 
-    /// After a restart, and whichever of the two is refused beside it.
-    @Test(arguments: [false, true]) func comeBackWithIt(_ refusesTag: Bool) async throws {
+    /// This works after a restart, and if a tag is rejected as well.
+    @Test(arguments: [false, true]) func linksAreSentWithARetriedObject(_ refusesTag: Bool) async throws {
         let folder = try TemporaryFolder()
         var phone = try await phone(folder, refusesTag: refusesTag)
         #expect(try phone.titles == [:])
@@ -68,8 +70,8 @@ import ZoneTesting
         #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
     }
 
-    /// A tag that is gone by then is linked to nothing, and what was given up leaves nothing behind.
-    @Test func onlyWhatIsStillThereIsPaired() async throws {
+    /// A retry restores no links to deleted tags, and no records are left of them.
+    @Test func aRetryRestoresOnlyLinksToExistingObjects() async throws {
         let phone = try await phone(try TemporaryFolder(), refusesTag: false)
         let context = phone.context()
         try context.delete(Tag.self, id: "s")
@@ -86,8 +88,8 @@ import ZoneTesting
         #expect(Set(all.map(\.recordName)) == ["n", "t", "Note_tags.n.t"])
     }
 
-    /// Links that were made and undone while the object stayed are not made again.
-    @Test func whatStayedIsLinkedAsItIsNow() async throws {
+    /// Links that were removed meanwhile are not restored.
+    @Test func aRetryKeepsTheCurrentLinks() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let context = phone.context()
         let (note, tag) = (Note(id: "n", title: "1"), Tag(id: "t"))

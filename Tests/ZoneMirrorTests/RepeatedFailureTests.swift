@@ -3,7 +3,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A change that fails in one way and then in another has failed in neither twice.
+/// Failures of different kinds are counted separately for each change.
 @Suite(.timeLimit(.minutes(15))) struct RepeatedFailureTests {
     let relay: TestRelay
     let phone: Mirrored
@@ -16,7 +16,7 @@ import ZoneTesting
         try phone.save(Note(id: "a", title: "1"))
         try await phone.sync()
         try await laptop.sync()
-        // What the phone sends next meets a conflict.
+        // The phone's next request causes a conflict.
         for (mirror, title) in [(phone, "phone"), (laptop, "laptop")] {
             let context = mirror.context()
             try context.edit(Note.self, "a") { $0.title = title }
@@ -25,7 +25,7 @@ import ZoneTesting
         try await laptop.sync()
     }
 
-    @Test func aConflictIsNoFailureOfTheRelay() async throws {
+    @Test func aConflictDoesNotCountAsAServerError() async throws {
         let body = #"{"records":[{"recordName":"a","serverErrorCode":"INTERNAL_ERROR","reason":"broken"}]}"#
         phone.device.network.fail(request: 2, of: "records/modify", by: .answered(status: 200, body: body))
         try? await phone.container.sendChanges()
@@ -35,8 +35,8 @@ import ZoneTesting
         for mirror in [phone, laptop] { #expect(try mirror.titles == ["a": "phone"]) }
     }
 
-    /// Between the conflict and the next try, another device shares the object.
-    @Test func whatHasMovedAfterAConflictIsLookedFor() async throws {
+    /// Another device shares the object between the conflict and the next attempt.
+    @Test func anObjectMovedAfterAConflictIsFound() async throws {
         let laptop = laptop
         let id = ObjectID(store: laptop.store, entity: "Note", name: "a")
         phone.device.network.fail(

@@ -10,15 +10,16 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What must not grow with what is gone, or with what arrives: counted here, timed in `Tests/Benchmarks`.
+/// Costs that must not grow with deleted records or with the size of an import: counted here, timed in
+/// `Tests/Benchmarks`.
 @Suite(.timeLimit(.minutes(15))) struct ScaleTests {
     let relay: TestRelay
     static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
 
     init() throws { relay = try TestRelay() }
 
-    /// 100,000 records came and went; one stays.
-    @Test func oneAliveAmongThousandsDeleted() async throws {
+    /// All but one of 100,000 records are deleted.
+    @Test func aFirstFetchCostsOnlyLiveRecords() async throws {
         let phone = relay.device(of: "alice", named: "phone")
         try await phone.privateDatabase.save(CKRecordZone(zoneID: Self.home))
         let owner = UserID(try await phone.container.userRecordID().recordName)
@@ -27,7 +28,7 @@ import ZoneTesting
         laptop.device.network.forgetOperations()
         try await laptop.container.fetchChanges()
         #expect(try laptop.titles == ["n50000": "x"])
-        // In proportion to the living: no tombstone travels, and an answer passes over 10,000 of them.
+        // The cost is proportional to live records: no tombstone is sent, and a response skips 10,000 of them.
         let imports = try await laptop.container.events(of: laptop.store).filter { $0.kind == .import }
         #expect(imports.map(\.done) == [1])
         #expect(imports.allSatisfy { $0.bytes > 0 && $0.bytes < 10_000 })
@@ -38,15 +39,16 @@ import ZoneTesting
         #expect(kept == 1)
     }
 
-    /// While 100,000 objects arrive, the main actor reads as before: whole objects, and rows before all are there.
-    @Test func readersGoOnDuringAnImport() async throws {
+    /// During an import of 100,000 objects, main actor reads stay fast, see complete objects, and see rows before the
+    /// import ends.
+    @Test func mainActorReadsStayFastDuringALargeImport() async throws {
         let phone = relay.device(of: "alice", named: "phone")
         try await phone.privateDatabase.save(CKRecordZone(zoneID: Self.home))
         let owner = UserID(try await phone.container.userRecordID().recordName)
         try await relay.enter(100_000, of: owner) { _ in false }
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
         let isDone = Mutex(false)
-        // Some of it is committed long before that request; the rest waits until somebody has seen as much.
+        // Some objects are committed long before that request, which waits until a read has seen them.
         let seen = Gate()
         laptop.device.network.fail(request: 200, of: "changes/zone", by: .meanwhile { await seen.wait() })
         async let arrival: Void = {
@@ -58,16 +60,17 @@ import ZoneTesting
         try await arrival
         #expect(try laptop.context().count(FetchRequest(Note.self)) == 100_000)
         #expect(counts.contains { $0 > 0 && $0 < 100_000 })
-        #expect(laptop.device.network.operations.count { $0.hasSuffix("changes/zone") } > 200, "the gate stood open")
-        // The same reads with nothing going on: what a view reads takes milliseconds, a page's transaction a hundred of them.
+        #expect(laptop.device.network.operations.count { $0.hasSuffix("changes/zone") } > 200, "the gate was not used")
+        // The same reads without an import: a view's read takes milliseconds, a page's transaction a hundred times as
+        // long.
         let calm = try await Self.reads(laptop, seen) { false }.times
         let (busy, quiet) = (times[times.count * 99 / 100], calm[calm.count * 99 / 100])
         #expect(busy < max(quiet * 20, 0.05), "p99 \(quiet) s without, \(busy) s during the import")
     }
 
-    /// Questions about permissions and shares are answered out of the file, each by a few looks into indexes: in processor time
-    /// far below a millisecond, with 100,000 records there.
-    @Test func permissionsCostNothingToAsk() async throws {
+    /// Permission and share queries are answered from the file by a few index lookups, in far less than a millisecond
+    /// of CPU time with 100,000 records.
+    @Test func permissionChecksAreCheap() async throws {
         let world = try await SharingWorld()
         let link = try await world.share(publicly: true)
         let bob = world.bob
@@ -97,21 +100,22 @@ import ZoneTesting
             _ = bob.container.canModifyManagedObjects(in: bob.others)
         }
         let each = (Self.processorTime() - start) / 1_500
-        #expect(each < 0.001, "\(each * 1_000) ms of this thread for each question")
+        #expect(each < 0.001, "\(each * 1_000) ms of this thread for each check")
         #expect(bob.device.network.operations.isEmpty)
         #expect(try await bob.container.fetchShares(matching: Array(objects.prefix(50))).count == 50)
     }
 
-    /// Seconds that this thread has worked.
+    /// The CPU seconds of this thread.
     private static func processorTime() -> Double {
         var time = timespec()
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
-    /// How much of the processor each read of a view took, in order, and how many objects there were.
+    /// Returns the sorted CPU times of a view's reads, and the numbers of objects that they saw.
     ///
-    /// Some hundred reads, and as many more as it takes, within 600 s. Opens the gate once there are some, and not all.
+    /// Makes at least 300 reads, and more until `isOver` or all objects are visible, for at most 600 s. Opens the gate
+    /// once some of the objects are visible.
     @MainActor private static func reads(
         _ mirror: Mirrored,
         _ seen: Gate,
@@ -135,8 +139,8 @@ import ZoneTesting
         return (times.sorted(), counts)
     }
 
-    /// The relay says how much there is, so that progress has an end that one can see.
-    @Test func anImportTellsHowMuchThereIs() async throws {
+    /// The relay reports the number of records, so that progress has a total.
+    @Test func anImportReportsItsTotal() async throws {
         let database = relay.device(of: "alice", named: "phone").privateDatabase
         try await database.save(CKRecordZone(zoneID: Self.home))
         try await inBatches(2_000) { numbers in
@@ -177,7 +181,7 @@ import ZoneTesting
 }
 
 extension TestRelay {
-    /// Puts notes into the zone of mirrors, as if long ago; of those that are gone only a tombstone is left.
+    /// Stores notes in the mirrors' zone with old timestamps; for those that are gone, only a tombstone.
     fileprivate func enter(_ count: Int, of owner: UserID, isGone: @escaping @Sendable (Int) -> Bool) async throws {
         let container = try #require(ContainerID(TestRelay.containerIdentifier))
         let store = try #require(try relay?.stores.store(of: ContainerEnvironment(container, .development)))

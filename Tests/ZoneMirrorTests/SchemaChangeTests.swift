@@ -7,14 +7,14 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What the relay refused for its schema is tried again by itself when the schema is another one.
+/// Writes rejected because of the schema are retried automatically after the schema changes.
 @Suite(.timeLimit(.minutes(15))) struct SchemaChangeTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
 
-    @Test func aRefusalForTheSchemaEndsWithTheSchema() async throws {
-        // Another program has made the field a text.
+    @Test func aWriteRejectedByTheSchemaIsRetriedAfterASchemaChange() async throws {
+        // Another program has created the field as a string.
         let raw = relay.device(of: "alice", named: "raw").privateDatabase
         let record = CKRecord(recordType: "CD_Note", recordID: CKRecord.ID(recordName: "other"))
         record["CD_stars"] = "three"
@@ -29,7 +29,7 @@ import ZoneTesting
         try context.save()
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         #expect(try await phone.container.rejectedWrites(phone.store).count == 2)
-        // As long as nothing changes, nothing is tried.
+        // Without a schema change, the write is not retried.
         phone.device.network.forgetOperations()
         try await phone.sync()
         #expect(!phone.device.network.operations.contains { $0.hasSuffix("records/modify") })
@@ -38,7 +38,7 @@ import ZoneTesting
         try await phone.container.fetchChanges()
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         #expect(try phone.titles == ["n": "a"])
-        // What has another reason is refused once more, and not again.
+        // The write with another reason is rejected once more, and not retried again.
         let left = try await phone.container.rejectedWrites(phone.store)
         #expect(left.map(\.object.name.text.first) == ["x"], "\(left.map(\.explanation))")
         try await phone.sync()
@@ -48,7 +48,7 @@ import ZoneTesting
         )
     }
 
-    /// What comes back by itself undoes nothing that has happened since: no edit, no deletion.
+    /// An automatic retry does not undo later edits or deletions.
     @Test(arguments: [MergePolicy.mergeByPropertyObjectTrump, .mergeByPropertyStoreTrump, .error])
     func aRetryIsMergedLikeAnyChange(_ policy: MergePolicy) async throws {
         let raw = relay.device(of: "alice", named: "raw").privateDatabase
@@ -63,7 +63,7 @@ import ZoneTesting
         for name in ["n", "m"] as [RecordName] { try edit(phone, name) { ($0.at, $0.title) = (noon, "phone's") } }
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         #expect(try phone.titles == ["n": "1", "m": "1"])
-        // Meanwhile another device changes the one and deletes the other, and this one is changed once more as well.
+        // Meanwhile the laptop edits one note and deletes the other, and the phone edits the first again.
         try edit(laptop, "n") { ($0.title, $0.done) = ("laptop's", true) }
         try laptop.delete("m")
         try await laptop.sync()
@@ -78,7 +78,7 @@ import ZoneTesting
             #expect(note.done && note.stars == 5 && note.at == (isMerged ? noon : nil))
             #expect(try mirror.titles.count == 1)
         }
-        // What is not done by itself waits for a decision, and is all there then.
+        // Writes that are not retried automatically stay for a decision, with all of their values.
         let left = try await phone.container.rejectedWrites(phone.store)
         #expect(left.map(\.object.name) == (isMerged ? ["m"] : ["n", "m"]))
         for write in left { try await phone.container.retry(write) }
@@ -94,8 +94,8 @@ import ZoneTesting
         try context.save()
     }
 
-    /// What was sent in clear once cannot be called back by encrypting it.
-    @Test func whatWasSentInClearIsNotEncryptedLater() async throws {
+    /// Encrypting a property later cannot protect values that were sent as plain text.
+    @Test func aPropertySentAsPlainTextCannotBecomeEncrypted() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let folder = try TemporaryFolder()
         let plain = Entity("Diary", attributes: [Attribute("secret", .string), Attribute("title", .string)])

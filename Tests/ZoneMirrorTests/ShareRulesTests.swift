@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What may be shared with whom, what goes along, and what people are told before.
+/// Which objects can be shared with which people, which linked objects are included, and which effects are announced.
 ///
 /// See SharingRules.md, "What is shared" and "Public links and participants".
 @Suite(.timeLimit(.minutes(15))) struct ShareRulesTests {
@@ -17,21 +17,21 @@ import ZoneTesting
         }
     }
 
-    @Test func whatIsInAShareIsInNoOther() async throws {
+    @Test func anObjectCanBeInOnlyOneShare() async throws {
         let world = try await SharingWorld()
         let phone = world.phone
         let note = try #require(try phone.note)
         _ = try await world.share(publicly: true)
-        // Also by something that is linked to it.
+        // This includes sharing through a linked object.
         let context = phone.context()
         let memo = try #require(try context.fetch(Memo.self).first)
         let id = try context.objectID(of: memo)
         guard case .alreadyShared(let listed)? = await code({ _ = try await phone.container.share([id]) }) else {
-            Issue.record("it was shared twice")
+            Issue.record("the object was shared twice")
             return
         }
         #expect(listed.contains(try phone.id(note)) && listed.count == 3)
-        // Two shares cannot be linked.
+        // Objects of two shares cannot be linked.
         let other = SharedNote(id: "other", title: "Other")
         try context.insert(other)
         try context.insert(Memo(text: "its own", note: other))
@@ -44,8 +44,8 @@ import ZoneTesting
         #expect(try await phone.container.fetchShares(in: phone.mine).count == 2)
     }
 
-    /// What the relay refuses of other objects keeps nobody from sharing; of what is to be shared, it is the answer.
-    @Test func whatIsRefusedElsewhereStopsNoSharing() async throws {
+    /// Rejected writes of other objects do not prevent sharing; rejected writes of the shared objects make it throw.
+    @Test func rejectedWritesOfOtherObjectsDoNotPreventSharing() async throws {
         let world = try await SharingWorld()
         let phone = world.phone
         world.relay.limits.recordBytes = 2_000
@@ -70,8 +70,8 @@ import ZoneTesting
         await #expect(throws: MirrorError.self) { try await phone.container.share([refused]) }
     }
 
-    /// More may be put into a share that there is, and what is related to it later joins by itself.
-    @Test func aShareGrows() async throws {
+    /// Objects can be added to a share, and objects linked to it later join automatically.
+    @Test func objectsCanBeAddedToAShare() async throws {
         let world = try await SharingWorld()
         let (phone, bob) = (world.phone, world.bob)
         let link = try await world.share(publicly: true)
@@ -94,7 +94,7 @@ import ZoneTesting
         let titles = try bob.context().fetch(SharedNote.self, sortedBy: .ascending(\.title)).map(\.title)
         #expect(titles == ["Second", "Third", "Trip"])
         #expect(try bob.context().fetch(Memo.self).count == 3)
-        // One that was unshared and is linked to a shared one comes along, with all that hangs on it.
+        // A new object linked to a shared one joins the share, with its own linked objects.
         let memo = Memo(text: "loose", note: second)
         try context.insert(memo)
         try context.save()
@@ -106,12 +106,12 @@ import ZoneTesting
         }
     }
 
-    @Test func whoCannotShareTouchesNothing() async throws {
+    @Test func aFailedShareChangesNothing() async throws {
         let world = try await SharingWorld()
         let (phone, bob) = (world.phone, world.bob)
         let note = try #require(try phone.note)
         let id = try phone.id(note)
-        // Somebody else's, what was never saved, and what is too much.
+        // Another user's object, an unsaved object, and too many objects.
         let link = try await world.share(publicly: true, by: phone)
         try await bob.container.acceptShareInvitations(from: [link], into: bob.others)
         let theirs = try bob.id(try #require(try bob.note))
@@ -128,15 +128,15 @@ import ZoneTesting
         try await phone.container.stopSharing(own, in: phone.mine)
         #expect(await code { _ = try await phone.container.share([id], limit: 2) } == .tooManyObjects(3))
         #expect(try await phone.container.pendingExportCount(phone.mine) == 0)
-        // Nobody is signed in.
+        // No user is signed in.
         phone.device.connection.credentials.replace(webAuthToken: nil)
         #expect(await code { _ = try await phone.container.share([id]) } != nil)
         let zones = try await world.laptop.device.privateDatabase.allRecordZones()
         #expect(zones.count == 2)
     }
 
-    /// A link that says so is not followed, and survives on all devices.
-    @Test func aLinkMayStopTheSharing() async throws {
+    /// A link with `stopsSharing` is not followed, and stays on all devices.
+    @Test func aLinkCanStopSharing() async throws {
         let relay = try TestRelay()
         let model = MirrorModel(Bookcase.self, Lent.self)
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), model: model)
@@ -155,7 +155,7 @@ import ZoneTesting
             #expect(books.map(\.shelf.target) == ["shelf", "shelf"], "\(mirror.device.name)")
             #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
         }
-        // A device that is new sees the same.
+        // A new device has the same content.
         let tablet = try await Mirrored(relay.device(of: "alice", named: "tablet"), model: model)
         try await tablet.sync()
         #expect(try tablet.context().fetch(Lent.self).map(\.shelf.target) == ["shelf", "shelf"])
@@ -169,7 +169,7 @@ import ZoneTesting
         _ = try await world.share(publicly: false)
         let infos = ["bob@example.org", "nobody@example.org"].map { CKUserIdentity.LookupInfo(emailAddress: $0) }
         let found = try await phone.container.fetchParticipants(matching: infos, into: phone.mine)
-        // Whom the relay does not know can be invited all the same.
+        // People whom the relay does not know can be invited as well.
         #expect(found.count == 2)
         let share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
         found[1].permission = .readOnly
@@ -183,8 +183,8 @@ import ZoneTesting
         #expect(wrong == .wrongStore)
     }
 
-    /// A public link and named people exclude each other, and who would be dropped is told before.
-    @Test func aPublicLinkDropsNamedPeople() async throws {
+    /// A public link excludes named participants; the affected participants are announced before.
+    @Test func aPublicLinkRemovesNamedParticipants() async throws {
         let world = try await SharingWorld()
         let (phone, bob, carol) = (world.phone, world.bob, world.carol)
         let link = try await world.share(publicly: false)
@@ -196,16 +196,16 @@ import ZoneTesting
         #expect(share.effectsOfChangingPublicPermission(to: .none).isEmpty)
         share.publicPermission = .readOnly
         try await phone.container.persistUpdatedShare(share, in: phone.mine)
-        // Who had joined keeps the access, as one of everybody.
+        // A participant who had joined keeps access through the public link.
         try await bob.container.fetchChanges()
         #expect(try bob.memos.count == 2)
         #expect(try await !bob.badges(try #require(try bob.note)).canEdit)
-        // Nobody can be named now.
+        // Named participants cannot be added now.
         let open = try #require(try await phone.container.fetchShares(in: phone.mine).first)
         #expect(open.participants.allSatisfy { $0.role != .privateUser })
         open.addParticipant(emailAddress: "dora@example.org", permission: .readOnly)
         await #expect(throws: (any Error).self) { try await phone.container.persistUpdatedShare(open, in: phone.mine) }
-        // Carol comes by the link; when it is shut, all go.
+        // Carol joins by the link; closing the link removes all participants.
         let now = try #require(try await world.laptop.device.privateDatabase.record(for: share.recordID) as? CKShare)
         try await carol.container.acceptShareInvitations(from: [try #require(now.url)], into: carol.others)
         #expect(try carol.memos.count == 2)
@@ -220,7 +220,7 @@ import ZoneTesting
         }
     }
 
-    /// An edit made under a permission that has ended is kept for a decision.
+    /// An edit made before the permission was withdrawn becomes a rejected write.
     @Test func anEditUnderAnOldPermissionIsQuarantined() async throws {
         let world = try await SharingWorld()
         try await world.shareWithBoth()
@@ -241,10 +241,10 @@ import ZoneTesting
         #expect(refused.first?.fields["CD_title"]?.contains("bob's title") == true)
     }
 
-    // MARK: The end
+    // MARK: Purging
 
-    /// Purging is no stopping: everything is gone, for everybody.
-    @Test func purgingDeletesForAll() async throws {
+    /// Unlike ending a share, purging deletes all objects for all users.
+    @Test func purgingDeletesTheObjectsForAllUsers() async throws {
         let world = try await SharingWorld()
         try await world.shareWithBoth()
         let share = try #require(try await world.phone.container.fetchShares(in: world.phone.mine).first)
@@ -259,7 +259,7 @@ import ZoneTesting
     }
 }
 
-/// A shelf whose books are lent one by one.
+/// A shelf whose books can be shared individually.
 private struct Bookcase: SyncedRecord {
     var id = RecordName()
     var name = ""

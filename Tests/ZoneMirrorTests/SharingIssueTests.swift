@@ -4,18 +4,18 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// The seven troubles that people have with sharing elsewhere, each as what must be true here.
+/// The seven known issues of sharing with other CloudKit mirrors, each as a requirement for this one.
 ///
-/// An owner with two devices and two participants; once with everybody there, and once for each of them with that one off
-/// the network when it matters. See SharingRules.md,
-/// "Known issues of CloudKit mirrors".
+/// An owner with two devices and two participants: each test runs once with all devices online, and once for each
+/// device while that device is offline at the critical step. See SharingRules.md, "Known issues of CloudKit mirrors".
 @Suite(.timeLimit(.minutes(15))) struct SharingIssueTests {
-    /// Who is off the network at the step that matters.
-    enum Absent: CaseIterable, Sendable { case nobody, phone, laptop, bob, carol }
+    /// The device without a network at the critical step.
+    enum Absent: CaseIterable, Sendable { case noDevice, phone, laptop, bob, carol }
 
     static let links: [(Absent, isPublic: Bool)] = Absent.allCases.flatMap { [($0, true), ($0, false)] }
 
-    @Test(arguments: links) func issue1EverythingIsThereAfterJoining(_ absent: Absent, _ isPublic: Bool) async throws {
+    @Test(arguments: links)
+    func issue1AParticipantHasAllObjectsAfterJoining(_ absent: Absent, _ isPublic: Bool) async throws {
         let world = try await SharingWorld()
         let link = try await world.share(publicly: isPublic)
         try await world.step(absent, by: world.bob) {
@@ -30,13 +30,13 @@ import ZoneTesting
         }
     }
 
-    @Test(arguments: Absent.allCases) func issue2ALinkIsALinkHoweverItCame(_ absent: Absent) async throws {
+    @Test(arguments: Absent.allCases) func issue2ALinkWorksForEveryRecipient(_ absent: Absent) async throws {
         let world = try await SharingWorld()
         let copied = try await world.share(publicly: true)
         var parts = try #require(URLComponents(url: copied, resolvingAgainstBaseURL: false))
         parts.fragment = nil
         let mailed = try #require(parts.url)
-        // Somebody whom the relay has never seen.
+        // A user whom the relay does not know yet.
         let newcomer = try await NotesApp(world.relay.device(of: "dora@example.org", named: "new"))
         for (app, link) in [(world.bob, copied), (world.carol, mailed), (newcomer, copied)] {
             try await world.step(absent, by: app) {
@@ -51,8 +51,8 @@ import ZoneTesting
         }
     }
 
-    /// What a browser does is a call of the relay without any mirror; the app has the rest without code of its own.
-    @Test(arguments: Absent.allCases) func issue3JoiningElsewhereCounts(_ absent: Absent) async throws {
+    /// A browser joins by an API call without a mirror; the app gets the rest without code of its own.
+    @Test(arguments: Absent.allCases) func issue3JoiningInABrowserWorks(_ absent: Absent) async throws {
         let world = try await SharingWorld()
         let link = try await world.share(publicly: false)
         let browser = world.relay.device(of: "bob@example.org", named: "browser")
@@ -75,7 +75,8 @@ import ZoneTesting
             world.remove("bob@example.org", from: share)
             try await phone.container.persistUpdatedShare(share, in: phone.mine)
         }
-        // A second change right after: by the same object, by the cached one, and by the other device's old one.
+        // More changes right after: with the same share object, with the cached one, and with the other device's old
+        // one.
         share.title = "Journey"
         try await phone.container.persistUpdatedShare(share, in: phone.mine)
         let cached = try #require(try await phone.container.fetchShares(in: phone.mine).first)
@@ -90,7 +91,7 @@ import ZoneTesting
         for app in [phone, laptop] {
             let now = try #require(try await app.container.fetchShares(in: app.mine).first)
             #expect(now.title == "Journey")
-            // Nothing of what the one did is undone by the other.
+            // Neither device undoes the other's changes.
             #expect(now.participants.count == 3)
             #expect(!now.participants.contains { world.isCalled("bob@example.org", $0) })
             #expect(now.participants.first { world.isCalled("carol@example.org", $0) }?.permission == .readOnly)
@@ -100,7 +101,7 @@ import ZoneTesting
         #expect(try world.bob.note == nil)
     }
 
-    @Test(arguments: Absent.allCases) func issue5NothingOfAShareOutlivesIt(_ absent: Absent) async throws {
+    @Test(arguments: Absent.allCases) func issue5AnEndedShareLeavesNothingBehind(_ absent: Absent) async throws {
         let world = try await SharingWorld()
         try await world.shareWithBoth()
         let phone = world.phone
@@ -121,26 +122,26 @@ import ZoneTesting
         }
         let zones = try await phone.device.privateDatabase.allRecordZones().map(\.zoneID.zoneName)
         #expect(!zones.contains(share.recordID.zoneID.zoneName))
-        // The history tells of a share's beginning and end.
+        // The history contains the start and the end of the share.
         let history = try await world.bob.container.history(entity: "cloudkit.share").flatMap(\.changes)
         #expect(history.first?.kind == .insert && history.last?.kind == .delete)
         #expect(history.allSatisfy { $0.object.name.text == share.recordID.zoneID.zoneName })
-        // Shared again, by the other device.
+        // The other device shares the object again.
         let again = try await world.share(publicly: true, by: world.laptop)
         try await world.bob.container.acceptShareInvitations(from: [again], into: world.bob.others)
         #expect(try world.bob.memos.count == 2)
     }
 
-    @Test(arguments: Absent.allCases) func issue6WhoIsTakenOutKeepsNothing(_ absent: Absent) async throws {
+    @Test(arguments: Absent.allCases) func issue6ARemovedParticipantKeepsNothing(_ absent: Absent) async throws {
         let world = try await SharingWorld()
         try await world.shareWithBoth()
         let (phone, bob) = (world.phone, world.bob)
-        let held = try #require(try bob.note)
+        let shown = try #require(try bob.note)
         let context = bob.context()
-        var edited = held
+        var edited = shown
         edited.title = "written too late"
         try context.update(edited)
-        // Whatever the policy: there is nothing to merge with.
+        // No policy applies, because there is no object to merge with.
         let strict = bob.context()
         strict.mergePolicy = .error
         try strict.update(edited)
@@ -151,12 +152,12 @@ import ZoneTesting
         }
         try await bob.container.fetchChanges()
         #expect(try bob.note == nil)
-        // What the screen still holds can be read, and not be written.
-        #expect(held.title == "Trip")
+        // A value that the app still has can be read, but not saved.
+        #expect(shown.title == "Trip")
         #expect(Self.code { try context.save() } == .objectUnavailable)
         #expect(Self.code { try strict.save() } == .objectUnavailable)
         #expect(
-            Self.code { try bob.context().edit(SharedNote.self, held.id) { $0.title = "late" } } == .objectUnavailable
+            Self.code { try bob.context().edit(SharedNote.self, shown.id) { $0.title = "late" } } == .objectUnavailable
         )
         let events = try await bob.container.events(of: bob.others)
         #expect(events.contains { $0.details.contains { Self.isLoss($0, .removed) } })
@@ -165,7 +166,7 @@ import ZoneTesting
         for app in [phone, world.laptop, world.carol] { #expect(try app.memos.count == 2) }
     }
 
-    @Test(arguments: Absent.allCases) func issue7WhoLeavesKeepsNothing(_ absent: Absent) async throws {
+    @Test(arguments: Absent.allCases) func issue7AParticipantWhoLeavesKeepsNothing(_ absent: Absent) async throws {
         let world = try await SharingWorld()
         try await world.shareWithBoth()
         let bob = world.bob
@@ -200,7 +201,7 @@ import ZoneTesting
     }
 }
 
-/// An owner with two devices, and two others.
+/// An owner with two devices, and two participants.
 struct SharingWorld: Sendable {
     let relay: TestRelay
     let phone: NotesApp
@@ -208,7 +209,7 @@ struct SharingWorld: Sendable {
     let bob: NotesApp
     let carol: NotesApp
 
-    /// With `relayMoves: false` the owner's devices move objects as with a relay that cannot.
+    /// With `relayMoves: false`, the owner's devices move objects as if the relay did not support moves.
     init(relayMoves: Bool = true) async throws {
         relay = try TestRelay()
         var conditions = MirrorConditions()
@@ -223,7 +224,7 @@ struct SharingWorld: Sendable {
         try context.insert(Memo(text: "1 passport", note: note))
         try context.insert(Memo(text: "2 tickets", note: note))
         try context.save()
-        // Everybody has been online before: whose account it is, is known.
+        // All devices have been online before, so each store knows its user.
         for app in [phone, laptop, bob, carol] { try await app.sync() }
     }
 
@@ -248,10 +249,10 @@ struct SharingWorld: Sendable {
         #expect(try await phone.container.fetchShares(in: phone.mine).first?.participants.count == 3)
     }
 
-    /// A step with somebody off the network.
+    /// Performs a step while one device is offline.
     ///
-    /// Where that is the one who takes it, it fails, and is taken again when they are back; with `isQueued` it goes on by
-    /// itself then.
+    /// If that is the acting device, the step fails and is repeated when the device is online again; with `isQueued`
+    /// the device continues automatically.
     func step(
         _ absent: SharingIssueTests.Absent,
         by actor: NotesApp,
@@ -273,7 +274,7 @@ struct SharingWorld: Sendable {
 
     private func app(_ absent: SharingIssueTests.Absent) -> NotesApp? {
         switch absent {
-        case .nobody: nil
+        case .noDevice: nil
         case .phone: phone
         case .laptop: laptop
         case .bob: bob

@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Sharing from the app's side: an owner with two devices, and a participant.
+/// Sharing as an app uses it: an owner with two devices, and a participant.
 @Suite(.timeLimit(.minutes(15))) struct SharingTests {
     let relay: TestRelay
     let phone: NotesApp
@@ -37,10 +37,10 @@ import ZoneTesting
         return share
     }
 
-    @Test func fromTheInvitationToTheEnd() async throws {
+    @Test func sharingWorksFromTheInvitationToTheEnd() async throws {
         let share = try await share(.readWrite)
         let url = try #require(share.url)
-        // Nothing is doubled or missing on the owner's devices.
+        // The owner's devices have no duplicate or missing objects.
         try await laptop.sync()
         try await phone.sync()
         for app in [phone, laptop] {
@@ -85,15 +85,15 @@ import ZoneTesting
             #expect(try await app.container.fetchShares(in: app.mine).isEmpty)
             #expect(try await app.badges(try #require(try app.note)) == (false, true, true))
         }
-        // And shared again at once.
+        // The note can be shared again at once.
         let again = try await self.share(.readOnly)
         try await bob.container.acceptShareInvitations(from: [try #require(again.url)], into: bob.others)
         #expect(try bob.memos.count == 4)
     }
 
-    /// A participant deletes what the owner has just changed: what becomes of it is for the policy, as in one's own store.
+    /// A participant deletes an object that the owner has just edited; the policy decides, as in a private store.
     @Test(arguments: [(MergePolicy.rollback, true), (.mergeByPropertyObjectTrump, false)])
-    func aDeletionMeetsAnEditThatWasNotFetched(_ row: (policy: MergePolicy, stays: Bool)) async throws {
+    func aDeletionConflictsWithAnUnfetchedEdit(_ row: (policy: MergePolicy, stays: Bool)) async throws {
         let url = try #require(try await share(.readWrite).url)
         let carol = try await NotesApp(relay.device(of: "bob@example.org", named: "desk"), policy: row.policy)
         try await carol.container.acceptShareInvitations(from: [url], into: carol.others)
@@ -110,7 +110,7 @@ import ZoneTesting
         for app in [phone, carol] { #expect(try app.memos == left) }
     }
 
-    @Test func aReaderMayOnlyRead() async throws {
+    @Test func aReadOnlyParticipantCannotWrite() async throws {
         var share = try await share(.readOnly)
         let url = try #require(share.url)
         try await bob.container.acceptShareInvitations(from: [url], into: bob.others)
@@ -119,7 +119,7 @@ import ZoneTesting
         let context = bob.context()
         try context.edit(SharedNote.self, note.id) { $0.title = "mine" }
         #expect(throws: MirrorError.self) { try context.save() }
-        // The permission changes, and with it what the store knows.
+        // The store learns of the changed permission.
         try await phone.container.fetchChanges()
         share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
         let reader = try #require(share.participants.first { $0.role != .owner })
@@ -131,7 +131,7 @@ import ZoneTesting
         try await bob.container.sendChanges()
         try await laptop.sync()
         #expect(try laptop.note?.title == "mine")
-        // Taken out, everything goes; nobody else notices.
+        // Removing the participant deletes only the participant's copy.
         try await phone.container.fetchChanges()
         share = try #require(try await phone.container.fetchShares(in: phone.mine).first)
         share.removeParticipant(try #require(share.participants.first { $0.role != .owner }))
@@ -143,8 +143,8 @@ import ZoneTesting
         #expect(try phone.memos.count == 2)
     }
 
-    /// An old link among several keeps nobody from what the others lead to.
-    @Test func aLinkThatLeadsNowhereHoldsUpNoOther() async throws {
+    /// An invalid link among several does not prevent joining by the others.
+    @Test func anInvalidLinkDoesNotBlockOthers() async throws {
         let url = try #require(try await share(.readWrite).url)
         let dead = url.deletingLastPathComponent().appendingPathComponent("0zonecastnowhere")
         await #expect(throws: MirrorError.self) {
@@ -156,7 +156,7 @@ import ZoneTesting
         }
     }
 
-    @Test func whoLeavesKeepsNothing() async throws {
+    @Test func aParticipantWhoLeavesKeepsNothing() async throws {
         let url = try #require(try await share(.readWrite).url)
         try await bob.container.acceptShareInvitations(from: [url], into: bob.others)
         let share = try #require(try await bob.container.fetchShares(in: bob.others).first)
@@ -169,8 +169,8 @@ import ZoneTesting
         #expect(try phone.memos == ["1 passport", "2 tickets"])
     }
 
-    /// Who wants to keep what was shared has a copy of their own, with its links, before it goes.
-    @Test(arguments: ["stopped", "removed", "left"]) func aCopyMayBeKept(_ end: String) async throws {
+    /// With `keepCopy`, a participant gets private copies of the shared objects with their links before losing access.
+    @Test(arguments: ["stopped", "removed", "left"]) func aParticipantCanKeepACopy(_ end: String) async throws {
         let device = relay.device(of: "bob@example.org", named: "keeper")
         let keeper = try await NotesApp(device, keepsCopies: true)
         let share = try await share(.readWrite)
@@ -193,7 +193,7 @@ import ZoneTesting
         #expect(try keeper.memos == ["1 passport", "2 tickets", "3 never sent"])
         #expect(try keeper.context().fetch(SharedNote.self).count == 1)
         #expect(try await keeper.badges(note) == (false, true, true))
-        // The copy is the keeper's own: it goes to their other devices, and to nobody else's.
+        // The copy is private: it is synced to the participant's own devices only.
         try await keeper.container.sendChanges()
         try await bob.sync()
         #expect(try bob.memos.count == 3)
@@ -201,7 +201,7 @@ import ZoneTesting
         #expect(try phone.memos == ["1 passport", "2 tickets"])
     }
 
-    @Test func whatCannotBeShared() async throws {
+    @Test func sharingThrowsForInvalidObjectsAndStores() async throws {
         _ = try await share(.readOnly)
         let note = try #require(try phone.note)
         let id = try phone.id(note)

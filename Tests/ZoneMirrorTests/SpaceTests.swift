@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What a relay takes, and what happens when there is no space left.
+/// The limits of a relay, and the behavior when the quota is exceeded.
 ///
 /// See Sync.md, "Quota".
 @Suite(.timeLimit(.minutes(15))) struct SpaceTests {
@@ -21,7 +21,7 @@ import ZoneTesting
         if case .quotaExceeded = detail { true } else { false }
     }
 
-    @Test func limitsAreToldInAdvance() async throws {
+    @Test func limitsAreReadable() async throws {
         var limits = TestRelay.Limits()
         limits.itemsPerRequest = 50
         limits.recordBytes = 12_345
@@ -29,23 +29,23 @@ import ZoneTesting
         limits.privateBytes = 1_000_000
         relay.limits = limits
         let phone = try await phone()
-        let told = try await phone.container.limits(of: phone.store)
-        #expect(told.requestItems == 50 && told.recordBytes == 12_345 && told.zones == 7)
-        #expect(told.participants == 100 && told.fields == 256 && told.assetBytes == 50 * 1024 * 1024)
-        #expect(told.requestBytes == 2_000_000)
-        let before = try #require(told.storage)
+        let announced = try await phone.container.limits(of: phone.store)
+        #expect(announced.requestItems == 50 && announced.recordBytes == 12_345 && announced.zones == 7)
+        #expect(announced.participants == 100 && announced.fields == 256 && announced.assetBytes == 50 * 1024 * 1024)
+        #expect(announced.requestBytes == 2_000_000)
+        let before = try #require(announced.storage)
         #expect(before.limit == 1_000_000)
         try phone.save(Note(id: "n", title: String(repeating: "x", count: 1_000)))
         try await phone.sync()
         let after = try #require(try await phone.device.container.limits().storage)
         #expect(after.used >= before.used + 1_000 && after.limit == 1_000_000)
-        // Of others' databases the space is not told.
+        // The storage of a shared database is not reported.
         #expect(try await phone.device.sharedDatabase.limits().storage == nil)
         phone.device.network.cut()
         await #expect(throws: MirrorError.self) { try await phone.container.limits(of: phone.store) }
     }
 
-    @Test func withoutSpaceOnlyWhatTakesNoneGoesOn() async throws {
+    @Test func anExceededQuotaBlocksOnlyGrowingChanges() async throws {
         let (phone, laptop) = (try await phone(), try await Mirrored(relay.device(of: "alice", named: "laptop")))
         try phone.save(
             Note(id: "long", title: String(repeating: "x", count: 5_000)),
@@ -63,17 +63,17 @@ import ZoneTesting
         try context.save()
         let error = await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
         #expect((error?.underlying as? CKError)?.code == .quotaExceeded)
-        // Once said, with the numbers.
+        // Reported once, with the numbers.
         let events = try await phone.container.events(of: phone.store).flatMap(\.details).filter(Self.isFull)
-        guard case .quotaExceeded(let told?, let limit?, let needed?)? = events.first else {
+        guard case .quotaExceeded(let announced?, let limit?, let needed?)? = events.first else {
             Issue.record("\(events)")
             return
         }
-        #expect(told == used && limit == used && needed > 0)
+        #expect(announced == used && limit == used && needed > 0)
         let new = ObjectID(store: phone.store, entity: "Note", name: "new")
         let words = try await phone.container.explain(new)
         #expect(words.state == .pending && words.reason.contains("space"), "\(words)")
-        // What is shorter than before goes, and downloads do.
+        // Shorter values are sent, and fetches continue.
         try await laptop.container.fetchChanges()
         #expect(try laptop.titles["long"] == "short now")
         #expect(try laptop.titles["new"] == nil && laptop.titles["short"] == "s")
@@ -83,14 +83,14 @@ import ZoneTesting
         try? await phone.container.sendChanges()
         let again = try await phone.container.events(of: phone.store).flatMap(\.details).filter(Self.isFull)
         #expect(again.count == 1)
-        // Something was deleted elsewhere: tried again, and there is room for the small one.
+        // After a deletion on another device the changes are retried, and the small note fits.
         relay.limits.privateBytes = used + 5_000
         try await phone.container.fetchChanges()
         #expect(try phone.titles["gone"] == nil)
         try? await phone.container.sendChanges()
         try await laptop.container.fetchChanges()
         #expect(try laptop.titles["new"] == "finds no space")
-        // And with all the space of the world for the rest, after a quarter of an hour or a start.
+        // With enough space, the rest is sent after a quarter of an hour or a restart.
         relay.emptyQuota()
         try phone.save(Note(id: "other", title: "o"))
         try phone.delete("other")
@@ -106,8 +106,8 @@ import ZoneTesting
         return try await Mirrored(mirror.device, folder: mirror.folder)
     }
 
-    /// A deletion of one's own makes space, which is used at once and told.
-    @Test func aDeletionMakesSpace() async throws {
+    /// A deletion on this device frees space, which is used at once and reported.
+    @Test func aDeletionFreesSpaceForPendingChanges() async throws {
         let phone = try await phone()
         try phone.save(Note(id: "large", title: String(repeating: "x", count: 20_000)))
         try await phone.sync()
@@ -121,8 +121,8 @@ import ZoneTesting
         #expect(details.contains(.quotaRecovered))
     }
 
-    /// A quarter of an hour later it is tried again by itself.
-    @Test func timeIsTriedToo() async throws {
+    /// Changes are retried automatically after a quarter of an hour.
+    @Test func changesAreRetriedAfterAQuarterOfAnHour() async throws {
         let now = Mutex(Date())
         var conditions = MirrorConditions()
         conditions.wallClock = { now.withLock { $0 } }
@@ -139,8 +139,8 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    /// The user may have no more zones: that stops what was to go to a new one, and nothing else.
-    @Test func withoutRoomForAZoneTheRestGoesOn() async throws {
+    /// The limit of zones blocks only changes for a new zone.
+    @Test func theZoneLimitIsNotReportedAsAnExceededQuota() async throws {
         let phone = try await phone()
         relay.limits.zonesPerUser = 0
         try phone.save(Note(id: "a", title: "1"))
@@ -148,14 +148,14 @@ import ZoneTesting
         #expect((error?.underlying as? CKError)?.code == .quotaExceeded)
         #expect(try phone.titles == ["a": "1"])
         let full = try await phone.container.events(of: phone.store).flatMap(\.details).filter(Self.isFull)
-        #expect(full.isEmpty, "nothing was said of the space")
+        #expect(full.isEmpty, "the storage quota is not exceeded")
         relay.limits.zonesPerUser = 10
         try await phone.container.sendChanges()
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    /// The space of a share is its owner's, and the participant is told so.
-    @Test func aShareTakesItsOwnersSpace() async throws {
+    /// Shared records count toward the owner's quota, and the participant's error says so.
+    @Test func aShareUsesItsOwnersQuota() async throws {
         let world = try await SharingWorld()
         let link = try await world.share(publicly: true)
         let bob = world.bob

@@ -7,7 +7,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// History, pinned reads, states and explanations.
+/// History, query generations, sync states and explanations.
 @Suite(.timeLimit(.minutes(15))) struct StateTests {
     let relay: TestRelay
 
@@ -15,7 +15,7 @@ import ZoneTesting
 
     func device(_ name: String) async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: name)) }
 
-    @Test func historyTellsWhoChangedWhat() async throws {
+    @Test func historyContainsAuthorsAndChanges() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         let context = phone.context()
         context.transactionAuthor = "app"
@@ -31,7 +31,7 @@ import ZoneTesting
         #expect(history.flatMap(\.changes).map(\.kind) == [.update, .delete])
         #expect(history.first?.changes.first?.updatedProperties == ["title", "stars"])
         #expect(history.last?.changes.first?.preservedValues == ["title": "b"])
-        // An import has an author of its own, plain SQL none.
+        // Imports have their own author, plain SQL has none.
         try phone.save(Note(id: "m", title: "x"))
         try await phone.sync()
         try await laptop.sync()
@@ -42,7 +42,7 @@ import ZoneTesting
         try await database.write { try $0.execute(sql: "UPDATE Note SET done = 1") }
         let plain = try await laptop.container.history(after: end)
         #expect(plain.map(\.author) == [nil])
-        // Forgetting the history forgets nothing that is to be sent.
+        // Deleting the history does not affect pending changes.
         try await laptop.container.deleteHistory(before: try await laptop.container.currentHistoryToken())
         #expect(try await laptop.container.history().count <= 1)
         try await laptop.sync()
@@ -50,14 +50,14 @@ import ZoneTesting
         #expect(try phone.context().object(Note.self, "m")?.done == true)
     }
 
-    @Test func aPinnedContextSeesOneMoment() async throws {
+    @Test func aPinnedContextReadsOneGeneration() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"), Note(id: "gone", title: "2"))
         try await phone.sync()
         try await laptop.sync()
         let context = laptop.context()
         context.setQueryGeneration(.current)
-        // The moment is that of the first read.
+        // The first read determines the generation.
         #expect(try context.fetch(Note.self).count == 2)
         let there = phone.context()
         try there.delete(Note.self, id: "gone")
@@ -73,7 +73,7 @@ import ZoneTesting
         #expect(try laptop.titles == ["a": "1", "b": "3"])
         context.refreshAll()
         #expect(try context.fetch(Note.self).map(\.id) == ["a", "b"])
-        // A save moves on too; nil unpins.
+        // A save advances the generation too; `nil` unpins the context.
         try context.edit(Note.self, "a") { $0.title = "mine" }
         try context.save()
         #expect(try context.object(Note.self, "a")?.title == "mine")
@@ -81,7 +81,7 @@ import ZoneTesting
         #expect(try context.fetch(Note.self).count == 2)
     }
 
-    @Test("any pinned context that merges moves on with imports and other contexts' saves, and one that does not stays")
+    @Test("pinned contexts advance with imports and other saves only if they merge automatically")
     func pinnedContextsMerge() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try laptop.save(Note(id: "a", title: "a"))
@@ -98,7 +98,7 @@ import ZoneTesting
         try laptop.save(Note(id: "b", title: "b"))
         for context in [first, second] { #expect(try context.fetch(Note.self).map(\.id) == ["a", "b"]) }
         #expect(try still.fetch(Note.self).map(\.id) == ["a"])
-        #expect(try first.object(Note.self, "a")?.stars == 5, "its own change stays on top")
+        #expect(try first.object(Note.self, "a")?.stars == 5, "the context's own change is kept")
         // An import.
         try phone.save(Note(id: "c", title: "c"))
         try await phone.sync()
@@ -108,7 +108,7 @@ import ZoneTesting
         let file = try #require(laptop.container.database(of: laptop.store))
         try await file.write { try $0.execute(sql: "INSERT INTO Note(id, title) VALUES ('d', 'd')") }
         for context in [first, second] { #expect(try context.count(FetchRequest(Note.self)) == 4) }
-        // They are pinned still: each of those moments is one.
+        // The contexts are still pinned, each to one generation.
         second.automaticallyMergesChangesFromParent = false
         #expect(second.queryGeneration != nil)
         try laptop.save(Note(id: "e", title: "e"))
@@ -117,7 +117,7 @@ import ZoneTesting
         #expect(try still.fetch(Note.self).map(\.id) == ["a"])
     }
 
-    @Test("a context that merges goes on doing so after the container was closed and opened again")
+    @Test("a merging context continues to merge after the container is closed and opened again")
     func mergesAfterReopening() async throws {
         let phone = try await device("phone")
         let context = phone.context()
@@ -130,8 +130,8 @@ import ZoneTesting
         #expect(try context.fetch(Note.self).count == 1)
     }
 
-    @Test("to observe a pinned context does not move it")
-    func observingDoesNotMove() async throws {
+    @Test("observing a pinned context does not advance it")
+    func observingDoesNotAdvance() async throws {
         let phone = try await device("phone")
         let context = phone.context()
         context.setQueryGeneration(.current)
@@ -147,7 +147,7 @@ import ZoneTesting
         #expect(try context.fetch(Note.self).count == 2)
     }
 
-    @Test func anObjectsStateIsExplained() async throws {
+    @Test func anObjectsSyncStateIsExplained() async throws {
         let phone = try await device("phone")
         relay.limits.recordBytes = 2_000
         let large = String(repeating: "b", count: 3_000)
@@ -167,7 +167,7 @@ import ZoneTesting
         #expect(try await phone.container.syncState(of: refused.object) == .refused)
         #expect(try phone.context().object(Note.self, refused.object.name) == nil)
         #expect(try await phone.container.export(refused).isEmpty == false)
-        // Once more, with the same outcome; then given up.
+        // A retry has the same result; then the write is discarded.
         try await phone.container.retry(refused)
         #expect(try phone.context().object(Note.self, refused.object.name)?.title == large)
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
@@ -182,7 +182,7 @@ import ZoneTesting
         #expect(try await phone.container.isUpToDate(asOf: Date(timeIntervalSinceNow: -60)))
     }
 
-    @Test func refusedDeletionsAndDroppedChangesComeBack() async throws {
+    @Test func droppingAChangeRestoresTheRelaysValue() async throws {
         let phone = try await device("phone")
         try phone.save(Note(id: "n", title: "a"))
         try await phone.sync()
@@ -194,7 +194,7 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    @Test func unknownTypesAndFieldsAreKeptForANewerModel() async throws {
+    @Test func unknownTypesAndFieldsAreKeptForALaterModel() async throws {
         let phone = try await device("phone")
         let context = phone.context()
         var note = Note(id: "n", title: "a")
@@ -204,7 +204,7 @@ import ZoneTesting
         try context.insert(note)
         try context.save()
         try await phone.sync()
-        // An older program knows neither folders nor stars.
+        // The older model has neither folders nor stars.
         let old = Entity("Note", attributes: [Attribute("title", .string, isOptional: false, hasDefault: true)])
         let folder = try TemporaryFolder()
         let tablet = relay.device(of: "alice", named: "tablet")
@@ -225,11 +225,11 @@ import ZoneTesting
         #expect(try phone.context().object(Note.self, "n")?.title == "old program")
     }
 
-    @Test func schemaIsPrintedAndMade() async throws {
+    @Test func initializeSchemaPrintsAndCreatesTheSchema() async throws {
         let phone = try await device("phone")
         let text = try #require(try await phone.container.initializeSchema(options: [.dryRun, .printSchema]))
         #expect(phone.device.network.operations.isEmpty)
-        // The text is one that a relay takes: types, companions and indexes, pairs too.
+        // The text is valid for the relay, with types, companion fields, indexes and pairs.
         let parsed = SchemaText(parsing: text)
         #expect(parsed.isValid && parsed.issues.isEmpty)
         let note = try #require(parsed.schema.types["CD_Note"])
@@ -240,7 +240,7 @@ import ZoneTesting
         #expect(parsed.schema.types["CDMR"]?.fields.count == 3)
         try await phone.container.initializeSchema()
         try await phone.container.initializeSchema()
-        // It leaves nothing behind, and what the relay has now can be asked of.
+        // No sample records are left, and the types can be queried.
         for type in ["CD_Note", "CD_Folder", "CDMR"] {
             let query = CKQuery(recordType: type, predicate: NSPredicate(value: true))
             let found = try await phone.device.privateDatabase.records(matching: query, inZoneWith: .default)

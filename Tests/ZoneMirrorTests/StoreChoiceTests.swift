@@ -6,7 +6,7 @@ import ZoneTesting
 
 @testable import ZoneMirror
 
-/// Which store a new object goes to, and what becomes of one that goes to another.
+/// The choice of a store for new objects, and moves between stores.
 @Suite(.timeLimit(.minutes(15))) struct StoreChoiceTests {
     let folder: TemporaryFolder
 
@@ -27,8 +27,8 @@ import ZoneTesting
         return container
     }
 
-    /// A store without its file is still the first; what was meant for it does not lie unsent in the next.
-    @Test func aStoreWithoutItsFileIsNotPassedOver() async throws {
+    /// A store whose file is closed still has priority; objects meant for it must not end up unsent in the next store.
+    @Test func aStoreWithAClosedFileIsNotSkipped() async throws {
         let container = try await container(notesModel, store("first"), store("second"))
         let (first, second) = (container.descriptions[0].id, container.descriptions[1].id)
         await container.stores.putAway(first)
@@ -47,8 +47,8 @@ import ZoneTesting
         await container.close()
     }
 
-    /// What arrived since the object was read goes along, and so does what was changed in it.
-    @Test func whatIsMovedIsTheObjectOfNow() async throws {
+    /// A move includes changes saved since the object was read, and the caller's own unsaved changes.
+    @Test func aMoveUsesTheCurrentObject() async throws {
         let container = try await container(notesModel, store("first"), store("second"))
         let context = container.newBackgroundContext()
         try context.insert(Note(id: "a", title: "1"))
@@ -64,8 +64,8 @@ import ZoneTesting
         await container.close()
     }
 
-    /// Only the object is moved: what its deletion would take along is not deleted for that.
-    @Test func whatHangsOnAMovedObjectStays() async throws {
+    /// Only the object is moved; its cascade delete rules do not apply.
+    @Test func aMoveDoesNotDeleteLinkedObjects() async throws {
         let model = MirrorModel(SharedNote.self, Memo.self)
         let container = try await container(model, store("first"), store("second"))
         let context = container.newBackgroundContext()
@@ -81,8 +81,8 @@ import ZoneTesting
         await container.close()
     }
 
-    /// What is marked as deleted does not stay in place of what is not.
-    @Test func aSoftDeletedObjectIsNoDuplicate() async throws {
+    /// Deduplication does not keep a soft-deleted object in place of another.
+    @Test func aSoftDeletedObjectDoesNotCountAsADuplicate() async throws {
         let container = try await container(MirrorModel(Post.self), store("posts"))
         let context = container.newBackgroundContext()
         for name in ["a", "b", "c"] { try context.insert(Post(id: RecordName(name), text: "same")) }
@@ -94,8 +94,8 @@ import ZoneTesting
         await container.close()
     }
 
-    /// Before the save as after it.
-    @Test func aSoftDeletedObjectIsRelatedToNothing() async throws {
+    /// This holds before and after the save.
+    @Test func aSoftDeletedObjectIsNotAmongRelatedObjects() async throws {
         let container = try await container(MirrorModel(Shelf.self, Jar.self), store("jars"))
         let context = container.newBackgroundContext()
         let shelf = Shelf(id: "s")

@@ -6,22 +6,22 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Keeps the bodies of all requests that pass.
+/// Records the paths and bodies of all requests.
 private final class Overheard: RelayTransport {
     private let network: TestNetwork
-    private let heard = Mutex<[String]>([])
+    private let recorded = Mutex<[String]>([])
 
     init(_ network: TestNetwork) { self.network = network }
 
-    var bodies: [String] { heard.withLock { $0 } }
+    var bodies: [String] { recorded.withLock { $0 } }
 
     func send(_ request: RelayRequest) async throws(TransportError) -> RelayResponse {
-        heard.withLock { $0.append(request.path + " " + String(decoding: request.content, as: UTF8.self)) }
+        recorded.withLock { $0.append(request.path + " " + String(decoding: request.content, as: UTF8.self)) }
         return try await network.send(request)
     }
 }
 
-/// Which stores may stand beside each other, and where objects go.
+/// Valid combinations of stores, and the choice of a store for objects.
 ///
 /// See StoresAndModels.md, "Stores".
 @Suite(.timeLimit(.minutes(15))) struct StoreRulesTests {
@@ -63,13 +63,13 @@ private final class Overheard: RelayTransport {
 
     // MARK: Loading
 
-    @Test func aMirroredFileIsKeptInStepByOne() async throws {
+    @Test func onlyOneContainerSyncsAFile() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let first = container(store("mine", device.container))
         try await first.loadStores()
         let second = container(store("mine", device.container))
         #expect(await code { try await second.loadStores() } == .storeSyncedElsewhere)
-        // Without a database to mirror it may look, write, and hears of the other's commits.
+        // A container without cloud options may read and write the file, and is notified of the other's commits.
         let local = container(store("mine"))
         try await local.loadStores()
         let id = local.store(at: store("mine").url)
@@ -84,7 +84,7 @@ private final class Overheard: RelayTransport {
         }
         #expect(try local.newBackgroundContext().fetch(Note.self).map(\.title) == ["by the first"])
         await first.close()
-        // The right passes on.
+        // After the first container has closed, the second may sync the file.
         try await second.loadStores()
         await second.close()
         await local.close()
@@ -94,13 +94,13 @@ private final class Overheard: RelayTransport {
         let device = relay.device(of: "alice", named: "phone")
         let alone = container(store("theirs", device.container, scope: .shared))
         #expect(await code { try await alone.loadStores() } == .sharedStoreNeedsPrivateStore)
-        // Another container's private store is none.
+        // A private store of another CloudKit container does not count.
         let other = relay.device(of: "alice", named: "phone", container: "iCloud.other")
         let mixed = container(store("mine", other.container), store("theirs", device.container, scope: .shared))
         #expect(await code { try await mixed.loadStores() } == .sharedStoreNeedsPrivateStore)
     }
 
-    @Test func aDatabaseIsMirroredOnce() async throws {
+    @Test func aDatabaseCanBeMirroredOnlyOnce() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let twice = container(store("one", device.container), store("two", device.container))
         #expect(await code { try await twice.loadStores() } == .databaseAlreadyMirrored)
@@ -129,7 +129,7 @@ private final class Overheard: RelayTransport {
         await three.close()
     }
 
-    @Test func onlyStoresThatAreOpenAndCanBeWrittenTakeObjects() async throws {
+    @Test func onlyOpenWritableStoresAcceptObjects() async throws {
         var first = store("first")
         first.isReadOnly = true
         let writer = container(store("first"))
@@ -140,7 +140,7 @@ private final class Overheard: RelayTransport {
         let nowhere = reader.store(at: store("nowhere").url)
         #expect(!reader.canModifyManagedObjects(in: one) && reader.canModifyManagedObjects(in: two))
         let context = reader.newBackgroundContext()
-        // The first that can be written.
+        // The first writable store.
         try context.insert(Note(id: "a", title: "a"))
         try context.save()
         #expect(try context.store(of: try #require(try context.object(Note.self, "a"))) == two)
@@ -160,16 +160,16 @@ private final class Overheard: RelayTransport {
 
     // MARK: Selective sync
 
-    /// Nothing of an entity that is not in a mirrored configuration is in any request.
-    @Test func whatIsLocalNeverLeaves() async throws {
+    /// No request contains data of an entity outside the mirrored configuration.
+    @Test func localObjectsAreNeverSent() async throws {
         let device = relay.device(of: "alice", named: "phone")
-        let ear = Overheard(device.network)
+        let recorder = Overheard(device.network)
         let connection = RelayConnection(
             container: TestRelay.containerIdentifier,
             url: nil,
             credentials: RelayCredentials(apiToken: nil, webAuthToken: "dev-alice"),
             deviceID: "phone",
-            transport: ear
+            transport: recorder
         )
         let model = MirrorModel(
             Note.self,
@@ -185,7 +185,7 @@ private final class Overheard: RelayTransport {
         let container = container(cloud, local, model: model)
         try await container.loadStores()
         let context = container.newBackgroundContext()
-        let draft = Draft(text: "for nobody's eyes")
+        let draft = Draft(text: "for this device only")
         try context.insert(draft)
         try context.insert(Note(id: "n", title: "for all of mine"))
         try context.save()
@@ -196,14 +196,14 @@ private final class Overheard: RelayTransport {
         try await container.sendChanges()
         try await container.fetchChanges()
         try await container.initializeSchema()
-        let said = ear.bodies.joined(separator: "\n")
-        #expect(said.contains("for all of mine") && said.contains("CD_Note"))
-        #expect(!said.contains("nobody's eyes") && !said.contains("Draft") && !said.contains(draft.id.text))
+        let traffic = recorder.bodies.joined(separator: "\n")
+        #expect(traffic.contains("for all of mine") && traffic.contains("CD_Note"))
+        #expect(!traffic.contains("this device only") && !traffic.contains("Draft") && !traffic.contains(draft.id.text))
         await container.close()
     }
 
-    /// One entity in two stores: an object may be put into the local one, and be moved between the two.
-    @Test func anObjectMayStayLocal() async throws {
+    /// With an entity in two stores, an object can be assigned to the local store, and moved between the two.
+    @Test func anObjectCanStayLocal() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let (cloud, local) = (store("cloud", device.container), store("local"))
         let container = container(cloud, local)
@@ -217,13 +217,13 @@ private final class Overheard: RelayTransport {
         try context.save()
         try await container.sendChanges()
         #expect(try await names(device) == ["sent"])
-        // Out of the cloud: a copy with another name, and a deletion.
+        // Moving it out of the mirrored store makes a copy with another name and deletes the original.
         let copy = try container.move(try #require(try context.object(Note.self, "sent")), to: below)
         #expect(copy.id != "sent" && copy.title == "sent")
         #expect(try context.store(of: copy) == below)
         try await container.sendChanges()
         #expect(try await names(device) == [])
-        // And up again.
+        // Back to the mirrored store.
         let up = try container.move(copy, to: above)
         try await container.sendChanges()
         #expect(try await names(device) == [up.id.text])
@@ -237,7 +237,7 @@ private final class Overheard: RelayTransport {
         return page.modificationResultsByID.keys.map(\.recordName).sorted()
     }
 
-    /// A second container writes to the local file alone; the first sees that by the history.
+    /// A second container writes to the local file only; the first learns of it through the history.
     @Test func anotherContainerWritesToTheLocalFile() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let (cloud, local) = (store("cloud", device.container), store("local"))
@@ -257,7 +257,7 @@ private final class Overheard: RelayTransport {
         let news = try await first.history(after: start, author: "extension")
         #expect(news.map(\.contextName) == ["import"] && news.map(\.store) == [first.store(at: local.url)])
         #expect(news.flatMap(\.changes).map(\.object.name) == ["n"])
-        // Each store has a token of its own, and both together one.
+        // Each store has a token of its own, and tokens can be joined.
         let token = try #require(news.last?.token)
         #expect(try await first.history(after: start.joined(with: token)).isEmpty)
         #expect(try await first.history(after: start.token(for: first.store(at: cloud.url))).count == 1)
@@ -269,7 +269,7 @@ private final class Overheard: RelayTransport {
     }
 }
 
-/// Never to leave the device.
+/// An entity that must never be sent.
 struct Draft: SyncedRecord, Equatable {
     var id = RecordName()
     var text = ""

@@ -5,7 +5,7 @@ import ZoneTesting
 
 @testable import ZoneMirror
 
-/// Two devices of an owner of which only one knows of a share.
+/// An owner with two devices, only one of which knows of a share.
 ///
 /// See SharingRules.md, "What is shared" and "The end of a share".
 @Suite(.timeLimit(.minutes(15))) struct StragglerTests {
@@ -16,8 +16,8 @@ import ZoneTesting
 
     init() async throws { home = try await Household(memo: "first") }
 
-    /// What was made on the laptop before it heard of the share, and sent after, is for all who are in it.
-    @Test(arguments: [true, false]) func whatHangsOnASharedObjectFollowsIt(_ isSentFirst: Bool) async throws {
+    /// An object that the laptop created before it knew of the share, and sends later, joins the share.
+    @Test(arguments: [true, false]) func anObjectLinkedToASharedOneJoinsTheShare(_ isSentFirst: Bool) async throws {
         try laptop.addMemo("second")
         if isSentFirst { try await laptop.container.sendChanges() }
         let share = try await home.share()
@@ -31,8 +31,8 @@ import ZoneTesting
         #expect(try await laptop.container.pendingExportCount(laptop.mine) == 0)
     }
 
-    /// What the laptop had in hand when the share ended goes home with the rest, and the zone does not come back for it.
-    @Test(arguments: [true, false], [true, false]) func whatWasToGoIntoAnEndedShareGoesHome(
+    /// The laptop's unsent changes move to the home zone when the share ends, and do not recreate the share's zone.
+    @Test(arguments: [true, false], [true, false]) func unsentChangesOfAnEndedShareMoveToTheHomeZone(
         _ isAlsoEdited: Bool,
         _ fetchesFirst: Bool
     ) async throws {
@@ -57,8 +57,8 @@ import ZoneTesting
         #expect(try bob.note == nil)
     }
 
-    /// A share is ended by whoever has it in hand, also where its zone was not read before.
-    @Test func aDeviceThatHasNotSeenTheZoneEndsItsShare() async throws {
+    /// A device can end a share whose zone it has not fetched.
+    @Test func aDeviceCanEndAShareBeforeFetchingItsZone() async throws {
         let share = try await home.share()
         try bob.addMemo("guest's")
         try await bob.sync()

@@ -4,9 +4,9 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// The five policies where a change that was not sent meets a newer record of the relay.
+/// The five merge policies for an unsent change that conflicts with a newer record on the relay.
 ///
-/// See Sync.md, "Merging": "in memory" is what the laptop has not sent, "in store" what the phone has.
+/// See Sync.md, "Merging": "in memory" means the laptop's unsent values, "in store" the phone's values.
 @Suite(.timeLimit(.minutes(15))) struct SyncMergeTests {
     private let relay: TestRelay
 
@@ -22,7 +22,7 @@ import ZoneTesting
         return (phone, laptop)
     }
 
-    /// The laptop finds out when it sends, or when it fetches.
+    /// Syncs both devices; the laptop detects the conflict when it sends, or when it fetches.
     private func meet(_ phone: Mirrored, _ laptop: Mirrored, _ fetchesFirst: Bool) async throws {
         try await phone.sync()
         if fetchesFirst { try await laptop.container.fetchChanges() }
@@ -55,7 +55,7 @@ import ZoneTesting
         let dropped = try await laptop.container.mergeDecisions(laptop.store)
         let refused = try await laptop.container.rejectedWrites(laptop.store)
         if row.policy == .error {
-            // Nothing is merged: the change waits for a decision, whole.
+            // Nothing is merged: the complete change stays for a decision.
             #expect(refused.map(\.object.name) == ["n"])
             try await laptop.container.retry(try #require(refused.first))
             try await laptop.sync()
@@ -74,23 +74,26 @@ import ZoneTesting
         ],
         [true, false]
     )
-    func editedHereDeletedThere(_ row: (policy: MergePolicy, stays: Bool), _ fetchesFirst: Bool) async throws {
+    func eachPolicyDecidesOnAnEditOfADeletedObject(
+        _ row: (policy: MergePolicy, stays: Bool),
+        _ fetchesFirst: Bool
+    ) async throws {
         let (phone, laptop) = try await devices(row.policy)
         try phone.delete("n")
         try edit(laptop) { $0.title = "mine" }
         try await meet(phone, laptop, fetchesFirst)
         for mirror in [phone, laptop] { #expect(try mirror.titles == (row.stays ? ["n": "mine"] : [:])) }
         guard row.policy != .error else { return try await decide(phone, laptop, into: ["n": "mine"]) }
-        // What goes with the object is told.
+        // The values lost with the object are reported.
         let dropped = try await laptop.container.mergeDecisions(laptop.store)
         #expect(dropped.map(\.property) == (row.stays ? [] : ["title"]))
         #expect(dropped.allSatisfy { $0.dropped.contains("mine") && $0.kept == "NULL" })
         #expect(dropped.allSatisfy { $0.rule == .policy(row.policy) })
     }
 
-    /// By the policy it would stay.
+    /// With `mergeByPropertyObjectTrump` the object would stay without `acceptsDeletions`.
     @Test(arguments: [MergePolicy.mergeByPropertyObjectTrump, .rollback])
-    func whatGoesWithAnAcceptedDeletionIsSaidToHaveGoneSo(_ policy: MergePolicy) async throws {
+    func editsLostToAnAcceptedDeletionNameTheRule(_ policy: MergePolicy) async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop")) {
             $0.cloud?.mergePolicy = policy
@@ -106,7 +109,7 @@ import ZoneTesting
         #expect(dropped.map(\.rule) == [policy == .rollback ? .policy(policy) : .deletion])
     }
 
-    /// Nothing was decided, and the change waits for whoever does: tried again it prevails.
+    /// Checks that the change stays for a decision and that a retry prevails.
     private func decide(_ phone: Mirrored, _ laptop: Mirrored, into titles: [String: String]) async throws {
         let refused = try await laptop.container.rejectedWrites(laptop.store)
         #expect(refused.map(\.object.name) == ["n"] && refused.map(\.isDeletion) == [titles.isEmpty])
@@ -122,7 +125,10 @@ import ZoneTesting
         ],
         [true, false]
     )
-    func deletedHereEditedThere(_ row: (policy: MergePolicy, stays: Bool), _ fetchesFirst: Bool) async throws {
+    func eachPolicyDecidesOnADeletionOfAnEditedObject(
+        _ row: (policy: MergePolicy, stays: Bool),
+        _ fetchesFirst: Bool
+    ) async throws {
         let (phone, laptop) = try await devices(row.policy)
         try edit(phone) { $0.title = "theirs" }
         try laptop.delete("n")
@@ -131,22 +137,22 @@ import ZoneTesting
         if row.policy == .error { try await decide(phone, laptop, into: [:]) }
     }
 
-    /// Who sends finds out that nothing was decided.
-    @Test func sendingThrowsWhatIsUndecided() async throws {
+    /// An explicit send throws an unresolved conflict.
+    @Test func sendingThrowsUnresolvedConflicts() async throws {
         let (phone, laptop) = try await devices(.error)
         try edit(phone) { $0.title = "theirs" }
         try await phone.sync()
         try laptop.delete("n")
         do {
             try await laptop.container.sendChanges()
-            Issue.record("the deletion went through")
+            Issue.record("the deletion was sent")
         } catch {
             #expect((error.underlying as? CKError)?.code == .serverRecordChanged, "\(error)")
         }
         #expect(try laptop.titles == ["n": "theirs"])
     }
 
-    /// What both say alike is no conflict, and nothing is dropped.
+    /// Equal changes do not conflict, and nothing is dropped.
     @Test func theSameNewValueIsNoConflict() async throws {
         let (phone, laptop) = try await devices(.error)
         for mirror in [phone, laptop] { try edit(mirror) { $0.title = "same" } }
@@ -158,8 +164,8 @@ import ZoneTesting
         }
     }
 
-    /// Links to many are merged as a set: what either added, without what either removed.
-    @Test(arguments: [true, false]) func setsAreMerged(_ fetchesFirst: Bool) async throws {
+    /// To-many links are merged as sets: all additions of both sides, without the removals of both.
+    @Test(arguments: [true, false]) func toManyLinksAreMergedAsSets(_ fetchesFirst: Bool) async throws {
         let (phone, laptop) = try await devices(.mergeByPropertyObjectTrump)
         let context = phone.context()
         let note = try #require(try context.object(Note.self, "n"))
@@ -181,8 +187,8 @@ import ZoneTesting
         }
     }
 
-    /// No link leads to what is gone, whoever sends first.
-    @Test(arguments: [true, false]) func noLinkLeadsNowhere(_ fetchesFirst: Bool) async throws {
+    /// No device shows a link to a deleted object, whichever device sends first.
+    @Test(arguments: [true, false]) func noDeviceShowsADanglingLink(_ fetchesFirst: Bool) async throws {
         let (phone, laptop) = try await devices(.mergeByPropertyObjectTrump)
         let context = phone.context()
         try context.insert(Folder(id: "f", name: "F"))
@@ -196,7 +202,7 @@ import ZoneTesting
             #expect(try mirror.context().object(Note.self, "n")?.folder.target == nil)
             #expect(try mirror.context().fetch(Folder.self).isEmpty)
         }
-        // A folder of that name that is made later is another's business, and does not tear the two devices apart.
+        // A later folder of that name must not make the two devices diverge.
         try context.insert(Folder(id: "f", name: "again"))
         try context.save()
         for mirror in [phone, laptop, phone] { try await mirror.sync() }
@@ -204,8 +210,8 @@ import ZoneTesting
         #expect(targets[0] == targets[1])
     }
 
-    /// The folder is deleted here and not there yet when the link to it arrives.
-    @Test func aLinkToWhatIsAboutToGoLeadsNowhere() async throws {
+    /// The link arrives while the deletion of the folder is unsent.
+    @Test func aLinkToAnObjectWithAPendingDeletionIsNotShown() async throws {
         let (phone, laptop) = try await devices(.mergeByPropertyObjectTrump)
         let context = phone.context()
         try context.insert(Folder(id: "f", name: "F"))

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Two devices, one relay, told when to sync.
+/// Two devices and a relay, with explicit syncs.
 @Suite(.timeLimit(.minutes(15))) struct SyncTests {
     let relay: TestRelay
 
@@ -13,7 +13,7 @@ import ZoneTesting
 
     func device(_ name: String) async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: name)) }
 
-    @Test func aSaveArrivesWhole() async throws {
+    @Test func aSaveIsSyncedCompletely() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         var note = Note(id: "n", title: "Grüße", done: true)
         note.body = "text"
@@ -32,7 +32,7 @@ import ZoneTesting
         #expect(try await laptop.container.hasCompletedInitialImport(laptop.store))
     }
 
-    @Test func editsAndDeletionsTravelAndEchoesDoNothing() async throws {
+    @Test func editsAndDeletionsAreSyncedWithoutEchoes() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "a", title: "1"), Note(id: "b", title: "2"))
         try await phone.sync()
@@ -57,7 +57,7 @@ import ZoneTesting
         var note = Note(id: "n", title: "in it")
         note.folder = ToOne(folder)
         let tag = Tag(word: "urgent")
-        // The note goes first: its folder is not there yet when it arrives.
+        // The note is sent first, so its folder does not exist yet when the note arrives.
         try context.insert(note)
         try context.insert(folder)
         try context.insert(tag)
@@ -78,7 +78,7 @@ import ZoneTesting
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    @Test func bothEditsOfOneObjectAreMerged() async throws {
+    @Test func editsOfDifferentPropertiesAreMerged() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "n", title: "a"))
         try await phone.sync()
@@ -97,8 +97,8 @@ import ZoneTesting
         }
     }
 
-    /// Stars are counted together; everything else is the policy's.
-    @Test func aProgramMergesByItsOwnRules() async throws {
+    /// The resolver adds up the stars; the policy decides on all other properties.
+    @Test func aMergeResolverOverridesThePolicy() async throws {
         let resolver: MergeResolver = { states in
             var merged = states.theirs
             func stars(_ state: [String: DatabaseValue]) -> Int { state["stars"].flatMap(Int.fromDatabaseValue) ?? 0 }
@@ -125,8 +125,8 @@ import ZoneTesting
         #expect(dropped.contains { $0.property == "title" && $0.dropped.contains("by laptop") })
     }
 
-    /// A rule that gives a value of another type counts as none: nobody could read such an object any more.
-    @Test(arguments: [true, false]) func aRuleThatGivesAnotherTypeDecidesNothing(_ isOfObject: Bool) async throws {
+    /// A resolver's result of the wrong type is ignored, because the object could not be read afterwards.
+    @Test(arguments: [true, false]) func aResolversResultOfTheWrongTypeIsIgnored(_ isOfObject: Bool) async throws {
         let rules: (inout StoreDescription) -> Void = { store in
             if isOfObject {
                 store.cloud?.mergeResolvers["Note"] = { $0.mine.merging(["stars": "many".databaseValue]) { $1 } }
@@ -152,7 +152,7 @@ import ZoneTesting
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         try phone.save(Note(id: "n", title: "a"))
         try await phone.sync()
-        // By a connection that knows nothing of the mirror.
+        // Through a connection without the mirror.
         let queue = try DatabaseQueue(path: phone.folder.url.appendingPathComponent("private.sqlite").path)
         try await queue.write { db in
             try db.execute(sql: "UPDATE Note SET title = 'by SQL' WHERE id = 'n'")
@@ -163,12 +163,12 @@ import ZoneTesting
         #expect(try laptop.titles == ["n": "by SQL", "m": "new"])
     }
 
-    @Test func aRefusedWriteStopsNoOther() async throws {
+    @Test func aRejectedWriteDoesNotBlockOthers() async throws {
         let (phone, laptop) = (try await device("phone"), try await device("laptop"))
         let context = phone.context()
         relay.limits.recordBytes = 2_000
         for number in 0..<1_000 {
-            // Records that are too large are refused; the first among them.
+            // Records that are too large are rejected, including the first.
             let isBad = number % 100 == 0
             let title = "\(number)" + (isBad ? String(repeating: "x", count: 3_000) : "")
             try context.insert(Note(id: RecordName("n\(number)"), title: title))
@@ -180,7 +180,7 @@ import ZoneTesting
         #expect(try await phone.container.rejectedWrites(phone.store).count == 10)
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
         #expect(try phone.titles.count == 990)
-        // And nothing more is to be sent.
+        // Nothing is pending.
         try await phone.container.sendChanges()
     }
 }

@@ -7,9 +7,9 @@ import ZoneTesting
 
 @testable import ZoneMirror
 
-/// Waiting in line, and files that are exchanged while their stores are at work.
+/// The async lock, and the switch of store files while the stores are syncing.
 @Suite(.timeLimit(.minutes(15))) struct TurnstileTests {
-    @Test func whoIsCancelledLeavesTheLine() async {
+    @Test func aCancelledTaskLeavesTheQueue() async {
         let turnstile = Turnstile()
         await turnstile.enter()
         let (third, second) = (
@@ -19,7 +19,7 @@ import ZoneTesting
         #expect(await second.value == false)
         turnstile.leave()
         #expect(await third.value)
-        // A cancelled task does not enter what is open either; nobody is left in line.
+        // A cancelled task does not acquire a free lock either, and leaves no waiter in the queue.
         turnstile.leave()
         let fourth = Task {
             withUnsafeCurrentTask { $0?.cancel() }
@@ -30,8 +30,9 @@ import ZoneTesting
         turnstile.leave()
     }
 
-    /// Both stores find out at once that another user has signed in: the one that is waited for reports it, too.
-    @Test(arguments: 0..<10) func anExchangeOfFilesWaitsForNobodyWhoWaitsForIt(_ round: Int) async throws {
+    /// Both stores notice at the same time that another user has signed in, and report it although one waits for the
+    /// other.
+    @Test(arguments: 0..<10) func switchingFilesDoesNotDeadlock(_ round: Int) async throws {
         let relay = try TestRelay()
         let device = relay.device(of: "alice", named: "tablet")
         let folder = try TemporaryFolder()
@@ -45,14 +46,14 @@ import ZoneTesting
         try await container.waitUntilUpToDate(timeout: .seconds(120))
         for user in ["bob", "carol", "alice"] {
             device.connection.credentials.replace(webAuthToken: "dev-\(user)")
-            // Whoever asks first is told that the files are somebody else's; then they are exchanged.
+            // The first request fails because the files belong to another user; then the files are switched.
             try await container.waitUntilUpToDate(timeout: .seconds(120))
         }
         await container.close()
     }
 
-    /// The second store's report comes when files are being exchanged already, and the exchange waits for that store to stop.
-    @Test func aLateReportDoesNotHoldTheExchange() async throws {
+    /// The second store's report arrives during the switch of files, which waits for that store to stop.
+    @Test func aLateReportDoesNotBlockTheSwitch() async throws {
         let relay = try TestRelay()
         let device = relay.device(of: "alice", named: "tablet")
         let folder = try TemporaryFolder()
@@ -67,11 +68,11 @@ import ZoneTesting
         device.network.fail(request: 2, of: "users/caller", by: .beforeAnswer { await answer.wait() })
         device.connection.credentials.replace(webAuthToken: "dev-bob")
         for sync in container.syncs { await sync.noticed() }
-        // Until one of the two has been taken away to be stopped.
+        // Waits until one of the two stores is being stopped.
         let ids = stores.map { container.store(at: $0.url) }
         let end = ContinuousClock.now + .seconds(120)
         while ids.allSatisfy({ container.sync($0) != nil }), ContinuousClock.now < end { await Task.yield() }
-        #expect(ContinuousClock.now < end, "nobody exchanged any file")
+        #expect(ContinuousClock.now < end, "no file was switched")
         answer.open()
         try await container.waitUntilUpToDate(timeout: .seconds(120))
         await container.close()

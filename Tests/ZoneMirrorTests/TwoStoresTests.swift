@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// An object of one's own and one that somebody shares have the same name: they are two, and stay apart.
+/// A user's own object and an object shared by another user have the same name; they stay separate.
 @Suite(.timeLimit(.minutes(15))) struct TwoStoresTests {
     private let home: Household
     private var alice: NotesApp { home.phone }
@@ -33,7 +33,7 @@ import ZoneTesting
         try app.context().fetch(SharedNote.self, sortedBy: .ascending(\.title)).map(\.title)
     }
 
-    @Test func eachIsFoundAndEdited() async throws {
+    @Test func bothObjectsCanBeFetchedAndEdited() async throws {
         let context = bob.context()
         #expect(try titles(bob) == ["Bob's", "trip"])
         var theirs = try note("trip", context)
@@ -41,7 +41,7 @@ import ZoneTesting
         #expect(try context.store(of: theirs) == bob.others)
         theirs.title = "journey"
         try context.update(theirs)
-        // Before the save as well.
+        // The edit is visible before the save.
         #expect(try context.fetch(SharedNote.self, sortedBy: .ascending(\.title)).map(\.title) == ["Bob's", "journey"])
         try context.save()
         try context.edit(SharedNote.self, theirs.id) { $0.title += " home" }
@@ -71,8 +71,8 @@ import ZoneTesting
         #expect(try context.related(to: try note("Bob's", context), \.memos).map(\.text) == ["his"])
     }
 
-    /// What is made with what it is linked to is one's own, whatever somebody else's is called.
-    @Test func whatIsNewIsOnesOwn() async throws {
+    /// New objects linked to each other belong to the private store, even if a shared object has the same name.
+    @Test func newObjectsBelongToThePrivateStore() async throws {
         try home.makeNote("plan", memo: "of hers")
         try await alice.sync()
         try await home.share("plan")
@@ -87,8 +87,8 @@ import ZoneTesting
         #expect(try context.object(memo.note)?.title == "own plan")
     }
 
-    /// One context holds changes of one of them at a time, and says so.
-    @Test func bothAreNotChangedInOneSave() throws {
+    /// A context can change only one of the two objects per save; a change of the other throws.
+    @Test func bothObjectsCannotBeChangedInOneSave() throws {
         let context = bob.context()
         for title in ["trip", "Bob's"] {
             var note = try note(title, context)
@@ -105,7 +105,7 @@ import ZoneTesting
         #expect(try titles(bob) == ["Bob's", "trip!"])
     }
 
-    @Test func theOneThatIsMeantIsDeleted() async throws {
+    @Test func onlyTheFetchedObjectIsDeleted() async throws {
         let context = bob.context()
         try context.delete(SharedNote.self, id: try note("trip", context).id)
         try context.save()

@@ -35,7 +35,7 @@ private struct Entry: SyncedRecord {
     var on = false
 }
 
-/// What the next version of the app has made of it.
+/// The next version of `Entry`.
 private struct LaterEntry: SyncedRecord {
     static let entityName = "Entry"
     var id = RecordName()
@@ -52,7 +52,7 @@ private struct LaterEntry: SyncedRecord {
     var on = false
 }
 
-/// A type that reads itself by code of its own.
+/// A type with its own decoding code.
 private struct Strict: SyncedRecord {
     static let entityName = "Strict"
     var id = RecordName()
@@ -99,7 +99,7 @@ private struct Price: SyncedRecord {
     var reduction = Percentage(0)
 }
 
-/// A value that a property's type cannot read takes nothing away but itself, and only until it can be read.
+/// A value that a property's type cannot read affects no other values, and is kept until it can be read.
 @Suite(.timeLimit(.minutes(15))) struct UnreadValueTests {
     private let relay: TestRelay
     private let folder: TemporaryFolder
@@ -163,7 +163,7 @@ private struct Price: SyncedRecord {
         }
         #expect(try await older.container.pendingExportCount(older.store) == 0)
 
-        // One that is set is set; the others are as they were.
+        // Setting one of the properties does not change the others.
         try here.edit(Entry.self, "e") { $0.mood = .sad }
         try here.save()
         for mirror in [older, newer] { try await mirror.sync() }
@@ -190,8 +190,8 @@ private struct Price: SyncedRecord {
         ("on", "'maybe'"), ("title", "x'fffe'"),
     ]
 
-    @Test("whatever plain SQL puts into a column, the object is readable and the value stays", arguments: garbage)
-    func garbageInAColumnStays(_ property: String, _ literal: String) async throws {
+    @Test("an object with any column value written by plain SQL is readable, and the value is kept", arguments: garbage)
+    func garbageInAColumnIsKept(_ property: String, _ literal: String) async throws {
         let phone = try await device("phone", Entry.self)
         let context = phone.context()
         for name in ["a", "b"] { try context.insert(Entry(id: RecordName(name), title: name)) }
@@ -223,7 +223,7 @@ private struct Price: SyncedRecord {
         #expect(try await phone.container.rejectedWrites(phone.store).isEmpty)
     }
 
-    @Test("values that another program writes into a record are kept on the relay")
+    @Test("values that another program writes to a record are kept on the relay")
     func anotherProgramsValuesAreKept() async throws {
         let phone = try await device("phone", Entry.self)
         let context = phone.context()
@@ -248,8 +248,8 @@ private struct Price: SyncedRecord {
         #expect(after["CD_small"] as? Int == 1_000 && after["CD_key"] == "not one")
     }
 
-    @Test("an object that its own type refuses to read has all its defaults, and is edited property by property")
-    func anObjectThatRefusesToBeReadIsKept() async throws {
+    @Test("an object that its type fails to decode has all defaults, and can be edited by property")
+    func anObjectThatFailsToDecodeIsKept() async throws {
         let phone = try await device("phone", Strict.self)
         let database = try #require(phone.container.database(of: phone.store))
         try await database.write {
@@ -265,8 +265,8 @@ private struct Price: SyncedRecord {
         #expect(row == "new99")
     }
 
-    @Test("a value that could not be read again is refused when it is saved")
-    func whatCannotBeReadAgainIsRefused() async throws {
+    @Test("saving a value that could not be read again throws")
+    func aValueThatCannotBeReadAgainIsRejected() async throws {
         let phone = try await device("phone", Price.self)
         let wrong: [(String, (inout Price) -> Void)] = [
             ("amount", { $0.amount = .nan }), ("former", { $0.former = .nan }), ("range", { $0.range.least = .nan }),
@@ -295,8 +295,8 @@ private struct Price: SyncedRecord {
         #expect(try phone.context().fetch(Price.self).map(\.amount.description) == ["0.1"])
     }
 
-    @Test("a stream of objects reports an error and goes on when its cause is gone")
-    func aStreamGoesOnAfterAnError() async throws {
+    @Test("a stream of objects reports an error and continues when its cause is gone")
+    func aStreamContinuesAfterAnError() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let database = try #require(phone.container.database(of: phone.store))
         try await database.write { try $0.execute(sql: "CREATE TABLE own(word); INSERT INTO own VALUES ('a')") }
@@ -314,8 +314,8 @@ private struct Price: SyncedRecord {
         #expect(await stream.next() == nil)
     }
 
-    @MainActor @Test("live objects keep what they found, say the error, and go on when its cause is gone")
-    func liveObjectsGoOnAfterAnError() async throws {
+    @MainActor @Test("live objects keep their results, report the error, and continue when its cause is gone")
+    func liveObjectsContinueAfterAnError() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         try phone.save(Note(id: "a", title: "a"))
         let database = try #require(phone.container.database(of: phone.store))
@@ -330,14 +330,14 @@ private struct Price: SyncedRecord {
         let late = LiveObjects(request, in: phone.context())
         #expect(late.objects.isEmpty && late.error != nil)
         try await database.write { try $0.execute(sql: "ALTER TABLE away RENAME TO own") }
-        // Nothing tells of that: they try again by themselves.
+        // Without a notification, they retry automatically.
         for live in [live, late] {
             while live.error != nil { await change(of: live) }
             #expect(live.objects.map(\.id) == ["a"])
         }
     }
 
-    /// Waits for the next change of what a view would show.
+    /// Waits for the next change of the objects or the error.
     @MainActor private func change(of live: LiveObjects<Note>) async {
         await withCheckedContinuation { continuation in
             withObservationTracking {
@@ -348,8 +348,8 @@ private struct Price: SyncedRecord {
         }
     }
 
-    @Test("the event of unreadable values names objects and property once")
-    func unreadableValuesAreToldOnce() async throws {
+    @Test("the event for unreadable values names objects and property once")
+    func unreadableValuesAreReportedOnce() async throws {
         let phone = try await device("phone", Entry.self)
         let context = phone.context()
         for name in ["a", "b", "c"] { try context.insert(Entry(id: RecordName(name))) }
@@ -360,13 +360,13 @@ private struct Price: SyncedRecord {
         for _ in 0..<3 { _ = try phone.context().fetch(Entry.self, sortedBy: .ascending(\.id)) }
         try await database.write { try $0.execute(sql: "UPDATE Entry SET mood = x'01' WHERE id = 'c'") }
         _ = try phone.context().fetch(Entry.self)
-        var told: [MirrorEvent.Detail] = []
+        var reported: [MirrorEvent.Detail] = []
         for await event in events where event.kind == .notice {
-            told += event.details
-            if told.count == 3 { break }
+            reported += event.details
+            if reported.count == 3 { break }
         }
         #expect(
-            Set(told) == [
+            Set(reported) == [
                 .unreadable(entity: "Entry", property: "key", objects: ["a", "b"]),
                 .unreadable(entity: "Entry", property: "mood", objects: ["a", "b"]),
                 .unreadable(entity: "Entry", property: "mood", objects: ["c"]),

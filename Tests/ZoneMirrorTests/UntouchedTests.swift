@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A value that can be written in more than one way.
+/// A record whose values have more than one valid encoding.
 private struct Recipe: SyncedRecord, Equatable {
     struct Details: Codable, Equatable, Sendable {
         var cook = ""
@@ -20,11 +20,11 @@ private struct Recipe: SyncedRecord, Equatable {
     init() {}
 }
 
-/// An edit changes what its program has changed, and nothing else.
+/// An edit changes only the properties that the program has changed.
 ///
 /// See Sync.md, "Unknown records" and "Merging".
 @Suite(.timeLimit(.minutes(15))) struct UntouchedTests {
-    @Test func whatWasWrittenAnotherWayIsNoChange() async throws {
+    @Test func anotherEncodingOfAValueIsNotAChange() async throws {
         let relay = try TestRelay()
         let model = MirrorModel(Recipe.self)
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), model: model)
@@ -42,7 +42,7 @@ private struct Recipe: SyncedRecord, Equatable {
         for change in [{ $0.title = "x" }, { $0.details.cook = "Bea" }] as [(inout Recipe) -> Void] {
             let context = phone.context()
             try context.edit(Recipe.self, "r", change)
-            // The second change of one context is made on the first one's.
+            // The second edit in one context is based on the first.
             try context.edit(Recipe.self, "r") { $0.title += "y" }
             try context.save()
             try await phone.sync()

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// An entry with a secret.
+/// A diary entry with encrypted properties.
 struct Diary: SyncedRecord, Equatable {
     var id = RecordName()
     var title = ""
@@ -27,7 +27,7 @@ struct Diary: SyncedRecord, Equatable {
     }
 }
 
-/// Values that do not stand in their records as they are: encrypted ones, and those too large for a record.
+/// Values that are not stored directly in their records: encrypted values, and values too large for a record.
 @Suite(.timeLimit(.minutes(15))) struct ValueTests {
     let relay: TestRelay
     static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
@@ -46,9 +46,9 @@ struct Diary: SyncedRecord, Equatable {
         try context.save()
     }
 
-    // MARK: Encrypted
+    // MARK: Encryption
 
-    @Test func encryptedAttributesLeaveTheDeviceSealed() async throws {
+    @Test func encryptedAttributesAreSentEncrypted() async throws {
         let (phone, laptop) = (try await diary("phone"), try await diary("laptop"))
         var entry = Diary(id: "d", title: "in clear", secret: "the treasure is in the garden")
         entry.mood = 7
@@ -56,14 +56,14 @@ struct Diary: SyncedRecord, Equatable {
         try await phone.sync()
         try await laptop.sync()
         #expect(try laptop.context().object(Diary.self, "d") == entry)
-        // Whoever has no key sees that there is something, and not what.
+        // A device without the key sees that there are values, but cannot read them.
         let raw = relay.device(of: "alice", named: "raw")
         let record = try await raw.privateDatabase.record(for: CKRecord.ID(recordName: "d", zoneID: Self.home))
         #expect(record["CD_title"] == "in clear")
         #expect(record["CD_secret"] as String? == nil)
         #expect(record.encryptedValues.allKeys().sorted() == ["CD_mood", "CD_secret"])
         #expect(record.encryptedValues["CD_secret"] as String? == nil)
-        // Edits of both kinds meet, and the keys' own records show nowhere.
+        // Edits on both devices are merged, and the mirrors do not store the key records.
         let (here, there) = (phone.context(), laptop.context())
         try here.edit(Diary.self, "d") { $0.secret = "moved to the cellar" }
         try there.edit(Diary.self, "d") { $0.mood = 3 }
@@ -82,26 +82,26 @@ struct Diary: SyncedRecord, Equatable {
         }
     }
 
-    @Test func whoHasNoKeyDestroysNothing() async throws {
-        let (phone, stranger) = (try await diary("phone"), try await diary("stranger", "wrong"))
+    @Test func aDeviceWithoutTheKeyKeepsEncryptedValues() async throws {
+        let (phone, withoutKey) = (try await diary("phone"), try await diary("other", "wrong"))
         try save(Diary(id: "d", title: "1", secret: "hidden"), phone)
         try await phone.sync()
-        try await stranger.sync()
-        #expect(try stranger.context().object(Diary.self, "d")?.secret == "")
-        let events = try await stranger.container.events(of: stranger.store)
+        try await withoutKey.sync()
+        #expect(try withoutKey.context().object(Diary.self, "d")?.secret == "")
+        let events = try await withoutKey.container.events(of: withoutKey.store)
         #expect(events.contains { $0.details.contains(.keyMissing(zone: Self.home.zoneName)) })
-        let context = stranger.context()
+        let context = withoutKey.context()
         try context.edit(Diary.self, "d") { $0.title = "2" }
         try context.save()
-        try await stranger.sync()
+        try await withoutKey.sync()
         try await phone.sync()
         let found = try phone.context().object(Diary.self, "d")
         #expect(found?.title == "2")
         #expect(found?.secret == "hidden")
     }
 
-    /// The network fails just where the key is asked for: nothing is taken for locked that is not.
-    @Test func aKeyThatCannotBeHadNowIsAskedForAgain() async throws {
+    /// The network fails during the request for the key; the values must not count as unreadable.
+    @Test func aKeyThatCouldNotBeFetchedIsFetchedAgain() async throws {
         let (phone, laptop) = (try await diary("phone"), try await diary("laptop"))
         try save(Diary(id: "d", title: "1", secret: "hidden"), phone)
         try await phone.sync()
@@ -113,7 +113,7 @@ struct Diary: SyncedRecord, Equatable {
         #expect(try laptop.context().object(Diary.self, "d")?.secret == "hidden")
     }
 
-    @Test func withoutAKeyTheValuesGoAsTheyAre() async throws {
+    @Test func withoutAKeyValuesAreSentUnencrypted() async throws {
         let (phone, laptop) = (try await diary("phone", nil), try await diary("laptop", nil))
         try save(Diary(id: "d", title: "1", secret: "readable"), phone)
         try await phone.sync()
@@ -121,8 +121,8 @@ struct Diary: SyncedRecord, Equatable {
         #expect(try laptop.context().object(Diary.self, "d")?.secret == "readable")
     }
 
-    /// The share's people get the zone's key; what came before it is read when it comes.
-    @Test func participantsReadWhatIsSharedWithThem() async throws {
+    /// Participants get the zone's key; values fetched before become readable when the key arrives.
+    @Test func participantsCanReadEncryptedValues() async throws {
         let phone = try await diary("phone")
         try save(Diary(id: "d", title: "1", secret: "for two"), phone)
         try await phone.sync()
@@ -136,7 +136,7 @@ struct Diary: SyncedRecord, Equatable {
         let link = try #require(share.url)
         try await bob.container.acceptShareInvitations(from: [link], into: bob.others)
         #expect(try bob.entry?.title == "1")
-        // The owner sees who has come, and gives them the key.
+        // The owner's device notices the new participant and shares the key.
         try await phone.sync()
         try await bob.container.fetchChanges()
         #expect(try bob.entry?.secret == "for two")
@@ -146,18 +146,18 @@ struct Diary: SyncedRecord, Equatable {
         try await bob.container.sendChanges()
         try await phone.sync()
         #expect(try phone.context().object(Diary.self, "d")?.secret == "answered")
-        // Back among the unshared, under that zone's own key.
+        // After sharing stops, the entry is encrypted with the home zone's key.
         try await phone.container.stopSharing(share, in: phone.store)
         let laptop = try await diary("laptop")
         try await laptop.sync()
         #expect(try laptop.context().object(Diary.self, "d")?.secret == "answered")
     }
 
-    // MARK: Large
+    // MARK: Large values
 
     func notes(_ name: String) async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: name)) }
 
-    @Test func largeValuesGoIntoFiles() async throws {
+    @Test func largeValuesAreStoredAsAssets() async throws {
         let (phone, laptop) = (try await notes("phone"), try await notes("laptop"))
         var note = Note(id: "n", title: "large")
         note.body = String(repeating: "Grüße ", count: 200_000)
@@ -172,7 +172,7 @@ struct Diary: SyncedRecord, Equatable {
         let file = try #require((record["CD_photo_ckAsset"] as? CKAsset)?.fileURL)
         #expect(try Data(contentsOf: file) == note.photo)
         #expect(record["CD_body_ckAsset"] is CKAsset)
-        // What has not changed is sent no more, in neither direction.
+        // Unchanged values are not transferred again in either direction.
         for mirror in [phone, laptop] { mirror.device.network.forgetOperations() }
         let context = laptop.context()
         try context.edit(Note.self, "n") { $0.title = "renamed" }
@@ -183,7 +183,7 @@ struct Diary: SyncedRecord, Equatable {
         #expect(try phone.context().object(Note.self, "n")?.photo == note.photo)
         let operations = phone.device.network.operations + laptop.device.network.operations
         #expect(!operations.contains { $0.contains("assets/upload") })
-        // And small again.
+        // The values become small again.
         try context.edit(Note.self, "n") { $0.body = "short" }
         try context.edit(Note.self, "n") { $0.photo = nil }
         try context.save()
@@ -197,9 +197,9 @@ struct Diary: SyncedRecord, Equatable {
         #expect(try await laptop.container.rejectedWrites(laptop.store).isEmpty)
     }
 
-    /// A model that learns of an attribute, or of a type, gets its values wherever they stand.
+    /// A model with a new attribute or type gets its values also from assets.
     @Test(arguments: [CKDatabase.Scope.private, .public], [true, false])
-    func aNewAttributeGetsValuesThatStandInFiles(_ scope: CKDatabase.Scope, _ knowsType: Bool) async throws {
+    func aNewAttributeGetsValuesFromAssets(_ scope: CKDatabase.Scope, _ knowsType: Bool) async throws {
         let (small, full) = (Attribute("title", .string), Attribute("photo", .data))
         let model = MirrorModel(entities: [Entity("Picture", attributes: [small, full])])
         let device = relay.device(of: "alice", named: "phone")
@@ -221,7 +221,7 @@ struct Diary: SyncedRecord, Equatable {
         await old.container.close()
         let new = try await Mirrored(tablet, model: model, scope: scope, folder: folder)
         if scope == .private, knowsType {
-            // A record that cannot be given just now is not one that is gone.
+            // A record that the relay temporarily fails to read does not count as deleted.
             let body = #"{"records":[{"recordName":"p","serverErrorCode":"INTERNAL_ERROR","reason":"broken"}]}"#
             tablet.network.fail(request: 1, of: "records/lookup", by: .answered(status: 200, body: body))
             await #expect(throws: MirrorError.self) { try await new.container.fetchChanges() }
@@ -230,17 +230,17 @@ struct Diary: SyncedRecord, Equatable {
         let found = try #require(new.container.database(of: new.store))
         #expect(try await found.read { try String.fetchOne($0, sql: "SELECT title FROM Picture") } == "large")
         #expect(try await found.read { try Data.fetchOne($0, sql: "SELECT photo FROM Picture") } == photo)
-        // Nothing is sent for that, and nothing is fetched again.
+        // This causes no sends and no repeated fetches.
         #expect(try await new.container.pendingExportCount(new.store) == 0)
         tablet.network.forgetOperations()
         try await new.container.fetchChanges()
         #expect(!tablet.network.operations.contains { $0.hasSuffix("records/lookup") })
     }
 
-    /// With room for one such value at a time all of them travel, in a first listing, in a later page, and in a new listing of
-    /// what is known; what is gone by then goes.
+    /// With memory for one such value at a time, all are synced: in a first listing, in a later page, and in a new
+    /// listing of known records; deleted records are removed.
     @Test(arguments: [CKDatabase.Scope.private, .public])
-    func largeValuesTravelOneByOne(_ scope: CKDatabase.Scope) async throws {
+    func largeValuesAreFetchedOneByOne(_ scope: CKDatabase.Scope) async throws {
         var conditions = MirrorConditions()
         conditions.room = 1_200_000
         func device(_ name: String) async throws -> Mirrored {
@@ -260,7 +260,7 @@ struct Diary: SyncedRecord, Equatable {
             relay.clock.advance(by: .seconds(60))
             try await laptop.container.fetchChanges()
         }
-        // One's own are not fetched, and what is known of them is known after each save.
+        // The device does not fetch its own values, and stores the record's metadata after each save.
         let context = phone.context()
         try context.edit(Note.self, "n0") { $0.stars = 5 }
         notes[0].stars = 5
@@ -285,13 +285,13 @@ struct Diary: SyncedRecord, Equatable {
         relay.clock.advance(by: .seconds(60))
         try await laptop.container.forgetTokens(in: laptop.store)
         try await laptop.container.fetchChanges()
-        // Deletions do not travel from a public database.
+        // Deletions in a public database are not synced.
         #expect(try all(laptop).filter { scope == .private || $0.id != "n1" } == all(phone))
         #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
     }
 
-    /// Who is told to wait with a file has not got the record yet.
-    @Test(arguments: [401, 408, 429, 503]) func aFileThatCannotComeNowComesLater(_ status: Int) async throws {
+    /// The record is not applied before its file is downloaded.
+    @Test(arguments: [401, 408, 429, 503]) func aFailedDownloadIsRetried(_ status: Int) async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         let laptop = try await Mirrored(relay.device(of: "alice", named: "laptop"))
         var note = Note(id: "n", title: "large")
@@ -304,8 +304,8 @@ struct Diary: SyncedRecord, Equatable {
         #expect(try laptop.context().object(Note.self, "n") == note)
     }
 
-    /// What a mirror brings in for itself is not the file that an asset in the program's hands stands for.
-    @Test func filesThatTheProgramHasFetchedStay() async throws {
+    /// The mirror's own download does not replace the file of an asset that the program has fetched.
+    @Test func assetFilesFetchedByTheProgramAreKept() async throws {
         let (phone, laptop) = (try await notes("phone"), try await notes("laptop"))
         var note = Note(id: "n", title: "large")
         note.photo = Data((0..<2_000_000).map { UInt8(truncatingIfNeeded: $0 &* 37) })
@@ -319,8 +319,8 @@ struct Diary: SyncedRecord, Equatable {
         #expect(try Data(contentsOf: file) == note.photo)
     }
 
-    /// As Core Data writes it: the reader looks into the file where the field is empty.
-    @Test func filesOfOtherProgramsAreRead() async throws {
+    /// As Core Data writes it: if the field is empty, the value is in the asset.
+    @Test func assetsOfOtherProgramsAreRead() async throws {
         let laptop = try await notes("laptop")
         let folder = try TemporaryFolder()
         let file = folder.url.appendingPathComponent("body")
@@ -337,7 +337,7 @@ struct Diary: SyncedRecord, Equatable {
         #expect(try await laptop.container.pendingExportCount(laptop.store) == 0)
     }
 
-    @Test func theLargestMoveOutFirst() {
+    @Test func theLargestValuesBecomeAssetsFirst() {
         let sizes = ["a": 500, "b": 400, "c": 100]
         #expect(LargeValues.moved(out: sizes, total: 1_000, limit: 1_000).isEmpty)
         #expect(LargeValues.moved(out: sizes, total: 1_000, limit: 999) == ["a"])
@@ -345,8 +345,8 @@ struct Diary: SyncedRecord, Equatable {
         #expect(LargeValues.moved(out: sizes, total: 1_000, limit: 0) == ["a", "b", "c"])
     }
 
-    /// What another device has written to an object moves with it, though the one that shares has not seen it yet.
-    @Test func whatWasNotSeenBeforeAMoveIsSeenAfterIt() async throws {
+    /// A change by another device that the sharing device has not fetched yet moves with the object.
+    @Test func unfetchedChangesMoveWithTheirObject() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let phone = try await Mirrored(device, model: MirrorModel(Diary.self))
         try save(Diary(id: "d", title: "1", secret: ""), phone)
@@ -362,7 +362,7 @@ struct Diary: SyncedRecord, Equatable {
         #expect(moved["CD_title"] == "2")
     }
 
-    /// What a newer program has put beside an object goes along into a share and back.
+    /// Records and fields of a newer program move with an object out of a share.
     @Test(arguments: [true, false]) func unknownRecordsAndFieldsMoveToo(_ relayMoves: Bool) async throws {
         var conditions = MirrorConditions()
         conditions.relayMoves = relayMoves
@@ -392,7 +392,7 @@ struct Diary: SyncedRecord, Equatable {
     }
 }
 
-/// A diary that others may share: a private store and a shared one.
+/// A diary app with a private and a shared store.
 final class SharedDiary: Sendable {
     let container: MirroredContainer
     let others: StoreID

@@ -4,7 +4,7 @@ import ZoneKit
 
 @testable import ZoneMirror
 
-/// What becomes of a change that the relay did not take.
+/// The decision on a change that the relay did not accept.
 ///
 /// See Sync.md, "Refused writes".
 @Suite struct VerdictTests {
@@ -32,14 +32,14 @@ import ZoneKit
         )
     }
 
-    @Test func table() {
+    @Test func eachErrorCodeLeadsToADecision() {
         #expect(verdict(.batchRequestFailed) == .resend)
         #expect(verdict(.serverRecordChanged) == .merge)
         #expect(verdict(.serverRecordChanged, tries: 5) == .refuse)
         #expect(verdict(.zoneNotFound) == .makeZone)
         #expect(verdict(.zoneNotFound, isOwnZone: false) == .lookAtZones)
         #expect(verdict(.zoneNotFound, .delete) == .done)
-        // What is not where it was may have moved; looked for once.
+        // A missing record may have moved, so the mirror fetches once.
         #expect(verdict(.zoneNotFound, isHomeZone: false) == .lookFirst)
         #expect(verdict(.zoneNotFound, again: true, isHomeZone: false) == .makeZone)
         #expect(verdict(.unknownItem) == .lookFirst)
@@ -58,7 +58,7 @@ import ZoneKit
         }
         #expect(verdict(.internalError) == .later)
         #expect(verdict(.internalError, again: true) == .refuse)
-        // A conflict before it was no failure of this kind.
+        // An earlier conflict does not count as a failure of this kind.
         #expect(verdict(.internalError, tries: 1) == .later)
         #expect(verdict(.unknownItem, tries: 1) == .lookFirst)
         for code: CKError.Code in [.permissionFailure, .invalidArguments, .limitExceeded, .constraintViolation] {

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Waiting until everything is in step: an end in any case, and no good news without the relay.
+/// `waitUntilUpToDate` always ends, and succeeds only after contact with the relay.
 @Suite(.timeLimit(.minutes(15))) struct WaitTests {
     let relay: TestRelay
 
@@ -13,7 +13,7 @@ import ZoneTesting
 
     private func phone() async throws -> Mirrored { try await Mirrored(relay.device(of: "alice", named: "phone")) }
 
-    @Test func itEndsWhenBothWaysWereTaken() async throws {
+    @Test func waitingEndsAfterASendAndAFetch() async throws {
         let phone = try await phone()
         try phone.save(Note(id: "n", title: "a"))
         let before = Date()
@@ -28,12 +28,12 @@ import ZoneTesting
         #expect(try await !phone.container.isUpToDate(asOf: before))
     }
 
-    /// Without the relay there is no success, and the error says why.
+    /// Without the relay, waiting fails and the error tells the reason.
     @Test func offlineIsNeverUpToDate() async throws {
         let phone = try await phone()
         phone.device.network.cut()
         var error: MirrorError?
-        // Where a busy machine has not found out in that time, once more with twice as much.
+        // On a busy machine the failure may take longer, so the timeout is doubled.
         for power in 0..<10 where error?.underlying == nil {
             error = await #expect(throws: MirrorError.self) {
                 try await phone.container.waitUntilUpToDate(timeout: .milliseconds(200 << power))
@@ -46,8 +46,8 @@ import ZoneTesting
         #expect(try await !phone.container.isUpToDate(asOf: .distantPast))
     }
 
-    /// A request that hangs holds nobody beyond the time; what it brings in the end is taken.
-    @Test func aHangingRequestHoldsNobody() async throws {
+    /// A hanging request does not delay the timeout; its response is still applied when it arrives.
+    @Test func aHangingRequestDoesNotDelayTheTimeout() async throws {
         let phone = try await phone()
         try phone.save(Note(id: "n", title: "a"))
         let (asked, answer) = (Gate(), Gate())
@@ -63,14 +63,14 @@ import ZoneTesting
             try await phone.container.waitUntilUpToDate(timeout: .milliseconds(50))
         }
         #expect(error?.code == .timedOut)
-        // The request is under way still, or about to be.
+        // The request is still in progress, or about to start.
         await asked.wait()
         answer.open()
         try await phone.container.waitUntilUpToDate(timeout: .seconds(120))
         #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
-    @Test func whoIsCancelledWaitsNoLonger() async throws {
+    @Test func aCancelledTaskStopsWaiting() async throws {
         let phone = try await phone()
         let (asked, answer) = (Gate(), Gate())
         phone.device.network.fail(
@@ -87,7 +87,7 @@ import ZoneTesting
         let error = await #expect(throws: MirrorError.self) { try await wait.value }
         #expect(error?.code == .timedOut)
         answer.open()
-        // And one that was cancelled before it began.
+        // A task that was cancelled before it started.
         let late = Task {
             withUnsafeCurrentTask { $0?.cancel() }
             try await phone.container.waitUntilUpToDate(timeout: .seconds(86_400))

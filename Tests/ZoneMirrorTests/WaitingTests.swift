@@ -6,7 +6,8 @@ import ZoneTesting
 
 @testable import ZoneMirror
 
-/// What cannot go, or be seen, just now: it neither spins nor is it forgotten.
+/// Changes that cannot be sent, and zones that cannot be fetched, at the moment: they cause no busy loop and are not
+/// lost.
 @Suite(.timeLimit(.minutes(15))) struct WaitingTests {
     let relay: TestRelay
 
@@ -16,8 +17,8 @@ import ZoneTesting
         MirrorConditions(device.connection.conditions ?? SyncConditions())
     }
 
-    /// The tags of an older version are still to be sent, and this one has none.
-    @Test func whatTheModelHasNoMoreWaitsUntilItHas() async throws {
+    /// The tags of an older model are unsent, and the new model lacks the entity.
+    @Test func changesOfARemovedEntityWaitForItsReturn() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let folder = try TemporaryFolder()
         let old = try await Mirrored(device, folder: folder)
@@ -36,7 +37,7 @@ import ZoneTesting
         let file = try #require(new.container.stores.file(new.store))
         #expect(try await file.pool.read { try OutboxRow.count($0, free: true) } == 0)
         #expect(try await new.container.pendingExportCount(new.store) == 1)
-        // Whoever asks for everything to be sent is told that something was not.
+        // An explicit send throws because some changes were not sent.
         let error = await #expect(throws: MirrorError.self) { try await new.container.sendChanges() }
         #expect((error?.underlying as? CKError)?.code == .incompatibleVersion)
         #expect(error?.explanation.contains("has no Tag any more") == true)
@@ -47,27 +48,27 @@ import ZoneTesting
         await again.container.close()
     }
 
-    private func hold(_ mirror: Mirrored) async throws {
+    private func block(_ mirror: Mirrored) async throws {
         let file = try #require(mirror.container.stores.file(mirror.store))
         try await file.pool.write { try $0.execute(sql: "UPDATE mirror_outbox SET held = 'waiting'") }
     }
 
-    /// Whatever was waited for: who asks for a sending wants it tried.
-    @Test func whatWaitsIsTriedWhenSomebodyAsks() async throws {
+    /// An explicit send retries blocked changes, whatever the reason.
+    @Test func anExplicitSendRetriesBlockedChanges() async throws {
         let mirror = try await Mirrored(relay.device(of: "alice"))
         try mirror.save(Note(id: "a", title: "1"))
-        try await hold(mirror)
+        try await block(mirror)
         try await mirror.container.sendChanges()
         #expect(try await mirror.container.pendingExportCount(mirror.store) == 0)
         await mirror.container.close()
     }
 
-    @Test func whatWaitsIsTriedAtTheStart() async throws {
+    @Test func blockedChangesAreRetriedAtLaunch() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let folder = try TemporaryFolder()
         let before = try await Mirrored(device, folder: folder)
         try before.save(Note(id: "a", title: "1"))
-        try await hold(before)
+        try await block(before)
         await before.container.close()
         let after = try await Mirrored(device, folder: folder, isAutomatic: true, conditions: conditions(device))
         try await relay.settle()
@@ -75,14 +76,14 @@ import ZoneTesting
         await after.container.close()
     }
 
-    /// Nothing is written and nothing arrives meanwhile.
-    @Test func whatWaitsIsTriedByItself() async throws {
+    /// Without any saves or fetched changes meanwhile.
+    @Test func blockedChangesAreRetriedAutomatically() async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let mirror = try await Mirrored(device, isAutomatic: true, conditions: conditions(device))
         try await relay.settle()
         device.network.cut()
         try mirror.save(Note(id: "a", title: "1"))
-        try await hold(mirror)
+        try await block(mirror)
         mirror.container.committed(mirror.store)
         device.network.heal()
         await relay.advance(by: .seconds(3_600))
@@ -90,8 +91,8 @@ import ZoneTesting
         await mirror.container.close()
     }
 
-    /// A round that leaves out a zone has not seen all that there is.
-    @Test func aRoundWithoutABusyZoneIsNoImport() async throws {
+    /// A fetch that skips a busy zone is incomplete.
+    @Test func aFetchWithoutABusyZoneDoesNotCountAsAnImport() async throws {
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"))
         try phone.save(Note(id: "a", title: "1"))
         try await phone.sync()
@@ -102,13 +103,13 @@ import ZoneTesting
         #expect(try laptop.titles.isEmpty)
         #expect(try await !laptop.container.hasCompletedInitialImport(laptop.store))
         #expect(try await laptop.container.lastSuccessfulImport(laptop.store) == nil)
-        // The zone alone was left.
+        // Only the skipped zone is left to fetch.
         await sync.fetchOnSchedule(asksDatabase: false, held: [])
         #expect(try laptop.titles == ["a": "1"])
         #expect(try await laptop.container.hasCompletedInitialImport(laptop.store))
     }
 
-    @Test func whoOnlyReadsAShareAddsNothingToIt() async throws {
+    @Test func aReadOnlyParticipantCannotAddObjects() async throws {
         let alice = try await NotesApp(relay.device(of: "alice@example.org", named: "phone"))
         let bob = try await NotesApp(relay.device(of: "bob@example.org", named: "tablet"))
         let context = alice.context()

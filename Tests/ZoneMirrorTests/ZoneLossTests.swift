@@ -6,7 +6,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A zone ends for one of three reasons, and each has its own consequence on the user's other devices.
+/// A zone is deleted for one of three reasons, each with its own effect on the user's other devices.
 @Suite(.timeLimit(.minutes(15))) struct ZoneLossTests {
     let relay: TestRelay
     static let home = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")
@@ -25,7 +25,7 @@ import ZoneTesting
         return (phone, laptop)
     }
 
-    @Test func whatWasErasedDoesNotComeBack() async throws {
+    @Test func erasedObjectsDoNotComeBack() async throws {
         let (phone, laptop) = try await devices()
         try await phone.container.eraseAllData(in: phone.store)
         #expect(try phone.titles == [:])
@@ -44,8 +44,8 @@ import ZoneTesting
         #expect(details.contains { if case .zoneLost(let zone, "purged") = $0 { zone.contains(home) } else { false } })
     }
 
-    /// What was written after the erasure is no part of it.
-    @Test func whatTheRelayNeverHadOutlivesAnErasure() async throws {
+    /// Objects saved after the erasure are not part of it.
+    @Test func unsentNewObjectsSurviveAnErasure() async throws {
         let (phone, laptop) = try await devices()
         try await phone.container.eraseAllData(in: phone.store)
         try laptop.save(Note(id: "new", title: "written since"))
@@ -56,7 +56,7 @@ import ZoneTesting
         #expect(try phone.titles == ["new": "written since"])
     }
 
-    @Test func afterAResetOfKeysAllIsSentAgain() async throws {
+    @Test func afterAKeyResetAllObjectsAreSentAgain() async throws {
         let (phone, laptop) = try await devices()
         let there = phone.context()
         try there.edit(Note.self, "b") { $0.title = "edited on the phone" }
@@ -77,15 +77,15 @@ import ZoneTesting
         #expect(page.modificationResultsByID.count == 2)
     }
 
-    /// What a device that was long away holds is older than what others have made of it, and covers nothing.
+    /// A device that was offline for long has older values, which must not overwrite newer ones.
     @Test(arguments: MergePolicy.allCases.filter { $0 != .error }, [true, false])
-    func afterAResetNobodyCoversWhatIsNewer(_ policy: MergePolicy, _ isEditedToo: Bool) async throws {
+    func afterAResetOlderValuesDoNotOverwriteNewerOnes(_ policy: MergePolicy, _ isEditedToo: Bool) async throws {
         func merging(_ store: inout StoreDescription) { store.cloud?.mergePolicy = policy }
         let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), merging)
         let tablet = try await Mirrored(relay.device(of: "alice", named: "tablet"), merging)
         try phone.save(Note(id: "a", title: "old"), Note(id: "b", title: "old"))
         for mirror in [phone, tablet] { try await mirror.sync() }
-        // While the tablet is away.
+        // While the tablet is offline.
         try edit(phone, "a") { $0.title = "new" }
         try await phone.sync()
         if isEditedToo { try edit(tablet, "a") { $0.body = "of the tablet" } }
@@ -102,8 +102,8 @@ import ZoneTesting
         }
     }
 
-    /// Whoever begins anew has first seen what there was.
-    @Test func aResetBeginsWithWhatTheRelayHas() async throws {
+    /// The resetting device fetches all changes first.
+    @Test func aResetFetchesFirst() async throws {
         let (phone, laptop) = try await devices()
         try edit(laptop, "b") { $0.title = "newer" }
         try await laptop.sync()
@@ -112,8 +112,8 @@ import ZoneTesting
         for mirror in [phone, laptop] { #expect(try mirror.titles == ["a": "edited, not sent", "b": "newer"]) }
     }
 
-    /// What was counted on either side before a reset is counted once.
-    @Test func aResetCountsNothingTwice() async throws {
+    /// Increments on either device before a reset are counted once.
+    @Test func aResetCountsEachIncrementOnce() async throws {
         func counting(_ store: inout StoreDescription) {
             store.cloud?.propertyResolvers["Note.stars"] = { base, mine, theirs in
                 func number(_ value: DatabaseValue) -> Int { Int.fromDatabaseValue(value) ?? 0 }
@@ -136,8 +136,8 @@ import ZoneTesting
         }
     }
 
-    /// A deletion that was not sent yet holds against whoever sends the object anew; where nobody does there is nothing to delete.
-    @Test func whatWasDeletedBeforeAResetStaysDeleted() async throws {
+    /// An unsent deletion prevails over a device that sends the object again; otherwise there is nothing to delete.
+    @Test func objectsDeletedBeforeAResetStayDeleted() async throws {
         let (phone, laptop) = try await devices()
         for mirror in [laptop, phone] { try await mirror.sync() }
         let context = laptop.context()
@@ -159,8 +159,8 @@ import ZoneTesting
         try context.save()
     }
 
-    /// The zone is there anew before the other device looks: it hears of the erasure all the same.
-    @Test func whatWasErasedDoesNotComeBackIntoAZoneMadeAnew() async throws {
+    /// The zone is recreated before the other device fetches; the device learns of the erasure all the same.
+    @Test func erasedObjectsDoNotComeBackToARecreatedZone() async throws {
         let (phone, laptop) = try await devices()
         try await phone.container.eraseAllData(in: phone.store)
         try phone.save(Note(id: "new", title: "written since"))
@@ -173,12 +173,12 @@ import ZoneTesting
         }
     }
 
-    @Test func afterAResetIntoAZoneMadeAnewAllIsSentAgain() async throws {
+    @Test func afterAResetObjectsUnknownToTheResettingDeviceAreSentAgain() async throws {
         let (phone, laptop) = try await devices()
         for mirror in [laptop, phone] { try await mirror.sync() }
         try laptop.save(Note(id: "c", title: "3"))
         try await laptop.container.sendChanges()
-        // The phone has never seen it.
+        // The phone has not fetched the note.
         try await phone.container.resetEncryptedData(in: phone.store)
         try await phone.container.sendChanges()
         let titles = ["a": "edited, not sent", "b": "2", "c": "3"]
@@ -190,8 +190,8 @@ import ZoneTesting
         }
     }
 
-    /// An engine hears the reasons too.
-    @Test func theFeedSaysWhy() async throws {
+    /// The database feed contains the reasons as well.
+    @Test func theDatabaseFeedContainsTheDeletionReason() async throws {
         let database = relay.device(of: "alice", named: "raw").privateDatabase
         for name in ["plain", "purged", "reset"] { try await database.save(CKRecordZone(zoneName: name)) }
         let token = try await database.databaseChanges(since: nil).changeToken

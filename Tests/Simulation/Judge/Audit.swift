@@ -5,19 +5,19 @@ import Synchronization
 import Wire
 import ZoneTesting
 
-/// A token that somebody was given once, to be asked with again: by pages of some size it has to lead to what there is now.
+/// A change token that the relay issued earlier, to be sent again: its pages must lead to the current content.
 ///
-/// What the answers are worth the judge says itself, as of any others.
+/// The checker validates the responses like all others.
 struct Question: Sendable {
-    /// Whose token it is, by record name.
+    /// The record name of the token's user.
     var user: String
     var isShared: Bool
-    /// `nil`: the database's.
+    /// `nil` for a database token.
     var zone: ZoneName?
     var token: String
     var limit: Int
 
-    /// Asks page after page.
+    /// Fetches all pages since the token.
     func ask(_ relay: TestRelay, as name: String, _ judge: Judge) async {
         var token = token
         for _ in 0..<100 {
@@ -38,7 +38,7 @@ struct Question: Sendable {
             }
             token = next
         }
-        judge.accuse("b", "a hundred pages of \(zone?.description ?? "the database") are not the end")
+        judge.accuse("b", "\(zone?.description ?? "the database") has more than 100 pages")
     }
 
     private func body(since token: String) -> String {
@@ -49,7 +49,9 @@ struct Question: Sendable {
 }
 
 extension Judge {
-    /// Some of all tokens that were handed out, with a size of pages for each; `pick` draws from so many.
+    /// Returns `count` of the tokens issued so far, each with a page size.
+    ///
+    /// `pick` returns a random index below its argument.
     func questions(_ count: Int, _ pick: (Int) -> Int) -> [Question] {
         let sizes = [1, 2, 3, 7]
         let all = state.withLock { state in
@@ -68,7 +70,7 @@ extension Judge {
         }
     }
 
-    /// The notice sockets of a device that are open.
+    /// The open notice sockets of a device.
     func sockets(of device: String) -> Set<ObjectIdentifier> {
         state.withLock { state in Set(state.sockets.filter { $0.value.device == device }.keys) }
     }

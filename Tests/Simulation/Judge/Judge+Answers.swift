@@ -7,7 +7,7 @@ import Wire
 import ZoneTesting
 
 extension Judge {
-    /// The texts of a record's fields: strings, and of assets what their bytes are called.
+    /// The texts of a record's fields: strings, and assets as `asset CHECKSUM`.
     static func texts(ofFields fields: JSONValue) throws(JSONError) -> [String: String] {
         var texts: [String: String] = [:]
         for (name, member) in try fields.members() {
@@ -21,7 +21,7 @@ extension Judge {
         return texts
     }
 
-    /// The texts that a request asks to be written, and where.
+    /// The texts that a request wants to write, with the records to write them to.
     func attempts(in body: JSONValue, of request: APIRequest) -> [(text: String, home: Home)] {
         guard request.path.hasSuffix("/records/modify"), let operations = try? body["operations"]?.elements()
         else { return [] }
@@ -34,7 +34,7 @@ extension Judge {
         }
     }
 
-    /// The zone that a request or answer names.
+    /// The zone that a request or response names.
     func zone(_ json: JSONValue?, of request: APIRequest) -> ZoneName {
         if request.path.contains("/public/") {
             return ZoneName(owner: RelayCore.Zone.publicOwner.recordName, name: ZoneID.defaultName)
@@ -47,9 +47,9 @@ extension Judge {
         return ZoneName(owner: isCaller ? names(request.user) : owner ?? "", name: name)
     }
 
-    // MARK: What is read
+    // MARK: Reads
 
-    /// Marked texts are in no answer to anybody who may not see a record that holds, or was to hold, them.
+    /// Checks that a response contains only marked texts of records that the user may see.
     func judgeTexts(of bytes: [UInt8], to user: String, in exchange: Exchange) {
         for text in Self.marked(in: bytes) {
             let (homes, truths) = state.withLock { ($0.attempted[text] ?? [], $0.history[exchange.open.since...]) }
@@ -57,14 +57,14 @@ extension Judge {
             let isTheirs = homes.contains { home in
                 home.zone.owner == user || home.zone.isPublic
                     || truths.contains { $0.shows(home.record, ofOwner: home.zone.owner, to: user) }
-                    // Their own attempt, given back with its refusal.
+                    // The response to a rejected write repeats the caller's own values.
                     || exchange.operation.hasSuffix("records/modify")
             }
             if !isTheirs { accuse("f", "\(exchange.device) was shown \(text) by \(exchange.operation)") }
         }
     }
 
-    /// What stands between two `~`, with them.
+    /// The texts delimited by `~`, including the delimiters.
     static func marked(in bytes: [UInt8]) -> Set<String> {
         let mark = UInt8(ascii: "~")
         guard bytes.contains(mark) else { return [] }
@@ -74,12 +74,12 @@ extension Judge {
         )
     }
 
-    /// Each record of an answer is one that its reader may see, as it once was committed.
+    /// Checks that the user may see each record of a response, and that each is a committed version.
     func judgeRecords(_ said: JSONValue, _ exchange: Exchange) throws(JSONError) {
         let asked = try? JSONDocument(parsing: exchange.request.body).root
         for record in try said["records"]?.elements() ?? [] {
             let zone = zone(record["zoneID"] ?? asked?["zoneID"], of: exchange.request)
-            // One commit may hold both a write and what takes its author out: between them they saw what they wrote.
+            // One commit may contain both a write and its author's removal; the author may see the record just written.
             try judgeRecord(record, in: zone, exchange, isOwnWrite: exchange.operation.hasSuffix("records/modify"))
             if let server = record["serverRecord"] { try judgeRecord(server, in: zone, exchange) }
         }
@@ -118,7 +118,7 @@ extension Judge {
                 if state.truth.zones[zone] != nil {
                     state.accuse(
                         "i",
-                        "\(exchange.device) was shown \(name) in \(zone) as \(tag), which never was",
+                        "\(exchange.device) was shown \(name) in \(zone) as \(tag), which was never committed",
                         time
                     )
                 }
@@ -136,7 +136,9 @@ extension Judge {
 
     // MARK: Zones
 
-    /// Zones that are said to be made or deleted are; a repeat is told what the first was, whatever others did since.
+    /// Checks that zones reported as created or deleted really are.
+    ///
+    /// Repeated requests are skipped: they get the first response, whatever other requests have changed since.
     func judgeZones(_ asked: JSONValue, _ said: JSONValue, _ exchange: Exchange) throws(JSONError) {
         guard exchange.answer.status.code == 200, let operations = try asked["operations"]?.elements(),
             let answers = try said["zones"]?.elements(), answers.count == operations.count
@@ -147,7 +149,7 @@ extension Judge {
             guard took.last == true, !exchange.open.isRepeat, !exchange.open.isDoubled else { continue }
             let name = zone(answer["zoneID"] ?? operation["zone"]?["zoneID"], of: exchange.request)
             let kind = try operation["operationType"]?.string()
-            // A zone that is left goes on.
+            // A zone continues to exist after a participant leaves it.
             guard kind != "leave" else { continue }
             let isDelete = kind == "delete"
             let time = now
@@ -157,7 +159,7 @@ extension Judge {
                 if !isSo {
                     state.accuse(
                         "a",
-                        "\(exchange.device) was told that \(name) is \(isDelete ? "deleted" : "made")",
+                        "\(exchange.device) was told that \(name) is \(isDelete ? "deleted" : "created")",
                         time
                     )
                 }
@@ -168,7 +170,7 @@ extension Judge {
 
     // MARK: Feeds
 
-    /// A page continues what its reader had, and at its end the reader has what the zone was.
+    /// Checks that a page continues the reader's state, and that the last page leads to a state that the zone was in.
     func judgeFeed(_ asked: JSONValue, _ said: JSONValue, _ exchange: Exchange) throws(JSONError) {
         guard exchange.answer.status.code == 200 else { return }
         let questions = try asked["zones"]?.elements() ?? []
@@ -209,8 +211,8 @@ extension Judge {
                 if let old = tags[name], old > number {
                     accuse("c", "\(name) in \(zone) went back from \(old) to \(number)")
                 }
-                // In a hierarchy's feed a record stands where it came in.
-                if !exchange.isShared, number < last { accuse("c", "\(name) stands behind a later change in \(zone)") }
+                // In a hierarchy's feed, a record is listed at the change that added it to the hierarchy.
+                if !exchange.isShared, number < last { accuse("c", "\(name) follows a later change in \(zone)") }
                 last = number
                 tags[name] = number
             }
@@ -256,7 +258,7 @@ extension Judge {
         }
     }
 
-    /// A token that was handed out is served, unless the zone is another one, or everybody's were made void.
+    /// Checks that the relay accepts its own tokens, unless the zone was recreated or all tokens were invalidated.
     private func judgeRefusal(_ page: JSONValue, of zone: ZoneName, since: String?, _ exchange: Exchange)
         throws(JSONError)
     {
@@ -279,7 +281,7 @@ extension Judge {
         }
     }
 
-    /// The same one level up: which zones there are.
+    /// Checks the database feed, which lists zones, in the same way.
     func judgeDatabaseFeed(_ asked: JSONValue, _ said: JSONValue, _ exchange: Exchange) throws(JSONError) {
         guard exchange.answer.status.code == 200, let token = try said["syncToken"]?.string() else { return }
         let since = try asked["syncToken"]?.string()

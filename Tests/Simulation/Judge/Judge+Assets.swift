@@ -8,8 +8,9 @@ import Synchronization
 import Wire
 import ZoneTesting
 
-/// Carries files to the relay and back while the world stands still: on a machine other threads do that beside the rest, and
-/// here nothing but the seed is to decide about the order.
+/// Transfers files to and from the relay while the simulation waits.
+///
+/// On a real machine other threads do this concurrently. Here only the seed may decide about the order.
 struct FileCarrier: Sendable {
     let relay: TestRelay
 
@@ -17,12 +18,12 @@ struct FileCarrier: Sendable {
         ask(APIRequest(method: .post, path: Self.path(address), body: content))
     }
 
-    /// The same in two pieces, with a break in between.
+    /// Uploads the file in two parts, interrupting the upload in between.
     func putInTwo(_ content: [UInt8], at address: String) -> APIResponse? {
         let path = Self.path(address)
         guard let name = HTTPField.Name("Upload-Offset") else { return nil }
         var intake = begin(Array(content.prefix(content.count / 2)), at: path)
-        // What is on its way to the disk holds it; its end is what keeps the piece.
+        // Writes in progress retain the upload; releasing the last reference stores the part received so far.
         while intake != nil, !isKnownUniquelyReferenced(&intake) { sched_yield() }
         intake = nil
         guard let said = ask(APIRequest(method: .get, path: path)) else { return nil }
@@ -32,7 +33,7 @@ struct FileCarrier: Sendable {
         return ask(rest)
     }
 
-    /// Hands over the beginning of a body, and gives what has taken it.
+    /// Sends the beginning of a body, and returns the upload object that received it.
     private func begin(_ piece: [UInt8], at path: String) -> AnyObject? {
         let intake = relay.relay?.intake(for: APIRequest(method: .post, path: path))
         _ = intake?.take(piece) {}
@@ -45,11 +46,11 @@ struct FileCarrier: Sendable {
         address.firstRange(of: "/asset/1/").map { String(address[$0.lowerBound...]) } ?? address
     }
 
-    /// `nil` where the relay does not run.
+    /// `nil` if the relay does not run.
     private func ask(_ request: APIRequest) -> APIResponse? {
         let relay = relay
         let (box, done) = (AnswerBox(), DispatchSemaphore(value: 0))
-        // Not on the stage, which waits for it.
+        // Not on the simulation's executor, which waits for the response.
         Task { @concurrent in
             let said = await relay.answer(request)
             box.answer.withLock { $0 = said }
@@ -64,7 +65,7 @@ struct FileCarrier: Sendable {
     }
 }
 
-/// An address that somebody was given for a picture.
+/// A download URL that a user received for a picture.
 struct PictureAddress: Hashable, Sendable {
     var user: String
     var zone: ZoneName
@@ -73,9 +74,9 @@ struct PictureAddress: Hashable, Sendable {
     var address: String
 }
 
-/// Assets: what was saved is there, byte for byte, for those who may see its record, and for nobody else.
+/// Assets: a user who may see a record gets the exact bytes that were saved; all other users get nothing.
 extension Judge {
-    /// Looks a picture up as somebody, and gets it.
+    /// Looks up a picture as a user, and downloads it.
     func look(at record: String, in zone: ZoneName, as name: String, _ relay: TestRelay) async {
         let scope = zone.owner == names(name) ? "private" : "shared"
         let body =
@@ -96,7 +97,7 @@ extension Judge {
         fetch(address, isFresh: true)
     }
 
-    /// Asks an address again that was given at some time.
+    /// Requests a download URL again that the relay issued earlier.
     func lookAgain(_ pick: (Int) -> Int) {
         let all = state.withLock { state in
             state.addresses.sorted { ($0.address, $0.user) < ($1.address, $1.user) }
@@ -112,7 +113,7 @@ extension Judge {
         let held = truth.visible(picture.zone, to: names(picture.user))?[picture.record]?.fields["file"]
         let isTheirs = held == "asset \(picture.checksum)"
         guard answer.status.code == 200 else {
-            // An old address may have ended by the clock.
+            // An older URL may have expired.
             if isFresh, isTheirs {
                 accuse(
                     "a",
@@ -127,11 +128,11 @@ extension Judge {
         }
     }
 
-    /// The relay has taken a file, and called it so: by what was brought, and nothing else.
+    /// Checks that the relay reported the checksum of the uploaded content.
     func brought(_ content: [UInt8], as checksum: String) {
         state.withLock { $0.contents[checksum] = content }
         let hash = AssetHash(SHA256.hash(data: content))?.checksum ?? ""
-        if hash != checksum { accuse("i", "a file was brought whose checksum is \(hash), and taken as \(checksum)") }
+        if hash != checksum { accuse("i", "a file with checksum \(hash) was accepted as \(checksum)") }
     }
 
     private static func bytes(of answer: APIResponse) -> [UInt8] {
@@ -141,7 +142,7 @@ extension Judge {
         return [UInt8]((try? handle.read(upToCount: Int(file.length))) ?? Data())
     }
 
-    /// All pictures that there are, with their zones.
+    /// All current pictures, with their zones.
     var pictures: [(zone: ZoneName, record: String)] {
         truth.zones.flatMap { zone, content in
             content.records.filter { $0.value.fields["file"] != nil }.map { (zone, $0.key) }
@@ -149,21 +150,21 @@ extension Judge {
         .sorted { ($0.0.description, $0.1) < ($1.0.description, $1.1) }
     }
 
-    /// Somebody asks to be let in by a link.
+    /// Records that a user opens a link.
     func opens(_ link: String, _ user: String) {
         state.withLock { _ = $0.linksOpened[user, default: []].insert(link) }
     }
 
-    /// Of any number of people who open a link that is good for one, one is let in.
+    /// Checks that a one-time link admits only one of the users who open it.
     ///
-    /// Who is in already is told so by any other link, which stays as good as it was, and answers overtake each other: so two
-    /// people are accused where neither has opened another one.
+    /// A user who has joined already may open another link successfully without using it up, and responses can overtake
+    /// each other. So only users who have opened no other link count.
     func hasJoined(_ user: String, by link: String) {
         let others = state.withLock { state in
             state.linksTaken[link, default: []].insert(user)
             let single = state.linksTaken[link, default: []].filter { state.linksOpened[$0] == [link] }
             return single.contains(user) ? single.subtracting([user]) : []
         }
-        if let other = others.min() { accuse("h", "one link has let in both \(user) and \(other)") }
+        if let other = others.min() { accuse("h", "one link admitted both \(user) and \(other)") }
     }
 }

@@ -3,7 +3,7 @@ import Synchronization
 import Wire
 import ZoneTesting
 
-/// Invariant e: who is connected and may see a change hears of it within two seconds, and never before the commit.
+/// Invariant e: a connected user who may see a change gets a notice within two seconds, never before the commit.
 extension Judge {
     func noticed(_ frame: [UInt8], device: String, socket: ObjectIdentifier) {
         let time = now
@@ -24,13 +24,15 @@ extension Judge {
         }
     }
 
-    /// Says which notices have not come; to be called now and then.
+    /// Reports overdue notices.
+    ///
+    /// Must be called regularly.
     func judgeNotices() {
         let time = now
         state.withLock { state in
             for (due, end) in state.due where end < time {
                 let device = state.sockets[due.socket]?.device ?? "?"
-                state.accuse("e", "\(device) has not heard of a change of \(due.zone) within 2 s", time)
+                state.accuse("e", "\(device) got no notice about a change of \(due.zone) within 2 s", time)
                 state.due[due] = nil
             }
         }
@@ -41,7 +43,7 @@ extension Judge.State {
     fileprivate mutating func take(_ notice: Notice, _ device: String, _ socket: ObjectIdentifier, _ time: Int64) {
         let user = notice.user.recordName
         guard let zone = notice.zone else {
-            // Of the database as a whole: whatever was to be said of its zones.
+            // A notice about the whole database covers all of its zones.
             due = due.filter { $0.key.socket != socket || ($0.key.zone.owner == user) != (notice.scope == .private) }
             return
         }
@@ -58,11 +60,11 @@ extension Judge.State {
         guard isBlind else {
             return accuse("e", "\(device) was told of change \(change) of \(name) before it was committed", time)
         }
-        // What the disk no longer lets be read is judged when the relay has begun again.
+        // While the disk cannot be read, the check is deferred until the relay's next start.
         toldBlindly = max(toldBlindly, change)
     }
 
-    /// Whom a commit concerns.
+    /// Adds the notices that a commit requires.
     mutating func expectNotices(
         of name: ZoneName,
         from before: Truth,

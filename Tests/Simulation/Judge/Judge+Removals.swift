@@ -1,8 +1,8 @@
 import Synchronization
 
-/// Invariant j: what whoever takes a share away has been told, and what those who lose it may see from then on.
+/// Invariant j: what a removed participant may see after the owner's request was acknowledged.
 extension Judge {
-    /// Somebody is about to join: what was said of them before is over.
+    /// Records that a user is about to join, which cancels an earlier removal.
     func joins(_ removal: Removal) {
         state.withLock { state in
             state.removed.remove(removal)
@@ -12,7 +12,7 @@ extension Judge {
 
     func joinCount(_ removal: Removal) -> Int { state.withLock { $0.joined[removal] ?? 0 } }
 
-    /// A removal is acknowledged, and nobody has begun to join since the owner set about it.
+    /// Records an acknowledged removal, unless the user has started to join again since the owner's request began.
     func isRemoved(_ removal: Removal, since joins: Int) {
         state.withLock { state in
             if state.joined[removal] ?? 0 == joins { state.removed.insert(removal) }

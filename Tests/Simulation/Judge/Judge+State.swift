@@ -2,71 +2,71 @@ import Records
 
 extension Judge {
     struct State {
-        /// Every state that the store was in, the newest last.
+        /// All states of the store, newest last.
         var history: [Truth] = [Truth()]
         var truth: Truth { history[history.count - 1] }
-        /// Every version that was ever committed, and for each record the order of them; 0 stands for a deletion.
+        /// All committed versions, and for each record their order; 0 stands for a deletion.
         var versions: [ZoneName: [String: [UInt64: Version]]] = [:]
         var chains: [ZoneName: [String: [UInt64]]] = [:]
         var highest: UInt64 = 0
-        /// The latest change that somebody was told of while the store could not be read.
+        /// The highest change number in a notice sent while the store could not be read.
         var toldBlindly: UInt64 = 0
-        /// What clients asked to be written, and where: nothing else may ever be read.
+        /// The texts that clients tried to write, with their records; no response may contain any other text.
         var attempted: [String: Set<Home>] = [:]
-        /// Who wrote a text by an engine's program, and who shares nothing with anybody that engines write.
+        /// The user who wrote each text through an engine, and the user who shares nothing with the other engine users.
         var writers: [String: String] = [:]
         var loner = ""
-        /// Texts that were refused, and that nothing else has asked for since.
+        /// Texts of rejected writes that no later request has tried to write again.
         var refused: [String: Set<Home>] = [:]
-        /// What the relay is never to see.
+        /// Texts that the relay must never see unencrypted.
         var secrets: Set<String> = []
-        /// Texts of writes that were taken.
+        /// Texts of accepted writes.
         var taken: Set<String> = []
-        /// The state that each zone token and database token stands for, as its holders have it.
+        /// The content that a client has once it has reached each zone token and database token.
         var known: [String: Known] = [:]
         var knownDatabases: [String: KnownDatabase] = [:]
-        /// What was ever brought as a file, by its checksum; and all addresses that were given out for it.
+        /// The content of all uploaded files by checksum, and all download URLs issued for them.
         var contents: [String: [UInt8]] = [:]
         var addresses: Set<PictureAddress> = []
-        /// Links that are good for one person each, whom each has let in, and which ones people have opened.
+        /// One-time links, the users whom each admitted, and the links that each user has opened.
         var links: Set<String> = []
         var linksTaken: [String: Set<String>] = [:]
         var linksOpened: [String: Set<String>] = [:]
-        /// Which operations of a named write have taken effect.
+        /// Which operations of a write with an operation ID have taken effect.
         var done: [WriteName: [Bool]] = [:]
-        /// The same when the latest backup was made, which remembers them.
+        /// The value of `done` when the latest backup was made; the backup contains these outcomes.
         var doneInBackup: [WriteName: [Bool]] = [:]
-        /// Who was removed from a share, and by which request from then on.
+        /// Users whose removal from a share is acknowledged.
         var removed: Set<Removal> = []
-        /// How often somebody has begun to join.
+        /// How often each user has started to join.
         var joined: [Removal: Int] = [:]
-        /// Who may have seen what, at some time.
+        /// The zones that each user could see at some time.
         var seen: Set<Removal> = []
-        /// Requests that are not answered yet.
+        /// Requests without a response so far.
         var open: [UInt64: Open] = [:]
-        /// Of the commit that is being made.
+        /// The authors of the current commit.
         var authors: [ZoneName: Author] = [:]
         var sockets: [ObjectIdentifier: Listening] = [:]
-        /// Notices that have to come, and until when.
+        /// Expected notices with their deadlines.
         var due: [Due: Int64] = [:]
-        /// The disk has failed so that nobody can look: what happens until the next start is unknown.
+        /// Whether the store cannot be read after a disk failure; nothing is checked until the relay's next start.
         var isBlind = false
-        /// How often everybody's tokens were made void.
+        /// How often all tokens were invalidated.
         var epoch = 0
-        /// How often the relay is just about to forget its tombstones.
+        /// The number of tombstone purges in progress.
         var forgetting = 0
-        /// By zone the latest deletion that was forgotten: tokens from before it are void.
+        /// The latest purged deletion of each zone; earlier tokens are invalid.
         var horizons: [ZoneName: UInt64] = [:]
         var violations: [String] = []
         var trace: [String] = []
-        /// Whether all of the family were there once.
+        /// Whether all records of the family have existed together.
         var isFamilyWhole = false
         var requests = 0
         var commits = 0
         var hash = Fingerprint()
     }
 
-    /// Where a text was to be written.
+    /// The record that a text was to be written to.
     struct Home: Hashable, Sendable {
         var zone: ZoneName
         var record: String
@@ -77,7 +77,7 @@ extension Judge {
         var tags: [String: UInt64]
         var user: String
         var isShared: Bool
-        /// The zone's own, to see whether it is the same zone still.
+        /// The zone's number in the store, which shows whether the zone was recreated.
         var number: Int64
         var epoch: Int
     }
@@ -100,24 +100,24 @@ extension Judge {
         var zone: ZoneName
     }
 
-    /// A request under way.
+    /// A request in progress.
     struct Open: Sendable {
-        /// The state that was there when it came.
+        /// The index of the store's state at the request's arrival.
         var since: Int
-        /// Who was removed before it came.
+        /// Removals acknowledged before the request's arrival.
         var removed: Set<Removal>
         var write: WriteName?
-        /// What it asks to be written.
+        /// The texts that the request wants to write.
         var texts: Set<String> = []
-        /// The same write was answered before.
+        /// Whether the same write got a response before.
         var isRepeat = false
-        /// The same write is under way as another request too.
+        /// Whether another request with the same write is in progress.
         var isDoubled = false
     }
 
     struct Author: Sendable {
         var user: String
-        /// `nil`: several.
+        /// `nil` if several devices wrote.
         var device: String?
     }
 
@@ -127,7 +127,7 @@ extension Judge {
         var user: String
     }
 
-    /// A notice that a device has to get.
+    /// A notice that a device must receive.
     struct Due: Hashable, Sendable {
         var socket: ObjectIdentifier
         var zone: ZoneName
@@ -143,12 +143,12 @@ extension Judge.State {
 
     mutating func accuse(_ invariant: Character, _ what: String, _ time: Int64) {
         note("\(time) VIOLATION \(invariant): \(what)")
-        // The first ones say why; of the rest nobody learns anything.
+        // The first violations show the cause; the rest are consequences.
         if violations.count < 8 { violations.append("invariant \(invariant): \(what)") }
     }
 
-    /// Whether a zone that is found after a restart can be what the last life left: what was there, and at the most what
-    /// was under way, under numbers that were not known yet.
+    /// Returns whether a zone's content after a restart is possible: the committed content plus, at most, writes that
+    /// were in progress, under change numbers not seen before.
     func mayHaveHappened(_ found: Truth, in zone: ZoneName) -> Bool {
         let (old, new) = (truth.zones[zone], found.zones[zone])
         guard let old else { return true }
@@ -159,19 +159,19 @@ extension Judge.State {
         return new.records.allSatisfy { old.records[$0.key] == $0.value || $0.value.change > highest }
     }
 
-    /// What the relay has is of an earlier time: from there on it is another history, with the same clients.
+    /// Records that a backup was restored: the store continues from an earlier state, with the same clients.
     ///
-    /// What they were told stays known, so that whoever is served by an old token is seen to have been.
+    /// Issued tokens stay known, so that the checker notices if the relay accepts one of them.
     mutating func goBack() {
         history.append(Truth())
         (versions, chains, highest, horizons) = ([:], [:], 0, [:])
         (done, removed, linksTaken, isFamilyWhole) = (doneInBackup, [], [:], false)
-        // An end of a share that is heard of only now is of the other history.
+        // A removal that is acknowledged only now belongs to the discarded history.
         joined = joined.mapValues { $0 + 1 }
         epoch += 1
     }
 
-    /// A commit has made the store so.
+    /// Adds the store's state after a commit.
     mutating func take(_ found: Truth, _ authors: [ZoneName: Judge.Author], _ time: Int64) {
         let before = truth
         history.append(found)
@@ -189,7 +189,7 @@ extension Judge.State {
             expectNotices(of: name, from: before, to: found, by: authors[name], time)
             chains[name] = nil
             versions[name] = nil
-            // With the zone the family may have gone that was in it.
+            // The family may have been in the deleted zone.
             isFamilyWhole = isFamilyWhole && Step.familyNames.allSatisfy { before[name][$0] == nil }
         }
         highest = max(highest, found.lastChange)
@@ -213,7 +213,7 @@ extension Judge.State {
             chains[name, default: [:]][record, default: []].append(0)
         }
         for record in (old?.records ?? [:]).keys where zone.records[record] == nil && zone.tombstones[record] == nil {
-            // It may have been deleted in the very commit that forgot it.
+            // The commit that purged the tombstone may also have deleted the record.
             if forgetting > 0 {
                 horizons[name] = zone.lastChange
             } else if !name.isPublic {
@@ -251,9 +251,9 @@ extension Judge.State {
         let home = Judge.Home(zone: zone, record: record)
         for (field, text) in version.fields where !text.isEmpty {
             let homes = attempted[text] ?? []
-            // What is moved was written where it came from.
+            // A moved record was written in its former zone.
             if !homes.contains(where: { $0.record == record && $0.zone.owner == zone.owner }) {
-                accuse("i", "\(record) in \(zone) holds \(text) in \(field), which nobody wrote there", time)
+                accuse("i", "\(record) in \(zone) holds \(text) in \(field), which no client wrote there", time)
             }
             if refused[text]?.contains(home) == true {
                 accuse("g", "\(record) in \(zone) holds \(text) in \(field), which was refused", time)
@@ -261,13 +261,13 @@ extension Judge.State {
         }
     }
 
-    /// What is only ever written together is read together.
+    /// Checks that records which are always written together have the same value.
     private mutating func judgeGroup(_ records: [String: Version], in zone: ZoneName, _ time: Int64) {
         let texts = Step.groupNames.map { records[$0]?.fields["a"] }
-        if Set(texts).count > 1 { accuse("g", "an atomic batch is half there in \(zone): \(texts)", time) }
+        if Set(texts).count > 1 { accuse("g", "an atomic batch was applied in part in \(zone): \(texts)", time) }
     }
 
-    /// A family is in one zone, whole, however often it moves.
+    /// Checks that all records of the family are in one zone after any number of moves.
     private mutating func judgeFamily(_ time: Int64) {
         var places: [String: [ZoneName]] = [:]
         for (name, zone) in truth.zones {

@@ -5,15 +5,16 @@ import Synchronization
 import Wire
 import ZoneTesting
 
-/// Writes: what is acknowledged is there, one of many wins, what is refused leaves nothing, and a repeat does nothing twice.
+/// Writes: an acknowledged write is stored, one of several concurrent writes wins, a rejected write leaves no trace,
+/// and a repeated write is applied once.
 extension Judge {
-    /// One operation with its answer.
+    /// One operation with its result.
     private struct Written {
         var zone: ZoneName
         var name: String
         var kind: String
         var base: String?
-        /// The change number of what was saved; `nil`: refused, or deleted.
+        /// The change number of the saved record; `nil` if the operation was rejected or is a deletion.
         var number: UInt64?
         var code: String?
         var texts: [String]
@@ -25,7 +26,7 @@ extension Judge {
         let zone = zone(asked["zoneID"], of: exchange.request)
         let answers = try said["records"]?.elements() ?? []
         guard answers.count == operations.count else {
-            // Refused as a whole.
+            // The relay rejected the whole request.
             if said["serverErrorCode"] != nil {
                 for operation in operations { try refuse(operation, in: zone, exchange) }
             }
@@ -91,7 +92,7 @@ extension Judge {
             }
             guard !written.kind.lowercased().contains("delete") else {
                 let isOld = exchange.open.isRepeat || exchange.open.isDoubled
-                // Who may not see a record is told that it is gone, whether or not it is there.
+                // The relay reports success to a caller who may not see the record, whether or not the record exists.
                 let isSeen = truths.contains { $0.visible(written.zone, to: user)?[written.name] != nil }
                 if !isOld, isSeen, !truths.contains(where: { $0[written.zone][written.name] == nil }) {
                     state.accuse(
@@ -125,17 +126,17 @@ extension Judge {
                 )
             }
             if written.kind == "create", previous != 0 {
-                state.accuse("h", "\(written.name) in \(written.zone) was made, and was there", time)
+                state.accuse("h", "\(written.name) in \(written.zone) was created although it existed", time)
             }
         }
     }
 
-    /// A program's user, by record name, has written a text; nobody at all where it has none.
+    /// Records the user, by record name, who wrote a text in a program; does nothing if `user` is empty.
     func wrote(_ text: String, by user: String) {
         state.withLock { if !user.isEmpty { $0.writers[text] = user } }
     }
 
-    /// Texts that were refused, and are not to be found anywhere unless somebody asks once more.
+    /// Records the texts of a rejected operation, which must not appear unless a client tries to write them again.
     private func refuse(_ operation: JSONValue, in zone: ZoneName, _ exchange: Exchange) throws(JSONError) {
         guard let record = operation["record"], let fields = record["fields"],
             let name = try record["recordName"]?.string()
@@ -158,13 +159,14 @@ extension Judge {
 }
 
 extension Judge.State {
-    /// What one user has written is not sent in the name of another, who has signed in on the same device since.
+    /// Checks that one user's text is not sent with the credentials of another user who signed in on the same device
+    /// later.
     mutating func judgeWriter(of text: String, sentBy user: String, _ time: Int64) {
         guard let writer = writers[text], writer != user, [writer, user].contains(loner) else { return }
         accuse("f", "\(text) of \(writer.prefix(6)) was sent in the name of \(user.prefix(6))", time)
     }
 
-    /// What had taken effect when it came first is not done again, and does not conflict with itself.
+    /// Checks that a repeated operation which took effect the first time does not conflict with itself.
     fileprivate mutating func judgeRepeat(
         _ record: String,
         _ zone: ZoneName,

@@ -7,20 +7,20 @@ import Synchronization
 import Wire
 import ZoneTesting
 
-/// Watches everything that relay and devices say to each other, and holds it against the store itself.
+/// Observes all traffic between the relay and its devices, and compares it with the store.
 ///
-/// Checks invariants a to l of Reliability.md, "Invariants", each by what can be seen from outside; what only the
-/// devices can show is `Simulation`'s.
+/// Checks invariants a to l of Reliability.md, "Invariants", as far as they are visible from outside. `Simulation`
+/// checks what only the devices can show.
 final class Judge: Witness {
     let clock: TestClock
     let state = Mutex(State())
-    /// The record names of users.
+    /// The record name of each user.
     let people = Mutex<[String: String]>([:])
 
-    /// Whether the relay's disk does what it should.
+    /// Returns whether the relay's disk works.
     let isDiskSound = Mutex<@Sendable () -> Bool>({ true })
 
-    /// `nil` until there is a relay.
+    /// `nil` until the relay exists.
     let files = Mutex<FileCarrier?>(nil)
 
     init(clock: TestClock) { self.clock = clock }
@@ -39,7 +39,7 @@ final class Judge: Witness {
         state.withLock { $0.accuse(invariant, what, time) }
     }
 
-    /// A user's record name, once the driver has told it.
+    /// The user's record name, or `user` itself until `people` is set.
     func names(_ user: String) -> String { people.withLock { $0[user] } ?? user }
 
     // MARK: Witness
@@ -55,12 +55,12 @@ final class Judge: Witness {
                 if found.lastChange < state.toldBlindly {
                     state.accuse(
                         "e",
-                        "change \(state.toldBlindly) was told of, and the store ends with \(found.lastChange)",
+                        "change \(state.toldBlindly) was announced, and the store ends with \(found.lastChange)",
                         time
                     )
                 }
                 state.toldBlindly = 0
-                // Numbers are never given twice: what was under way at the end may be there, and nothing else.
+                // Change numbers are never reused: writes in progress at the crash may be stored, and nothing else.
                 for zone in state.truth.zones.keys where !state.mayHaveHappened(found, in: zone) {
                     state.accuse(
                         "a",
@@ -70,7 +70,7 @@ final class Judge: Witness {
                 }
                 state.take(found, [:], time)
             }
-            note("relay begins")
+            note("relay starts")
         } catch {
             accuse("k", "the store cannot be read: \(error)")
         }
@@ -90,7 +90,7 @@ final class Judge: Witness {
     func wrote(in store: SQLiteStore) {
         do {
             let before = state.withLock { $0.truth }
-            // Now and then all of it, in case something changed that has no new number.
+            // Every 16th commit reads the whole store, to find changes without a new change number.
             let isFull = state.withLock { $0.history.count % 16 == 15 }
             let found = isFull ? try Truth(store) : try before.after(store)
             let time = now
@@ -145,7 +145,7 @@ final class Judge: Witness {
         if answer.status.code >= 500, answer.status.code != 503 {
             accuse(
                 "k",
-                "\(operation) was answered by \(answer.status.code): \(String(decoding: answer.body, as: UTF8.self))"
+                "\(operation) failed with status \(answer.status.code): \(String(decoding: answer.body, as: UTF8.self))"
             )
         }
         let exchange = Exchange(request: request, operation: operation, answer: answer, open: open)
@@ -160,12 +160,12 @@ final class Judge: Witness {
             if operation.hasSuffix("changes/zone") { try judgeFeed(asked, said, exchange) }
             if operation.hasSuffix("changes/database") { try judgeDatabaseFeed(asked, said, exchange) }
         } catch {
-            accuse("b", "\(operation) has an answer of another form: \(error)")
+            accuse("b", "\(operation) has a malformed response: \(error)")
         }
     }
 }
 
-/// A request with its answer.
+/// A request with its response.
 struct Exchange {
     var request: APIRequest
     /// Such as `private/records/modify`.
@@ -181,7 +181,7 @@ struct Exchange {
 extension APIRequest {
     var device: String { headers[.init("X-Zonecast-Device-ID") ?? .userAgent] ?? "?" }
 
-    /// `dev-NAME` gives NAME; who has signed in is known by the device.
+    /// The user: NAME for the token `dev-NAME`; for other tokens, the prefix of the device's name.
     var user: String {
         let token = query?.split(separator: "&").first { $0.hasPrefix("ckWebAuthToken=") }?.dropFirst(15)
         guard let token else { return "" }

@@ -3,10 +3,11 @@ import HTTPTypes
 import RelayAPI
 import ZoneTesting
 
-/// A stranger who asks for what is another's, and for what nobody has, in every way there is: invariant f has it that the
-/// answers differ in nothing but the names that were asked for.
+/// Requests another user's zones and records, and missing ones, through every operation.
+///
+/// Invariant f: the responses must differ only in the requested names.
 struct Pry: Sendable {
-    /// What is there and not for the stranger; and what is not there.
+    /// A name that exists but is not visible to the caller, and one that does not exist.
     struct Pair: Sendable {
         var zone: (there: String, missing: String)
         var record: (there: String, missing: String)
@@ -16,7 +17,7 @@ struct Pry: Sendable {
 
     private static let pairs = [
         Pair(zone: ("Far", "Nil"), record: ("f0", "n0")),
-        // In a zone of which the stranger may see some records, or none.
+        // In a zone of which the caller may see some records, or none.
         Pair(zone: ("Tree", "Tree"), record: ("beside", "absent")),
     ]
 
@@ -52,24 +53,24 @@ struct Pry: Sendable {
     func run(_ relay: TestRelay, as stranger: String, _ judge: Judge) async {
         for pair in Self.pairs {
             for call in calls {
-                // A zone that is partly theirs they may well name; only its records are compared.
+                // The caller may know a partly shared zone; only requests for its records are compared.
                 if pair.zone.there == pair.zone.missing, !call.body.contains("RECORD") { continue }
                 let name = ZoneName(owner: owner, name: pair.zone.there)
-                // What is shared with them they would leave.
+                // The caller would leave a zone that is shared with them.
                 if call.path.hasSuffix("zones/modify"), judge.truth.visible(name, to: judge.names(stranger)) != nil {
                     continue
                 }
-                // What has come into their sight meanwhile they may hear of.
+                // The caller may learn of records that have become visible meanwhile.
                 guard judge.truth.visible(name, to: judge.names(stranger))?[pair.record.there] == nil else { continue }
                 let there = await ask(relay, call, pair.zone.there, pair.record.there, stranger)
                 let missing = await ask(relay, call, pair.zone.missing, pair.record.missing, stranger)
                 guard let there, let missing, there != missing else { continue }
-                judge.accuse("f", "\(call.path) tells a stranger what is there: \(there); and what is not: \(missing)")
+                judge.accuse("f", "\(call.path) tells an invisible name (\(there)) from a missing one (\(missing))")
             }
         }
     }
 
-    /// The answer, without the names that were asked for; `nil` where there is none.
+    /// Returns the response without the requested names; `nil` if there is no response.
     private func ask(
         _ relay: TestRelay,
         _ call: (path: String, body: String),

@@ -3,7 +3,7 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// What a zone is called, whoever speaks of it.
+/// The name of a zone with its owner's record name, the same for all users.
 struct ZoneName: Hashable, Sendable, CustomStringConvertible {
     var owner: String
     var name: String
@@ -14,17 +14,17 @@ struct ZoneName: Hashable, Sendable, CustomStringConvertible {
     var description: String { "\(name) of \(owner.prefix(6))" }
 }
 
-/// A record's one version.
+/// One version of a record.
 struct Version: Hashable, Sendable {
     var change: UInt64
-    /// Texts as they are, of assets what their bytes are called; nothing else is looked at.
+    /// Strings, and the checksums of assets; other fields are ignored.
     var fields: [String: String]
     var parent: String?
 
     var tag: String { String(change, radix: 36) }
 }
 
-/// All that the relay's store holds at one moment, read row by row.
+/// The complete content of the relay's store at one time.
 struct Truth: Hashable, Sendable {
     struct Zone: Hashable, Sendable {
         var number: Int64
@@ -36,15 +36,15 @@ struct Truth: Hashable, Sendable {
         var shares: [Int64: Shared] = [:]
     }
 
-    /// A share and those who have joined it.
+    /// A share and its participants.
     struct Shared: Hashable, Sendable {
-        /// `nil`: the whole zone.
+        /// `nil` if the whole zone is shared.
         var root: String?
-        /// What each may do: 2 read, 3 write.
+        /// Each participant's permission: 2 for read-only, 3 for read-write.
         var members: [String: Int] = [:]
     }
 
-    /// Who is told of every change of a database.
+    /// A user with a subscription to all changes of a database.
     struct Listener: Hashable, Sendable {
         var user: String
         var scope: Int
@@ -56,20 +56,24 @@ struct Truth: Hashable, Sendable {
 
     init() {}
 
-    /// Reads all of a store to which nobody is writing.
+    /// Reads a store completely.
+    ///
+    /// There must be no concurrent writes.
     init(_ store: SQLiteStore) throws {
         var isWhole = true
         try self.init(try store.content(), over: Truth(), &isWhole)
     }
 
-    /// What became of this by a commit; only what is new is read, unless that does not make a whole.
+    /// Returns the state after a commit.
+    ///
+    /// Reads only the new rows, or the whole store if those do not yield a consistent state.
     func after(_ store: SQLiteStore) throws -> Truth {
         var isWhole = true
         let found = try Truth(try store.content(after: lastChange), over: self, &isWhole)
         return isWhole ? found : try Truth(store)
     }
 
-    /// `isWhole` says whether each zone has as many rows as it should.
+    /// Sets `isWhole` to `false` if a zone has a wrong number of rows.
     private init(_ content: StoreContent, over old: Truth, _ isWhole: inout Bool) throws {
         lastChange = content.lastChange
         listeners = Set(content.listeners.map { Listener(user: $0.user, scope: $0.scope) })
@@ -78,7 +82,7 @@ struct Truth: Hashable, Sendable {
             let name = ZoneName(owner: zone.owner, name: zone.name)
             names[zone.number] = name
             var known = Zone(number: zone.number, identity: zone.identity, lastChange: zone.lastChange)
-            // The public database keeps no tombstones: its rows are all there every time.
+            // The public database has no tombstones, so all of its rows are read each time.
             if let before = old.zones[name], before.number == zone.number, !name.isPublic { known = before }
             (known.identity, known.lastChange, known.shares) = (zone.identity, zone.lastChange, [:])
             zones[name] = known
@@ -100,7 +104,7 @@ struct Truth: Hashable, Sendable {
 
     subscript(zone: ZoneName) -> [String: Version] { zones[zone]?.records ?? [:] }
 
-    /// The records of a zone that a user may see; `nil` where it is not theirs to know of.
+    /// The records of a zone that a user may see; `nil` if the user must not know of the zone.
     func visible(_ name: ZoneName, to user: String) -> [String: Version]? {
         guard let zone = zones[name] else { return nil }
         if name.owner == user || name.isPublic { return zone.records }
@@ -110,21 +114,21 @@ struct Truth: Hashable, Sendable {
         return zone.records.filter { zone.ancestors(of: $0.key).contains { roots.contains($0) } }
     }
 
-    /// Whether a user may change a record of a zone, as far as shares go.
+    /// Returns whether shares allow a user to change a record of a zone.
     func lets(_ user: String, write record: String, in name: ZoneName) -> Bool {
         guard !name.isPublic, name.owner != user else { return true }
-        // What is not there, or not theirs to see, is not changed by whoever takes it away: they are told that it is gone.
+        // Deleting a missing or invisible record changes nothing, and the relay reports success.
         guard let zone = zones[name], visible(name, to: user)?[record] != nil else { return true }
         let roots = zone.shares.values.filter { ($0.members[user] ?? 0) > 2 }.map(\.root)
         return roots.contains(nil) || zone.ancestors(of: record).contains { roots.contains($0) }
     }
 
-    /// Whether a user may see a record of this name in some zone of this owner: what is shared may have been moved there.
+    /// Returns whether a user may see a record of this name in any zone of this owner; records can move between zones.
     func shows(_ record: String, ofOwner owner: String, to user: String) -> Bool {
         zones.keys.contains { $0.owner == owner && visible($0, to: user)?[record] != nil }
     }
 
-    /// The zones of a user's private database, or of the one that others share with them, as its feed has them.
+    /// The zones in the feed of a user's private or shared database.
     func zones(of user: String, shared: Bool) -> Set<ZoneName> {
         Set(
             zones.keys.filter { name in
@@ -152,7 +156,7 @@ extension Truth.Zone {
         }
     }
 
-    /// The record and those above it.
+    /// The record and its ancestors.
     func ancestors(of record: String) -> [String] {
         var line = [record]
         while line.count < 10, let last = line.last, let parent = records[last]?.parent { line.append(parent) }

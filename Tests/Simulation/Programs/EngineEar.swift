@@ -1,7 +1,7 @@
 import Synchronization
 import ZoneKit
 
-/// Hears an engine for a side, in one life of the device.
+/// Forwards the events of one engine instance to its `EngineSide`, during one run of the device.
 final class EngineEar: CKSyncEngineDelegate {
     private let side: EngineSide
     private let isTold = Mutex(false)
@@ -13,7 +13,7 @@ final class EngineEar: CKSyncEngineDelegate {
             defer { isTold = true }
             return isTold
         }
-        if overlaps { side.judge.accuse("b", "\(event) is told while another event is") }
+        if overlaps { side.judge.accuse("b", "\(event) is delivered during another event") }
         await side.manner.withLock { $0.pause }?()
         await side.handleEvent(event, syncEngine: syncEngine)
         isTold.withLock { $0 = false }
@@ -33,7 +33,7 @@ final class EngineEar: CKSyncEngineDelegate {
 }
 
 extension Collection<CKRecord.ID> {
-    /// In an order that does not depend on how they are kept.
+    /// Sorted, for an order that does not depend on the collection's own.
     var inOrder: [CKRecord.ID] {
         sorted {
             ($0.zoneID.ownerName, $0.zoneID.zoneName, $0.recordName) < (

@@ -3,16 +3,16 @@ import ZoneKit
 import ZoneTesting
 
 extension EngineSide {
-    /// How a program takes what its engine tells and asks it.
+    /// How a program's delegate reacts to its engine.
     struct Manner: Sendable {
-        /// Zones that the user has switched off.
+        /// Zones whose sync the user has switched off.
         var paused: Set<CKRecordZone.ID> = []
-        /// Each zone's changes are to stand or fall together.
+        /// Whether each zone's changes are sent atomically.
         var isAtomic = false
-        /// What it waits for before it heeds an event.
+        /// A delay before each event is handled.
         var pause: (@Sendable () async -> Void)?
 
-        /// What to fetch of what is wanted.
+        /// Excludes paused zones from the requested options.
         func options(_ wanted: CKSyncEngine.FetchChangesOptions) -> CKSyncEngine.FetchChangesOptions {
             guard !paused.isEmpty else { return wanted }
             var options = wanted
@@ -52,7 +52,7 @@ extension EngineSide {
         }
     }
 
-    /// Takes part in everything again, and at its usual speed.
+    /// Resumes all zones and restores the default behavior.
     func resume(on device: TestDevice) {
         let wasPaused = manner.withLock { manner in
             defer { manner = Manner() }
@@ -79,7 +79,7 @@ extension EngineSide {
         }
     }
 
-    /// What was pending at the call, and is still, though nobody has changed it since, has to have failed with a word.
+    /// Sends changes, and checks that no change is still pending after success unless it was edited meanwhile.
     private func send(_ scope: CKSyncEngine.SendChangesOptions.Scope, on device: TestDevice) {
         act(on: device, "send") { [self] engine in
             let before = pending(scope, engine)
@@ -87,12 +87,12 @@ extension EngineSide {
             guard self.engine.withLock({ $0 === engine }), manner.withLock(\.paused.isEmpty) else { return }
             let after = pending(scope, engine)
             for (id, values) in before where after[id] == values {
-                judge.accuse("b", "\(device.name) has sent \(id.recordName) by hand, with good success, and has not")
+                judge.accuse("b", "\(device.name) reported success, but \(id.recordName) is still pending")
             }
         }
     }
 
-    /// What the engine is to save, with its values.
+    /// The records that the engine has still to save, with their values.
     private func pending(
         _ scope: CKSyncEngine.SendChangesOptions.Scope,
         _ engine: CKSyncEngine
@@ -106,7 +106,7 @@ extension EngineSide {
         }
     }
 
-    /// The program deletes a zone of the user's own, with all that is to be sent to it.
+    /// Deletes one of the user's own zones, and drops the pending changes of that zone.
     private func end(_ zone: CKRecordZone.ID?) {
         guard let zone, !isShared, let state = engine.withLock({ $0 })?.state else { return }
         let pending = state.pendingRecordZoneChanges.filter { $0.recordID.zoneID == zone }

@@ -2,12 +2,12 @@ import Synchronization
 import ZoneKit
 import ZoneTesting
 
-/// An application over sync engines, one for its own database and one for what others share with it.
+/// An application with sync engines, one for its private database and one for its shared database.
 ///
-/// Its storage is a value that survives it. What it changes it marks as changed in the same step, as a program does that
-/// keeps both in one file; an engine that begins anew is told of the marks.
+/// Its storage is a value that survives restarts. An edit and its mark as changed are stored in one step, as in a
+/// program that keeps both in one file. A new engine gets the marks as pending changes.
 final class EngineProgram: Program, @unchecked Sendable {
-    // Unchecked for `device` and `sides`: touched by the thread that steps the world, between two steps.
+    // Unchecked because of `device` and `sides`: only the simulation's thread accesses them, between two steps.
 
     private(set) var device: TestDevice
     private let userName: String
@@ -27,7 +27,7 @@ final class EngineProgram: Program, @unchecked Sendable {
         for side in sides { side.begin(on: device) }
     }
 
-    /// What its user, or the system, does with its engines beside leaving them alone.
+    /// Performs an explicit action of the user or the system on the engines.
     func perform(_ deed: Step.EngineDeed, on number: Int?, clock: TestClock) {
         let zone = number.map { self.zone($0) }
         for side in zone.map({ [self.side(of: $0)] }) ?? sides { side.perform(deed, zone, on: device, clock) }
@@ -37,7 +37,7 @@ final class EngineProgram: Program, @unchecked Sendable {
         sides[zone.ownerName == CKCurrentUserDefaultName ? 0 : 1]
     }
 
-    /// Zones 0 and 1 are the user's own; one that was shared with them takes their place where there is one.
+    /// Zones 0 and 1 are the user's own; if a zone is shared with the user, it replaces zone 1.
     private func zone(_ number: Int) -> CKRecordZone.ID {
         if number == 1, let shared = sides[1].zones.first(where: { $0.zoneName == "Z0" }) { return shared }
         return CKRecordZone.ID(zoneName: "Z\(number)")
@@ -74,33 +74,33 @@ final class EngineProgram: Program, @unchecked Sendable {
 final class EngineSide: CKSyncEngineDelegate {
     struct Storage: Sendable {
         var fields: [CKRecord.ID: [String: String]] = [:]
-        /// The record as the relay had it last.
+        /// The last known server records.
         var known: [CKRecord.ID: CKRecord] = [:]
-        /// Fields that were changed here and not confirmed.
+        /// Fields with local changes that the relay has not confirmed.
         var changed: [CKRecord.ID: Set<String>] = [:]
         var deleted: Set<CKRecord.ID> = []
-        /// The values of what was handed over last: only by them is seen what was changed again since.
+        /// The values sent last, to detect fields that were edited again meanwhile.
         ///
-        /// The answer to a write that was repeated has the record as it is now, with what others have made of it.
+        /// The response to a repeated write contains the current record, with other users' changes.
         var sent: [CKRecord.ID: [String: String]] = [:]
         var zones: [CKRecordZone.ID] = []
         var state: CKSyncEngine.State.Serialization?
-        /// Zones that are to be made before what is in them.
+        /// Zones to create before their records are sent.
         var wanted: Set<CKRecordZone.ID> = []
-        /// Zones that are to be deleted; until they are, nothing is written to them.
+        /// Zones to delete; the program writes nothing to them until they are deleted.
         var ending: Set<CKRecordZone.ID> = []
     }
 
     let storage = Mutex(Storage())
     let engine = Mutex<CKSyncEngine?>(nil)
-    /// How it takes what it is told.
+    /// How the delegate reacts to its engine.
     let manner = Mutex(Manner())
-    /// Of the latest life; an older one's events come to nobody.
+    /// The listener of the current run; the events of earlier runs are not delivered.
     private let listener = Mutex<EngineEar?>(nil)
     let isShared: Bool
-    /// Whose data the storage is; what other accounts of this device had left to send is kept beside.
+    /// The user of the stored data, and the unsent changes of other accounts of this device.
     private let account: Mutex<(user: String, others: [String: Storage])>
-    /// Both as they once were.
+    /// A saved copy of both.
     private let copy = Mutex<(Storage, (user: String, others: [String: Storage]))?>(nil)
     let judge: Judge
 
@@ -174,7 +174,7 @@ final class EngineSide: CKSyncEngineDelegate {
         let isThere = storage.withLock { storage in
             guard storage.fields.removeValue(forKey: id) != nil else { return false }
             storage.changed[id] = nil
-            // What the relay never had, as far as is known, may be on its way all the same.
+            // A save of a record that seems never sent may be in progress.
             storage.deleted.insert(id)
             return true
         }
@@ -199,7 +199,7 @@ final class EngineSide: CKSyncEngineDelegate {
         storage.withLock { $0.changed.keys.inOrder.map(\.recordName) + $0.deleted.inOrder.map { "-\($0.recordName)" } }
     }
 
-    // MARK: CKSyncEngineDelegate, by way of the ear
+    // MARK: CKSyncEngineDelegate, called by EngineEar
 
     func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
         switch event {
@@ -235,7 +235,7 @@ final class EngineSide: CKSyncEngineDelegate {
         return batch
     }
 
-    /// The device is somebody else's now, or nobody's: what the other one has seen goes, what they have not sent stays.
+    /// Switches to another account or to none: removes the former user's data and keeps their unsent changes.
     private func become(_ user: String) {
         let isOther = account.withLock { account in
             guard account.user != user else { return false }

@@ -1,8 +1,8 @@
 import ZoneKit
 
-/// What an `EngineProgram` does with what it hears: the merge that an application has to have.
+/// How an `EngineProgram` handles engine events: the merging that every application needs.
 extension EngineSide.Storage {
-    /// What is left of it when another account takes its place.
+    /// The part that is kept when the device switches to another account.
     var unsentPart: EngineSide.Storage {
         var part = EngineSide.Storage()
         part.changed = changed
@@ -26,7 +26,7 @@ extension EngineSide.Storage {
         for zone in sent.savedZones { found(zone.zoneID) }
         for zone in sent.deletedZoneIDs {
             ending.remove(zone)
-            // What was fetched of it meanwhile.
+            // Records of the zone may have been fetched meanwhile.
             forget(zone)
         }
         for (zone, error) in sent.failedZoneDeletes where error.code == .zoneNotFound {
@@ -49,12 +49,12 @@ extension EngineSide.Storage {
         for deletion in changes.deletions {
             known[deletion.recordID] = nil
             deleted.remove(deletion.recordID)
-            // What was changed here meanwhile stays, and makes the record anew.
+            // A record with local changes stays, and is created again.
             if changed[deletion.recordID] == nil { fields[deletion.recordID] = nil }
         }
     }
 
-    /// A zone was listed from its beginning: what it holds no more goes, but for what is still to be sent.
+    /// Removes records that are missing from a complete listing of a zone, except those with unsent changes.
     mutating func sweep(_ zone: CKRecordZone.ID, _ listed: Set<CKRecord.ID>) {
         for id in known.keys.inOrder where id.zoneID == zone && !listed.contains(id) { known[id] = nil }
         for id in fields.keys.inOrder where id.zoneID == zone && !listed.contains(id) && changed[id] == nil {
@@ -62,7 +62,7 @@ extension EngineSide.Storage {
         }
     }
 
-    /// What the relay has now, with what was changed here on top of it.
+    /// Merges a server record with the local changes, which win.
     private mutating func merge(_ record: CKRecord) {
         let id = record.recordID
         known[id] = record
@@ -74,7 +74,7 @@ extension EngineSide.Storage {
         fields[id] = merged
     }
 
-    /// The record as it is to be saved.
+    /// The record to send.
     mutating func record(_ id: CKRecord.ID) -> CKRecord? {
         guard let values = fields[id], let mine = changed[id] else { return nil }
         sent[id] = values
@@ -91,7 +91,7 @@ extension EngineSide.Storage {
         let id = record.recordID
         known[id] = record
         guard let mine = changed[id] else { return }
-        // A field that was changed again meanwhile is still to be sent.
+        // A field that was edited again meanwhile must be sent again.
         let left = mine.filter { sent[id]?[$0] != fields[id]?[$0] }
         changed[id] = left.isEmpty ? nil : left
         if left.isEmpty { merge(record) }
@@ -102,13 +102,13 @@ extension EngineSide.Storage {
         deleted.remove(id)
     }
 
-    /// A deletion was refused, or is of what is gone with its zone.
+    /// Handles a deletion that the relay rejected, or whose zone is gone.
     mutating func refused(_ id: CKRecord.ID, _ error: CKError) {
         deleted.remove(id)
         if error.code == .permissionFailure, let server = known[id], fields[id] == nil { merge(server) }
     }
 
-    /// A save was refused; true where it is to be tried again at once.
+    /// Handles a rejected save; returns `true` if it should be retried at once.
     mutating func failed(_ record: CKRecord, _ error: CKError) -> Bool {
         let id = record.recordID
         switch error.code {
@@ -120,12 +120,12 @@ extension EngineSide.Storage {
             return changed[id] != nil
         case .batchRequestFailed: return changed[id] != nil
         case .permissionFailure, .zoneNotFound, .userDeletedZone:
-            // Not, or no longer, the user's to change.
+            // The user may not change the record, or no longer.
             changed[id] = nil
             fields[id] = nil
             if let server = known[id], error.code == .permissionFailure { merge(server) }
             return false
-        // A full quota, and what the engine tries again by itself.
+        // An exceeded quota, and errors after which the engine retries automatically.
         default: return false
         }
     }

@@ -2,24 +2,24 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A program whose user may throw away what the relay has, or lose the key to it.
+/// A program whose user can erase the relay's data or lose the encryption key.
 protocol ErasingProgram: Program {
     func erase()
     func resetKeys()
 }
 
 extension TestDevice {
-    /// The user erases the application's data, here and everywhere.
+    /// Erases the application's data on this device and on the relay.
     func erase(_ container: MirroredContainer?, _ judge: Judge) {
         onPrivateStore(of: container, judge, "erased") { try await $0.eraseAllData(in: $1) }
     }
 
-    /// All that is on the relay is made anew from what devices hold.
+    /// Recreates the relay's data from the devices' copies.
     func resetKeys(_ container: MirroredContainer?, _ judge: Judge) {
         onPrivateStore(of: container, judge, "reset") { try await $0.resetEncryptedData(in: $1) }
     }
 
-    /// Another program of the user's deletes the zone, behind the mirror's back.
+    /// Deletes the zone directly, without the mirror's involvement, as another program of the user would.
     func deleteMirroredZone(_ judge: Judge) {
         Task(executorPreference: party) { [self] in
             let zone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.zone")

@@ -5,12 +5,13 @@ import Wire
 import ZoneKit
 import ZoneTesting
 
-/// Pictures: records whose one field is an asset, some of them of the same content.
+/// Pictures: records whose only field is an asset. Several records can have the same content.
 extension Hand {
-    /// Of whom others may see what: in the far zone nobody, in zone 0 whoever has joined, in the tree below its root.
+    /// Zones with different visibility: `Far` is private, `Z0` is shared as a whole, and the tree is shared from its
+    /// root.
     static let pictureZones = ["Far", "Z0", "Z1", tree.zoneName]
 
-    /// Brings a file and puts it into a record.
+    /// Uploads a file and saves a record with it.
     func putPicture(_ number: Int, in zone: String, _ content: [UInt8]) {
         act("picture") { hand in
             let place = #""zoneID":{"zoneName":"\#(zone)"}"#
@@ -29,7 +30,7 @@ extension Hand {
         }
     }
 
-    /// Puts what another record holds already into this one as well.
+    /// Saves a record with the asset of another record.
     func copyPicture(_ number: Int, in zone: String, from other: Int) {
         act("picture copied") { hand in
             let place = #""zoneID":{"zoneName":"\#(zone)"}"#
@@ -44,7 +45,7 @@ extension Hand {
         let checksum = try asset.required("fileChecksum").string()
         let (size, receipt) = (try asset.required("size").int64(), try asset.required("receipt").string())
         let value = #"{"fileChecksum":"\#(checksum)","size":\#(size),"receipt":"\#(receipt)"}"#
-        // In the tree below its root, where the guests of that see it.
+        // Below the tree's root, so that the participants see it.
         let parent = zone == Self.tree.zoneName ? #","parent":{"recordName":"t0"}"# : ""
         let record =
             #"{"recordName":"pic\#(number)","recordType":"Picture"\#(parent),"fields":{"file":{"value":\#(value),"type":"ASSETID"}}}"#
@@ -61,7 +62,7 @@ extension Hand {
         }
     }
 
-    /// Who knows a checksum, and may not see the picture, makes a record that claims to hold it.
+    /// Tries to save a record with an asset of which the caller knows only the checksum.
     func claimPicture(_ number: Int) {
         act("picture claimed") { hand in
             let checksums = hand.judge.state.withLock { $0.contents.keys.sorted() }

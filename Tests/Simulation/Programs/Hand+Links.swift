@@ -3,7 +3,7 @@ import Synchronization
 import ZoneKit
 import ZoneTesting
 
-/// Links that are good for one person each.
+/// One-time links.
 extension Hand {
     static let once = CKRecordZone.ID(zoneName: "Once")
 
@@ -21,16 +21,16 @@ extension Hand {
     func offerLink() {
         act("link offered") { hand in
             let share = try await hand.shareOfOnce
-            let somebody = CKShare.Participant.oneTimeURLParticipant()
-            somebody.permission = .readWrite
-            share.addParticipant(somebody)
+            let invitee = CKShare.Participant.oneTimeURLParticipant()
+            invitee.permission = .readWrite
+            share.addParticipant(invitee)
             guard let saved = try await hand.database.save(share) as? CKShare else { return }
             let links = saved.participants.compactMap { saved.oneTimeURL(for: $0.participantID)?.absoluteString }
             hand.judge.state.withLock { $0.links.formUnion(links) }
         }
     }
 
-    /// Opens one of the links there ever were; of those who do, one gets in.
+    /// Opens one of all links offered so far; the relay must admit only one user per link.
     func takeLink(_ number: Int) {
         act("link taken") { hand in
             let links = hand.judge.state.withLock { $0.links.sorted() }
@@ -52,7 +52,7 @@ extension Hand {
         )
     }
 
-    /// Takes everybody out again, and back what was not taken yet.
+    /// Removes all participants and revokes unused links.
     func withdrawLinks(from people: [Judge.Removal]) {
         act("links withdrawn") { hand in
             let joins = people.map { hand.judge.joinCount($0) }

@@ -2,7 +2,7 @@ import Synchronization
 import ZoneKit
 import ZoneTesting
 
-/// Hierarchies: a root with two below it, and one beside them that nobody else is to see.
+/// Hierarchies: a root with two children, and a separate record that no other user may see.
 extension Hand {
     static let tree = CKRecordZone.ID(zoneName: "Tree")
 
@@ -34,7 +34,7 @@ extension Hand {
         }
     }
 
-    /// The link is closed, or the share is no more.
+    /// Closes the share's public link, or deletes the share.
     func closeTree(isEnd: Bool, _ removal: Judge.Removal) {
         act("tree closed") { hand in
             let joins = hand.judge.joinCount(removal)
@@ -63,7 +63,7 @@ extension Hand {
         }
     }
 
-    /// The owner, or somebody who has joined, changes a leaf.
+    /// Edits a leaf as the owner (`owner` is `nil`) or as a participant.
     func editLeaf(_ name: String, of owner: String?, _ value: String) {
         act("leaf") { hand in
             let database = owner == nil ? hand.database : hand.device.sharedDatabase
@@ -73,7 +73,7 @@ extension Hand {
         }
     }
 
-    /// A leaf comes under the root, or leaves it, and with that those who see the tree.
+    /// Moves a leaf below the root or away from it, which changes its visibility to participants.
     func regraft(_ name: String) {
         act("regraft") { hand in
             let record = try await hand.database.record(for: Self.leaf(name))
@@ -82,7 +82,7 @@ extension Hand {
         }
     }
 
-    /// A value that the relay is never to be able to read.
+    /// Saves an encrypted value, which the relay must never be able to read.
     func whisper(_ record: Int, _ value: String) {
         judge.state.withLock { _ = $0.secrets.insert(value) }
         act("whisper") { hand in
@@ -96,7 +96,7 @@ extension Hand {
                 return hand.judge.accuse("f", "an encrypted value cannot be read by its own user")
             }
             if !hand.judge.state.withLock({ $0.secrets.contains(read) }) {
-                hand.judge.accuse("i", "an encrypted value is \(read), which nobody wrote")
+                hand.judge.accuse("i", "an encrypted value is \(read), which no client wrote")
             }
         }
     }

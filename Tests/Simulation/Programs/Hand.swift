@@ -3,7 +3,7 @@ import Synchronization
 import ZoneKit
 import ZoneTesting
 
-/// A user with the bare calls in hand, where engines and mirrors do not go.
+/// A user who calls the API directly, for operations that engines and mirrors do not perform.
 final class Hand: Sendable {
     let device: TestDevice
     let judge: Judge
@@ -16,7 +16,7 @@ final class Hand: Sendable {
 
     var database: CKDatabase { device.privateDatabase }
 
-    /// Does something in the world's own time.
+    /// Runs work asynchronously on the device's executor.
     func act(_ what: String, _ work: @escaping @Sendable (Hand) async throws -> Void) {
         Task(executorPreference: device.party) { [self] in
             do {
@@ -44,7 +44,7 @@ final class Hand: Sendable {
         }
     }
 
-    /// Those that every program writes to, where a restored backup does not have them.
+    /// Recreates the zones that every program writes to, in case a restored backup lacks them.
     func makeZonesAgain() {
         act("zones again") { hand in
             for number in 0..<2 { _ = try await hand.database.save(CKRecordZone(zoneID: Self.zone(number))) }
@@ -57,9 +57,9 @@ final class Hand: Sendable {
 
     func deleteZone() { act("zone 1 deleted") { _ = try await $0.database.deleteRecordZone(withID: Self.zone(1)) } }
 
-    /// Three records at once, all on the versions that were seen last: all or none.
+    /// Saves three records in one atomic batch, each based on its last seen version.
     ///
-    /// Who looks first at one of them may be right about that one and wrong about the others.
+    /// With `looksFirst`, only the first record's version is refreshed, so that the others may conflict.
     func writeGroup(_ zone: Int, _ value: String, looksFirst: Bool) {
         act("group") { hand in
             let ids = Step.groupNames.map { CKRecord.ID(recordName: $0, zoneID: Self.zone(zone)) }
@@ -88,7 +88,7 @@ final class Hand: Sendable {
         }
     }
 
-    /// Two updates of one version at the same time.
+    /// Sends two concurrent updates of the same version.
     func race(_ record: Int, _ value: String) {
         act("race") { hand in
             let id = CKRecord.ID(recordName: "race\(record)", zoneID: CKRecordZone.ID(zoneName: "Far"))
@@ -104,7 +104,7 @@ final class Hand: Sendable {
         }
     }
 
-    /// The family goes from zone 0 to the far zone, or back.
+    /// Moves the family from zone 0 to the zone `Far`, or back.
     func move() {
         act("move") { hand in
             let connection = hand.device.connection
@@ -135,7 +135,7 @@ final class Hand: Sendable {
         }
     }
 
-    /// Joins what another hand shares.
+    /// Joins the share of another user.
     func join(_ owner: Hand, _ removal: Judge.Removal) {
         act("join") { hand in
             guard let url = try await owner.share().url else { return }
@@ -145,19 +145,19 @@ final class Hand: Sendable {
         }
     }
 
-    /// Closes the share: whoever came by the link is out.
+    /// Closes the share's public link, which removes all participants who joined by it.
     func closeShare(_ removal: Judge.Removal) {
         act("share closed") { hand in
             let joins = hand.judge.joinCount(removal)
             let share = try await hand.share()
             share.publicPermission = .none
             _ = try await hand.database.save(share)
-            // Acknowledged: from the next request on nothing of it is to be seen.
+            // The removal is acknowledged: from the next request on, the participant must see nothing of the zone.
             hand.judge.isRemoved(removal, since: joins)
         }
     }
 
-    /// Whoever came by the link may only read, or write again.
+    /// Makes the public link read-only or read-write.
     func restrict(isReadOnly: Bool) {
         act("share restricted") { hand in
             let share = try await hand.share()
@@ -167,7 +167,7 @@ final class Hand: Sendable {
         }
     }
 
-    /// The zone goes with its share, and with whatever was in it.
+    /// Deletes the zone with its share and all of its records.
     func deleteSharedZone(_ removal: Judge.Removal) {
         act("zone 0 deleted") { hand in
             let joins = hand.judge.joinCount(removal)
@@ -176,7 +176,7 @@ final class Hand: Sendable {
         }
     }
 
-    /// Leaves what another shares, by its zone or by its share.
+    /// Leaves a share by deleting its zone or its share record from the shared database.
     func leave(_ removal: Judge.Removal, byZone: Bool) {
         act("share left") { hand in
             let joins = hand.judge.joinCount(removal)
@@ -191,7 +191,7 @@ final class Hand: Sendable {
         }
     }
 
-    // MARK: Everybody's
+    // MARK: Public database
 
     func post(_ record: Int, _ value: String) {
         act("post") { hand in

@@ -5,14 +5,14 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What the programs of linked mirrors hold: with every kind of link to others of its own kind, and to boxes.
+/// The main entity of the linked mirrors, with every kind of link to its own type and to boxes.
 struct Knot: SyncedRecord, Equatable {
     var id = RecordName()
     var a: String?
     var b: String?
     var box = ToOne<Box>(inverse: "knots")
     var above = ToOne<Knot>(inverse: "below")
-    /// What hangs below it goes with it.
+    /// Deleting a knot deletes these too.
     var below = ToMany<Knot>(inverse: "above", deleteRule: .cascade)
     var lid = ToOne<Box>(inverse: "lid")
     var next = ToOne<Knot>(inverse: "previous")
@@ -25,7 +25,7 @@ struct Knot: SyncedRecord, Equatable {
     init(id: RecordName) { self.id = id }
 }
 
-/// Holds knots in three ways.
+/// The target of three kinds of link.
 struct Box: SyncedRecord, Equatable {
     var id = RecordName()
     var knots = ToMany<Knot>(inverse: "box")
@@ -36,21 +36,21 @@ struct Box: SyncedRecord, Equatable {
     init(id: RecordName) { self.id = id }
 }
 
-/// Counts what was counted on all devices, by a rule of its own.
+/// A counter of all devices, merged by a property resolver.
 struct Score: SyncedRecord, Equatable {
     var id = RecordName()
-    /// A number, as text as all that the judge reads.
+    /// A number, stored as text because the checker compares only texts.
     var count = "0"
 
     init() {}
     init(id: RecordName) { self.id = id }
 }
 
-/// One link made or ended; objects that are missing are made for it.
+/// A link to create or to remove; missing objects are created.
 struct Relation: Hashable, Sendable {
     enum Kind: Hashable, Sendable, CaseIterable {
         case box, above, lid, next, tag, friend
-        /// Whether it leads to a box.
+        /// Whether the target is a box.
         var isToBox: Bool { [.box, .lid, .tag].contains(self) }
     }
 
@@ -62,15 +62,15 @@ struct Relation: Hashable, Sendable {
     var isEnd: Bool
 }
 
-/// An application over a mirror of the user's private database, with objects that are linked in every way.
+/// An application with a mirror of the user's private database, whose objects have every kind of link.
 final class LinkedProgram: ErasingProgram, @unchecked Sendable {
-    // Unchecked for `device`: touched by the thread that steps the world, between two steps.
+    // Unchecked because of `device`: only the simulation's thread accesses it, between two steps.
     private(set) var device: TestDevice
     private let userName: String
     private let judge: Judge
     private let policy: MergePolicy
     private let container = Mutex<MirroredContainer?>(nil)
-    /// What was counted here.
+    /// The increments of each counter on this device.
     private(set) var counts: [String: Int] = [:]
 
     init(_ device: TestDevice, _ policy: MergePolicy, userName: String, judge: Judge) {
@@ -123,7 +123,7 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
         }
     }
 
-    /// Of the names one is a box's.
+    /// Deletes the box of this name in zone 1, otherwise the knot.
     func delete(_ zone: Int, _ record: String) {
         change { context in
             if zone == 1, try context.object(Box.self, Self.box(record)) != nil {
@@ -154,7 +154,9 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
         }
     }
 
-    /// Adds one to a count that is never deleted; each device's first one may be the first of all.
+    /// Increments all known counters, which are never deleted.
+    ///
+    /// The device's own counter is created if it is missing.
     func count() {
         change { context in
             try Self.make(Score.self, "score\(device.name)", context)
@@ -195,11 +197,11 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
     func retry() {}
     func unsent() -> [String] { [] }
 
-    // MARK: What is held
+    // MARK: Local content
 
     private var zone: ZoneName { ZoneName(owner: userName, name: "mirrored") }
 
-    /// Objects with their texts, and with what each link is said to lead to.
+    /// Objects with their texts and with the target of each link.
     func holdings() -> [ZoneName: [String: [String: String]]]? {
         guard let context = container.withLock({ $0 })?.newBackgroundContext() else { return nil }
         var records: [String: [String: String]] = [:]
@@ -240,10 +242,10 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
         names.isEmpty ? nil : names.sorted().joined(separator: " ")
     }
 
-    // MARK: What has to be held
+    // MARK: Expected content
 
-    /// The same, from nothing but the relay's records: a link counts where both its ends are there, and one of one to one
-    /// where both say so.
+    /// The same, computed from the relay's records: a link counts if both of its ends exist, and a one-to-one link only
+    /// if both ends name each other.
     func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
         let records = self.records(in: truth)
         var (all, many): ([String: [String: String]], [String: [String: [String]]]) = ([:], [:])
@@ -268,12 +270,13 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
         return [zone: all.mapValues { Version(change: 0, fields: $0) }]
     }
 
-    /// Links to one, with what leads back where that is one too.
+    /// To-one links, with the inverse if that is a to-one link as well.
     private static let singles = [
         ("box", nil), ("above", nil), ("lid", "lid"), ("next", "previous"), ("previous", "next"),
     ]
 
-    /// Pairs of which an end is gone: nobody shows them, and whoever makes an object of that name would find it linked.
+    /// Pair records with a missing end; no program shows them, and a new object of that name would be linked by
+    /// mistake.
     func orphans(in truth: Truth) -> [String] {
         let records = self.records(in: truth)
         return records.filter { record in
@@ -281,7 +284,7 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
         }.map(\.key).sorted()
     }
 
-    /// What the relay's counts say.
+    /// The values of the counters on the relay.
     func scores(in truth: Truth) -> [String: Int] {
         records(in: truth).compactMapValues { $0["CD_count"].flatMap(Int.init) }
     }
@@ -292,7 +295,7 @@ final class LinkedProgram: ErasingProgram, @unchecked Sendable {
     }
 }
 
-/// A record of a link of many to many.
+/// The record of a many-to-many link.
 private struct Pair {
     var ends: [String]
     var links: [String]

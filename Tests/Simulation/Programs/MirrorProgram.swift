@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// The one entity of the mirrored programs.
+/// The only entity of the mirrored programs.
 struct Item: SyncedRecord, Equatable {
     var id = RecordName()
     var a: String?
@@ -14,7 +14,7 @@ struct Item: SyncedRecord, Equatable {
     init(id: RecordName) { self.id = id }
 }
 
-/// An application over mirrors: of the user's private database, of that and what others share, or of the public one.
+/// An application with mirrors of the private database, of the private and shared databases, or of the public database.
 final class MirrorProgram: ErasingProgram, @unchecked Sendable {
     enum Kind {
         case own
@@ -22,13 +22,14 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         case everybodys
     }
 
-    // Unchecked for `device`, `made` and `deleted`: touched by the thread that steps the world, between two steps.
+    // Unchecked because of `device`, `made` and `deleted`: only the simulation's thread accesses them, between two
+    // steps.
     private(set) var device: TestDevice
     let kind: Kind
     private let userName: String
     private let judge: Judge
     private let container = Mutex<MirroredContainer?>(nil)
-    /// The names of what was made here, and of what was deleted.
+    /// The names of objects created and deleted on this device.
     private(set) var made: Set<String> = []
     private(set) var deleted: Set<String> = []
 
@@ -68,7 +69,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         }
     }
 
-    /// In everybody's database each program has records of its own: those of others it may only read.
+    /// In the public database, each program writes records with names of its own; it may only read those of others.
     private func name(_ record: String) -> RecordName {
         RecordName(kind == .everybodys ? "\(device.user ?? "")-\(record)" : record)
     }
@@ -87,7 +88,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
     }
 
     func delete(_ zone: Int, _ record: String) {
-        // Nothing tells of deletions in everybody's database.
+        // Clients do not learn of deletions in the public database.
         guard kind != .everybodys else { return }
         change { context in
             if try context.object(Item.self, name(record)) != nil {
@@ -105,7 +106,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
             try body(context)
             try context.save()
         } catch {
-            // Somebody else's, and only to be read.
+            // Another user's object, which is read-only.
             if let error = error as? MirrorError, case .permissionFailure = error.code { return }
             judge.accuse("a", "\(device.name) cannot save: \(error)")
         }
@@ -115,7 +116,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
 
     static let sharedZone = CKRecordZone.ID(zoneName: "com.apple.coredata.cloudkit.share.S")
 
-    /// Puts an object into the share that others are given.
+    /// Adds an object to the share, creating the share if needed.
     func shareItem(_ record: String) {
         guard let container = container.withLock({ $0 }) else { return }
         let (device, judge, id) = (device, judge, name(record))
@@ -140,7 +141,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         }
     }
 
-    /// Joins what another program shares.
+    /// Joins the share of another program.
     func join(_ owner: MirrorProgram) {
         guard let container = container.withLock({ $0 }) else { return }
         let (device, judge, other) = (device, judge, owner.device)
@@ -158,14 +159,14 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         }
     }
 
-    /// Leaves what another program shares.
+    /// Leaves the share of another program.
     func leave() {
         onShares(of: container.withLock { $0?.descriptions.last?.url }) { container, share, store in
             if !share.isOwner { try await container.leaveShare(share, in: store) }
         }
     }
 
-    /// Whoever came by the link may only read, or write again.
+    /// Makes the public link read-only or read-write.
     func restrict(isReadOnly: Bool) {
         onShares(of: container.withLock { $0?.descriptions.first?.url }) { container, share, store in
             guard share.isOwner else { return }
@@ -174,7 +175,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         }
     }
 
-    /// Nobody else has any of it from now on, and all is at home again.
+    /// Stops sharing: participants lose access, and all objects move back to the owner's zone.
     func stopSharing() {
         onShares(of: container.withLock { $0?.descriptions.first?.url }) { container, share, store in
             if share.isOwner { try await container.stopSharing(share, in: store) }
@@ -203,7 +204,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
 
     func retry() {}
 
-    /// What is this user's own, and what is others': an object of one's own may have the name of a shared one.
+    /// The user's own objects and those shared by others are compared separately, because their names can be equal.
     private var places: [ZoneName] {
         let own = ZoneName(owner: userName, name: "mirrored")
         return kind == .sharing ? [own, ZoneName(owner: userName, name: "mirrored of others")] : [own]
@@ -229,7 +230,7 @@ final class MirrorProgram: ErasingProgram, @unchecked Sendable {
         return all
     }
 
-    /// All items that the mirrored databases have for this user.
+    /// All items of the mirrored databases that this user may see.
     func expected(from truth: Truth) -> [ZoneName: [String: Version]] {
         var all: [ZoneName: [String: Version]] = [:]
         for place in places { all[place] = [:] }

@@ -1,32 +1,32 @@
 import ZoneTesting
 
-/// An application on one device: its users' deeds, its end and its next beginning.
+/// An application on one device: its user's edits, its end and its restart.
 protocol Program: AnyObject, Sendable {
     var device: TestDevice { get }
-    /// The user changes a field.
+    /// Changes a field as the user.
     func edit(_ zone: Int, _ record: String, _ field: String, _ value: String)
     func delete(_ zone: Int, _ record: String)
-    /// The device has been restarted: the program goes on with what it has stored.
+    /// Continues with the stored data after a restart of the device.
     func begin(on device: TestDevice)
-    /// Tries again what was refused for a reason that is over.
+    /// Retries changes that were rejected for a reason that no longer exists.
     func retry()
-    /// Copies what it keeps beside its device's files, and goes back to that; such a copy has been made before.
+    /// Copies the state kept outside the device's files. `putStateBack()` restores it, and requires an earlier copy.
     func keepState()
     func putStateBack()
-    /// What the program holds, by zone and record; `nil` where it cannot be read.
+    /// The program's local content by zone and record; `nil` if it cannot be read.
     func holdings() -> [ZoneName: [String: [String: String]]]?
-    /// What it has to hold.
+    /// The content that the program must have.
     func expected(from truth: Truth) -> [ZoneName: [String: Version]]
-    /// The program has ended where it stood: what it had open is closed, as by the system.
+    /// Closes open files after a crash, as the operating system would.
     func letGo()
-    /// What it would still send.
+    /// Changes that the program has still to send.
     func unsent() -> [String]
 }
 
 extension Program {
-    // All that there is is in files.
+    // All state is in files by default.
     func keepState() {}
-    // Nothing is open.
+    // No files are open by default.
     func letGo() {}
     func putStateBack() {}
 }

@@ -5,7 +5,7 @@ import Wire
 import ZoneKit
 import ZoneTesting
 
-/// A plain client of the wire, without any of our code for sync: it keeps tokens and rows, and sends what it is told to.
+/// A plain HTTP client without the SDK's sync code: it stores tokens and records, and sends what it is asked to.
 final class WebProgram: Program, @unchecked Sendable {
     fileprivate struct Page {
         var token: String?
@@ -18,7 +18,7 @@ final class WebProgram: Program, @unchecked Sendable {
         var zones: [String: Page] = [:]
     }
 
-    // Unchecked for `device`: touched by the thread that steps the world, between two steps.
+    // Unchecked because of `device`: only the simulation's thread accesses it, between two steps.
     private(set) var device: TestDevice
     private let userName: String
     private let judge: Judge
@@ -33,7 +33,7 @@ final class WebProgram: Program, @unchecked Sendable {
 
     func begin(on device: TestDevice) {
         self.device = device
-        // What it kept is as good as ever: a client that ends loses nothing but what was under way.
+        // The stored state survives a restart: only requests in progress are lost.
     }
 
     func keepState() {
@@ -71,7 +71,7 @@ final class WebProgram: Program, @unchecked Sendable {
             let base = tag.map { #","recordChangeTag":"\#($0)""# } ?? ""
             let fields = #"{"\#(field)":{"value":"\#(value)"}}"#
             let item = #"{"recordName":"\#(record)","recordType":"Item"\#(base),"fields":\#(fields)}"#
-            // By a name of its own, so that it may be sent again.
+            // With an operation ID, so that the request can be repeated.
             let id = "web-\(value.filter(\.isNumber))-\(record)"
             let body =
                 #"{"operationID":"\#(id)","zoneID":{"zoneName":"Z\#(zone)"},"operations":[{"operationType":"\#(kind)","record":\#(item)}]}"#
@@ -96,7 +96,7 @@ final class WebProgram: Program, @unchecked Sendable {
 
     // MARK: Reading
 
-    /// Looks which zones have changed, and fetches those.
+    /// Fetches the list of zones, then the changes of each.
     func poll() {
         act("poll") { web in
             try await web.fetchZones()
@@ -138,7 +138,7 @@ final class WebProgram: Program, @unchecked Sendable {
             )
             guard let answer = try said["zones"]?.elements().first else { return }
             if let code = try answer["serverErrorCode"]?.string() {
-                // From the beginning where the token is good no more; a zone that is gone the next look will tell.
+                // Starts over if the token is no longer valid; the next poll notices a deleted zone.
                 if code == "BAD_REQUEST" { table.withLock { $0.zones[zone] = Page() } }
                 if code == "BAD_REQUEST", page.token != nil { continue }
                 return
