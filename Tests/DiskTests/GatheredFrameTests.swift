@@ -6,8 +6,9 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// A commit writes its pages to the log in a few large writes. If one of them fails, the remaining pages must never be
-/// written.
+/// A commit writes its pages to the log in a few large writes.
+///
+/// If one of them fails, the remaining pages must never be written.
 @Suite(.timeLimit(.minutes(5))) struct GatheredFrameTests {
     private let folder: DiskFolder
     private let zone = ZoneID("Notes", owner: UserID("_00000000000000000000000000000001"))

@@ -79,8 +79,9 @@ import ZoneTesting
         return path
     }
 
-    /// Runs a phone whose disk fails while it saves, sends and fetches, then reopens its store. Returns whether the
-    /// fault occurred.
+    /// Runs a phone whose disk fails while it saves, sends and fetches, then reopens its store.
+    ///
+    /// Returns whether the fault occurred.
     private func tryOnce(_ effect: FaultyDisk.Fault.Effect, _ number: Int, _ laptop: MirroredContainer) async throws
         -> Bool
     {

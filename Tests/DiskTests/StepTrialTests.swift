@@ -11,7 +11,9 @@ import Testing
         }
     }
 
-    /// This step creates a store. SQLite writes the first page of a new store last.
+    /// This step creates a store.
+    ///
+    /// SQLite writes the first page of a new store last.
     @Test func aStoreCreatedOnAFullDiskIsCompleteOrAbsent() async throws {
         let step = try #require(
             (0..<StepTrials.stepCount).first {

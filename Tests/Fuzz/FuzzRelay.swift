@@ -13,7 +13,9 @@ final class FuzzRelay: Sendable {
     private let relay: Relay
     private let accounts: AccountStore
 
-    /// If `pushes` is true, devices can register for pushes. No push is ever sent.
+    /// If `pushes` is true, devices can register for pushes.
+    ///
+    /// No push is ever sent.
     init(pushes: Bool = false) async throws {
         let directory = try AccountStore(inMemory: ())
         var settings = SignInSettings()

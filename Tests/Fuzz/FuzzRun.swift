@@ -131,7 +131,9 @@ package struct FuzzRun: Sendable {
         return names.sorted().compactMap { FileManager.default.contents(atPath: "\(folder)/\($0)").map { [UInt8]($0) } }
     }
 
-    /// Adds inputs to the saved corpus. File names are hashes of the content.
+    /// Adds inputs to the saved corpus.
+    ///
+    /// File names are hashes of the content.
     package func extendCorpus(by inputs: [[UInt8]]) throws {
         guard let corpus else { return }
         let folder = "\(corpus)/\(target.name)"

@@ -1,11 +1,15 @@
 /// One parser of untrusted bytes, with the invariants that must hold for every input.
 package struct FuzzTarget: Sendable {
     package let name: String
-    /// Valid inputs to start from. The saved corpus adds unusual ones.
+    /// Valid inputs to start from.
+    ///
+    /// The saved corpus adds unusual ones.
     package let seeds: [[UInt8]]
     /// Words that have a meaning in the input format.
     package let words: [String]
-    /// Creates the state that all inputs of a run share, such as a relay. Called once.
+    /// Creates the state that all inputs of a run share, such as a relay.
+    ///
+    /// Called once.
     package let prepare: @Sendable () async throws -> Probe
 
     /// Reads one input.
@@ -40,7 +44,9 @@ package struct FuzzTarget: Sendable {
 
 /// The result of one input.
 package struct Finding: Hashable, Sendable {
-    /// A short summary of what the parser did. An input with a new outcome joins the pool for further mutation.
+    /// A short summary of what the parser did.
+    ///
+    /// An input with a new outcome joins the pool for further mutation.
     package var outcome: String
     /// The violated invariant; `nil` if there is none.
     package var objection: String?

@@ -1,4 +1,6 @@
-/// Mutates inputs at random, by bytes and by structure. The same seed gives the same mutations.
+/// Mutates inputs at random, by bytes and by structure.
+///
+/// The same seed gives the same mutations.
 ///
 /// The structure is words, numbers, quoted strings and brackets, which fits JSON, the schema language and predicates.
 /// Whole groups are dropped, doubled, swapped, wrapped, or replaced by those of another input.

@@ -49,7 +49,9 @@ extension FuzzTarget {
         try? root["records"]?.elements().map { try $0.required("recordName").string() }
     }
 
-    /// The decrypted content of continuation markers. Only markers that the relay itself issued reach this parser.
+    /// The decrypted content of continuation markers.
+    ///
+    /// Only markers that the relay itself issued reach this parser.
     private static let marker = FuzzTarget(
         "query-marker",
         seeds: [String(decoding: sampleMarker, as: UTF8.self), "{}", ""],

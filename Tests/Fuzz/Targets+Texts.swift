@@ -7,7 +7,9 @@ import ZoneKit
 extension FuzzTarget {
     static let texts: [FuzzTarget] = [json, schema, predicate, storedFields, engineState, relayAnswer]
 
-    /// The strict JSON parser of all request bodies. Foundation must accept what it accepts, with the same meaning.
+    /// The strict JSON parser of all request bodies.
+    ///
+    /// Foundation must accept what it accepts, with the same meaning.
     private static let json = FuzzTarget(
         "json",
         seeds: [
@@ -67,7 +69,9 @@ extension FuzzTarget {
         }
     }
 
-    /// The schema language. A valid schema is printed and parsed again, and must be the same.
+    /// The schema language.
+    ///
+    /// A valid schema is printed and parsed again, and must be the same.
     private static let schema = FuzzTarget(
         "schema",
         seeds: [

@@ -3,7 +3,9 @@ import Testing
 
 @testable import Fuzz
 
-/// Runs each target on its saved corpus and on a few hundred mutated inputs. `Deploy/soak` runs more.
+/// Runs each target on its saved corpus and on a few hundred mutated inputs.
+///
+/// `Deploy/soak` runs more.
 @Suite(.timeLimit(.minutes(15))) struct FuzzTests {
     @Test(arguments: FuzzTarget.all.map(\.name)) func untrustedInputsViolateNoInvariant(_ name: String) async throws {
         let target = try #require(FuzzTarget.all.first { $0.name == name })
@@ -14,7 +16,7 @@ import Testing
         #expect(report.outcomes > 1, "every input gave the same result: the target ignores its input")
     }
 
-    /// A target that objects to capitals, in a folder of its own.
+    /// A target that rejects capital letters, with its own findings folder.
     private func run() -> FuzzRun {
         let target = FuzzTarget("capitals", seeds: ["abc"], words: ["abc"]) {
             { input in

@@ -26,7 +26,9 @@ struct SoakSlice: Sendable {
     var isOver: Bool { ContinuousClock.now > deadline }
 }
 
-/// What a part did and what failed. Each failure says how to repeat it.
+/// What a part did and what failed.
+///
+/// Each failure says how to repeat it.
 struct SoakReport: Sendable {
     var summary: String
     var objections: [String] = []
@@ -58,8 +60,9 @@ extension SoakPart {
         return SoakReport(summary: "from seed \(slice.seed), last line: \(summary)")
     }
 
-    /// A crashed process in a simulation never closes its files, up to fifty in a simulation of linked mirrors. After a
-    /// few hundred seeds, the simulating process reaches its limit of open files.
+    /// A crashed process in a simulation never closes its files, up to fifty in a simulation of linked mirrors.
+    ///
+    /// After a few hundred seeds, the simulating process reaches its limit of open files.
     private static let seedsOfAProcess: UInt64 = 200
 
     /// Runs a program and returns its output lines and whether it succeeded.

@@ -78,7 +78,9 @@ final class SoakWatch {
         return outcome
     }
 
-    /// Writes a line. The next line replaces it unless `lasting` is true; without a terminal only lasting lines appear.
+    /// Writes a line.
+    ///
+    /// The next line replaces it unless `lasting` is true; without a terminal only lasting lines appear.
     private func show(_ line: String, lasting: Bool) {
         if isTerminal {
             Output.write("\r\u{1B}[2K\(line)\(lasting ? "\n" : "")")

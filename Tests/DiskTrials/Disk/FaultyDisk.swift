@@ -37,8 +37,9 @@ package final class FaultyDisk: Sendable {
         /// Whether all later operations fail too, until `heal`.
         package var lasts: Bool
 
-        /// If `operations` is `nil`, the fault affects all operations that the effect applies to. A full disk affects
-        /// only those that need space.
+        /// If `operations` is `nil`, the fault affects all operations that the effect applies to.
+        ///
+        /// A full disk affects only those that need space.
         package init(_ operations: Set<Operation>? = nil, number: Int, _ effect: Effect, lasts: Bool = false) {
             let all: Set<Operation> =
                 switch effect {
@@ -74,7 +75,9 @@ package final class FaultyDisk: Sendable {
     private let state = Mutex(State())
     private static let disks = Mutex<[String: FaultyDisk]>([:])
 
-    /// Replaces the system's disk for all files in `folder` that are opened from now on. The folder must exist.
+    /// Replaces the system's disk for all files in `folder` that are opened from now on.
+    ///
+    /// The folder must exist.
     package init(folder: String) {
         self.folder = folder
         FaultyVFS.register()
@@ -111,7 +114,9 @@ package final class FaultyDisk: Sendable {
         Self.disks.withLock { $0[folder] = self }
     }
 
-    /// Ends the simulation for the folder. Files that are open stay on this disk.
+    /// Ends the simulation for the folder.
+    ///
+    /// Files that are open stay on this disk.
     package func detach() { Self.disks.withLock { $0[folder] = nil } }
 
     static func disk(of path: String) -> FaultyDisk? {
@@ -129,10 +134,14 @@ package final class FaultyDisk: Sendable {
         }
     }
 
-    /// Ends the fault. Does not restore power.
+    /// Ends the fault.
+    ///
+    /// Does not restore power.
     package func heal() { arm(nil) }
 
-    /// Cancels a fault that has not occurred yet. Returns whether it has occurred.
+    /// Cancels a fault that has not occurred yet.
+    ///
+    /// Returns whether it has occurred.
     package func disarm() -> Bool {
         state.withLock { state in
             if !state.hasStruck { state.fault = nil }

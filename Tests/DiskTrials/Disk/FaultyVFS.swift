@@ -6,7 +6,9 @@ import GRDBSQLite
 /// It is the process's default VFS once it is registered. It passes files outside the simulated folders to the system's
 /// VFS. Each simulated file is a two-word header followed by the system's file.
 enum FaultyVFS {
-    /// The header of a file. SQLite allocates the memory.
+    /// The header of a file.
+    ///
+    /// SQLite allocates the memory.
     struct Head {
         /// SQLite's part, with the method table.
         var base: sqlite3_file

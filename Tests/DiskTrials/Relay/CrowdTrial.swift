@@ -72,7 +72,9 @@ package struct CrowdTrial: Sendable {
         return report
     }
 
-    /// Writes until the power is cut. Returns the possible states of the client's zone.
+    /// Writes until the power is cut.
+    ///
+    /// Returns the possible states of the client's zone.
     private func write(_ number: Int, _ world: DiskWorld, _ onAnswer: @Sendable () -> Void) async throws
         -> (Int, PossibleFacts, Int)
     {

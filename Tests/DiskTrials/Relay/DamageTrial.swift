@@ -48,8 +48,9 @@ package struct DamageTrial: Sendable {
         package var objection: String?
     }
 
-    /// Fills a relay, damages a page and reads everything. Reads must return what was written or an error with a
-    /// reason, and a check of all pages must report the damage.
+    /// Fills a relay, damages a page and reads everything.
+    ///
+    /// Reads must return what was written or an error with a reason, and a check of all pages must report the damage.
     package func run() async throws -> Report {
         let scratch = try DiskFolder()
         let (folder, good) = try await Self.copy(into: scratch)
@@ -84,7 +85,9 @@ package struct DamageTrial: Sendable {
         return (folder, good)
     }
 
-    /// Created once per process. Each trial has a copy, since even a reader creates and removes a log.
+    /// Created once per process.
+    ///
+    /// Each trial has a copy, since even a reader creates and removes a log.
     private static let filled = Task {
         let folder = try DiskFolder()
         return (folder, try await fill(folder.path))

@@ -124,7 +124,9 @@ private struct FolderTrial {
         }
     }
 
-    /// Runs the action and checks the folder. Returns whether the fault occurred.
+    /// Runs the action and checks the folder.
+    ///
+    /// Returns whether the fault occurred.
     func run(on stage: FolderStage, _ report: inout StepTrials.Report) async throws -> Bool {
         let place = try DiskFolder()
         let work = place.work

@@ -23,7 +23,9 @@ package struct LayoutTrials: Sendable {
 
     private static let records = 40
 
-    /// Opens a store's file. `isIn` selects the operations that fail, counted from 1.
+    /// Opens a store's file.
+    ///
+    /// `isIn` selects the operations that fail, counted from 1.
     package func runStore(where isIn: (Int) -> Bool = { _ in true }) async throws -> StepTrials.Report {
         try run(
             where: isIn,

@@ -44,8 +44,9 @@ extension DiskWorld {
         _ = try? await store().write { _ in }
     }
 
-    /// Returns when deleted zones are purged completely. After a disk fault it returns after a short time too: a failed
-    /// purge waits for another write.
+    /// Returns when deleted zones are purged completely.
+    ///
+    /// After a disk fault it returns after a short time too: a failed purge waits for another write.
     func waitForPurge() async throws {
         guard let file = try? DatabaseQueue(path: file) else { return }
         let start = ContinuousClock.now

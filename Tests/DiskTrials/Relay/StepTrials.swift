@@ -59,7 +59,9 @@ package struct StepTrials: Sendable {
     }
 }
 
-/// The folder before each step of the script. Created once.
+/// The folder before each step of the script.
+///
+/// Created once.
 package struct Stage: Sendable {
     private let folder: DiskFolder
     fileprivate let facts: [Facts]
@@ -123,7 +125,9 @@ private struct Trial {
 
     private var seed: UInt64 { UInt64(trials.step * 10_000 + number) }
 
-    /// Runs the write and checks the relay. Returns whether the fault occurred.
+    /// Runs the write and checks the relay.
+    ///
+    /// Returns whether the fault occurred.
     func run(on stage: Stage, _ report: inout StepTrials.Report) async throws -> Bool {
         let folder = try DiskFolder()
         let work = folder.work
