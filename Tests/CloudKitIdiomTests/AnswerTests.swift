@@ -2,7 +2,7 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// What programs are told where something is not there, not allowed or too much, by the codes that they switch over.
+/// The error codes that programs receive for missing items, denied access and exceeded limits.
 @Suite(.timeLimit(.minutes(15))) struct AnswerTests {
     private let relay: TestRelay
     private let container: CKContainer
@@ -33,7 +33,7 @@ import ZoneTesting
         return nil
     }
 
-    @Test func whatIsNotThere() async throws {
+    @Test func missingItemsAreReported() async throws {
         #expect(await code { _ = try await database.record(for: note("x").recordID) } == .unknownItem)
         #expect(await code { _ = try await database.record(for: note("x", in: missing).recordID) } == .zoneNotFound)
         #expect(await code { try await database.save(note("x", in: missing)) } == .zoneNotFound)
@@ -57,7 +57,7 @@ import ZoneTesting
         #expect(code(zones[zone.zoneID]) == nil && code(zones[missing]) == .zoneNotFound)
     }
 
-    @Test func everyZoneStandsAndFallsByItself() async throws {
+    @Test func zonesOfABatchSucceedOrFailIndependently() async throws {
         let other = try await database.save(CKRecordZone(zoneName: "Other"))
         let old = try await database.save(note("a"))
         old["n"] = 1
@@ -78,7 +78,7 @@ import ZoneTesting
         )
         #expect(code(single[note("a").recordID]) == .serverRecordChanged && code(single[note("b").recordID]) == nil)
         #expect(deleted.count == 1)
-        // In everybody's database nothing is atomic.
+        // Batches in the public database are not atomic.
         let shared = container.publicCloudDatabase
         let mine = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "p"))
         try await shared.save(mine)
@@ -88,7 +88,7 @@ import ZoneTesting
         #expect(code(results[again.recordID]) == .serverRecordChanged && code(results[news.recordID]) == nil)
     }
 
-    @Test func whatADatabaseCannotDo() async throws {
+    @Test func unsupportedDatabaseCallsAreRefused() async throws {
         let everybody = container.publicCloudDatabase
         #expect(await code { _ = try await everybody.databaseChanges(since: nil) } == .badDatabase)
         let all = CKRecordZone.ID.default
@@ -105,7 +105,7 @@ import ZoneTesting
         #expect(await code { _ = try await visitor.privateCloudDatabase.allRecordZones() } == .notAuthenticated)
         #expect(await code { _ = try await visitor.userRecordID() } == .notAuthenticated)
         #expect(await code { try await visitor.publicCloudDatabase.save(CKRecord(recordType: "Note")) } != nil)
-        // Somebody else's.
+        // A record of another user.
         let hers = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: "post"))
         try await everybody.save(hers)
         let bob = relay.device(of: "bob@example.org").container.publicCloudDatabase
@@ -116,7 +116,7 @@ import ZoneTesting
         #expect(read.creatorUserRecordID?.recordName != CKCurrentUserDefaultName)
     }
 
-    @Test func whatIsTooMuch() async throws {
+    @Test func exceededLimitsAreReported() async throws {
         let many = (0..<401).map { note("n\($0)") }
         #expect(await code { _ = try await database.modifyRecords(saving: many, deleting: []) } == .limitExceeded)
         _ = try await database.modifyRecords(saving: Array(many.prefix(400)), deleting: [])
@@ -132,7 +132,7 @@ import ZoneTesting
         #expect(await code { try await database.deleteRecord(withID: many[0].recordID) } == nil)
     }
 
-    @Test func whatSharesRefuse() async throws {
+    @Test func invalidShareChangesAreRefused() async throws {
         let (root, child) = (note("root"), note("child"))
         child.setParent(root)
         let share = CKShare(rootRecord: root)
@@ -140,18 +140,18 @@ import ZoneTesting
         let second = CKShare(rootRecord: child)
         let (results, _) = try await database.modifyRecords(saving: [child, second], deleting: [])
         #expect(code(results[second.recordID]) == .alreadyShared)
-        // Her own link leads the owner to their own share.
+        // The owner's own link leads to the own share.
         let mine = try await container.shareMetadata(for: try #require(share.url))
         #expect(mine.participantRole == .owner && mine.participantStatus == .accepted)
         let bob = relay.device(of: "bob@example.org").container
         #expect(await code { _ = try await bob.shareMetadata(for: try #require(share.url)) } != nil)
-        // Nobody by that name: they are invited by their address all the same.
+        // No account has this address: the person can be invited nevertheless.
         let stranger = try await container.shareParticipant(forEmailAddress: "new@example.org")
         #expect(!stranger.userIdentity.hasiCloudAccount && stranger.userIdentity.userRecordID == nil)
         share.addParticipant(stranger)
         try await database.save(share)
         #expect(share.participants.count == 2)
-        // The same share changed on two devices.
+        // Two devices change the same share.
         let other = relay.device(of: "alice@example.org", named: "laptop").privateDatabase
         let copy = try #require(try await other.record(for: share.recordID) as? CKShare)
         copy[CKShare.SystemFieldKey.title] = "Laptop"
@@ -159,7 +159,7 @@ import ZoneTesting
         share[CKShare.SystemFieldKey.title] = "Phone"
         do {
             try await database.save(share)
-            Issue.record("an older share was taken")
+            Issue.record("an outdated share was accepted")
         } catch let error as CKError {
             #expect(error.code == .serverRecordChanged && error.serverRecord is CKShare)
             #expect((error.serverRecord as? CKShare)?[CKShare.SystemFieldKey.title] as? String == "Laptop")

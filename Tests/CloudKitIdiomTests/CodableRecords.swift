@@ -2,10 +2,10 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-// A library that makes records of any `Codable` type and back, as several do: what it is given is `Any`, or a generic, and only
-// casts tell what a record can hold.
+// A library that converts any `Codable` type to a record and back, as several do. It receives `Any` or a generic value,
+// and only casts tell whether a record can hold it.
 
-/// Puts the values of a type into a record.
+/// Encodes the values of a type into a record.
 private final class RecordEncoder: Encoder {
     enum Failure: Error { case cannotHold(String) }
 
@@ -56,7 +56,7 @@ private final class RecordEncoder: Encoder {
     }
 }
 
-/// Takes the values of a type out of a record.
+/// Decodes the values of a type from a record.
 private final class RecordDecoder: Decoder {
     let record: CKRecord
     var codingPath: [any CodingKey] = []
@@ -142,7 +142,7 @@ private struct Person: Codable, Equatable {
 }
 
 @Suite(.timeLimit(.minutes(15))) struct CodableRecordsTests {
-    @Test func aTypeGoesThroughARecordAndARelay() async throws {
+    @Test func aCodableTypeSurvivesARecordAndARelay() async throws {
         let database = try TestRelay().device(of: "alice").privateDatabase
         let person = Person()
         let record = CKRecord(recordType: "Person", recordID: CKRecord.ID(recordName: person.id.uuidString))
@@ -155,7 +155,7 @@ private struct Person: Codable, Equatable {
         #expect(read["far"] as? Int64 == .max && read["small"] as? UInt8 == 7 && read["isActive"] as? Bool == true)
     }
 
-    @Test func filesTravelAsAssets() async throws {
+    @Test func fileURLsAreStoredAsAssets() async throws {
         struct Photo: Codable { var title: String, file: URL }
         let database = try TestRelay().device(of: "alice").privateDatabase
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID().uuidString).txt")
@@ -169,8 +169,8 @@ private struct Person: Codable, Equatable {
         #expect(try String(contentsOf: photo.file, encoding: .utf8) == "pixels")
     }
 
-    /// What comes as `Any`, from a list of attributes or a dictionary, is told apart by casts alone.
-    @Test func castsTellWhatARecordHolds() {
+    /// Values of type `Any`, from a list of attributes or a dictionary, are distinguished by casts alone.
+    @Test func castsTellWhichValuesARecordCanHold() {
         let values: [String: Any] = [
             "text": "a", "int": 1, "int16": Int16(2), "double": 1.5, "bool": true, "date": Date(), "data": Data([1]),
             "texts": ["a"], "numbers": [1, 2], "ns": NSNumber(value: 3), "nsText": NSString("b"), "nsDate": NSDate(),
@@ -185,7 +185,7 @@ private struct Person: Codable, Equatable {
         #expect(refused == ["substring", "url", "set", "dictionary", "null"])
         #expect(record["int16"] as? Int == 2 && record["float"] as? Double == 2.5 && record["ns"] as? Int == 3)
         #expect(record["bool"] as? NSNumber == true && record["nsList"] as? [String] == ["x"])
-        // What it holds is asked for in the same way.
+        // Reading uses the same casts.
         switch record["text"] {
         case let text as String: #expect(text == "a")
         default: Issue.record("no text")

@@ -2,8 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-// Contacts in a file, kept in step by an engine in the way of Apple's own sample: what the server knew last lies beside each
-// contact, and every failure has its answer.
+// Contacts in a file, synced by an engine in the style of Apple's own sample: the last known server record is stored
+// with each contact, and every failure is handled.
 
 private struct Contact: Codable {
     static let recordType: CKRecord.RecordType = "Contact"
@@ -93,7 +93,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
 
     var names: [String: String] { book.contacts.mapValues(\.name) }
 
-    // MARK: What people do
+    // MARK: User actions
 
     func save(_ id: String, _ name: String, at second: TimeInterval) {
         var contact = book.contacts[id] ?? Contact(id: id, name: name, edited: .distantPast)
@@ -112,7 +112,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         try await syncEngine.sendChanges()
     }
 
-    // MARK: What the engine says
+    // MARK: Engine events
 
     func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
         switch event {
@@ -232,7 +232,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         do { try await engine.sendChanges() } catch { try await engine.sendChanges() }
     }
 
-    @Test func twoBooksAreKeptInStepByThemselves() async throws {
+    @Test func automaticSyncKeepsTwoBooksEqual() async throws {
         let mine = try await ContactBook(phone.privateDatabase, automaticallySync: true)
         await mine.save("ada", "Ada", at: 1)
         await mine.save("bob", "Bob", at: 1)
@@ -240,7 +240,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         let other = try await ContactBook(laptop.privateDatabase, automaticallySync: true)
         try await relay.settle()
         #expect(await other.names == ["ada": "Ada", "bob": "Bob"])
-        // Both away, both change the same: the later edit stays, wherever it was made.
+        // Both devices are offline and change the same contact: the later edit wins, no matter which device made it.
         phone.network.cut()
         laptop.network.cut()
         await mine.save("ada", "Ada L.", at: 3)
@@ -254,7 +254,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         try await relay.settle()
         #expect(await mine.names == ["ada": "Ada L.", "eve": "Eve"])
         #expect(await other.names == mine.names)
-        // The next start goes on from the file.
+        // The next launch continues from the file.
         let file = try await mine.persist()
         let again = try await ContactBook(phone.privateDatabase, automaticallySync: true, file: file)
         await other.save("eve", "Evelyn", at: 9)
@@ -263,7 +263,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         #expect(await again.log.isEmpty)
     }
 
-    @Test func everyFailureHasItsAnswer() async throws {
+    @Test func everySaveFailureIsHandled() async throws {
         let mine = try await ContactBook(phone.privateDatabase, automaticallySync: false)
         let other = try await ContactBook(laptop.privateDatabase, automaticallySync: false)
         await mine.save("ada", "Ada", at: 1)
@@ -273,7 +273,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         try await other.syncEngine.fetchChanges()
         #expect(await other.names == ["ada": "Ada", "bob": "Bob"])
 
-        // Changed on both sides.
+        // Changed on both devices.
         await mine.save("ada", "Ada 2", at: 2)
         try await send(mine)
         await other.save("ada", "Ada 3", at: 3)
@@ -282,7 +282,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         try await mine.syncEngine.fetchChanges()
         #expect(await mine.names["ada"] == "Ada 3")
 
-        // Deleted there, changed here: it is made again.
+        // Deleted on one device and changed on the other: the contact is created again.
         await mine.delete("bob")
         try await send(mine)
         await other.save("bob", "Robert", at: 4)
@@ -291,7 +291,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         try await mine.syncEngine.fetchChanges()
         #expect(await mine.names["bob"] == "Robert")
 
-        // The whole zone is gone.
+        // The whole zone is deleted.
         try await mine.deleteServerData()
         #expect(await mine.names.isEmpty)
         await other.save("ada", "Ada 5", at: 5)
@@ -299,7 +299,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         #expect(await other.log.suffix(2) == ["ada zoneNotFound", "made Contacts"])
         try await mine.syncEngine.fetchChanges()
         #expect(await mine.names == ["ada": "Ada 5"])
-        // Only what is asked for goes.
+        // A send with a scope sends only the changes in it.
         await other.save("x", "X", at: 6)
         await other.save("y", "Y", at: 6)
         let x = CKRecord.ID(recordName: "x", zoneID: CKRecordZone.ID(zoneName: Contact.zoneName))
@@ -307,7 +307,7 @@ private final actor ContactBook: CKSyncEngineDelegate {
         #expect(await other.syncEngine.state.pendingRecordZoneChanges.map(\.recordID.recordName) == ["y"])
     }
 
-    @Test func anotherAccountBeginsAnew() async throws {
+    @Test func anotherAccountStartsWithAnEmptyBook() async throws {
         let mine = try await ContactBook(phone.privateDatabase, automaticallySync: true)
         await mine.save("ada", "Ada", at: 1)
         try await relay.settle()

@@ -2,8 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// Corners that programs turn without thinking: operations that wait for each other, the user's own record, links to a
-/// hierarchy, values in every form of Foundation's.
+/// Details that programs rely on: operation dependencies, the user record, links to a shared hierarchy, and Foundation
+/// values in every form.
 @Suite(.timeLimit(.minutes(15))) struct CornerTests {
     private let relay: TestRelay
     private let container: CKContainer
@@ -25,7 +25,7 @@ import ZoneTesting
         var ends: [String] = []
     }
 
-    @Test func operationsWaitForEachOther() async throws {
+    @Test func operationsWaitForTheirDependencies() async throws {
         let order = Order()
         let record = note("a")
         record["text"] = "first"
@@ -44,7 +44,7 @@ import ZoneTesting
             database.add(save)
         }
         #expect(order.ends == ["saved", "fetched", "end"])
-        // By itself, without a queue.
+        // An operation that is started without a queue.
         let alone = CKFetchRecordsOperation(recordIDs: [record.recordID])
         alone.database = database
         var found: [CKRecord.ID: CKRecord]?
@@ -56,7 +56,7 @@ import ZoneTesting
         #expect(found?[record.recordID]?["text"] as? String == "first")
     }
 
-    @Test func usersHaveARecordOfTheirOwn() async throws {
+    @Test func eachUserHasAUserRecord() async throws {
         let operation = CKFetchRecordsOperation.fetchCurrentUserRecordOperation()
         var me: CKRecord?
         try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, Error>) in
@@ -73,7 +73,7 @@ import ZoneTesting
         #expect(again["nickname"] as? String == "Al")
     }
 
-    @Test func progressOfPlainRecordsIsWhole() async throws {
+    @Test func recordsWithoutAssetsReportFullProgress() async throws {
         let operation = CKModifyRecordsOperation(recordsToSave: [note("a"), note("b")], recordIDsToDelete: [])
         var heard: [String: Double] = [:]
         operation.perRecordProgressBlock = { heard[$0.recordID.recordName] = $1 }
@@ -105,7 +105,7 @@ import ZoneTesting
         #expect(files.containerURL(forSecurityApplicationGroupIdentifier: long) == nil, "the folder cannot be made")
     }
 
-    @Test func cascadesComeThroughTheFeed() async throws {
+    @Test func cascadedDeletionsAppearInTheFeed() async throws {
         let folder = CKRecord(recordType: "Folder", recordID: CKRecord.ID(recordName: "f", zoneID: zoneID))
         let child = note("c")
         child["folder"] = CKRecord.Reference(record: folder, action: .deleteSelf)
@@ -125,7 +125,7 @@ import ZoneTesting
         defaults.removePersistentDomain(forName: "corner")
     }
 
-    @Test func anAtomicFailureNamesTheGuiltyOne() async throws {
+    @Test func anAtomicFailureNamesTheConflictingRecord() async throws {
         let stale = note("a")
         try await database.save(note("a"))
         let operation = CKModifyRecordsOperation(recordsToSave: [note("b"), stale], recordIDsToDelete: nil)
@@ -186,7 +186,7 @@ import ZoneTesting
         #expect(read["text"] as? String == "by Bob")
         #expect(read.lastModifiedUserRecordID?.recordName != CKCurrentUserDefaultName)
         #expect(read.creatorUserRecordID?.recordName == CKCurrentUserDefaultName)
-        // The owner ends it.
+        // The owner deletes the share.
         let current = try #require(try await database.record(for: share.recordID) as? CKShare)
         #expect(current.participants.count == 2)
         _ = try await database.deleteRecord(withID: current.recordID)
@@ -196,7 +196,7 @@ import ZoneTesting
         #expect(gone.modifications.isEmpty)
     }
 
-    @Test func fieldsTakeWhatProgramsPutIn() async throws {
+    @Test func fieldsAcceptCommonValueTypes() async throws {
         let record = note("a")
         enum Kind: String { case big }
         record["kind"] = Kind.big.rawValue
@@ -232,8 +232,8 @@ import ZoneTesting
         #expect(try await database.record(for: record.recordID)["kind"] == nil)
     }
 
-    /// Programs read what every record has as if it were a field, and count on finding it.
-    @Test func systemFieldsAreReadByTheirNames() async throws {
+    /// Programs read system fields by name like other fields.
+    @Test func systemFieldsAreReadByName() async throws {
         let saved = try await database.save(note("a"))
         let read = try await database.record(for: saved.recordID)
         #expect(read["modificationDate"] as? Date == read.modificationDate && read.modificationDate != nil)
@@ -251,7 +251,7 @@ import ZoneTesting
         let wrong = note("wrong")
         wrong["address"] = read.recordID
         await #expect(throws: CKError.self) { try await database.save(wrong) }
-        // A field of the program's own goes before.
+        // A field of the program's own with the same name takes precedence.
         let own = Date(timeIntervalSince1970: 5)
         read["creationDate"] = own
         try await database.save(read)
@@ -259,7 +259,7 @@ import ZoneTesting
         #expect(again["creationDate"] as? Date == own && again.creationDate == saved.creationDate)
     }
 
-    @Test func cancellingIsTold() async throws {
+    @Test func cancellationIsReported() async throws {
         let operation = CKQueryOperation(query: CKQuery(recordType: "Note", predicate: NSPredicate(value: true)))
         operation.cancel()
         let error: Error? = await withCheckedContinuation { done in
@@ -269,7 +269,7 @@ import ZoneTesting
         #expect((error as? CKError)?.code == .operationCancelled)
         let task = Task { try await database.allRecordZones() }
         task.cancel()
-        // Cancelled, or done before that.
+        // The task is cancelled or already finished.
         if case .failure(let error) = await task.result { #expect((error as? CKError)?.code == .operationCancelled) }
     }
 }

@@ -2,9 +2,9 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// Places where a program counts on the exact shape of a declaration: optional or not, open or not, printable or not.
+/// Declarations whose exact shape programs rely on: optional or not, open or not, printable or not.
 @Suite struct DeclarationTests {
-    /// Programs and test doubles put their own accessors over an operation's properties, whatever else it keeps.
+    /// Programs and test doubles override an operation's properties.
     final class WatchedOperation: CKModifyRecordsOperation, @unchecked Sendable {
         var reads = 0
         // swift-format-ignore: NeverUseImplicitlyUnwrappedOptionals
@@ -24,14 +24,14 @@ import ZoneTesting
         }
     }
 
-    @Test func operationsCanBeOverriddenPropertyByProperty() {
+    @Test func operationPropertiesCanBeOverridden() {
         let operation = WatchedOperation()
         operation.recordsToSave = [CKRecord(recordType: "A")]
         #expect(operation.database == nil)
         #expect(operation.reads == 2)
     }
 
-    @Test func whatAnEngineGivesCanBePrinted() {
+    @Test func engineValuesCanBePrinted() {
         let id = CKRecord.ID(recordName: "n", zoneID: CKRecordZone.ID(zoneName: "Z"))
         let options = CKSyncEngine.SendChangesOptions(scope: .recordIDs([id]))
         #expect(options.scope.description.contains("n"))
@@ -63,13 +63,13 @@ import ZoneTesting
             stateSerialization: nil,
             delegate: Listener()
         )
-        // No `?`: CloudKit's is never nil.
+        // Not optional: CloudKit's delegate is never nil here.
         let delegate: any CKSyncEngineDelegate = configuration.delegate
         #expect(delegate is Listener)
         #expect(configuration.description.contains("automatic"))
     }
 
-    @Test func subscriptionsOfQueriesMayHaveNoType() {
+    @Test func querySubscriptionsHaveAnOptionalRecordType() {
         let subscription = CKQuerySubscription(
             recordType: "A",
             predicate: NSPredicate(value: true),
@@ -79,7 +79,7 @@ import ZoneTesting
         if let type = subscription.recordType { #expect(type == "A") } else { Issue.record("no type") }
     }
 
-    @Test func sharesComeOutOfTheirArchivesWithoutAnOptional() throws {
+    @Test func decodingAShareReturnsANonOptional() throws {
         let root = CKRecord(
             recordType: "A",
             recordID: CKRecord.ID(recordName: "r", zoneID: CKRecordZone.ID(zoneName: "Z"))
@@ -93,7 +93,7 @@ import ZoneTesting
         #expect(read.recordID == share.recordID)
         #expect(read.recordType == CKRecord.SystemType.share)
 
-        // What is no share at all makes one that no relay takes.
+        // An archive without a share gives one that no relay accepts.
         let other = NSKeyedArchiver(requiringSecureCoding: true)
         other.encode("x" as NSString, forKey: "Other")
         let strange = try NSKeyedUnarchiver(forReadingFrom: other.encodedData)
@@ -101,7 +101,7 @@ import ZoneTesting
         #expect(CKShare(coder: strange).recordID.zoneID.zoneName.isEmpty)
     }
 
-    @Test func valuesComeBySeveralKeysAtOnce() {
+    @Test func valuesAreReadForSeveralKeysAtOnce() {
         let record = CKRecord(recordType: "A")
         record["a"] = 1
         record["b"] = "two"
@@ -109,9 +109,10 @@ import ZoneTesting
         #expect(values["a"] as? Int == 1 && values["b"] as? String == "two" && values["c"] is NSNull)
     }
 
-    /// CloudKit's records do not say when they are equal, so each is equal to itself only: programs that must know which of two
-    /// versions they hold find it by the object.
-    @Test func recordsAreEqualToThemselvesOnly() {
+    /// CloudKit's records define no equality, so each equals only itself.
+    ///
+    /// Programs use this to tell two versions of a record apart.
+    @Test func aRecordEqualsOnlyItself() {
         let id = CKRecord.ID(recordName: "n", zoneID: CKRecordZone.ID(zoneName: "Z"))
         let (one, same) = (CKRecord(recordType: "A", recordID: id), CKRecord(recordType: "A", recordID: id))
         #expect(one == one && [same, one].contains(one) && one.recordID == same.recordID)
@@ -127,7 +128,7 @@ import ZoneTesting
         #expect(sameThing == CKContainer.ApplicationPermissions.userDiscoverability)
     }
 
-    @Test func sortOrdersTellTheirKeys() {
+    @Test func sortDescriptorsHaveTheirKey() {
         let descriptor = NSSortDescriptor(key: "name", ascending: true)
         #expect(descriptor.key == "name")
     }
@@ -139,8 +140,8 @@ import ZoneTesting
         #expect(zone.encryptionScope == .perZone)
     }
 
-    /// A relay keeps no notices, and says so in the shape that older programs expect.
-    @Test(.timeLimit(.minutes(15))) func thereAreNoNoticesOfThePast() async throws {
+    /// A relay stores no past notices and reports that in the form that older programs expect.
+    @Test(.timeLimit(.minutes(15))) func pastNotificationsAreAnEmptyList() async throws {
         let database = try TestRelay().device(of: "alice").privateDatabase
         let fetched: (CKServerChangeToken?, Error?) = await withCheckedContinuation { done in
             let operation = CKFetchNotificationChangesOperation(previousServerChangeToken: nil)

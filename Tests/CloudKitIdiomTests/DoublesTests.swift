@@ -2,8 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-// What programs put before CloudKit to test without it: protocols that its classes fulfil as they are, and inherited
-// classes with answers of their own. Each requirement must be met by the exact declaration.
+// Abstractions that programs put in front of CloudKit to test without it: protocols that its classes satisfy unchanged,
+// and subclasses with fixed answers. Each requirement must match the exact declaration.
 
 private protocol RecordStore: AnyObject, Sendable {
     var databaseScope: CKDatabase.Scope { get }
@@ -146,9 +146,9 @@ extension CKModifyRecordsOperation: Saving {}
 extension CKSyncEngine: Engine {}
 extension CKSyncEngine.State: EngineState {}
 
-// Names that programs give to what has none.
+// Conformances that programs add to CloudKit's types.
 extension CKDatabase.Scope: CustomStringConvertible {
-    /// For logs.
+    /// A description for logs.
     public var description: String {
         switch self {
         case .public: "public"
@@ -159,23 +159,23 @@ extension CKDatabase.Scope: CustomStringConvertible {
     }
 }
 extension CKAccountStatus: CustomStringConvertible {
-    /// For logs.
+    /// A description for logs.
     public var description: String { self == .available ? "available" : "status \(rawValue)" }
 }
 extension CKRecord.ID: Comparable {
-    /// By name.
+    /// Orders by name.
     public static func < (a: CKRecordID, b: CKRecordID) -> Bool { a.recordName < b.recordName }
 }
 extension CKRecord: Identifiable {
-    /// For lists.
+    /// The identity in lists.
     public var id: CKRecord.ID { recordID }
 }
 extension CKShare.Participant: Identifiable {
-    /// For lists.
+    /// The identity in lists.
     public var id: String { participantID }
 }
 
-/// A record as a server would have given it.
+/// A record with the values of a server.
 private final class StoredRecord: CKRecord, @unchecked Sendable {
     override var recordType: String { "Stored" }
     override var recordID: CKRecord.ID { CKRecord.ID(recordName: "stored") }
@@ -197,7 +197,7 @@ private final class StoredRecord: CKRecord, @unchecked Sendable {
         return try page.matchResults.compactMap { try $0.1.get()["text"] as? String }
     }
 
-    @Test func databasesStandBehindAProgramsProtocol() async throws {
+    @Test func databasesSatisfyAProgramsProtocol() async throws {
         let container = try TestRelay().device(of: "alice").container
         func scope(of cloud: some Cloud) -> String { "\(cloud.database(with: .private).databaseScope)" }
         #expect(scope(of: container) == "private")
@@ -212,7 +212,7 @@ private final class StoredRecord: CKRecord, @unchecked Sendable {
         #expect(saving.isAtomic && saving.savePolicy == .ifServerRecordUnchanged)
     }
 
-    @Test func recordsAreInheritedFrom() {
+    @Test func recordsCanBeSubclassed() {
         let record = StoredRecord(recordType: "Any", recordID: CKRecord.ID(recordName: "any"))
         record["a"] = 1
         #expect(record.recordType == "Stored" && record.recordID.recordName == "stored" && record.id == record.recordID)

@@ -2,8 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// Where programs come without meaning to: the same record twice, nothing at all, errors of their own making, archives of
-/// dictionaries.
+/// Unusual situations: the same record twice in a call, empty calls, errors made by the program, archives of
+/// collections.
 @Suite(.timeLimit(.minutes(15))) struct EdgeTests {
     private let container: CKContainer
     private let database: CKDatabase
@@ -19,9 +19,9 @@ import ZoneTesting
         CKRecord(recordType: "Thing", recordID: CKRecord.ID(recordName: name, zoneID: zoneID))
     }
 
-    // MARK: Twice, and not at all
+    // MARK: Duplicates and empty calls
 
-    @Test func oneRecordTwiceInACallIsAnError() async throws {
+    @Test func theSameRecordTwiceInACallIsAnError() async throws {
         let (one, same) = (thing("a"), thing("a"))
         let calls: [([CKRecord], [CKRecord.ID])] = [([one, one], []), ([one, same], []), ([one], [one.recordID])]
         for (saves, deletes) in calls {
@@ -33,17 +33,17 @@ import ZoneTesting
             #expect((error as? CKError)?.code == .invalidArguments, "\(String(describing: error))")
             do {
                 _ = try await database.modifyRecords(saving: saves, deleting: deletes)
-                Issue.record("was taken")
+                Issue.record("the call was accepted")
             } catch let error as CKError { #expect(error.code == .invalidArguments && "\(error)".contains("a")) }
         }
         await #expect(throws: CKError.self) { try await database.record(for: one.recordID) }
-        // To delete a record twice is to delete it.
+        // Deleting a record twice in a call is one deletion.
         let results = try await database.modifyRecords(saving: [], deleting: [one.recordID, one.recordID])
         #expect(results.deleteResults.count == 1)
     }
 
-    /// A delegate that lists a record twice loses nothing else by it.
-    @Test func oneRecordTwiceInABatchHoldsUpNoOther() async throws {
+    /// A delegate that lists a record twice does not block the other records of the batch.
+    @Test func theSameRecordTwiceInABatchDoesNotBlockOthers() async throws {
         final class Careless: CKSyncEngineDelegate, @unchecked Sendable {
             var records: [CKRecord] = []
             var saved: [String] = []
@@ -72,7 +72,7 @@ import ZoneTesting
         #expect(try await database.record(for: thing("b").recordID).recordChangeTag != nil)
     }
 
-    @Test func nothingToDoIsDone() async throws {
+    @Test func emptyCallsSucceed() async throws {
         let (saved, deleted) = try await database.modifyRecords(saving: [], deleting: [])
         #expect(saved.isEmpty && deleted.isEmpty)
         #expect(try await database.records(for: []).isEmpty)
@@ -100,7 +100,7 @@ import ZoneTesting
         #expect(try await container.shareMetadatas(for: []).isEmpty)
     }
 
-    @Test func aContainerWithoutARelaySaysSo() async throws {
+    @Test func aContainerWithoutARelayReportsBadContainer() async throws {
         let nowhere = CKContainer(identifier: "iCloud.nowhere.\(UUID().uuidString)")
         let error: CKError? = await withCheckedContinuation { done in
             nowhere.privateCloudDatabase.fetch(withRecordID: CKRecord.ID(recordName: "a")) { _, error in
@@ -114,7 +114,7 @@ import ZoneTesting
         #expect(status.0 == .couldNotDetermine && (status.1 as? CKError)?.code == .badContainer)
     }
 
-    @Test(arguments: ["", "a b", "1a", "a-b", "ä"]) func namesThatNoSchemaHasAreRefused(_ name: String) async throws {
+    @Test(arguments: ["", "a b", "1a", "a-b", "ä"]) func invalidNamesAreRefused(_ name: String) async throws {
         let record = CKRecord(recordType: name, recordID: CKRecord.ID(recordName: "r", zoneID: zoneID))
         await #expect(throws: CKError.self) { try await database.save(record) }
         let other = thing("r")
@@ -125,9 +125,9 @@ import ZoneTesting
         } catch let error as CKError { #expect(error.code == .invalidArguments) }
     }
 
-    // MARK: Errors of a program's own
+    // MARK: Errors made by a program
 
-    @Test func programsMakeErrorsThemselves() throws {
+    @Test func programsCanCreateErrors() throws {
         let id = thing("a").recordID
         let inner = CKError(.serverRecordChanged, userInfo: [CKRecordChangedErrorServerRecordKey: thing("a")])
         for wait in [3 as Any, 3.0, NSNumber(value: 3), TimeInterval(3)] {
@@ -164,7 +164,7 @@ import ZoneTesting
 
     // MARK: Archives
 
-    @Test func dictionariesOfCloudKitsThingsAreArchived() async throws {
+    @Test func dictionariesOfCloudKitObjectsAreArchived() async throws {
         let record = try await database.save(thing("a"))
         let page = try await database.recordZoneChanges(inZoneWith: zoneID, since: nil)
         let kept: NSDictionary = [
@@ -186,7 +186,7 @@ import ZoneTesting
         try await database.save(try #require(again))
     }
 
-    @Test func listsAndTablesComeOutOfTheirArchives() async throws {
+    @Test func arraysAndDictionariesAreUnarchived() async throws {
         let records = [thing("a"), thing("b")]
         _ = try await database.modifyRecords(saving: records, deleting: [])
         let list = try NSKeyedArchiver.archivedData(withRootObject: records, requiringSecureCoding: true)
@@ -209,7 +209,7 @@ import ZoneTesting
         #expect(second == 1_000 * NSEC_PER_MSEC)
     }
 
-    @Test func copiesGoTheirOwnWays() async throws {
+    @Test func copiesOfARecordAreIndependent() async throws {
         let record = thing("a")
         record["list"] = ["x"]
         record["n"] = 1
@@ -222,13 +222,13 @@ import ZoneTesting
         #expect(record != copy && record.isEqual(record) && record.description.contains("Thing"))
         do {
             try await database.save(copy)
-            Issue.record("an older copy was taken")
+            Issue.record("an outdated copy was accepted")
         } catch CKError.serverRecordChanged {}
         let (results, _) = try await database.modifyRecords(saving: [copy], deleting: [], savePolicy: .changedKeys)
         #expect(try results[copy.recordID]?.get()["n"] as? Int == 2)
         let read = try await database.record(for: record.recordID)
         #expect(read["list"] == nil && read["n"] as? Int == 2)
-        // Whatever the relay has, and what only it has stays.
+        // Saving all keys overwrites the relay's values and keeps fields that only the relay has.
         read["only"] = "there"
         try await database.save(read)
         _ = try await database.modifyRecords(saving: [record], deleting: [], savePolicy: .allKeys)

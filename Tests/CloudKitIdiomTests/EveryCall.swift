@@ -1,7 +1,7 @@
 import CloudKit
 
-// Errors, and every call of containers and databases. As people write them for Apple's framework, in Swift's older mode and with nothing of ours: that it compiles is the
-// test. What it does is tested elsewhere.
+// Errors, and every call of containers and databases, as people write them for Apple's framework: in Swift's older
+// language mode and without Zonecast's additions. The test is that this compiles. Other tests cover what it does.
 
 private func errors(_ e: Error) throws {
     do { throw e } catch let error as CKError where error.code == .serverRecordChanged {
@@ -174,7 +174,7 @@ private func database(
         ) = try await db.modifySubscriptions(saving: [s], deleting: [])
         ;
     _ = w
-    // completion handlers
+    // Completion handlers.
     db.fetch(withRecordID: id) { (r: CKRecord?, e: Error?) in }; db.save(r) { (r: CKRecord?, e: Error?) in };
     db.delete(withRecordID: id) { (i: CKRecord.ID?, e: Error?) in }
     db.fetch(withRecordZoneID: z.zoneID) { (z: CKRecordZone?, e: Error?) in };

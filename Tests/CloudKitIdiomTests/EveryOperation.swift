@@ -1,7 +1,7 @@
 import CloudKit
 
-// Operations with all their blocks, and sync engines. As people write them for Apple's framework, in Swift's older mode and with nothing of ours: that it compiles is the
-// test. What it does is tested elsewhere.
+// Operations with all their blocks, and sync engines, as people write them for Apple's framework: in Swift's older
+// language mode and without Zonecast's additions. The test is that this compiles. Other tests cover what it does.
 
 private func ops(_ db: CKDatabase, _ z: CKRecordZone.ID, _ id: CKRecord.ID, _ tok: CKServerChangeToken?) {
     let o = CKModifyRecordsOperation(recordsToSave: nil, recordIDsToDelete: nil); _ = CKModifyRecordsOperation();

@@ -1,7 +1,8 @@
 import CloudKit
 
-// Records, zones, shares, subscriptions, notices and queries. As people write them for Apple's framework, in Swift's older mode and with nothing of ours: that it compiles is the
-// test. What it does is tested elsewhere.
+// Records, zones, shares, subscriptions, notifications and queries, as people write them for Apple's framework: in
+// Swift's older language mode and without Zonecast's additions. The test is that this compiles. Other tests cover what
+// it does.
 
 private func record(_ z: CKRecordZone.ID, _ share: CKShare) throws {
     let t: CKRecord.RecordType = "A"; let id = CKRecord.ID(recordName: "x", zoneID: z); _ = CKRecord.ID(zoneID: z);

@@ -2,8 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// Sightings of animals, for everybody: a model of the program's own, queries by place and word, pages, pictures and notes that
-/// only their author reads.
+/// Sightings of animals in the public database: a model type, queries by place and word, pages, pictures, and notes
+/// that only their author can read.
 private struct Sighting: Equatable {
     static let recordType = "Sighting"
 
@@ -73,7 +73,7 @@ private struct Sighting: Equatable {
         return try results.map { try Sighting($0.1.get())?.species ?? "?" }
     }
 
-    @Test func everyWayToAskFindsWhatItShould() async throws {
+    @Test func everyQueryFindsTheExpectedRecords() async throws {
         let here = CLLocation(latitude: 52.1, longitude: 13)
         let radius: CGFloat = 250_000
         let near = NSPredicate(format: "distanceToLocation:fromLocation:(place, %@) < %f", here, radius)
@@ -99,10 +99,10 @@ private struct Sighting: Equatable {
         #expect(try await species(named) == ["owl"])
     }
 
-    @Test func pagesComeOneAfterTheOther() async throws {
+    @Test func pagesFollowEachOther() async throws {
         let query = CKQuery(recordType: Sighting.recordType, predicate: NSPredicate(value: true))
         query.sortDescriptors = [NSSortDescriptor(key: "count", ascending: true)]
-        // With operations, as an endless list does it.
+        // With operations, as an endless list does.
         var counts: [Int] = []
         var operation = CKQueryOperation(query: query)
         var pages = 0
@@ -123,7 +123,7 @@ private struct Sighting: Equatable {
             operation = CKQueryOperation(cursor: cursor)
         }
         #expect(counts == [1, 2, 3, 4, 5] && pages == 3)
-        // And in a loop.
+        // With a loop.
         var found: [Sighting] = []
         var (results, cursor) = try await database.records(matching: query, resultsLimit: 3)
         while true {
@@ -134,7 +134,7 @@ private struct Sighting: Equatable {
         #expect(found == sightings)
     }
 
-    @Test func picturesAndPrivateNotes() async throws {
+    @Test func picturesAndEncryptedNotesAreStored() async throws {
         #expect(try await container.accountStatus() == .available)
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString, isDirectory: true)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -159,7 +159,7 @@ private struct Sighting: Equatable {
         #expect(kept.encryptedValues["text"] as? String == "by the old bridge" && kept["text"] == nil)
         #expect(kept.encryptedValues.allKeys().sorted() == ["seen", "text"] && kept.allKeys() == ["about"])
         #expect((kept["about"] as? CKRecord.Reference)?.recordID.recordName == "heron")
-        // In everybody's database nothing can be hidden.
+        // The public database has no encrypted values.
         heron.encryptedValues["text"] = "x"
         do {
             try await database.save(heron)
@@ -167,7 +167,7 @@ private struct Sighting: Equatable {
         } catch let error as CKError { #expect(error.code == .invalidArguments) }
     }
 
-    @Test func whoWatchesASpeciesSeesWhatTheyWatch() async throws {
+    @Test func aFetchedSubscriptionMatchesTheWatchedSpecies() async throws {
         let subscription = CKQuerySubscription(
             recordType: Sighting.recordType,
             predicate: NSPredicate(format: "species == %@ AND count > %d", "lynx", 3),

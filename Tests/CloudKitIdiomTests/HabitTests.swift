@@ -4,7 +4,7 @@ import Synchronization
 import Testing
 import ZoneTesting
 
-/// Habits of programs that were made for CloudKit long before there were tasks.
+/// Idioms of programs that were written for CloudKit long before Swift concurrency.
 @Suite(.timeLimit(.minutes(15))) struct HabitTests {
     private let relay: TestRelay
     private let container: CKContainer
@@ -24,12 +24,14 @@ import ZoneTesting
         return record
     }
 
-    // MARK: Waiting with a thread
+    // MARK: Blocking a thread
 
-    /// More waits inside each other than there are threads for tasks.
+    /// More nested waits than the thread pool has threads.
     private var depth: Int { ProcessInfo.processInfo.activeProcessorCount + 4 }
 
-    /// Whether `descend` comes back with a success; on a thread of its own, so that a failure holds up nobody else.
+    /// Whether `descend` succeeds.
+    ///
+    /// Runs on its own thread, so that a failure does not block other tests.
     private func holds(_ descend: @escaping @Sendable () -> Bool) async -> Bool {
         await withCheckedContinuation { done in
             DispatchQueue(label: "program").async { done.resume(returning: descend()) }
@@ -76,8 +78,8 @@ import ZoneTesting
         var names: [String] = []
     }
 
-    /// Each operation's block is also that of the next, taken from the first: it must be there until the last page.
-    @Test func theBlocksOfAnOperationServeAllPages() async throws {
+    /// Each operation reuses the blocks of the first, which must exist until the last page.
+    @Test func anOperationsBlocksCanBeReusedForAllPages() async throws {
         let notes = (0..<7).map { (number: Int) in note("n\(number)", number) }
         _ = try await database.modifyRecords(saving: notes, deleting: [])
         let pages = Pages()
@@ -102,7 +104,7 @@ import ZoneTesting
         #expect(await isGone { first })
     }
 
-    /// Whether it goes, once what comes behind an operation's last block has happened.
+    /// Whether the object is released once the work after an operation's last block is done.
     private func isGone(_ object: () -> AnyObject?) async -> Bool {
         for _ in 0..<1_000_000 {
             if object() == nil { return true }
@@ -111,8 +113,8 @@ import ZoneTesting
         return false
     }
 
-    /// What they hold would stay for as long as the process lives.
-    @Test func operationsThatAreNamedInTheirBlocksGo() async throws {
+    /// Otherwise the objects they reference would stay in memory for the lifetime of the process.
+    @Test func operationsReferencedByTheirOwnBlocksAreReleased() async throws {
         try await database.save(note("a"))
         weak var known: CKFetchRecordsOperation?
         weak var forgotten: CKModifyRecordsOperation?
@@ -120,7 +122,7 @@ import ZoneTesting
             let operation = CKFetchRecordsOperation(recordIDs: [note("a").recordID])
             operation.fetchRecordsCompletionBlock = { _, _ in
                 #expect(!operation.isCancelled)
-                // Made here, and never begun.
+                // Created here and never started.
                 let other = CKModifyRecordsOperation()
                 other.modifyRecordsCompletionBlock = { _, _, _ in }
                 forgotten = other
@@ -133,7 +135,7 @@ import ZoneTesting
         #expect(await isGone { forgotten })
     }
 
-    @Test func aBlockMayBreakItsOperationOff() async throws {
+    @Test func aBlockMayCancelItsOperation() async throws {
         let notes = (0..<6).map { (number: Int) in note("n\(number)", number) }
         _ = try await database.modifyRecords(saving: notes, deleting: [])
         final class Seen: @unchecked Sendable {
@@ -173,7 +175,7 @@ import ZoneTesting
             operation.fetchRecordsResultBlock = seen.end
         }
         #expect(fetched.count == 2 && fetched.ends == [.operationCancelled])
-        // What is left of a page comes again, so its token is not told.
+        // The rest of a page is fetched again, so its token is not reported.
         let changes = CKFetchRecordZoneChangesOperation(recordZoneIDs: [zoneID], configurationsByRecordZoneID: nil)
         let changed = await run(changes) { operation, seen, each in
             operation.recordWasChangedBlock = { _, _ in each() }
@@ -197,7 +199,7 @@ import ZoneTesting
 
     // MARK: Sorting in memory
 
-    @Test func recordsAreSortedInMemoryByTheirFields() {
+    @Test func recordsAreSortedInMemoryByFields() {
         let records = [note("b", 2), note("none"), note("a", 1), note("c", 3)]
         func names(_ descriptors: NSSortDescriptor...) -> [String] {
             let sorted = (records as NSArray).sortedArray(using: descriptors)
@@ -211,7 +213,7 @@ import ZoneTesting
         #expect(((sorted.first as? [String: Any])?["number"] as? Int) == 1)
     }
 
-    @Test func recordsAreSortedInMemoryByTheirDistance() {
+    @Test func recordsAreSortedInMemoryByDistance() {
         let here = CLLocation(latitude: 50, longitude: 8)
         let records = [note("nowhere"), note("far"), note("near")]
         records[1]["place"] = CLLocation(latitude: 10, longitude: 8)
@@ -222,9 +224,9 @@ import ZoneTesting
         #expect(nearest.key == "place")
     }
 
-    // MARK: What is the same
+    // MARK: Equality
 
-    @Test func containersAndDatabasesAreTheSameWhereTheyLeadToTheSame() {
+    @Test func containersAndDatabasesAreEqualByContainerAndUser() {
         let bobs = relay.device(of: "bob@example.org").container
         #expect(CKContainer(identifier: "iCloud.a") == CKContainer(identifier: "iCloud.a"))
         #expect(CKContainer(identifier: "iCloud.a") != CKContainer(identifier: "iCloud.b"))
@@ -235,9 +237,9 @@ import ZoneTesting
         #expect(bobs.containerIdentifier == container.containerIdentifier)
     }
 
-    // MARK: Kin of CloudKit
+    // MARK: Related frameworks
 
-    @Test func coordinatesAndNames() {
+    @Test func coordinatesAreValidatedAndNamesFormatted() {
         let point = CLLocationCoordinate2DMake(50, 8)
         #expect(CLLocationCoordinate2DIsValid(point) && !CLLocationCoordinate2DIsValid(kCLLocationCoordinate2DInvalid))
         var name = PersonNameComponents()

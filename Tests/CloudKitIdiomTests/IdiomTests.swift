@@ -2,7 +2,7 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// The older program against a relay in process, as far as it needs no container of its own.
+/// The older program with a relay in this process, as far as it needs no container of its own.
 @Suite(.timeLimit(.minutes(15))) struct IdiomTests {
     @Test func theOlderProgramSavesAndReportsWhatFailed() async throws {
         let relay = try TestRelay()
@@ -27,9 +27,10 @@ import ZoneTesting
         #expect(read["b"] as? Int == 3)
     }
 
-    /// The way of shipping programs: save, and make the zone once the operation as a whole says that it is not there.
+    /// The pattern of shipping programs: save, and create the zone if the operation as a whole reports that it is
+    /// missing.
     @Test("a program that creates its zone only when it is missing gets its records saved")
-    func theZoneIsMadeWhenItIsMissing() async throws {
+    func theZoneIsCreatedWhenItIsMissing() async throws {
         let database = try TestRelay().device(of: "alice").privateDatabase
         let zone = CKRecordZone(zoneName: "Lists")
         let record = CKRecord(recordType: "T", recordID: CKRecord.ID(recordName: "a", zoneID: zone.zoneID))
@@ -52,7 +53,7 @@ import ZoneTesting
         #expect(try await database.record(for: record.recordID).recordChangeTag != nil)
     }
 
-    @Test func noticesComeAsTheirOwnKind() {
+    @Test func notificationsHaveTheClassOfTheirKind() {
         let payload: [AnyHashable: Any] = [
             "aps": ["alert": ["title": "T", "body": "B", "loc-key": "K"], "badge": 2],
             "ck": ["cid": "iCloud.x", "nid": "n", "qry": ["dbs": 1, "sid": "s", "rid": "r", "fo": 1]],

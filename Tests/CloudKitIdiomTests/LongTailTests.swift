@@ -2,7 +2,7 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// Less common ways of Apple's framework, as programs use them, against a relay in process.
+/// Less common uses of Apple's framework, with a relay in this process.
 @Suite(.timeLimit(.minutes(15))) struct LongTailTests {
     private let relay: TestRelay
     private let database: CKDatabase
@@ -21,8 +21,8 @@ import ZoneTesting
         return record
     }
 
-    /// Older programs take the errors of items out of the dictionary, in whatever form they like.
-    @Test func partialErrorsAreCastToEveryForm() async throws {
+    /// Older programs read item errors from the dictionary, with various casts.
+    @Test func partialErrorsCanBeCastToEveryForm() async throws {
         let saved = try await database.save(note("a"))
         let stale = note("a")
         let (good, id) = (note("b"), saved.recordID)
@@ -43,7 +43,7 @@ import ZoneTesting
         let one = try #require((items as? NSDictionary)?[id] as? NSError)
         #expect((one.userInfo[CKRecordChangedErrorServerRecordKey] as? CKRecord)?.recordID == id)
         #expect((error as? CKError)?.partialErrorsByItemID?[id] is CKError)
-        // What has gone through a place that knows only of Foundation's form is the same as before.
+        // An error that was passed on as `NSError` is still the same error.
         #expect((one as Error as? CKError)?.serverRecord?.recordChangeTag == saved.recordChangeTag)
         #expect((NSError(domain: "somewhere else", code: 14) as Error as? CKError) == nil)
         do { throw one } catch let error as CKError where error.code == .serverRecordChanged {
@@ -54,7 +54,7 @@ import ZoneTesting
         do { throw CKError(.zoneBusy) } catch let error as NSError { #expect(error.code == 23) }
     }
 
-    @Test func zoneChangesComeThroughEveryBlock() async throws {
+    @Test func zoneChangesAreReportedByEveryBlock() async throws {
         let records = (0..<25).map { note("n\($0)", $0) }
         _ = try await database.modifyRecords(saving: records, deleting: [])
         _ = try await database.deleteRecord(withID: records[0].recordID)
@@ -95,13 +95,13 @@ import ZoneTesting
         seen.records = []
         try await fetch(end.0).get()
         #expect(seen.records.isEmpty && seen.deleted == [records[1].recordID])
-        // One page at a time, where a program asks for that.
+        // One page at a time, if the program asks for it.
         seen.records = []
         try await fetch(nil, all: false).get()
         #expect(seen.records.count <= 10 && seen.zoneEnd?.1 == true)
     }
 
-    @Test func groupsAndSettingsTravelWithOperations() async throws {
+    @Test func groupsAndSettingsApplyToOperations() async throws {
         let group = CKOperationGroup()
         group.name = "first sync"
         group.quantity = 2
@@ -122,11 +122,11 @@ import ZoneTesting
         #expect(saved == [note("g").recordID: true])
     }
 
-    @Test func queriesGoOverTheirPagesWithSomeKeysOnly() async throws {
+    @Test func queriesPageWithDesiredKeys() async throws {
         _ = try await database.modifyRecords(saving: (0..<30).map { note("q\($0)", $0) }, deleting: [])
         let query = CKQuery(recordType: "Note", predicate: NSPredicate(format: "count >= %d AND count < %d", 5, 25))
         query.sortDescriptors = [NSSortDescriptor(key: "count", ascending: true)]
-        // A query of a later start of the program.
+        // The query is restored by a later launch of the program.
         let data = try NSKeyedArchiver.archivedData(withRootObject: query, requiringSecureCoding: true)
         let kept = try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKQuery.self, from: data))
         #expect(kept.recordType == "Note" && kept.sortDescriptors?.first?.key == "count")
@@ -151,7 +151,7 @@ import ZoneTesting
         }
     }
 
-    @Test func queriesThatCannotBeSentStaySoInAnArchive() async throws {
+    @Test func unsupportedQueriesStayUnsupportedInAnArchive() async throws {
         for (predicate, isEmpty) in [
             (NSPredicate(format: "a = 1 OR b = 2"), false), (NSPredicate(value: false), true),
         ] {
@@ -167,7 +167,7 @@ import ZoneTesting
         }
     }
 
-    @Test func encryptedValuesHoldEveryKind() async throws {
+    @Test func encryptedValuesHoldEveryType() async throws {
         let record = note("secret")
         let (date, place) = (Date(timeIntervalSinceReferenceDate: 12.5), CLLocation(latitude: 1, longitude: 2))
         let values = record.encryptedValues
@@ -196,7 +196,7 @@ import ZoneTesting
         #expect(cleared.encryptedValues["text"] == nil && cleared.encryptedValues["data"] != nil)
     }
 
-    @Test func assetsAreReadWhenAskedAndTheirOwnFilesStay() async throws {
+    @Test func assetsAreReadOnDemandEvenAfterTheLocalFileIsDeleted() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("asset-\(UUID().uuidString)")
         try Data("picture".utf8).write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }
@@ -218,7 +218,7 @@ import ZoneTesting
         #expect(try await database.save(read)["file"] == nil)
     }
 
-    @Test func noticesOfZonesAndDatabases() throws {
+    @Test func zoneAndDatabaseNotificationsAreParsed() throws {
         let zonePush: [AnyHashable: Any] = [
             "aps": ["content-available": 1],
             "ck": [
@@ -238,7 +238,7 @@ import ZoneTesting
         #expect(notice.notificationType == .database && notice.databaseScope == .shared && !notice.isPruned)
     }
 
-    @Test func zoneSubscriptionsAreKept() async throws {
+    @Test func zoneSubscriptionsAreStored() async throws {
         let subscription = CKRecordZoneSubscription(zoneID: zone.zoneID, subscriptionID: "notes")
         subscription.recordType = "Note"
         let info = CKSubscription.NotificationInfo()
@@ -256,7 +256,7 @@ import ZoneTesting
         } catch CKError.unknownItem {}
     }
 
-    @Test func anEnginesStateIsEditedByHand() throws {
+    @Test func anEnginesPendingChangesCanBeEdited() throws {
         final class Nobody: CKSyncEngineDelegate {
             func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {}
             func nextRecordZoneChangeBatch(
@@ -285,7 +285,7 @@ import ZoneTesting
         #expect(state.hasPendingUntrackedChanges && state.zoneIDsWithUnfetchedServerChanges.isEmpty)
     }
 
-    @Test func participantsHaveRolesAndRights() async throws {
+    @Test func participantsHaveRolesAndPermissions() async throws {
         let owner = relay.device(of: "alice@example.org").container
         let guest = relay.device(of: "bob@example.org").container
         _ = try await guest.userRecordID()
@@ -315,7 +315,7 @@ import ZoneTesting
         }
     }
 
-    @Test func accountsAreToldOf() async throws {
+    @Test func accountStatusAndUserIDAreAvailable() async throws {
         let container = relay.device(of: "carol").container
         #expect(try await container.accountStatus() == .available)
         let status: CKAccountStatus = await withCheckedContinuation { done in
@@ -327,7 +327,7 @@ import ZoneTesting
         #expect(Notification.Name.CKAccountChanged.rawValue == "CKAccountChangedNotification")
     }
 
-    @Test func everythingWithSecureCodingSurvivesIt() throws {
+    @Test func everySecureCodingTypeSurvivesAnArchive() throws {
         let id = note("a").recordID
         let location = CLLocation(latitude: 3, longitude: 4)
         let query = CKQuery(recordType: "Note", predicate: NSPredicate(format: "near = %@", "x"))

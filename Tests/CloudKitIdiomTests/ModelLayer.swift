@@ -2,8 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-// The thin layer that nearly every program has between its models and its records: keys as an enumeration, names as constants,
-// a protocol with a few generic calls, and archives as they were written in the first years.
+// The thin layer that nearly every program has between its models and its records: keys as an enumeration, names as
+// constants, a protocol with a few generic calls, and archives in the format of the first years.
 
 extension CKRecord.RecordType { fileprivate static let recipe = "Recipe" }
 extension CKRecordZone.ID { fileprivate static let kitchen = CKRecordZone.ID(zoneName: "Kitchen") }
@@ -42,7 +42,7 @@ extension CKRecord {
         return value
     }
 
-    /// As programs wrote it before iOS 12.
+    /// Encodes as programs did before iOS 12.
     fileprivate var systemFields: Data {
         let data = NSMutableData()
         let archiver = NSKeyedArchiver(forWritingWith: data)
@@ -100,7 +100,7 @@ extension CKDatabase {
         for case .failure(let error) in saved.values { throw error }
     }
 
-    /// Changes a record whoever else does so at the same time.
+    /// Changes a record and retries on conflicts with other devices.
     fileprivate func update(_ id: CKRecord.ID, tries: Int = 50, _ change: (CKRecord) -> Void) async throws {
         var record = try await record(for: id)
         for _ in 0..<tries {
@@ -151,7 +151,9 @@ private struct Recipe: RecordModel {
     }
 }
 
-/// What a view shows; its handlers come from elsewhere and go to the main actor.
+/// The model of a view.
+///
+/// Its handlers run elsewhere and hop to the main actor.
 @MainActor private final class RecipeList {
     private(set) var titles: [String] = []
     private(set) var message: String?
@@ -181,7 +183,7 @@ private struct Recipe: RecordModel {
         _ = try await database.save(CKRecordZone.kitchen)
     }
 
-    @Test func modelsComeAndGo() async throws {
+    @Test func modelsAreSavedAndFetched() async throws {
         var recipes = (1...7).map { Recipe(title: "Soup \($0)", minutes: $0 * 10) }
         try await database.upsert(recipes)
         #expect(try await Set(database.all(Recipe.self)) == Set(recipes))
@@ -206,7 +208,7 @@ private struct Recipe: RecordModel {
         #expect(records.filter(quick.evaluate(with:)).count == 2)
     }
 
-    @Test func manyDevicesCountTogether() async throws {
+    @Test func concurrentUpdatesFromManyDevicesAllCount() async throws {
         let recipe = Recipe(title: "Soup", minutes: 0)
         try await database.save(recipe.record)
         let id = recipe.recordID
@@ -224,7 +226,7 @@ private struct Recipe: RecordModel {
         #expect(try await database.record(for: id)["minutes"] as? Int == 20)
     }
 
-    @Test func archivesOfTheFirstYearsAreRead() async throws {
+    @Test func archivesInTheOldFormatAreRead() async throws {
         let recipe = Recipe(title: "Soup", minutes: 5)
         let saved = try await database.save(recipe.record)
         let again = try #require(try CKRecord.read(saved.systemFields))
@@ -235,7 +237,7 @@ private struct Recipe: RecordModel {
         try await database.save(again)
         let read = try await database.record(for: recipe.recordID)
         #expect(read["title"] as? String == "Soup" && read["minutes"] as? Int == 6)
-        // Without secure coding, whole, and a record that was never saved.
+        // Without secure coding, with all values, and for a record that was never saved.
         let whole = try NSKeyedArchiver.archivedData(withRootObject: read, requiringSecureCoding: false)
         let copy = try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: whole)
         #expect(copy?["title"] as? String == "Soup" && copy?.changedKeys().isEmpty == true)
@@ -243,7 +245,7 @@ private struct Recipe: RecordModel {
         #expect(fresh.recordChangeTag == nil && fresh.creationDate == nil)
     }
 
-    @Test func aStateIsKeptInAnyFormat() async throws {
+    @Test func anEngineStateSurvivesAnyCodableFormat() async throws {
         final class Quiet: CKSyncEngineDelegate, @unchecked Sendable {
             var state: CKSyncEngine.State.Serialization?
             func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {

@@ -1,7 +1,7 @@
 import CloudKit
 
-// A program's CloudKit code as people write it for Apple's framework, in Swift's older mode and with nothing of ours: that
-// it compiles is the test. What it does is tested elsewhere.
+// A program's CloudKit code as people write it for Apple's framework: in Swift's older language mode and without
+// Zonecast's additions. The test is that this compiles. Other tests cover what it does.
 
 final class OlderProgram: @unchecked Sendable {
     var records: [CKRecord] = []
@@ -201,7 +201,7 @@ final class OlderProgram: @unchecked Sendable {
         }
     }
 }
-/// A sync engine's delegate as an actor.
+/// A sync engine's delegate that is an actor.
 actor SyncActor: CKSyncEngineDelegate {
     var engine: CKSyncEngine?
     func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {

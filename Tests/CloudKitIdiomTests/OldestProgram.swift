@@ -2,7 +2,9 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// What CloudKit's first two years had in other words; behind a protocol, so that calling it is not deprecated itself.
+/// API of CloudKit's first two years under its former names.
+///
+/// The protocol avoids deprecation warnings at the call sites.
 private protocol OldestWords {
     func subscriptions(to zone: CKRecordZone.ID) -> [CKSubscription]
     func isPublic(_ notification: CKQueryNotification) -> Bool
@@ -27,7 +29,7 @@ private struct OldestProgram: OldestWords {
 @Suite(.timeLimit(.minutes(15))) struct OldestProgramTests {
     private let program: OldestWords = OldestProgram()
 
-    @Test func theOldestSubscriptionsAreKept() async throws {
+    @Test func subscriptionsOfTheOldestAPIAreStored() async throws {
         let database = try TestRelay().device(of: "alice").privateDatabase
         let zone = try await database.save(CKRecordZone(zoneName: "Notes")).zoneID
         let made = program.subscriptions(to: zone)
@@ -39,7 +41,7 @@ private struct OldestProgram: OldestWords {
     }
 
     @Test(arguments: [(1, true), (2, false), (3, false)])
-    func noticesSayWhetherTheirDatabaseIsThePublicOne(_ scope: Int, _ isPublic: Bool) throws {
+    func aNotificationTellsWhetherItIsFromThePublicDatabase(_ scope: Int, _ isPublic: Bool) throws {
         let payload: [AnyHashable: Any] = ["ck": ["qry": ["dbs": scope, "rid": "r"]]]
         let notification = try #require(CKQueryNotification(fromRemoteNotificationDictionary: payload))
         #expect(program.isPublic(notification) == isPublic)

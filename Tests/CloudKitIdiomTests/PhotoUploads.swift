@@ -3,8 +3,8 @@ import Synchronization
 import Testing
 import ZoneTesting
 
-// An album that is sent and fetched by queues of operations: each step waits for the one before, batches that are too large are
-// halved, what fails for a while is tried again, and somebody may cancel at any time.
+// An album that is sent and fetched by queues of operations: each step depends on the one before, too large batches are
+// split in half, temporary failures are retried, and operations can be cancelled at any time.
 
 private final class Results<Value>: @unchecked Sendable {
     private let values = Mutex<[Value]>([])
@@ -53,9 +53,9 @@ private final class Results<Value>: @unchecked Sendable {
         }
     }
 
-    // MARK: One after the other
+    // MARK: Dependencies
 
-    @Test func eachStepWaitsForTheOneBefore() async throws {
+    @Test func eachOperationWaitsForItsDependency() async throws {
         let steps = Results<String>()
         let zones = CKModifyRecordZonesOperation(recordZonesToSave: [zone], recordZoneIDsToDelete: nil)
         zones.perRecordZoneSaveBlock = { id, result in
@@ -86,9 +86,9 @@ private final class Results<Value>: @unchecked Sendable {
         #expect(list.isFinished && !list.isExecuting && !list.isCancelled)
     }
 
-    // MARK: Too much at once
+    // MARK: Too large batches
 
-    /// As many programs do: the halves of a batch that is too large, as often as it takes.
+    /// As many programs do: splits a too large batch in half, repeatedly.
     private func upload(_ records: [CKRecord], _ batches: Results<Int>) async -> Error? {
         await withCheckedContinuation { done in
             @Sendable func send(_ part: [CKRecord], _ completion: @escaping @Sendable (Error?) -> Void) {
@@ -112,7 +112,7 @@ private final class Results<Value>: @unchecked Sendable {
         }
     }
 
-    @Test func whatIsTooLargeGoesInHalves() async throws {
+    @Test func aTooLargeBatchIsSplitInHalves() async throws {
         _ = try await database.save(zone)
         let records = (0..<1_000).map { photo("p\($0)") }
         let batches = Results<Int>()
@@ -124,9 +124,9 @@ private final class Results<Value>: @unchecked Sendable {
         #expect(error?.code == .limitExceeded || error?.code == .partialFailure)
     }
 
-    // MARK: Again later
+    // MARK: Retries
 
-    @Test func whatFailsForAWhileIsTriedAgain() async throws {
+    @Test func aThrottledSaveIsRetriedAfterTheGivenTime() async throws {
         _ = try await database.save(zone)
         device.network.throttle(for: .seconds(7))
         let waits = Results<Double>()
@@ -151,7 +151,7 @@ private final class Results<Value>: @unchecked Sendable {
         #expect(try await database.record(for: photo("a").recordID)["title"] as? String == "a")
     }
 
-    @Test func withoutANetworkTheErrorSaysSo() async throws {
+    @Test func withoutANetworkOperationsReportIt() async throws {
         _ = try await database.save(zone)
         device.network.cut()
         let errors = Results<CKError.Code?>()
@@ -171,9 +171,9 @@ private final class Results<Value>: @unchecked Sendable {
         #expect(errors.all.count == 2 && errors.all.allSatisfy { $0 == .networkUnavailable || $0 == .networkFailure })
     }
 
-    // MARK: No longer
+    // MARK: Cancellation
 
-    @Test func aCancelledUploadLeavesNothingBehind() async throws {
+    @Test func aCancelledUploadSavesNothing() async throws {
         _ = try await database.save(zone)
         let url = try file(300_000)
         defer { try? FileManager.default.removeItem(at: url) }
@@ -198,7 +198,7 @@ private final class Results<Value>: @unchecked Sendable {
         #expect(records.allSatisfy { $0.changedKeys().sorted() == ["file", "title"] && $0.recordChangeTag == nil })
     }
 
-    @Test func aCancelledQueueEndsWithAllThatWaits() async throws {
+    @Test func cancellingAQueueCancelsItsWaitingOperations() async throws {
         let queue = OperationQueue()
         queue.isSuspended = true
         let codes = Results<CKError.Code?>()
@@ -226,9 +226,9 @@ private final class Results<Value>: @unchecked Sendable {
         #expect(!device.network.operations.contains("records/lookup"))
     }
 
-    // MARK: Page by page
+    // MARK: Paging
 
-    @Test func aFetchIsStoppedAndGoesOnFromItsToken() async throws {
+    @Test func aCancelledFetchContinuesFromItsToken() async throws {
         _ = try await database.save(zone)
         _ = try await database.modifyRecords(saving: (0..<50).map { photo("p\($0)") }, deleting: [])
         let other = CKRecordZone(zoneName: "Gone")
@@ -269,7 +269,7 @@ private final class Results<Value>: @unchecked Sendable {
         #expect(Set(first.names + rest.names).count == 50 && rest.names.count == 30)
         #expect(rest.zones["Gone"] == .some(.zoneNotFound) && rest.zones["Album"] == .some(nil))
         #expect(rest.end == .partialFailure)
-        // The relay has been put back from a copy: the token is of no use any more.
+        // The relay was restored from a backup: the token has expired.
         try relay.expireChangeTokens()
         let expired = await fetch(rest.token, stopAfter: .max)
         #expect(expired.zones["Album"] == .some(.changeTokenExpired) && expired.names.isEmpty)

@@ -2,7 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-// What a program does with pushes: it subscribes once, tells kinds apart when one comes, and fetches what they speak of.
+// A program's use of pushes: it subscribes once, distinguishes the kinds of notifications, and fetches what they refer
+// to.
 
 private final class PushInbox: @unchecked Sendable {
     enum Work: Equatable {
@@ -17,7 +18,9 @@ private final class PushInbox: @unchecked Sendable {
 
     init(_ container: CKContainer) { self.container = container }
 
-    /// At each launch; the relay is asked only for what is missing.
+    /// Called at each launch.
+    ///
+    /// Creates only missing subscriptions.
     func subscribe(_ subscription: CKSubscription, to scope: CKDatabase.Scope) async throws {
         guard !hasSubscribed.contains(subscription.subscriptionID) else { return }
         let database = container.database(with: scope)
@@ -83,7 +86,7 @@ private final class PushInbox: @unchecked Sendable {
         _ = try await container.privateCloudDatabase.save(CKRecordZone(zoneID: zoneID))
     }
 
-    @Test func subscriptionsAreMadeOnceAndReadAgain() async throws {
+    @Test func subscriptionsAreCreatedOnceAndReadBack() async throws {
         let reviews = CKQuerySubscription(
             recordType: "Review",
             predicate: NSPredicate(format: "stars >= %d", 4),
@@ -107,7 +110,7 @@ private final class PushInbox: @unchecked Sendable {
         #expect(info.shouldBadge && info.soundName == "default" && info.category == "REVIEW" && info.alertBody == nil)
         let copy = try #require(kept.copy() as? CKQuerySubscription)
         #expect(copy == kept && copy.notificationInfo?.desiredKeys == info.desiredKeys)
-        // The user switches it off.
+        // The user turns the notifications off.
         let stop = CKModifySubscriptionsOperation(subscriptionsToSave: nil, subscriptionIDsToDelete: ["reviews"])
         await withCheckedContinuation { done in
             stop.completionBlock = { done.resume() }
@@ -116,7 +119,7 @@ private final class PushInbox: @unchecked Sendable {
         #expect(try await container.publicCloudDatabase.allSubscriptions().isEmpty)
     }
 
-    @Test func theOldDelegatesDictionaryIsRead() throws {
+    @Test func pushDictionariesOfTheAppDelegateAreParsed() throws {
         let cid = container.containerIdentifier ?? ""
         let database: [AnyHashable: Any] = [
             "aps": ["content-available": 1],
@@ -142,22 +145,22 @@ private final class PushInbox: @unchecked Sendable {
             ] as [String: Any],
         ]
         #expect(inbox.received(query) == .show("Ada 5", CKRecord.ID(recordName: "r1"), .recordUpdated))
-        // As it comes out of JSON, or as an older program casts it.
+        // The payload as parsed from JSON, and as an older program casts it.
         let data = try JSONSerialization.data(withJSONObject: query)
         let json = try #require(try JSONSerialization.jsonObject(with: data) as? [AnyHashable: Any])
         #expect(inbox.received(json) == inbox.received(query))
         let note = CKNotification(fromRemoteNotificationDictionary: json)
         #expect(note?.alertLocalizationKey == "K" && note?.alertLocalizationArgs == ["a", "b"] && note?.badge == 3)
         #expect(note?.subscriptionID == "reviews" && note?.soundName == "default" && note?.isPruned == false)
-        // Of somebody else's.
+        // Pushes of other senders and containers.
         #expect(inbox.received(["aps": ["alert": "Hello"]]) == .ignore)
         #expect(inbox.received([:]) == .ignore)
         #expect(inbox.received(["ck": ["cid": "iCloud.other", "met": ["dbs": 2]] as [String: Any]]) == .ignore)
         #expect(CKNotification(fromRemoteNotificationDictionary: ["ck": "nonsense"]) == nil)
     }
 
-    /// As the relay writes them, whatever has parsed the JSON.
-    @Test func linksAndPlacesComeWithAPush() throws {
+    /// Payloads as the relay writes them, parsed from JSON.
+    @Test func referencesAndLocationsInAPushAreParsed() throws {
         let text = #"""
             {"aps":{"content-available":1},"ck":{"cid":"c","nid":"n","ckuserid":"_u","qry":{"dbs":2,"fo":1,"rid":"r",
             "sid":"s","zid":"Notes","zoid":"_u","af":{"session":{"recordName":"one","action":"DELETE_SELF"},

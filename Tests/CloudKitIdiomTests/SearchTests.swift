@@ -2,8 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// Searches as programs put them together while they run: lists that may be empty, predicates that are compared, printed and
-/// kept as keys.
+/// Searches that programs build at run time: lists that may be empty, predicates that are compared, printed and used as
+/// keys.
 @Suite(.timeLimit(.minutes(15))) struct SearchTests {
     private let database: CKDatabase
 
@@ -26,8 +26,10 @@ import ZoneTesting
         return results.map(\.0.recordName).sorted()
     }
 
-    /// A list that a program has gathered before may hold nothing: then nothing is in it.
-    @Test func nothingIsInAnEmptyList() async throws {
+    /// A list built by a program may be empty.
+    ///
+    /// No value is in an empty list.
+    @Test func noValueIsInAnEmptyList() async throws {
         let none: [String] = []
         #expect(try await names(NSPredicate(format: "title IN %@", none)) == [])
         #expect(try await names(NSPredicate(format: "recordID IN %@", [CKRecord.ID]())) == [])
@@ -45,7 +47,7 @@ import ZoneTesting
         #expect(NSPredicate(format: "NOT title IN %@", none).evaluate(with: record))
     }
 
-    @Test func listsHoldRecordsLinksAndSets() async throws {
+    @Test func listsMayContainRecordsReferencesAndSets() async throws {
         let ids = ["s1", "s3", "nowhere"].map { CKRecord.ID(recordName: $0) }
         #expect(try await names(NSPredicate(format: "recordID IN %@", ids)) == ["s1", "s3"])
         let links = [CKRecord.Reference(recordID: CKRecord.ID(recordName: "album0"), action: .none)]
@@ -60,8 +62,8 @@ import ZoneTesting
         #expect(try await names(NSPredicate(format: "(rating == %@) and (title beginswith %@)", 2, "B")) == ["s2"])
     }
 
-    /// The functions that CloudKit's documentation names beside distances: the date of now, and words taken apart.
-    @Test func functionsStandInFormats() async throws {
+    /// The functions that CloudKit's documentation lists besides distances: the current date and tokenization.
+    @Test func predicateFormatsMayCallFunctions() async throws {
         for (number, due) in [(1, -60.0), (2, 60)] {
             let record = CKRecord(recordType: "Task", recordID: CKRecord.ID(recordName: "t\(number)"))
             record["due"] = Date(timeIntervalSinceNow: due * 60)
@@ -93,8 +95,8 @@ import ZoneTesting
         #expect(try await tasks(NSPredicate(format: "ANY tags CONTAINS %@", "home")) == ["t1"])
     }
 
-    /// A predicate that is kept asks for the moment at which it is used.
-    @Test func nowIsTheMomentOfTheQuestion() async throws {
+    /// A stored predicate uses the time at which it is evaluated.
+    @Test func nowIsTheTimeOfEvaluation() async throws {
         let coming = NSPredicate(format: "due > now()")
         let query = CKQuery(recordType: "Task", predicate: coming)
         let record = CKRecord(recordType: "Task")
@@ -132,8 +134,8 @@ import ZoneTesting
         #expect(NSPredicate(format: near, here, 5.0) != NSPredicate(format: near, there, 5.0))
     }
 
-    /// A cursor is kept while the program does not run.
-    @Test func aSearchGoesOnAfterARestart() async throws {
+    /// The cursor is stored while the program does not run.
+    @Test func aSearchContinuesAfterARestart() async throws {
         let query = CKQuery(recordType: "Song", predicate: NSPredicate(format: "rating > 0"))
         query.sortDescriptors = [NSSortDescriptor(key: "rating", ascending: false)]
         let (first, cursor) = try await database.records(matching: query, desiredKeys: ["title"], resultsLimit: 3)
@@ -143,7 +145,7 @@ import ZoneTesting
         #expect((first + rest).map(\.0.recordName) == ["s4", "s3", "s2", "s1"] && end == nil)
     }
 
-    @Test func whatCannotBeAskedIsSaidInWords() async throws {
+    @Test func unsupportedPredicatesAreRefusedWithAReason() async throws {
         let predicates = [
             NSPredicate(format: "title CONTAINS[c] %@", "a"), NSPredicate(format: "title LIKE 'A*'"),
             NSPredicate(format: "title == 'a' OR title == 'b'"), NSPredicate(block: { _, _ in true }),

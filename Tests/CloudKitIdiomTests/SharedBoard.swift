@@ -2,8 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-// A board with cards that its owner shares with people of their choice, from the invitation to the day they leave: with the
-// calls of containers and databases, as programs of today write it.
+// A board with cards that its owner shares with people of their choice, from the invitation to the day they leave: with
+// container and database calls, as current programs write it.
 
 private struct Board {
     let container: CKContainer
@@ -26,7 +26,7 @@ private struct Board {
         return try #require(try saved[board.recordID]?.get())
     }
 
-    /// The share of a record that may be shared already.
+    /// The share of a record, which may be shared already.
     func share(of board: CKRecord) async throws -> CKShare {
         if let reference = board.share,
             let share = try await isPrivate.record(for: reference.recordID) as? CKShare
@@ -93,7 +93,7 @@ private struct Board {
         }
     }
 
-    @Test func fromTheInvitationToTheEnd() async throws {
+    @Test func aParticipantIsInvitedEditsAndLeaves() async throws {
         let board = try await hers.make("Trip", cards: ["Boat", "Tent"])
         #expect(board.share == nil)
         let share = try await hers.share(of: board)
@@ -103,7 +103,7 @@ private struct Board {
         #expect(share.participants.map(\.acceptanceStatus) == [.accepted, .pending])
         #expect(share.participants.last?.userIdentity.lookupInfo?.emailAddress == "bob@example.org")
 
-        // Not for everybody.
+        // Users without an invitation are refused.
         #expect(await code { _ = try await kims.join(url) } != nil)
         let joined = try await his.join(url)
         let me = try #require(joined.currentUserParticipant)
@@ -117,7 +117,7 @@ private struct Board {
         #expect(cards.allSatisfy { $0.parent?.recordID.recordName == "Trip" })
         #expect(cards.allSatisfy { $0.recordID.zoneID.ownerName != CKCurrentUserDefaultName })
 
-        // He may read only, until she says otherwise.
+        // Bob has read access only, until Alice changes his permission.
         let boat = try #require(cards.first)
         boat["text"] = "Ship"
         #expect(await code { try await his.container.sharedCloudDatabase.save(boat) } == .permissionFailure)
@@ -131,14 +131,14 @@ private struct Board {
         try await his.container.sharedCloudDatabase.save(again)
         #expect(try await hers.cards(in: hers.container.privateCloudDatabase).first?["text"] as? String == "Ship")
 
-        // A card of his own, below hers.
+        // Bob adds a card to Alice's board.
         let mine = CKRecord(recordType: "Card", recordID: CKRecord.ID(recordName: "Oar", zoneID: boat.recordID.zoneID))
         mine["text"] = "Oar"
         mine.parent = boat.parent
         try await his.container.sharedCloudDatabase.save(mine)
         #expect(try await hers.cards(in: hers.container.privateCloudDatabase).count == 3)
 
-        // He leaves; she still has all of it.
+        // Bob leaves. Alice keeps all cards.
         try await his.container.sharedCloudDatabase.deleteRecord(withID: joined.recordID)
         #expect(try await his.container.sharedCloudDatabase.allRecordZones().isEmpty)
         let access = await code { _ = try await his.container.sharedCloudDatabase.record(for: boat.recordID) }
@@ -148,7 +148,7 @@ private struct Board {
         #expect(try await hers.cards(in: hers.container.privateCloudDatabase).count == 3)
     }
 
-    @Test func somebodyIsTakenOut() async throws {
+    @Test func aRemovedParticipantLosesAccess() async throws {
         let board = try await hers.make("Trip", cards: ["Boat"])
         let share = try await hers.share(of: board)
         let url = try await hers.invite("bob@example.org", to: share, .readWrite)
@@ -166,7 +166,7 @@ private struct Board {
         let changes = try await his.container.sharedCloudDatabase.databaseChanges(since: token)
         #expect(changes.deletions.map(\.zoneID.zoneName) == ["Boards"] && !changes.deletions[0].purged)
         #expect(try await kims.cards(in: kims.container.sharedCloudDatabase).count == 1)
-        // The same board a second time, and the end of it all.
+        // Sharing the same board again returns its share; then Alice ends the share.
         #expect(try await hers.share(of: board).recordID == share.recordID)
         let second = CKShare(rootRecord: board)
         await #expect(throws: CKError.self) {

@@ -2,13 +2,13 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// A shopping list for a family: an engine keeps each device's copy, and the list is shared by a link.
+/// A family's shopping list: an engine syncs each device's copy, and the list is shared by a link.
 private actor ShoppingList: CKSyncEngineDelegate {
     private(set) var items: [CKRecord.ID: String] = [:]
     private(set) var lostZones: [CKRecordZone.ID] = []
     private(set) var conflicts = 0
     private var systemFields: [CKRecord.ID: Data] = [:]
-    /// What a program writes into a file.
+    /// The state that a program writes into a file.
     private(set) var savedState: Data?
     private var engine: CKSyncEngine?
 
@@ -35,12 +35,12 @@ private actor ShoppingList: CKSyncEngineDelegate {
         engine?.state.add(pendingRecordZoneChanges: [.deleteRecord(id)])
     }
 
-    /// Outside of the actor, which the engine's events want.
+    /// Runs outside of the actor, because the engine's events need the actor.
     nonisolated func synchronize() async throws {
         guard let engine = await engine else { return }
         try await engine.fetchChanges()
         do { try await engine.sendChanges() } catch let error as CKError where error.code == .partialFailure {
-            // The event has put what was in conflict back into the queue.
+            // The event handler has added the conflicting changes to the queue again.
             try await engine.sendChanges()
         }
     }
@@ -98,7 +98,7 @@ private actor ShoppingList: CKSyncEngineDelegate {
     }
 }
 
-/// Sharing by operations, each with its result.
+/// Sharing by operations.
 private struct Invitations {
     let container: CKContainer
 
@@ -148,7 +148,7 @@ private struct Invitations {
 }
 
 @Suite(.timeLimit(.minutes(15))) struct ShoppingListTests {
-    @Test func aFamilyKeepsOneList() async throws {
+    @Test func familyMembersShareOneList() async throws {
         let relay = try TestRelay()
         let alice = relay.device(of: "alice@example.org", named: "phone").container
         let bob = relay.device(of: "bob@example.org").container
@@ -172,7 +172,7 @@ private struct Invitations {
         #expect(await his.items[theirs] == "Milk")
         #expect(await his.items.count == 2)
 
-        // Both change the same item before they hear of each other; nobody's device is left behind.
+        // Both change the same item before they fetch each other's change. All devices converge.
         await his.edit("Oat milk", theirs)
         try await his.synchronize()
         await hers.edit("Two milk", milk)
@@ -183,7 +183,7 @@ private struct Invitations {
         #expect(await hers.items.count == 1)
         #expect(await his.items == [theirs: hers.items[milk]])
 
-        // A later start of the program goes on where the last one ended.
+        // A later launch continues where the last one ended.
         let state = try #require(await his.savedState)
         #expect(try JSONSerialization.jsonObject(with: state, options: .fragmentsAllowed) is [String: Any])
         try await his.start(bob.sharedCloudDatabase)
@@ -192,7 +192,7 @@ private struct Invitations {
         try await his.synchronize()
         #expect(await Set(his.items.values) == Set(hers.items.values))
 
-        // He leaves, and keeps nothing.
+        // Bob leaves, and his copy is deleted.
         _ = try await bob.sharedCloudDatabase.deleteRecord(withID: share.recordID)
         try await his.synchronize()
         #expect(await his.items.isEmpty)

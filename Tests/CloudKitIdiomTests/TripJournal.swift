@@ -2,8 +2,8 @@ import CloudKit
 import Testing
 import ZoneTesting
 
-/// A journal that keeps its own copy of the server's records, as programs did before there was an engine for it: operations,
-/// change tokens in archives, system fields beside the values.
+/// A journal with a local copy of the server's records, as programs kept it before sync engines existed: operations,
+/// archived change tokens, and system fields stored with the values.
 private final class TripJournal: @unchecked Sendable {
     struct Entry {
         var title: String
@@ -83,7 +83,7 @@ private final class TripJournal: @unchecked Sendable {
         entries = entries.filter { $0.key.zoneID != zoneID }
     }
 
-    /// One page an operation, resumed with the token until nothing more comes.
+    /// Fetches one page per operation and continues with the token until no more pages follow.
     private func fetch(_ zoneIDs: [CKRecordZone.ID], _ completion: @escaping (Error?) -> Void) {
         guard !zoneIDs.isEmpty else { return completion(nil) }
         var configurations: [CKRecordZone.ID: CKFetchRecordZoneChangesOperation.ZoneConfiguration] = [:]
@@ -127,7 +127,9 @@ private final class TripJournal: @unchecked Sendable {
 
     // MARK: Saving
 
-    /// Saves; what another device has changed meanwhile is taken, and the own title put over it.
+    /// Saves the titles.
+    ///
+    /// On a conflict it puts its own title on top of the server's record.
     func save(_ titles: [CKRecord.ID: String], completion: @escaping (Error?) -> Void) {
         let records = titles.map { id, title in
             let record = record(for: id)
@@ -184,14 +186,14 @@ private final class TripJournal: @unchecked Sendable {
         try await done { laptop.fetch(completion: $0) }
         #expect(laptop.entries.count == 20 && laptop.pages == 3)
 
-        // Both change one entry; the laptop's copy is the older one, and it is put over the phone's.
+        // Both change one entry. The laptop's copy is outdated, and its title overwrites the phone's.
         try await done { phone.save([ids[3]: "Rome"], completion: $0) }
         try await done { laptop.save([ids[3]: "Roma", ids[4]: "Oslo"], completion: $0) }
         try await done { phone.fetch(completion: $0) }
         #expect(phone.entries[ids[3]]?.title == "Roma" && phone.entries[ids[4]]?.title == "Oslo")
         #expect(laptop.record(for: ids[3]).recordChangeTag == phone.record(for: ids[3]).recordChangeTag)
 
-        // Only what is new comes with the tokens that were kept.
+        // The stored tokens fetch only new changes.
         let pages = laptop.pages
         _ = try await phone.database.deleteRecord(withID: ids[0])
         try await done { laptop.fetch(completion: $0) }
@@ -201,8 +203,8 @@ private final class TripJournal: @unchecked Sendable {
         #expect(laptop.entries.isEmpty && laptop.goneZones == [phone.zoneID])
     }
 
-    /// The way a program uploads with a bar: progress of each record, files included.
-    @Test func uploadsTellOfTheirProgress() async throws {
+    /// Reports upload progress per record, assets included, as programs do for a progress bar.
+    @Test func uploadsReportTheirProgress() async throws {
         let database = try TestRelay().device(of: "alice").privateDatabase
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("trip-\(UUID().uuidString).jpg")
         try Data(repeating: 7, count: 100_000).write(to: file)

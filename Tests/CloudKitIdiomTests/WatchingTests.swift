@@ -1,15 +1,15 @@
 import CloudKit
 import Testing
 
-/// A model as programs keep it beside their records, in a file that imports CloudKit and nothing else.
+/// A model that programs keep beside their records, in a file that imports only CloudKit.
 @Observable private final class Folder {
     var title = ""
 }
 
-/// What programs take for granted of the frameworks that come with Apple's CloudKit.
+/// Features that programs take for granted because Apple's CloudKit imports other frameworks.
 @Suite(.timeLimit(.minutes(5))) struct WatchingTests {
     @Test func modelsAreObserved() {
-        // The block is called where the change is made: there is one thread.
+        // The block is called on the thread that makes the change, so no synchronization is needed.
         final class Flag: @unchecked Sendable { var isUp = false }
         let (folder, changed) = (Folder(), Flag())
         withObservationTracking {
@@ -21,7 +21,7 @@ import Testing
         #expect(changed.isUp)
     }
 
-    @Test func theAccountIsWatchedAsASequence() async {
+    @Test func accountChangesAreAnAsyncSequence() async {
         let center = NotificationCenter()
         var changes = center.notifications(named: .CKAccountChanged).makeAsyncIterator()
         center.post(name: .CKAccountChanged, object: nil, userInfo: ["turn": 1])
@@ -31,7 +31,7 @@ import Testing
         #expect(await changes.next()?.userInfo?["turn"] as? Int == 2)
     }
 
-    @Test func onlyTheNamedObjectIsHeard() async {
+    @Test func onlyNotificationsOfTheGivenObjectAreDelivered() async {
         final class Account: Sendable {}
         let (center, mine, other) = (NotificationCenter(), Account(), Account())
         var changes = center.notifications(named: .CKAccountChanged, object: mine).makeAsyncIterator()

@@ -2,22 +2,22 @@ import DiskTrials
 import Foundation
 import Testing
 
-/// Pages that the disk gives back otherwise than they were written: told, and no wrong data served.
+/// Pages that read back differently from how they were written: the relay reports the damage and serves no wrong data.
 ///
 /// See Reliability.md, "Faults".
 @Suite(.timeLimit(.minutes(15))) struct DamagedPageTests {
     @Test(arguments: DamageTrial.Damage.allCases)
-    func nothingWrongIsServedAndAllOfItIsTold(_ damage: DamageTrial.Damage) async throws {
-        var met = 0
+    func aDamagedPageIsReportedAndServesNoWrongData(_ damage: DamageTrial.Damage) async throws {
+        var hits = 0
         for seed in 1...UInt64(8) {
             let report = try await DamageTrial(seed: seed, damage).run()
             #expect(report.objection == nil)
-            met += report.isMet ? 1 : 0
+            hits += report.isHit ? 1 : 0
         }
-        #expect(met > 0, "no reader ever met the damaged page")
+        #expect(hits > 0, "no read hit the damaged page")
     }
 
-    @Test func soItIsInEveryTableAndIndex() async throws {
+    @Test func damageInAnyTableOrIndexIsReported() async throws {
         let tables = try await DamageTrial.tables()
         #expect(tables.count > 40)
         for (number, table) in tables.enumerated() {

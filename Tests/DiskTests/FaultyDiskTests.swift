@@ -4,13 +4,13 @@ import GRDB
 import RelayStore
 import Testing
 
-/// The disk itself: what it must lose it loses, or no test upon it would prove anything.
+/// Tests the simulated disk itself: it must lose what a real disk may lose, or tests that use it prove nothing.
 @Suite struct FaultyDiskTests {
     private let folder: DiskFolder
 
     init() throws { folder = try DiskFolder() }
 
-    /// Writes a row for each of three transactions, cuts the power, and says which rows survive.
+    /// Commits three transactions with one row each, cuts the power and returns the rows that survive.
     private func survivors(_ cut: PowerCut, pragma: String) throws -> [Int] {
         let name = UUID().uuidString
         let (data, left) = ("\(folder.path)/\(name)", "\(folder.path)/\(name)-left")
@@ -31,20 +31,20 @@ import Testing
         return try rest.read { try Int.fetchAll($0, sql: "SELECT n FROM t ORDER BY n") }
     }
 
-    @Test func whatIsFlushedSurvivesEveryCut() throws {
+    @Test func flushedDataSurvivesEveryPowerCut() throws {
         for cut in [PowerCut.keepsNothing, .keepsSome(seed: 1), .keepsAll] {
             #expect(try survivors(cut, pragma: "FULL") == [1, 2, 3])
         }
     }
 
-    @Test func whatIsNotFlushedIsLost() throws {
+    @Test func unflushedDataIsLost() throws {
         #expect(try survivors(.keepsNothing, pragma: "NORMAL") == [])
         #expect(try survivors(.keepsAll, pragma: "NORMAL") == [1, 2, 3])
         let some = try (1...30).map { try survivors(.keepsSome(seed: $0), pragma: "NORMAL").count }
         #expect(some.contains { $0 < 3 }, "no sector was lost in thirty cuts")
     }
 
-    @Test func aFlushThatFailsKeepsNothingOfWhatItWasToKeep() throws {
+    @Test func aFailedFlushDiscardsItsPendingWrites() throws {
         let disk = FaultyDisk(folder: folder.path)
         defer { disk.detach() }
         let calls = disk.calls
@@ -65,7 +65,7 @@ import Testing
         #expect(FileManager.default.contents(atPath: left.path + "/file") == Data("first".utf8))
     }
 
-    @Test func aNameIsLostUntilItsFolderIsFlushed() throws {
+    @Test func aFileNameIsLostUntilItsFolderIsFlushed() throws {
         let disk = FaultyDisk(folder: folder.path)
         defer { disk.detach() }
         let calls = disk.calls

@@ -6,7 +6,9 @@ import RelayCore
 import RelayStore
 import Testing
 
-/// A commit's pages go to the log in a few large writes: what of them has not been written when one fails must never be.
+/// A commit writes its pages to the log in a few large writes.
+///
+/// If one of them fails, the remaining pages must never be written.
 @Suite(.timeLimit(.minutes(5))) struct GatheredFrameTests {
     private let folder: DiskFolder
     private let zone = ZoneID("Notes", owner: UserID("_00000000000000000000000000000001"))
@@ -34,13 +36,13 @@ import Testing
         }
     }
 
-    @Test func whatAnotherProcessCommitsAfterAFailureStays() async throws {
+    @Test func aCommitOfAnotherProcessAfterAFailedWriteIsKept() async throws {
         let disk = FaultyDisk(folder: folder.path)
         defer { disk.detach() }
         let path = folder.path + "/store.sqlite"
         let store = try SQLiteStore(.file(path: path), draw: { 7 })
         try await save(["first"], in: store)
-        // As commands do: what the store does behind an answer is waited for.
+        // Commands use the same timeout: the store may hold the lock for a while after it has answered.
         var patient = Configuration()
         patient.busyMode = .timeout(120)
         let other = try DatabaseQueue(path: CheckedVFS.address(of: path), configuration: patient)
@@ -49,7 +51,7 @@ import Testing
         while true {
             number += 1
             disk.arm(.init([.write], number: number, .isFull))
-            // Twice as many pages as are written at once.
+            // Twice as many pages as one write takes.
             let names = (0..<150).map { "\(number)-\($0)" }
             let result = await Result { try await save(names, in: store) }
             guard disk.disarm() else {

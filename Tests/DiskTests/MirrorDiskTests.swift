@@ -6,11 +6,11 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A device's mirror on a disk that fails or loses its power: the store opens again, sync goes on, and in the end device and
-/// relay hold the same.
+/// A device's mirror on a disk that fails or loses power: the store opens again, sync continues, and finally the device
+/// and the relay hold the same records.
 ///
-/// See Sync.md, "What a client stores". A mirror's saves survive the end of the process; of a power cut it promises
-/// only that what is left is a state that was, so what was saved and not yet sent may be gone.
+/// See Sync.md, "What a client stores". A mirror's saves survive the end of the process. After a power cut the mirror
+/// promises only a consistent earlier state, so changes that were saved and not yet sent may be lost.
 @Suite(.timeLimit(.minutes(15))) struct MirrorDiskTests {
     private let relay: TestRelay
     private let folder: DiskFolder
@@ -59,18 +59,18 @@ import ZoneTesting
 
     static let effects: [FaultyDisk.Fault.Effect] = [.fails, .isFull, .isCutShort, .losesPower]
 
-    @Test(arguments: effects) func savesAndSyncOnABadDisk(effect: FaultyDisk.Fault.Effect) async throws {
+    @Test(arguments: effects) func savesAndSyncRecoverFromADiskFault(effect: FaultyDisk.Fault.Effect) async throws {
         let laptop = try await open(relay.device(of: "alice", named: "laptop"), makeFolder("laptop"))
         let offset = Self.effects.firstIndex(of: effect) ?? 0
         var number = 1 + offset
         var isStruck = true
         while isStruck {
-            guard number < 1_000 else { return #expect(Bool(false), "1,000 operations were struck and there are more") }
+            guard number < 1_000 else { return #expect(Bool(false), "1,000 operations failed and there are more") }
             isStruck = try await tryOnce(effect, number, laptop)
-            // Each operation by one of the effects.
+            // Each operation gets one of the effects.
             number += isStruck ? 4 : 0
         }
-        #expect(number > 40, "hardly anything was struck")
+        #expect(number > 40, "too few operations failed")
     }
 
     private func makeFolder(_ name: String) throws -> String {
@@ -79,7 +79,9 @@ import ZoneTesting
         return path
     }
 
-    /// A phone whose disk is struck while it saves, sends and fetches; then another life of it.
+    /// Runs a phone whose disk fails while it saves, sends and fetches, then reopens its store.
+    ///
+    /// Returns whether the fault occurred.
     private func tryOnce(_ effect: FaultyDisk.Fault.Effect, _ number: Int, _ laptop: MirroredContainer) async throws
         -> Bool
     {
@@ -124,14 +126,14 @@ import ZoneTesting
         }
         let (here, there) = (try texts(second), try texts(laptop))
         #expect(here == there, "\(name): phone and laptop differ")
-        #expect(here["\(name)-before"] == "b" && here["\(name)-theirs"] == "t", "\(name): what was in step is gone")
+        #expect(here["\(name)-before"] == "b" && here["\(name)-theirs"] == "t", "\(name): synced memos are gone")
         for memo in kept { #expect(here[memo] == "mine", "\(name): \(memo) was saved and is gone") }
         for round in 0..<2 {
             let isTorn = (here["\(name)-\(round)x"] == nil) != (here["\(name)-\(round)y"] == nil)
-            #expect(!isTorn, "\(name): half of a save is there")
+            #expect(!isTorn, "\(name): only half of a save is there")
         }
         let store = second.store(at: URL(fileURLWithPath: home + "/private.sqlite"))
-        #expect(try await second.pendingExportCount(store) == 0, "\(name): the outbox does not empty")
+        #expect(try await second.pendingExportCount(store) == 0, "\(name): the outbox is not empty")
         await second.close()
         let file = try DatabaseQueue(path: home + "/private.sqlite")
         #expect(try await file.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") } == "ok")

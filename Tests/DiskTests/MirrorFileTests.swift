@@ -5,8 +5,8 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// A device's mirror file that is damaged or older than it was: it opens or is refused with a sentence, nothing that was in
-/// step is lost to the others, and what was not yet sent goes out.
+/// A device's mirror file that is damaged or restored from an older copy: the store opens or reports an error, other
+/// devices lose no synced record, and unsent changes are sent.
 @Suite(.timeLimit(.minutes(15))) struct MirrorFileTests {
     private let relay: TestRelay
     private let folder: DiskFolder
@@ -57,7 +57,7 @@ import ZoneTesting
         try await container.fetchChanges()
     }
 
-    /// A phone's file with forty memos in step and three that are not yet sent; and a laptop that has the forty.
+    /// Creates a phone's file with forty synced and three unsent memos, and a laptop that has the forty.
     private func prepare(_ name: String) async throws -> (phone: TestDevice, path: String, laptop: MirroredContainer) {
         let phone = relay.device(of: "alice", named: name)
         let path = try path(name)
@@ -71,7 +71,7 @@ import ZoneTesting
         return (phone, path, laptop)
     }
 
-    @Test func anOlderFileCatchesUpAndSendsWhatItHad() async throws {
+    @Test func anOlderFileCatchesUpAndSendsItsUnsentChanges() async throws {
         let (phone, path, laptop) = try await prepare("older")
         let older = try self.path("older-copy")
         try FileManager.default.removeItem(atPath: (older as NSString).deletingLastPathComponent)
@@ -79,7 +79,7 @@ import ZoneTesting
             atPath: (path as NSString).deletingLastPathComponent,
             toPath: (older as NSString).deletingLastPathComponent
         )
-        // The newer file goes on for a while, and others do.
+        // The newer file continues for a while, and so does another device.
         let newer = try await open(phone, path)
         try await sync(newer)
         try save([Memo("m1", "changed later"), Memo("late", "later")], to: newer)
@@ -103,7 +103,7 @@ import ZoneTesting
         await laptop.close()
     }
 
-    @Test(arguments: 1...16) func aDamagedFileOpensOrIsRefusedAndHarmsNobody(seed: Int) async throws {
+    @Test(arguments: 1...16) func aDamagedFileOpensOrIsRefusedWithoutHarmToOtherDevices(seed: Int) async throws {
         let (phone, path, laptop) = try await prepare("damaged\(seed)")
         var bytes = [UInt8](FileManager.default.contents(atPath: path) ?? Data())
         let pages = bytes.count / 4_096
@@ -131,7 +131,7 @@ import ZoneTesting
             #expect(there["m\(number)"] == "in step \(number)", "seed \(seed): the others lost m\(number)")
         }
         await laptop.close()
-        // A file that is gone is fetched anew.
+        // After the file is deleted, the mirror fetches everything again.
         for ending in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + ending) }
         let fresh = try await open(phone, path)
         try await sync(fresh)

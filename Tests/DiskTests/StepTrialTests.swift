@@ -2,7 +2,7 @@ import DiskTrials
 import Testing
 
 @Suite(.timeLimit(.minutes(15))) struct StepTrialTests {
-    @Test(arguments: 0..<StepTrials.stepCount) func everyWriteOnADiskThatFails(step: Int) async throws {
+    @Test(arguments: 0..<StepTrials.stepCount) func everyWriteSurvivesADiskFault(step: Int) async throws {
         let stage = try await Stage.shared()
         let effects: [FaultyDisk.Fault.Effect] = [.fails, .isFull, .isCutShort, .losesPower]
         for (index, effect) in effects.enumerated() {
@@ -11,8 +11,10 @@ import Testing
         }
     }
 
-    /// This step makes a store, whose first page is the last that is written of it.
-    @Test func aStoreThatIsMadeOnAFullDiskIsWholeOrNotThere() async throws {
+    /// This step creates a store.
+    ///
+    /// SQLite writes the first page of a new store last.
+    @Test func aStoreCreatedOnAFullDiskIsCompleteOrAbsent() async throws {
         let step = try #require(
             (0..<StepTrials.stepCount).first {
                 StepTrials(step: $0, effect: .isCutShort).name.hasPrefix("promote schema first")

@@ -7,13 +7,15 @@ import RelayStore
 import Synchronization
 import Wire
 
-/// A relay in memory that strangers' requests come to, with something in it to be found or broken.
+/// An in-memory relay that holds some records and receives the fuzzed requests.
 final class FuzzRelay: Sendable {
     static let container = "iCloud.org.example.fuzz"
     private let relay: Relay
     private let accounts: AccountStore
 
-    /// With `pushes`, devices can be registered for pushes, which nobody sends.
+    /// If `pushes` is true, devices can register for pushes.
+    ///
+    /// No push is ever sent.
     init(pushes: Bool = false) async throws {
         let directory = try AccountStore(inMemory: ())
         var settings = SignInSettings()
@@ -56,7 +58,7 @@ final class FuzzRelay: Sendable {
         }
     }
 
-    /// Asks as alice.
+    /// Sends a request as the user alice.
     func ask(_ operation: String, _ body: [UInt8]) async -> APIResponse {
         await send(
             APIRequest(
@@ -70,10 +72,10 @@ final class FuzzRelay: Sendable {
 
     func send(_ request: APIRequest) async -> APIResponse { await relay.respond(to: request) }
 
-    /// Where devices want their pushes.
+    /// The push targets that devices have registered.
     func registered() -> [PushTarget] { ((try? accounts.pushDevices()) ?? []).map(\.target) }
 
-    /// What must hold of every answer: it is JSON, no failure of the relay's own, and failures have a sentence.
+    /// Checks an answer: it must be JSON, must not be an internal error, and every error must have a reason.
     static func finding(_ answer: APIResponse) -> Finding {
         let status = answer.status.code
         guard status != 500 else {
@@ -85,34 +87,34 @@ final class FuzzRelay: Sendable {
         guard let root = try? JSONDocument(parsing: answer.body).root else {
             return Finding(
                 "\(status)",
-                objection: "the answer is no JSON: \(String(decoding: answer.body, as: UTF8.self))"
+                objection: "the answer is not JSON: \(String(decoding: answer.body, as: UTF8.self))"
             )
         }
         guard (try? JSONSerialization.jsonObject(with: Data(answer.body))) != nil else {
             return Finding("\(status)", objection: "Foundation cannot read the answer")
         }
-        var manner = "\(status)"
+        var outcome = "\(status)"
         if let code = try? root["serverErrorCode"]?.string() {
             let reason = (try? root["reason"]?.string()) ?? ""
-            if reason.isEmpty { return Finding(manner, objection: "\(code) without a reason") }
-            // Where in the input it was noticed is told apart by the sentence, numbers aside.
-            manner += " \(code) \(reason.filter { !$0.isNumber }.prefix(60))"
+            if reason.isEmpty { return Finding(outcome, objection: "\(code) without a reason") }
+            // The reason tells apart the places where the relay found the problem. Numbers in it are ignored.
+            outcome += " \(code) \(reason.filter { !$0.isNumber }.prefix(60))"
         }
         for list: StaticString in ["records", "zones", "subscriptions", "results", "users", "tokens"] {
             guard let elements = try? root[list]?.elements() else { continue }
             for element in elements.prefix(3) {
                 let code = (try? element["serverErrorCode"]?.string()) ?? "ok"
                 if code == "INTERNAL_ERROR" {
-                    return Finding(manner, objection: "an item failed: \(String(decoding: answer.body, as: UTF8.self))")
+                    return Finding(outcome, objection: "item failed: \(String(decoding: answer.body, as: UTF8.self))")
                 }
-                manner += " \(code)"
+                outcome += " \(code)"
             }
         }
-        return Finding(manner)
+        return Finding(outcome)
     }
 }
 
-/// Takes every device, and sends nothing.
+/// Accepts every device and sends nothing.
 private struct NoGateway: PushGateway {
     func objection(to target: PushTarget) -> String? { nil }
     func send(_ push: Push, to target: PushTarget) async -> PushOutcome { .taken }

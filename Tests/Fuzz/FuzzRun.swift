@@ -1,12 +1,12 @@
 import Foundation
 import Records
 
-/// Tries changed inputs on one target: a few thousand in a test, as many as fit in a soak.
+/// Runs mutated inputs against one target: a few thousand in a test, as many as the time allows in a soak.
 package struct FuzzRun: Sendable {
     package let target: FuzzTarget
-    /// Where the kept corpus is, a folder for each target; `nil` for none.
+    /// The folder of the saved corpus, with one subfolder for each target; `nil` for none.
     package var corpus: String?
-    /// Where inputs are written that end the process or are objected to.
+    /// The folder for inputs that crash the process or violate an invariant.
     package var findings: String
 
     package init(_ target: FuzzTarget, corpus: String?, findings: String) {
@@ -17,32 +17,32 @@ package struct FuzzRun: Sendable {
 
     package struct Report: Sendable {
         package var inputs = 0
-        /// Different ways in which the target took its inputs.
-        package var manners = 0
+        /// The number of distinct outcomes.
+        package var outcomes = 0
         package var objections: [String] = []
-        /// Inputs with new manners, for those who tend the corpus.
-        package var news: [[UInt8]] = []
+        /// Inputs that had a new outcome, as candidates for the corpus.
+        package var newInputs: [[UInt8]] = []
     }
 
-    /// The folder with the corpora, as the sources have it.
+    /// The folder of the corpus in the source tree.
     package static var keptCorpus: String {
         URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("Corpus").path
     }
 
     private static let slow = Duration.seconds(2)
     private static let largestPool = 4_000
-    /// The corpus is read in every test run: few and short ones.
-    private static let mostNews = 24
+    /// Every test run reads the corpus, so it stays small.
+    private static let newInputLimit = 24
     private static let longestKept = 1_500
 
-    /// Runs the corpus as it is, then changes it until the number or the time is reached.
+    /// Runs the corpus unchanged, then mutates it until `count` or the deadline is reached.
     ///
     /// - Parameters:
-    ///   - seed: of all chance.
-    ///   - count: inputs, beside the corpus.
-    ///   - deadline: ends it earlier; a run that is to be repeated has none.
-    /// - Returns: what was tried and objected to.
-    /// - Throws: where the folder for findings cannot be written, or the target not be prepared.
+    ///   - seed: The seed of all random choices.
+    ///   - count: The number of mutated inputs.
+    ///   - deadline: Ends the run early. Pass `nil` for a reproducible run.
+    /// - Returns: The number of inputs and the failures found.
+    /// - Throws: If the findings folder is not writable or the target cannot be prepared.
     package func run(seed: UInt64, count: Int, until deadline: ContinuousClock.Instant? = nil) async throws -> Report {
         try FileManager.default.createDirectory(atPath: findings, withIntermediateDirectories: true)
         let last = LastInput(path: "\(findings)/\(target.name).trying")
@@ -58,26 +58,28 @@ package struct FuzzRun: Sendable {
             try await attempt(unfinished, probe, last, &report, label: "the input that ended an earlier run")
         }
         var pool: [[UInt8]] = []
-        var manners: Set<String> = []
+        var outcomes: Set<String> = []
         for input in target.seeds + kept() {
-            manners.insert(try await attempt(input, probe, last, &report, label: "of the corpus"))
+            outcomes.insert(try await attempt(input, probe, last, &report, label: "of the corpus"))
             pool.append(input)
         }
         var mutation = Mutation(seed: seed, words: target.words)
         for number in 0..<count {
             if let deadline, number % 64 == 0, ContinuousClock.now > deadline { break }
-            // What came last has been looked into least.
+            // Half of the time, picks one of the latest inputs: these have been mutated least.
             let index =
                 mutation.below(2) == 0 ? mutation.below(pool.count) : max(0, pool.count - 1 - mutation.below(20))
             let input = mutation.change(pool[index], other: pool[mutation.below(pool.count)])
             let label = "seed \(seed), input \(number)"
-            if manners.insert(try await attempt(input, probe, last, &report, label: label)).inserted {
+            if outcomes.insert(try await attempt(input, probe, last, &report, label: label)).inserted {
                 if pool.count < Self.largestPool { pool.append(input) }
-                if report.news.count < Self.mostNews, input.count <= Self.longestKept { report.news.append(input) }
+                if report.newInputs.count < Self.newInputLimit, input.count <= Self.longestKept {
+                    report.newInputs.append(input)
+                }
             }
             if report.objections.count >= 5 { break }
         }
-        report.manners = manners.count
+        report.outcomes = outcomes.count
         return report
     }
 
@@ -91,7 +93,7 @@ package struct FuzzRun: Sendable {
     ) async throws -> String {
         last?.begin(input)
         var (finding, time) = await Self.timed(probe, input)
-        // What is slow is so every time, and by more than another input; a machine with other things to do is not.
+        // A slow input is slow every time and slower than another input. A busy machine slows down both.
         let other = target.seeds.first { $0 != input } ?? []
         for _ in 0..<9 where time > Self.slow {
             let usual = await Self.timed(probe, other).time
@@ -104,7 +106,7 @@ package struct FuzzRun: Sendable {
             let path = try keep(input, as: "objection")
             report.objections.append("\(target.name), \(label): \(objection). Input: \(path)")
         }
-        return finding.manner
+        return finding.outcome
     }
 
     private static func timed(_ probe: FuzzTarget.Probe, _ input: [UInt8]) async -> (finding: Finding, time: Duration) {
@@ -115,7 +117,7 @@ package struct FuzzRun: Sendable {
 
     private static func name(of input: [UInt8]) -> String { String(Fingerprint(of: input).sum, radix: 16) }
 
-    /// Writes an input beside the others; gives its path.
+    /// Writes an input into the findings folder and returns its path.
     private func keep(_ input: [UInt8], as kind: String) throws -> String {
         let path = "\(findings)/\(target.name)-\(kind)-\(Self.name(of: input))"
         try Data(input).write(to: URL(fileURLWithPath: path))
@@ -129,7 +131,9 @@ package struct FuzzRun: Sendable {
         return names.sorted().compactMap { FileManager.default.contents(atPath: "\(folder)/\($0)").map { [UInt8]($0) } }
     }
 
-    /// Adds inputs to the kept corpus, named by their content.
+    /// Adds inputs to the saved corpus.
+    ///
+    /// File names are hashes of the content.
     package func extendCorpus(by inputs: [[UInt8]]) throws {
         guard let corpus else { return }
         let folder = "\(corpus)/\(target.name)"

@@ -1,11 +1,15 @@
-/// One reader of bytes that strangers send, and what must hold whatever they send.
+/// One parser of untrusted bytes, with the invariants that must hold for every input.
 package struct FuzzTarget: Sendable {
     package let name: String
-    /// Good inputs to begin with; the kept corpus adds the odd ones.
+    /// Valid inputs to start from.
+    ///
+    /// The saved corpus adds unusual ones.
     package let seeds: [[UInt8]]
-    /// Words that mean something to the reader.
+    /// Words that have a meaning in the input format.
     package let words: [String]
-    /// What one process's runs share, such as a relay; made once.
+    /// Creates the state that all inputs of a run share, such as a relay.
+    ///
+    /// Called once.
     package let prepare: @Sendable () async throws -> Probe
 
     /// Reads one input.
@@ -24,7 +28,7 @@ package struct FuzzTarget: Sendable {
         self.prepare = prepare
     }
 
-    /// One that needs nothing but the input.
+    /// Creates a target that needs no shared state.
     init(
         _ name: String,
         seeds: [String],
@@ -38,22 +42,24 @@ package struct FuzzTarget: Sendable {
     package static let all: [FuzzTarget] = texts + queries + tokens + streams + requests + addresses + consoles
 }
 
-/// What came of one input.
+/// The result of one input.
 package struct Finding: Hashable, Sendable {
-    /// How the reader took it, in few words: an input with a new one is kept to be changed further.
-    package var manner: String
-    /// What must not be; `nil` where all is well.
+    /// A short summary of what the parser did.
+    ///
+    /// An input with a new outcome joins the pool for further mutation.
+    package var outcome: String
+    /// The violated invariant; `nil` if there is none.
     package var objection: String?
 
-    package init(_ manner: String, objection: String? = nil) {
-        self.manner = manner
+    package init(_ outcome: String, objection: String? = nil) {
+        self.outcome = outcome
         self.objection = objection
     }
 
-    /// One that is told apart by a sentence about it, less the numbers and whatever stands in quotes.
-    init(_ manner: String, gist sentence: String) {
+    /// Adds an error text to the outcome, without numbers and quoted parts.
+    init(_ outcome: String, gist sentence: String) {
         let plain = sentence.split(whereSeparator: { "'\"".contains($0) }).enumerated()
             .filter { $0.offset.isMultiple(of: 2) }.map { $0.element.filter { !$0.isNumber } }.joined()
-        self.init(manner + " " + plain.prefix(50))
+        self.init(outcome + " " + plain.prefix(50))
     }
 }

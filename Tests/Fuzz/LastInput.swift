@@ -1,17 +1,17 @@
 import Foundation
 
-/// Keeps the input that is being tried in a file, so that it survives the process that it ends.
+/// Stores the current input in a file, so that it is still available if it crashes the process.
 ///
-/// The file is mapped into memory: writing to it costs a copy of the input, and the system keeps what a trapped process
-/// wrote. Layout: length of the input (8 bytes, -1 while none is being tried), then the input.
+/// The file is memory-mapped: a write costs one copy of the input, and the system keeps the content after a crash.
+/// Layout: length of the input (8 bytes, -1 if there is none), then the input.
 final class LastInput: @unchecked Sendable {
-    // Unchecked: one run uses it at a time.
+    // Unchecked: only one run uses it at a time.
     private static let size = 64 * 1024
     private let memory: UnsafeMutableRawPointer
     /// Holds the lock.
     private let descriptor: Int32
 
-    /// `nil` where the file cannot be made, or another process uses it.
+    /// Returns `nil` if the file cannot be created or if another process uses it.
     init?(path: String) {
         let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { return nil }
@@ -38,7 +38,7 @@ final class LastInput: @unchecked Sendable {
         close(descriptor)
     }
 
-    /// The input that a process was at when it ended.
+    /// The input that was running when the previous process ended.
     var unfinished: [UInt8]? {
         let count = memory.load(as: Int64.self)
         guard count >= 0, count <= Self.size - 8 else { return nil }

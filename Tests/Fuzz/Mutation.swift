@@ -1,7 +1,9 @@
-/// Changes inputs by chance, bytes and structure: the same changes for the same seed.
+/// Mutates inputs at random, by bytes and by structure.
 ///
-/// Text is taken for words, numbers, quoted strings and brackets, which goes for JSON as for the schema language and
-/// predicates: whole groups are dropped, doubled, swapped, wrapped, or replaced by those of another input.
+/// The same seed gives the same mutations.
+///
+/// The structure is words, numbers, quoted strings and brackets, which fits JSON, the schema language and predicates.
+/// Whole groups are dropped, doubled, swapped, wrapped, or replaced by those of another input.
 package struct Mutation {
     private var state: UInt64
     private let words: [[UInt8]]
@@ -20,10 +22,10 @@ package struct Mutation {
 
     package mutating func below(_ bound: Int) -> Int { bound <= 1 ? 0 : Int(next() % UInt64(bound)) }
 
-    /// The longest input that is made.
+    /// The maximum length of a mutated input.
     private static let longest = 16 * 1024
 
-    /// One to five changes.
+    /// Applies one to five mutations.
     package mutating func change(_ input: [UInt8], other: [UInt8]) -> [UInt8] {
         var bytes = input
         for _ in 0...below(5) {
@@ -89,7 +91,7 @@ package struct Mutation {
             + Array(String(repeating: close, count: times).utf8)
     }
 
-    /// Values that readers are known to trip over.
+    /// Values that often break parsers.
     private static let oddities: [String] = [
         "0", "-1", "1", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "18446744073709551615",
         "1e308", "1e309", "-1e-400", "0.1", "4294967296", "65536", "2147483647", "-0", "01", "1.", ".5", "1E+5", "NaN",
@@ -107,7 +109,7 @@ package struct Mutation {
         return words[below(words.count)]
     }
 
-    /// Where words, numbers, strings and whole brackets are.
+    /// The ranges of words, numbers, strings and whole bracket groups.
     static func groups(of bytes: [UInt8]) -> [Range<Int>] {
         var groups: [Range<Int>] = []
         var open: [Int] = []

@@ -6,12 +6,11 @@ import RelayCore
 import RelayGateways
 import Wire
 
-/// What strangers put into headers and addresses: which part of a file they want, where one part of a body ends, how far
-/// they have come.
+/// Headers and addresses: byte ranges, multipart boundaries, push targets and tokens in URLs.
 extension FuzzTarget {
     static let addresses: [FuzzTarget] = [range, boundary, pushTarget, tokensInAddresses]
 
-    /// Which part of a file of so many bytes: the size on the first line, the header behind it.
+    /// A byte range of a file: the file size on the first line, then the Range header.
     private static let range = FuzzTarget(
         "range",
         seeds: [
@@ -35,7 +34,7 @@ extension FuzzTarget {
         }
     }
 
-    /// A body in parts whose boundary is a stranger's too: the content type on the first line, the body behind it.
+    /// A multipart body whose boundary is untrusted too: the content type on the first line, then the body.
     private static let boundary = FuzzTarget(
         "boundary",
         seeds: [
@@ -59,7 +58,7 @@ extension FuzzTarget {
         return Finding("content \(min(whole.count, 3))", objection: isLonger ? "more came out than was there" : nil)
     }
 
-    /// The content, with a mark whether its end has come; `nil` where it was refused.
+    /// The content of a multipart body; `nil` if it was refused.
     private static func content(of bytes: [UInt8], as type: String, step: Int) -> [UInt8]? {
         guard var body = MultipartBody(contentType: type) else { return nil }
         var content: [UInt8] = []
@@ -72,7 +71,7 @@ extension FuzzTarget {
         return content
     }
 
-    /// Where a device wants its pushes, and the keys that they are encrypted with.
+    /// A device's push target and its encryption keys.
     private static let pushTarget = FuzzTarget(
         "push-target",
         seeds: [
@@ -91,7 +90,7 @@ extension FuzzTarget {
         return { input in
             var finding = FuzzRelay.finding(await relay.ask("public/push/register", input))
             for case .webPush(_, let key, let secret) in relay.registered() {
-                // What was registered is used some day: with keys of any kind that ends in a message or in an error.
+                // The relay will use the registered keys some day. Every key must give either a message or an error.
                 let sent = try? WebPushMessage.encrypt(
                     [1],
                     key: key,
@@ -99,7 +98,7 @@ extension FuzzTarget {
                     ours: ours,
                     salt: Array(repeating: 0, count: 16)
                 )
-                finding.manner += sent == nil ? " no key" : " sent"
+                finding.outcome += sent == nil ? " no key" : " sent"
             }
             return finding
         }
@@ -108,7 +107,7 @@ extension FuzzTarget {
     private static let point = Base64.encode(Array(P256.KeyAgreement.PrivateKey().publicKey.x963Representation))
         .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
 
-    /// Tokens that stand in addresses: a device's long poll, links of shares, and files.
+    /// Tokens in URLs: those of a device's long poll, of share links and of files.
     private static let tokensInAddresses = FuzzTarget(
         "address-tokens",
         seeds: [
@@ -128,12 +127,12 @@ extension FuzzTarget {
                 omittingEmptySubsequences: false
             )
             guard lines.count == 2 else { return Finding("no address") }
-            // Who really waits is not asked here.
+            // Long polls do not wait in this test.
             let query = lines[1].contains("wait") && !lines[1].contains("wait=0") ? "wait=0" : String(lines[1])
             let answer = await relay.send(APIRequest(method: .get, path: String(lines[0]), query: query))
             let finding = FuzzRelay.finding(answer)
             guard answer.status.code == 200, answer.body.isEmpty || answer.file != nil else { return finding }
-            return Finding(finding.manner, objection: "a file was given for \(lines[0])")
+            return Finding(finding.outcome, objection: "a file was given for \(lines[0])")
         }
     }
 }

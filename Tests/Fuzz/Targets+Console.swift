@@ -7,11 +7,12 @@ import RelayServer
 import RelayStore
 import Synchronization
 
-/// The operator's console, asked by strangers and by operators with strange wishes.
+/// The operators' console, with requests by operators and by unauthenticated clients.
 extension FuzzTarget {
     static let consoles: [FuzzTarget] = [console]
 
-    /// Who asks (`-`: nobody), how and for what, on the first line; the query on the second; the body behind it.
+    /// The first line holds the caller (`+` an operator, `-` unauthenticated), the method and the name; the second line
+    /// the query; then the body.
     private static let console = FuzzTarget(
         "console",
         seeds: [
@@ -42,9 +43,9 @@ extension FuzzTarget {
     }
 }
 
-/// A console over a relay in memory, with one operator in it.
+/// A console of an in-memory relay with one operator.
 private final class FuzzConsole: Sendable {
-    private let door: RelayServer.Responder
+    private let respond: RelayServer.Responder
     private let signIn: (cookie: String, token: String)
 
     private struct NoCookie: Error {}
@@ -71,7 +72,7 @@ private final class FuzzConsole: Sendable {
             time: time,
             random: .system
         )
-        // What names a folder has to name one that is not there: this one writes nothing anywhere.
+        // The console must not write anything, so the data folder does not exist.
         let nowhere = "/dev/null/zonecast"
         let parts = ConsoleParts(
             accounts: accounts,
@@ -93,10 +94,10 @@ private final class FuzzConsole: Sendable {
             ),
             time: time
         )
-        door = ConsoleDoor(parts).before { _ in APIResponse(status: .notFound) }
+        respond = ConsoleDoor(parts).before { _ in APIResponse(status: .notFound) }
         let code = try accounts.makeOperatorLink()
         let body = #"{"code":"\#(code)","name":"ada@example.org","password":"correct horse"}"#
-        let answer = await door(Self.request(.post, "setup", "", Array(body.utf8), nil))
+        let answer = await respond(Self.request(.post, "setup", "", Array(body.utf8), nil))
         guard let set = answer.headers[.setCookie]?.split(separator: ";").first else { throw NoCookie() }
         struct Welcome: Decodable { var token: String }
         let welcome = try JSONDecoder().decode(Welcome.self, from: Data(answer.body))
@@ -125,30 +126,30 @@ private final class FuzzConsole: Sendable {
 
     func finding(_ input: [UInt8]) async -> Finding {
         let lines = input.split(separator: UInt8(ascii: "\n"), maxSplits: 2, omittingEmptySubsequences: false)
-        guard lines.count == 3, let who = lines[0].first else { return Finding("no request") }
+        guard lines.count == 3, let caller = lines[0].first else { return Finding("no request") }
         let words = String(decoding: lines[0].dropFirst(), as: UTF8.self).split(separator: " ", maxSplits: 1)
         guard words.count == 2, let method = HTTPRequest.Method(String(words[0])) else { return Finding("no method") }
-        let isIn = who == UInt8(ascii: "+")
+        let isSignedIn = caller == UInt8(ascii: "+")
         let request = Self.request(
             method,
             String(words[1]),
             String(decoding: lines[1], as: UTF8.self),
             Array(lines[2]),
-            isIn ? signIn : nil
+            isSignedIn ? signIn : nil
         )
-        let answer = await door(request)
-        let manner = "\(isIn) \(words[1].prefix(20)) \(answer.status.code)"
+        let answer = await respond(request)
+        let outcome = "\(isSignedIn) \(words[1].prefix(20)) \(answer.status.code)"
         guard answer.status.code != 500 else {
-            return Finding(manner, objection: "500: \(String(decoding: answer.body, as: UTF8.self))")
+            return Finding(outcome, objection: "500: \(String(decoding: answer.body, as: UTF8.self))")
         }
         let isSignIn = ["session", "setup", "password"].contains(String(words[1]))
-        if !isIn, !isSignIn, answer.status.code == 200 {
-            return Finding(manner, objection: "a stranger was served \(words[1])")
+        if !isSignedIn, !isSignIn, answer.status.code == 200 {
+            return Finding(outcome, objection: "an unauthenticated client was served \(words[1])")
         }
         guard answer.headers[.contentType]?.hasPrefix("application/json") ?? false, !answer.body.isEmpty else {
-            return Finding(manner)
+            return Finding(outcome)
         }
         let isJSON = (try? JSONSerialization.jsonObject(with: Data(answer.body), options: .fragmentsAllowed)) != nil
-        return Finding(manner, objection: isJSON ? nil : "the answer is no JSON")
+        return Finding(outcome, objection: isJSON ? nil : "the answer is not JSON")
     }
 }

@@ -2,11 +2,11 @@ import Records
 import RelayAPI
 import Wire
 
-/// Queries from their JSON to what they find.
+/// Queries, from their JSON to their results.
 extension FuzzTarget {
     static let queries: [FuzzTarget] = [filters, marker]
 
-    /// The `query` object alone, asked of a database with records of every kind of field.
+    /// The `query` object, sent to a database that has fields of every kind.
     private static let filters = FuzzTarget(
         "query-filters",
         seeds: [
@@ -33,15 +33,15 @@ extension FuzzTarget {
             guard finding.objection == nil, let root = try? JSONDocument(parsing: first.body).root,
                 let marker = try? root["continuationMarker"]?.string(), let page = names(root)
             else { return finding }
-            // The marker of a page goes on behind it.
+            // The continuation marker must continue after the first page.
             let more = Array(#"{"resultsLimit":200,"continuationMarker":"\#(marker)","query":"#.utf8) + input + [0x7D]
             let second = await relay.ask("public/records/query", more)
             let next = FuzzRelay.finding(second)
             guard next.objection == nil, let rest = (try? JSONDocument(parsing: second.body).root).flatMap(names) else {
-                return Finding(finding.manner, objection: next.objection ?? "its own marker is refused: \(next.manner)")
+                return Finding(finding.outcome, objection: next.objection ?? "own marker refused: \(next.outcome)")
             }
             let isTwice = !Set(page).isDisjoint(with: rest)
-            return Finding(finding.manner + " more", objection: isTwice ? "\(page) and then again \(rest)" : nil)
+            return Finding(finding.outcome + " more", objection: isTwice ? "\(page) and then again \(rest)" : nil)
         }
     }
 
@@ -49,7 +49,9 @@ extension FuzzTarget {
         try? root["records"]?.elements().map { try $0.required("recordName").string() }
     }
 
-    /// What stands in markers that clients hand back, once their seal is open: only the relay's own are read.
+    /// The decrypted content of continuation markers.
+    ///
+    /// Only markers that the relay itself issued reach this parser.
     private static let marker = FuzzTarget(
         "query-marker",
         seeds: [String(decoding: sampleMarker, as: UTF8.self), "{}", ""],
@@ -63,7 +65,7 @@ extension FuzzTarget {
         )
         return Finding(
             "read \(position.keys.count)",
-            objection: again == position ? nil : "its own writing is another"
+            objection: again == position ? nil : "the re-encoded marker differs"
         )
     }
 

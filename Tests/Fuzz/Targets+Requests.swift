@@ -7,7 +7,7 @@ import Wire
 extension FuzzTarget {
     static let requests: [FuzzTarget] = [bodies, heads]
 
-    /// An operation's path on the first line, its body behind it.
+    /// The path of an operation on the first line, then its body.
     private static let bodies = FuzzTarget(
         "bodies",
         seeds: [
@@ -51,12 +51,12 @@ extension FuzzTarget {
             var finding = FuzzRelay.finding(answer)
             let operation = String(decoding: line, as: UTF8.self)
             let isKnown = operation.utf8.allSatisfy { $0 == UInt8(ascii: "/") || (0x61...0x7A).contains($0) }
-            finding.manner = (isKnown && answer.status == .ok ? operation : "odd") + " " + finding.manner
+            finding.outcome = (isKnown && answer.status == .ok ? operation : "odd") + " " + finding.outcome
             return finding
         }
     }
 
-    /// Paths, query strings and headers; the body stays small.
+    /// Paths, query strings and headers, with a small body.
     private static let heads = FuzzTarget(
         "heads",
         seeds: [

@@ -3,7 +3,7 @@ import RelayAPI
 import RelayServer
 import Wire
 
-/// Readers of bytes that arrive in pieces: wherever they are cut, the same comes out.
+/// Stream parsers: the result must not depend on how the bytes are split.
 extension FuzzTarget {
     static let streams: [FuzzTarget] = [socketFrames, clientFrame, serverFrame, multipart]
 
@@ -26,7 +26,7 @@ extension FuzzTarget {
         let single = events(input, step: 1)
         let thirds = events(input, step: 3)
         guard whole == single, whole == thirds else {
-            return Finding("differs", objection: "pieces matter: \(whole) and \(single)")
+            return Finding("differs", objection: "the result depends on the split: \(whole) and \(single)")
         }
         if case .failed(let fault) = whole.last { return Finding("failed \(fault.code) \(min(whole.count, 4))") }
         return Finding("read \(min(whole.count, 6))")
@@ -44,7 +44,7 @@ extension FuzzTarget {
         return events
     }
 
-    /// The frames of a client, in the session that they come to.
+    /// Client frames, in a notice session.
     private static let clientFrame = FuzzTarget(
         "client-frame",
         seeds: [
@@ -61,7 +61,7 @@ extension FuzzTarget {
             return Finding("refused", objection: isClosed ? nil : "a bad first frame was taken")
         }
         let again = try? ClientFrame(decoding: frame.encoded)
-        return Finding("taken \(second.count)", objection: again == frame ? nil : "its own writing is another frame")
+        return Finding("taken \(second.count)", objection: again == frame ? nil : "the re-encoded frame differs")
     }
 
     private static let serverFrame = FuzzTarget(
@@ -75,7 +75,7 @@ extension FuzzTarget {
     ) { input in
         guard let frame = try? ServerFrame(decoding: input) else { return Finding("refused") }
         let again = try? ServerFrame(decoding: frame.encoded)
-        return Finding("taken", objection: again == frame ? nil : "its own writing is another frame")
+        return Finding("taken", objection: again == frame ? nil : "the re-encoded frame differs")
     }
 
     private static let multipart = FuzzTarget(

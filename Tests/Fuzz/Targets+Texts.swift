@@ -3,11 +3,13 @@ import Records
 import Wire
 import ZoneKit
 
-/// Readers of whole texts.
+/// Parsers of whole texts.
 extension FuzzTarget {
     static let texts: [FuzzTarget] = [json, schema, predicate, storedFields, engineState, relayAnswer]
 
-    /// The strict reader of every body: what it takes Foundation takes too, and means the same.
+    /// The strict JSON parser of all request bodies.
+    ///
+    /// Foundation must accept what it accepts, with the same meaning.
     private static let json = FuzzTarget(
         "json",
         seeds: [
@@ -22,21 +24,21 @@ extension FuzzTarget {
         do {
             try copy(root, to: &writer, depth: 1, deepest: &depth)
         } catch {
-            return Finding("unreadable", objection: "a checked text cannot be read: \(error)")
+            return Finding("unreadable", objection: "an accepted text cannot be read: \(error)")
         }
         if depth > 32 { return Finding("deep", objection: "\(depth) levels were taken") }
         guard let theirs = normal(input) else {
-            // Foundation has no number beyond a double; ours says so when it is asked for one.
+            // Foundation refuses numbers that exceed a double. Our parser refuses them only when the caller reads them.
             let hasGreat = input.contains(UInt8(ascii: "e")) || input.contains(UInt8(ascii: "E")) || input.count > 300
-            return Finding("alone", objection: hasGreat ? nil : "Foundation refuses what was taken")
+            return Finding("alone", objection: hasGreat ? nil : "Foundation refuses an accepted text")
         }
         guard let again = normal(writer.bytes) else {
-            return Finding("bad copy", objection: "what was written again is no JSON")
+            return Finding("bad copy", objection: "the rewritten text is not JSON")
         }
-        return Finding("taken \(depth)", objection: theirs == again ? nil : "written again it means something else")
+        return Finding("taken \(depth)", objection: theirs == again ? nil : "the rewritten text has another meaning")
     }
 
-    /// What Foundation makes of a text, in one form for all that means the same.
+    /// What Foundation reads from a text, in one canonical form.
     private static func normal(_ text: [UInt8]) -> Data? {
         guard let value = try? JSONSerialization.jsonObject(with: Data(text), options: .fragmentsAllowed) else {
             return nil
@@ -67,7 +69,9 @@ extension FuzzTarget {
         }
     }
 
-    /// The schema language: what is valid is printed, and read again as the same.
+    /// The schema language.
+    ///
+    /// A valid schema is printed and parsed again, and must be the same.
     private static let schema = FuzzTarget(
         "schema",
         seeds: [
@@ -103,12 +107,12 @@ extension FuzzTarget {
         let printed = SchemaPrinter.text(of: read.schema)
         let again = SchemaText(parsing: printed)
         guard again.isValid else {
-            return Finding("print", objection: "its own print is refused: \(again.issues.first.map { "\($0)" } ?? "")")
+            return Finding("print", objection: "own print refused: \(again.issues.first.map { "\($0)" } ?? "")")
         }
         let isSame = again.schema.types == read.schema.types && again.schema.roles == read.schema.roles
         return Finding(
             "valid \(min(read.schema.types.count, 3))",
-            objection: isSame ? nil : "its own print is another schema"
+            objection: isSame ? nil : "the printed text is another schema"
         )
     }
 
@@ -142,12 +146,12 @@ extension FuzzTarget {
             return Finding("asked \(min(query?.filters.count ?? -1, 4)) \(inMemory)")
         } catch {
             let why = error.localizedDescription
-            if why.isEmpty { return Finding("refused", objection: "refused without a sentence") }
+            if why.isEmpty { return Finding("refused", objection: "refused without a reason") }
             return Finding("refused \(inMemory)", gist: why.replacing(text, with: ""))
         }
     }
 
-    /// A record's fields as they are stored.
+    /// The stored form of a record's fields.
     private static let storedFields = FuzzTarget(
         "stored-fields",
         seeds: [
@@ -165,13 +169,13 @@ extension FuzzTarget {
         guard let entries = try? FieldsJSON.decode(input) else { return Finding("refused") }
         let written = FieldsJSON.encode(entries)
         guard let again = try? FieldsJSON.decode(written) else {
-            return Finding("bad copy", objection: "its own writing is refused")
+            return Finding("bad copy", objection: "the re-encoded value is refused")
         }
         let names = Set(entries.map(\.name)) == Set(again.map(\.name))
-        return Finding("read \(min(entries.count, 5))", objection: names ? nil : "its own writing has other fields")
+        return Finding("read \(min(entries.count, 5))", objection: names ? nil : "re-encoding changes the fields")
     }
 
-    /// The saved state of a sync engine, which an application may hand over damaged.
+    /// The saved state of a sync engine, which an app may pass in damaged.
     private static let engineState = FuzzTarget(
         "engine-state",
         seeds: [
@@ -184,14 +188,14 @@ extension FuzzTarget {
         let decoded = try? JSONDecoder().decode(CKSyncEngine.State.Serialization.self, from: Data(input))
         guard let decoded else { return Finding("refused") }
         guard let written = try? JSONEncoder().encode(decoded) else {
-            // A date that no calendar has cannot be written.
+            // A date outside of every calendar cannot be encoded.
             return Finding("unwritable")
         }
         let again = try? JSONDecoder().decode(CKSyncEngine.State.Serialization.self, from: written)
-        return Finding("read", objection: again == nil ? "its own writing is refused" : nil)
+        return Finding("read", objection: again == nil ? "the re-encoded value is refused" : nil)
     }
 
-    /// What a relay, or whoever stands in its place, answers a client.
+    /// Answers that a client receives from a relay or from an attacker in its place.
     private static let relayAnswer = FuzzTarget(
         "relay-answer",
         seeds: [

@@ -3,7 +3,7 @@ import Records
 import RelayAPI
 import Wire
 
-/// What clients are given and hand back: whoever alters it gains nothing by it.
+/// Tokens that the relay gives to clients and that clients send back, possibly altered.
 extension FuzzTarget {
     static let tokens: [FuzzTarget] = [changeToken, base64, identityToken, issuerKeys]
 
@@ -14,16 +14,16 @@ extension FuzzTarget {
         let text = String(decoding: input, as: UTF8.self)
         guard let token = ChangeToken(encoded: text) else { return Finding("refused") }
         let again = ChangeToken(encoded: token.encoded)
-        return Finding("read \(token.kind)", objection: again == token ? nil : "its own writing is another")
+        return Finding("read \(token.kind)", objection: again == token ? nil : "the re-encoded value differs")
     }
 
     private static let base64 = FuzzTarget("base64", seeds: ["AAECAwQFBgc=", "AA==", "A", "AA\n=="]) { input in
         guard let bytes = Base64.decode(input) else { return Finding("refused") }
         let again = Base64.decode(Base64.encode(bytes))
-        return Finding("read \(bytes.count % 3)", objection: again == bytes ? nil : "its own writing is another")
+        return Finding("read \(bytes.count % 3)", objection: again == bytes ? nil : "the re-encoded value differs")
     }
 
-    /// Identity tokens of foreign issuers, before anything is believed.
+    /// Identity tokens of external issuers, before their signature is checked.
     private static let identityToken = FuzzTarget(
         "identity-token",
         seeds: [

@@ -1,33 +1,34 @@
 import ArgumentParser
 import Foundation
 
-/// `soak`: tries the relay and its clients for as long as one likes, with another seed each time, and says what it found.
+/// `soak`: runs the relay and its clients under faults for a chosen time, with a new seed each time, and reports
+/// problems.
 ///
-/// Each part runs in a process of its own: one that traps takes nothing else with it, and what it was at is told. Not
+/// Each part runs in its own process, so a crash affects only that part and the report says what it was running. Not
 /// shipped; `Deploy/soak` builds and runs it.
 @main
 struct Soak: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "soak",
-        abstract: "Try the relay on bad disks, with strange inputs and in simulated worlds, for a while."
+        abstract: "Run the relay on faulty disks, with fuzzed inputs and in simulations, for a while."
     )
 
-    @Option(help: "How long in all.")
+    @Option(help: "The total time.")
     var minutes: Double = 10
 
     @Option(help: "Only parts whose names begin with this; may be given more than once. (default: all)")
     var part: [String] = []
 
-    @Option(help: "Where all chance begins. (default: another each time)")
+    @Option(help: "The seed of all random choices. (default: a new one each time)")
     var seed: UInt64?
 
-    @Option(help: "Where inputs that do harm are written.")
+    @Option(help: "The folder for inputs that cause failures.")
     var findings = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-soak").path
 
-    @Flag(help: "Add inputs that were taken in a new manner to the kept corpus.")
+    @Flag(help: "Add inputs with a new outcome to the saved corpus.")
     var keep = false
 
-    @Flag(help: "Only say what parts there are.")
+    @Flag(help: "Only list the parts.")
     var list = false
 
     @Option(help: .hidden)
@@ -42,7 +43,7 @@ struct Soak: AsyncParsableCommand {
         let parts = SoakPart.all.filter { part.isEmpty || part.contains(where: $0.name.hasPrefix) }
         if list { return Output.write(SoakPart.all.map { $0.name + "\n" }.joined()) }
         guard !parts.isEmpty, minutes > 0 else {
-            throw ValidationError("There is no such part, or no time. --list shows what there is.")
+            throw ValidationError("There is no such part, or no time. --list shows the parts.")
         }
         let watch = SoakWatch(parts, minutes: minutes, seed: seed, findings: findings, keeps: keep)
         guard try watch.run() else { throw ExitCode.failure }
@@ -54,11 +55,11 @@ struct Soak: AsyncParsableCommand {
             deadline: .now + .milliseconds(Int(seconds * 1000)),
             findings: findings,
             keeps: keep,
-            say: { Output.write("say \($0)\n") }
+            showProgress: { Output.write("say \($0)\n") }
         )
     }
 
-    /// Runs a part in this process, and prints what the watch reads.
+    /// Runs a part in this process and prints the lines that `SoakWatch` reads.
     private static func runOne(_ name: String, _ slice: SoakSlice) async throws {
         guard let part = SoakPart.all.first(where: { $0.name == name }) else { throw ExitCode.failure }
         let report = try await part.run(slice)
@@ -67,7 +68,7 @@ struct Soak: AsyncParsableCommand {
     }
 }
 
-/// Standard output without a buffer: a process that traps has said what it had to say.
+/// Unbuffered standard output: a process that crashes has already written its lines.
 enum Output {
     static func write(_ text: String) { FileHandle.standardOutput.write(Data(text.utf8)) }
 }

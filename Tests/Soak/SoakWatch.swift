@@ -1,6 +1,6 @@
 import Foundation
 
-/// Runs the parts one after the other, each in a process of its own, shows how they come along and reports at the end.
+/// Runs the parts one after the other, each in its own process, shows their progress and reports at the end.
 final class SoakWatch {
     private let parts: [SoakPart]
     private let minutes: Double
@@ -23,7 +23,7 @@ final class SoakWatch {
         var objections: [String]
     }
 
-    /// False where something was wrong.
+    /// Returns false if a part failed.
     func run() throws -> Bool {
         let start = ContinuousClock.now
         let count = parts.count == 1 ? "one part" : "\(parts.count) parts"
@@ -39,9 +39,9 @@ final class SoakWatch {
         let bad = outcomes.filter { !$0.objections.isEmpty }
         let took = (ContinuousClock.now - start).formatted(.time(pattern: .minuteSecond))
         if bad.isEmpty {
-            Output.write("Nothing was wrong in \(count); \(took) minutes." + "\n")
+            Output.write("No problems in \(count); \(took) minutes." + "\n")
         } else {
-            Output.write("Something was wrong in \(bad.map(\.part).joined(separator: ", ")); \(took) minutes." + "\n")
+            Output.write("Problems in \(bad.map(\.part).joined(separator: ", ")); \(took) minutes." + "\n")
             Output.write("To repeat it: Deploy/soak --part PART --seed \(seed). Inputs are in \(findings)." + "\n")
         }
         return bad.isEmpty
@@ -72,13 +72,15 @@ final class SoakWatch {
         if process.terminationReason == .uncaughtSignal || outcome.summary.isEmpty {
             let how = process.terminationReason == .uncaughtSignal ? "by signal" : "with status"
             outcome.summary = "the process ended \(how) \(process.terminationStatus)"
-            // What a fuzz target was at is in its file, and tried first in the next run.
-            outcome.objections.append("\(outcome.summary); run the part again, and it begins with what it was at")
+            // A fuzz target has stored its current input in a file. The next run starts with it.
+            outcome.objections.append("\(outcome.summary); run the part again: it starts with the same input")
         }
         return outcome
     }
 
-    /// A line that the next one takes the place of, unless it lasts; without a terminal only those that last.
+    /// Writes a line.
+    ///
+    /// The next line replaces it unless `lasting` is true; without a terminal only lasting lines appear.
     private func show(_ line: String, lasting: Bool) {
         if isTerminal {
             Output.write("\r\u{1B}[2K\(line)\(lasting ? "\n" : "")")
@@ -88,7 +90,7 @@ final class SoakWatch {
     }
 }
 
-/// Lines of what another process says.
+/// Reads the output of another process line by line.
 private final class LineReader {
     private let handle: FileHandle
     private var pending: [UInt8] = []

@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Whose account it is, where that cannot be found out at once.
+/// The account status when it cannot be determined at once.
 @Suite(.timeLimit(.minutes(15))) struct AccountTests {
     private let relay: TestRelay
     private let phone: TestDevice
@@ -14,8 +14,8 @@ import ZoneTesting
         phone = relay.device(of: "alice", named: "phone")
     }
 
-    /// A program that is told at its start that nobody knows waits for `CKAccountChanged`.
-    @Test func aStartWithoutANetworkIsMadeUpFor() async throws {
+    /// A program that could not determine the account at launch waits for `CKAccountChanged`.
+    @Test func theAccountIsDeterminedOnceTheNetworkIsBack() async throws {
         let posted = Mutex(0)
         let center = NotificationCenter.default
         let observer = center.addObserver(forName: .CKAccountChanged, object: nil, queue: nil) { _ in
@@ -32,14 +32,14 @@ import ZoneTesting
         phone.network.heal()
         await relay.advance(by: .seconds(600))
         #expect(phone.connection.caller.recordName != nil)
-        // Others post it too; without this there might be none.
+        // Other tests post it too, so this only shows that it was posted at all.
         #expect(posted.withLock { $0 } > 0)
         let asked = phone.network.operations.count
         await relay.advance(by: .seconds(3_600))
-        #expect(phone.network.operations.count == asked, "once it is known nobody asks any more")
+        #expect(phone.network.operations.count == asked, "the container asked again although the account is known")
     }
 
-    @Test func aSignOutIsToldWithoutANetwork() async throws {
+    @Test func aSignOutIsReportedWithoutANetwork() async throws {
         let notes = SyncedNotes(phone)
         notes.addZone()
         try await notes.engine.sendChanges()
@@ -49,8 +49,8 @@ import ZoneTesting
         #expect(notes.log.last?.hasPrefix("accountChange(signOut") == true, "\(notes.log)")
     }
 
-    /// Programs throw away what belongs to an account that is gone, and keep what belongs to one that has to sign in again.
-    @Test func aSignInThatHasEndedIsNoAccountThatIsGone() async throws {
+    /// Programs delete the data of a removed account and keep the data of an account that must sign in again.
+    @Test func anExpiredSignInIsTemporarilyUnavailableNotNoAccount() async throws {
         try await phone.signIn()
         #expect(try await phone.container.accountStatus() == .available)
         try await phone.expireSignIn()
@@ -67,13 +67,13 @@ import ZoneTesting
         #expect(try await phone.container.accountStatus() == .noAccount)
     }
 
-    /// That it fails for a moment is no reason to stay idle.
-    @Test(arguments: [401, 403, 407, 503]) func aSignInThatFailsForAMomentIsMadeUpFor(_ status: Int) async throws {
+    /// A temporary failure must not stop the engine for good.
+    @Test(arguments: [401, 403, 407, 503]) func aTemporarySignInFailureIsRetried(_ status: Int) async throws {
         let notes = SyncedNotes(phone, isAutomatic: true)
         notes.addZone()
         notes.write("a", "1")
         try await within(.seconds(300), "the first note to be sent") {
-            try await notes.bell.until { notes.engine.state.pendingRecordZoneChanges.isEmpty }
+            try await notes.signal.until { notes.engine.state.pendingRecordZoneChanges.isEmpty }
         }
         for number in 1...3 {
             phone.network.fail(request: number, of: "users/caller", by: .answered(status: status, body: "no"))
@@ -81,7 +81,7 @@ import ZoneTesting
         try await phone.signIn()
         notes.write("b", "2")
         try await within(.seconds(300), "the second note to be sent") {
-            try await notes.bell.until { notes.engine.state.pendingRecordZoneChanges.isEmpty }
+            try await notes.signal.until { notes.engine.state.pendingRecordZoneChanges.isEmpty }
         }
     }
 }

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 import ZoneKit
 
-/// Archives as Apple's framework writes them.
+/// Archives in the format of Apple's framework.
 @Suite struct AppleArchiveTests {
     private func uid(_ number: Int) -> String { "<dict><key>CF$UID</key><integer>\(number)</integer></dict>" }
 
@@ -17,7 +17,7 @@ import ZoneKit
         ])
     }
 
-    /// A record of three fields, with its top members or, as `encodeSystemFields` writes them, without a root.
+    /// An archive of a record with fields; unrooted, as `encodeSystemFields` writes it, if `rooted` is false.
     private func archive(rooted: Bool) -> Data {
         let record: [(String, String)] = [
             ("RecordType", uid(2)), ("RecordID", uid(3)), ("ETag", uid(8)), ("RecordCtime", uid(9)),
@@ -77,7 +77,7 @@ import ZoneKit
         #expect(record.allKeys().isEmpty)
     }
 
-    @Test func ourOwnComeOutOfTheSameCall() throws {
+    @Test func ownArchivesAreReadByTheSameCall() throws {
         let record = CKRecord(recordType: "Person")
         record["name"] = "Bob"
         let data = try NSKeyedArchiver.archivedData(withRootObject: record, requiringSecureCoding: true)

@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// What programs keep on disk: system fields, whole records, tokens, cursors, subscriptions.
+/// Archives that programs store: system fields, whole records, tokens, cursors, subscriptions.
 @Suite struct ArchiveTests {
     let relay: TestRelay
     let database: CKDatabase
@@ -22,8 +22,10 @@ import ZoneTesting
         return try await database.save(record)
     }
 
-    /// A queue of unsent records that survives a restart: the hierarchy must, too, or participants never see the child.
-    @Test func aParentThatWasNotSentYetIsSentFromAnArchive() async throws {
+    /// Programs archive unsent records.
+    ///
+    /// The parent must survive, or participants never see the child.
+    @Test func anUnsentParentIsSentAfterUnarchiving() async throws {
         let root = try await savedNote()
         let (new, moved) = (CKRecord(recordType: "Note", zoneID: zone), try await savedNote())
         for child in [new, moved] { child.setParent(root.recordID) }
@@ -41,8 +43,8 @@ import ZoneTesting
         #expect(try await database.record(for: moved.recordID).parent == nil)
     }
 
-    /// A program that writes down what it was about to fetch.
-    @Test func howToFetchAZoneSurvivesAnArchive() async throws {
+    /// A program that archives its zone configuration before a fetch.
+    @Test func aZoneConfigurationSurvivesAnArchive() async throws {
         _ = try await savedNote()
         let token = try await database.recordZoneChanges(inZoneWith: zone, since: nil).changeToken
         let whole = CKFetchRecordZoneChangesOperation.ZoneConfiguration(
@@ -66,7 +68,7 @@ import ZoneTesting
         }
     }
 
-    @Test func systemFieldsAreEnoughToSaveAChangeLater() async throws {
+    @Test func archivedSystemFieldsAreEnoughToSaveAChange() async throws {
         let record = try await savedNote()
         let archiver = NSKeyedArchiver(requiringSecureCoding: true)
         record.encodeSystemFields(with: archiver)
@@ -90,7 +92,7 @@ import ZoneTesting
         #expect(stored.allKeys() == ["body", "title"])
     }
 
-    @Test func keptRecordsFindTheFilesThatWereNotDownloaded() throws {
+    @Test func anArchivedRecordFindsTheSourceOfItsAssets() throws {
         let container = "iCloud.org.example.kept"
         CKContainer.configure(.dev(try #require(URL(string: "http://127.0.0.1:9")), user: "alice"), for: container)
         let keeper = try #require(ConfiguredRelays.connection(for: container)?.caller.assets)
@@ -119,14 +121,14 @@ import ZoneTesting
         #expect(back.changedKeys() == ["date", "link", "title"])
         #expect(back.parent == record.parent)
 
-        // Somebody else is faster: the ancestor must have survived too.
+        // Another device saves first. The ancestor record must be available after unarchiving.
         let other = try await relay.device(of: "alice", named: "laptop").privateDatabase.record(for: record.recordID)
         other["title"] = "Eggs"
         try await relay.device(of: "alice", named: "laptop").privateDatabase.save(other)
         back.parent = nil
         do {
             try await database.save(back)
-            Issue.record("the save of an old version went through")
+            Issue.record("an outdated version was saved")
         } catch let error as CKError {
             #expect(error.code == .serverRecordChanged)
             #expect(error.ancestorRecord?["title"] == "Milk")
@@ -135,14 +137,14 @@ import ZoneTesting
         }
     }
 
-    @Test func otherDataIsNoRecord() throws {
+    @Test func otherArchivesAreNotReadAsRecords() throws {
         let archiver = NSKeyedArchiver(requiringSecureCoding: true)
         archiver.encode("x" as NSString, forKey: "RecordType")
         archiver.finishEncoding()
         #expect(CKRecord(coder: try NSKeyedUnarchiver(forReadingFrom: archiver.encodedData)) == nil)
     }
 
-    @Test func tokensSurvive() async throws {
+    @Test func changeTokensSurviveAnArchive() async throws {
         _ = try await savedNote()
         let token = try await database.recordZoneChanges(inZoneWith: zone, since: nil).changeToken
         let data = try NSKeyedArchiver.archivedData(withRootObject: token, requiringSecureCoding: true)
@@ -151,7 +153,7 @@ import ZoneTesting
         #expect(try await database.recordZoneChanges(inZoneWith: zone, since: back).modificationResultsByID.isEmpty)
     }
 
-    @Test func identifiersZonesAndReferencesSurvive() throws {
+    @Test func identifiersZonesAndReferencesSurviveAnArchive() throws {
         func throughDisk<T: NSObject & NSSecureCoding>(_ object: T) throws -> T? {
             let data = try NSKeyedArchiver.archivedData(withRootObject: object, requiringSecureCoding: true)
             return try NSKeyedUnarchiver.unarchivedObject(ofClass: T.self, from: data)
@@ -175,8 +177,8 @@ import ZoneTesting
         #expect(back.notificationInfo?.shouldSendContentAvailable == true)
     }
 
-    /// Programs keep these bytes beside their own models, and compare models.
-    @Test func systemFieldsAreTheSameBytesEachTime() throws {
+    /// Programs store these bytes in their own models and compare the models.
+    @Test func systemFieldsEncodeToTheSameBytesEachTime() throws {
         let zoneID = CKRecordZone.ID(zoneName: "Notes", ownerName: "_owner")
         let record = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "a", zoneID: zoneID))
         func bytes(_ record: CKRecord) throws -> Data {

@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Files beside records: sent first and once, fetched when asked for.
+/// Assets: uploaded before their records and only once, downloaded on demand.
 @Suite(.timeLimit(.minutes(15))) struct AssetTests {
     let relay: TestRelay
     let phone: TestDevice
@@ -30,20 +30,20 @@ import ZoneTesting
         CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: name, zoneID: zone.zoneID))
     }
 
-    /// Not by `fileURL`, which holds up its thread, and there are few for all tests.
+    /// Reads through `download()`: `fileURL` blocks its thread, and all tests share few threads.
     private func text(_ asset: CKAsset?) async throws -> String {
         let asset = try #require(asset)
         return String(decoding: try Data(contentsOf: await asset.download()), as: UTF8.self)
     }
 
-    @Test func aFileTravelsAndIsFetchedOnlyWhenAskedFor() async throws {
+    @Test func anAssetIsUploadedAndDownloadedOnDemand() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("a.jpg", "a picture"))
         record["title"] = "A"
         try await phone.privateDatabase.save(record)
         let sent = ["private/assets/upload", "asset/1/upload", "private/records/modify"]
         #expect(phone.network.operations.suffix(3) == sent)
-        #expect((record["image"] as? CKAsset)?.fileURL?.lastPathComponent == "a.jpg", "the program's own stays")
+        #expect((record["image"] as? CKAsset)?.fileURL?.lastPathComponent == "a.jpg", "the local file URL stays")
 
         let fetched = try await laptop.privateDatabase.record(for: record.recordID)
         let asset = try #require(fetched["image"] as? CKAsset)
@@ -52,10 +52,10 @@ import ZoneTesting
         let file = try #require(asset.fileURL)
         #expect(try Data(contentsOf: file) == Data("a picture".utf8))
         #expect(try await text(fetched["image"]) == "a picture")
-        #expect(laptop.network.operations.count == 2, "one content comes once")
+        #expect(laptop.network.operations.count == 2, "the content is downloaded once")
     }
 
-    @Test func sameContentIsSentOnce() async throws {
+    @Test func equalContentIsUploadedOnce() async throws {
         let (first, second) = (photo("a"), photo("b"))
         first["image"] = CKAsset(fileURL: try file("1", "same"))
         second["image"] = CKAsset(fileURL: try file("2", "same"))
@@ -69,8 +69,8 @@ import ZoneTesting
         #expect(try await text(more.last) == "same")
     }
 
-    /// What the relay has acknowledged to one user is nothing that the next can hand in.
-    @Test func theNextUserSendsTheSameContentForThemselves() async throws {
+    /// A receipt that the relay gave to one user is not valid for another.
+    @Test func anotherUserUploadsTheSameContentAgain() async throws {
         for user in ["alice", "bob"] {
             phone.connection.credentials.replace(webAuthToken: "dev-\(user)")
             let record = CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: "of-\(user)"))
@@ -82,8 +82,8 @@ import ZoneTesting
         #expect(operations.filter { $0 == "private/assets/upload" }.count == 2)
     }
 
-    /// Whoever signs in while files are being sent sends none of them.
-    @Test func aSignInAmidASaveEndsItBeforeTheNextFile() async throws {
+    /// A user who signs in during an upload must not send the remaining files.
+    @Test func aSignInDuringASaveStopsItBeforeTheNextFile() async throws {
         let record = CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: "two"))
         record["images"] = [CKAsset(fileURL: try file("1", "one")), CKAsset(fileURL: try file("2", "two"))]
         phone.network.forgetOperations()
@@ -98,7 +98,7 @@ import ZoneTesting
         #expect(!phone.network.operations.contains("private/records/modify"))
     }
 
-    @Test func anAssetCanBePutIntoAnotherRecord() async throws {
+    @Test func anAssetCanBeCopiedIntoAnotherRecord() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("1", "moving"))
         try await phone.privateDatabase.save(record)
@@ -109,14 +109,14 @@ import ZoneTesting
         #expect(!laptop.network.operations.contains("private/assets/upload"))
         let again = try await phone.privateDatabase.record(for: copy.recordID)
         #expect(try await text(again["image"]) == "moving")
-        // Saving all fields of what was fetched keeps its file.
+        // Saving all fields of a fetched record keeps its asset.
         fetched["title"] = "new"
         _ = try await laptop.privateDatabase.modifyRecords(saving: [fetched], deleting: [], savePolicy: .allKeys)
         #expect(try await text(phone.privateDatabase.record(for: record.recordID)["image"]) == "moving")
     }
 
-    /// What the program put in stands for it only while the relay has the same.
-    @Test func aFileThatWasReplacedElsewhereIsSeenAfterASave() async throws {
+    /// The program's own file stands in for the asset only while the relay has the same content.
+    @Test func anAssetReplacedElsewhereIsSeenAfterASave() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("a.jpg", "a picture"))
         try await phone.privateDatabase.save(record)
@@ -137,7 +137,7 @@ import ZoneTesting
         #expect(try await text(record["image"]) == "another")
     }
 
-    @Test func aMissingFileIsItsRecordsOwnFailure() async throws {
+    @Test func aMissingFileFailsOnlyItsOwnRecord() async throws {
         let (good, bad) = (photo("good"), photo("bad"))
         good["title"] = "fine"
         bad["image"] = CKAsset(fileURL: folder.url.appendingPathComponent("nowhere"))
@@ -150,7 +150,7 @@ import ZoneTesting
         expect(.assetFileNotFound) { _ = try results.saveResults[bad.recordID]?.get() }
     }
 
-    @Test func downloadSaysWhatIsWrong() async throws {
+    @Test func downloadOfADeletedAssetReportsAssetNotAvailable() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("1", "gone soon"))
         try await phone.privateDatabase.save(record)
@@ -161,7 +161,7 @@ import ZoneTesting
         #expect(asset.fileURL == nil)
     }
 
-    @Test func anAddressThatEndedIsAskedForAnew() async throws {
+    @Test func anExpiredDownloadURLIsRequestedAgain() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("1", "still there"))
         try await phone.privateDatabase.save(record)
@@ -170,7 +170,7 @@ import ZoneTesting
         #expect(try await text(fetched["image"]) == "still there")
     }
 
-    @Test func filesSurviveAnArchive() async throws {
+    @Test func newFilesSurviveAnArchive() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("1", "kept"))
         let data = try NSKeyedArchiver.archivedData(withRootObject: record, requiringSecureCoding: true)
@@ -179,8 +179,8 @@ import ZoneTesting
         #expect(try await text(laptop.privateDatabase.record(for: record.recordID)["image"]) == "kept")
     }
 
-    /// Some of a list were fetched, and some are the program's own; the record was never saved.
-    @Test func fetchedFilesSurviveAnArchiveToo() async throws {
+    /// The list mixes fetched assets and new files in a record that was never saved.
+    @Test func fetchedAssetsSurviveAnArchive() async throws {
         let database = try relay.configurableDevice(of: "alice").configure(as: "alice").privateCloudDatabase
         try await database.save(zone)
         let source = photo("a")
@@ -200,22 +200,22 @@ import ZoneTesting
         #expect(texts == ["first", "fetched", "last"])
     }
 
-    @Test func operationsTellOfProgress() async throws {
+    @Test func operationsReportProgress() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("1", "one"))
         let operation = CKModifyRecordsOperation(recordsToSave: [record])
-        let heard = Mutex<[Double]>([])
-        operation.perRecordProgressBlock = { _, share in heard.withLock { $0.append(share) } }
+        let shares = Mutex<[Double]>([])
+        operation.perRecordProgressBlock = { _, progress in shares.withLock { $0.append(progress) } }
         await withCheckedContinuation { done in
             operation.completionBlock = { done.resume() }
             phone.privateDatabase.add(operation)
         }
-        #expect(heard.withLock { $0 } == [0.5, 1])
+        #expect(shares.withLock { $0 } == [0.5, 1])
     }
 
     // MARK: Large files
 
-    /// More than two pieces of a download.
+    /// A file of more than two download parts.
     private func largeFile(_ name: String) throws -> URL {
         let url = folder.url.appendingPathComponent(name)
         var bytes = [UInt8](repeating: 7, count: 5 << 19)
@@ -226,7 +226,7 @@ import ZoneTesting
         return url
     }
 
-    @Test func aLargeFileComesInPieces() async throws {
+    @Test func aLargeFileIsDownloadedInParts() async throws {
         let source = try largeFile("big")
         let record = photo("a")
         record["image"] = CKAsset(fileURL: source)
@@ -238,14 +238,14 @@ import ZoneTesting
         #expect(laptop.network.operations.count == 3)
     }
 
-    @Test func aBrokenDownloadGoesOnWhereItEnded() async throws {
+    @Test func anInterruptedDownloadResumes() async throws {
         let source = try largeFile("big")
         let record = photo("a")
         record["image"] = CKAsset(fileURL: source)
         try await phone.privateDatabase.save(record)
         let asset = try #require(try await laptop.privateDatabase.record(for: record.recordID)["image"] as? CKAsset)
         laptop.network.forgetOperations()
-        // The first piece comes; then the connection breaks for longer than the download tries by itself.
+        // The first part arrives; then the connection fails more often than the download retries.
         laptop.network.fail(.passes, .losesAnswer, .losesAnswer, .losesAnswer)
         await expect(.networkFailure) { _ = try await asset.download() }
         #expect(laptop.network.operations.count == 4)
@@ -255,7 +255,7 @@ import ZoneTesting
         #expect(laptop.network.operations.count == 2, "the first piece was there")
     }
 
-    @Test func aShortBreakIsNotNoticed() async throws {
+    @Test func aShortInterruptionIsRetriedInternally() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try largeFile("big"))
         try await phone.privateDatabase.save(record)
@@ -264,17 +264,17 @@ import ZoneTesting
         _ = try await asset.download()
     }
 
-    @Test func whatTheRelayHasIsNotSentAgain() async throws {
+    @Test func contentThatTheRelayHasIsNotUploadedAgain() async throws {
         let record = photo("a")
         record["image"] = CKAsset(fileURL: try file("1", "the same everywhere"))
         try await phone.privateDatabase.save(record)
-        // Another device with the same file in the same zone.
+        // Another device saves the same file in the same zone.
         let other = photo("b")
         other["image"] = CKAsset(fileURL: try file("2", "the same everywhere"))
         try await laptop.privateDatabase.save(other)
         #expect(laptop.network.operations == ["private/assets/upload", "private/records/modify"])
         #expect(try await text(phone.privateDatabase.record(for: other.recordID)["image"]) == "the same everywhere")
-        // In another zone nothing is said of what the first one holds.
+        // In another zone the relay does not reveal what the first zone holds.
         let elsewhere = CKRecordZone(zoneName: "Elsewhere")
         try await laptop.privateDatabase.save(elsewhere)
         let third = CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: "c", zoneID: elsewhere.zoneID))
@@ -284,15 +284,15 @@ import ZoneTesting
         #expect(fresh.network.operations == ["private/assets/upload", "asset/1/upload", "private/records/modify"])
     }
 
-    @Test func anUploadWhoseAnswerWasLostIsNotRepeated() async throws {
+    @Test func anUploadWithALostAnswerIsNotRepeated() async throws {
         let record = photo("a")
-        record["image"] = CKAsset(fileURL: try file("1", "nobody said so"))
+        record["image"] = CKAsset(fileURL: try file("1", "the answer was lost"))
         phone.network.fail(.passes, .losesAnswer)
         phone.network.forgetOperations()
         try await phone.privateDatabase.save(record)
-        // The file, and then the question how much of it has come: nothing that would be waiting for more.
+        // The file is sent, then the client asks for the upload offset. It does not send the file again.
         let start = ["private/assets/upload", "asset/1/upload", "asset/1/upload"]
         #expect(phone.network.operations == start + ["private/assets/upload", "private/records/modify"])
-        #expect(try await text(laptop.privateDatabase.record(for: record.recordID)["image"]) == "nobody said so")
+        #expect(try await text(laptop.privateDatabase.record(for: record.recordID)["image"]) == "the answer was lost")
     }
 }

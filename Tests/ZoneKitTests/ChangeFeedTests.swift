@@ -29,7 +29,7 @@ import ZoneTesting
         for result in results.saveResults.values { _ = try result.get() }
     }
 
-    @Test func allPagesTogetherAreTheZone() async throws {
+    @Test func allPagesTogetherContainTheZone() async throws {
         try await fill(0..<450)
         var seen: [CKRecord.ID: Int] = [:]
         var token: CKServerChangeToken?
@@ -54,7 +54,7 @@ import ZoneTesting
         #expect(try bare.modificationResultsByID.values.first?.get().record.allKeys() == [])
     }
 
-    @Test func afterATokenComesOnlyWhatChanged() async throws {
+    @Test func aTokenReturnsOnlyLaterChanges() async throws {
         try await fill(0..<5)
         let token = try await database.recordZoneChanges(inZoneWith: zone, since: nil).changeToken
         let second = try await database.record(for: id(1))
@@ -75,7 +75,7 @@ import ZoneTesting
         #expect(quiet.changeToken == changes.changeToken)
     }
 
-    @Test func aFirstFetchHasLiveRecordsOnly() async throws {
+    @Test func aFirstFetchContainsLiveRecordsOnly() async throws {
         try await fill(0..<3)
         try await database.deleteRecord(withID: id(0))
         let changes = try await database.recordZoneChanges(inZoneWith: zone, since: nil)
@@ -83,7 +83,7 @@ import ZoneTesting
         #expect(changes.deletions.isEmpty)
     }
 
-    @Test func theTokenOfAZoneThatWasMadeAgainHasExpired() async throws {
+    @Test func theTokenOfARecreatedZoneIsExpired() async throws {
         try await fill(0..<1)
         let token = try await database.recordZoneChanges(inZoneWith: zone, since: nil).changeToken
         try await database.deleteRecordZone(withID: zone)
@@ -95,7 +95,7 @@ import ZoneTesting
         )
     }
 
-    @Test func databasesTellOfZones() async throws {
+    @Test func aDatabaseFeedReportsZones() async throws {
         let start = try await database.databaseChanges(since: nil)
         #expect(start.modifications.map(\.zoneID).contains(zone))
         #expect(start.deletions.isEmpty)
@@ -113,12 +113,12 @@ import ZoneTesting
         #expect(paged.modifications.count <= 1)
     }
 
-    @Test func tokensOfOneKindAreNotTakenForTheOther() async throws {
+    @Test func aDatabaseTokenIsRefusedForAZone() async throws {
         let token = try await database.databaseChanges(since: nil).changeToken
         await expect(.changeTokenExpired) { _ = try await database.recordZoneChanges(inZoneWith: zone, since: token) }
     }
 
-    @Test func publicAndDefaultZoneHaveNoFeed() async throws {
+    @Test func thePublicDatabaseAndTheDefaultZoneHaveNoFeed() async throws {
         await expect(.badDatabase) { _ = try await alice.publicDatabase.databaseChanges(since: nil) }
         await expect(.badDatabase) {
             _ = try await alice.publicDatabase.recordZoneChanges(inZoneWith: .default, since: nil)

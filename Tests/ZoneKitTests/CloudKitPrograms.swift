@@ -3,8 +3,8 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-// Programs in the manner of CloudKit's samples, as people write them for Apple's framework: that they compile is half
-// of the test. Nothing here may use what CloudKit does not have.
+// Programs in the style of CloudKit's samples, as people write them for Apple's framework. Half of the test is that
+// they compile. They must use nothing that CloudKit does not have.
 
 /// A store for notes, with tasks.
 private final class NoteStore: Sendable {
@@ -63,7 +63,7 @@ private final class NoteStore: Sendable {
     }
 }
 
-/// The delta download that every CloudKit program has.
+/// The incremental download that every CloudKit program has.
 private struct DeltaDownload {
     var token: CKServerChangeToken?
 
@@ -89,7 +89,7 @@ private struct DeltaDownload {
     }
 }
 
-/// The same with completion handlers, as older programs are written.
+/// A save with a completion handler, as older programs are written.
 private func saveTheOldWay(
     _ database: CKDatabase,
     _ record: CKRecord,

@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// As whom a program speaks, and how it comes by the right to.
+/// The user of a program, and how it signs in.
 @Suite(.timeLimit(.minutes(15))) struct CredentialTests {
     private func container(_ relay: ScriptedRelay, _ credential: RelayCredential) -> CKContainer {
         CKContainer(
@@ -24,7 +24,7 @@ import ZoneTesting
         #"{"serverErrorCode":"AUTHENTICATION_REQUIRED","reason":"request needs authorization"}"#
     )
 
-    @Test func anAccountSignsInWithTheFirstRequestAndAgainWhenRefused() async throws {
+    @Test func anAccountSignsInWithTheFirstRequestAndAgainAfterARefusal() async throws {
         let relay = ScriptedRelay(
             .answer(200, #"{"ckWebAuthToken":"one","userRecordName":"_alice"}"#),
             caller,
@@ -44,8 +44,10 @@ import ZoneTesting
         #expect(relay.requests[4].query.contains("ckWebAuthToken=two"))
     }
 
-    /// Somebody else signs in while a sign-in by password is under way: what the relay renews of that is not theirs.
-    @Test func aRenewedTokenOfTheUserBeforeIsNotTheNextOnes() async throws {
+    /// Another user signs in while a password sign-in runs.
+    ///
+    /// The renewed token of that sign-in must not replace the new user's.
+    @Test func aRenewedTokenOfThePreviousUserIsIgnored() async throws {
         let relay = ScriptedRelay(
             .answer(200, #"{"ckWebAuthToken":"one","userRecordName":"_alice"}"#),
             .answer(
@@ -61,8 +63,8 @@ import ZoneTesting
         #expect(credentials.webAuthToken == "bob's")
     }
 
-    /// An answer to the user before says nothing of the one who has signed in meanwhile.
-    @Test func aLateAnswerDoesNotNameTheNextUser() async throws {
+    /// An answer to the previous user's request must not set the name of the new user.
+    @Test func aLateAnswerDoesNotNameTheNewUser() async throws {
         let zones = #"{"zones":[{"zoneID":{"zoneName":"Notes","ownerRecordName":"_alice"},"syncToken":"AA=="}]}"#
         let relay = ScriptedRelay(.answer(200, zones), caller, .answer(200, zones), caller)
         let container = container(relay, .webAuthToken("alice's"))
@@ -79,7 +81,7 @@ import ZoneTesting
             try await ask()
             #expect(connection.caller.recordName == nil)
         }
-        // Answers to requests of their own do.
+        // Answers to the new user's own requests do set it.
         for ask in asks {
             connection.caller.recordName = nil
             try await ask()
@@ -87,7 +89,7 @@ import ZoneTesting
         }
     }
 
-    @Test func anIdentityTokenIsAskedForAtEachSignIn() async throws {
+    @Test func anIdentityTokenIsRequestedAtEachSignIn() async throws {
         let asked = Mutex(0)
         let relay = ScriptedRelay(.answer(200, #"{"ckWebAuthToken":"one","userRecordName":"_alice"}"#), caller)
         let container = container(
@@ -102,13 +104,13 @@ import ZoneTesting
         #expect(relay.bodies[0].contains(#""identityToken":"eyJ.token""#))
     }
 
-    /// Of who has signed in that says nothing.
-    @Test func anIdentityTokenThatCannotBeHadNowIsNoSignOut() async throws {
+    /// A failing provider does not tell whether a user is signed in.
+    @Test func aFailingIdentityTokenProviderIsNotASignOut() async throws {
         struct Locked: Error {}
         let errors: [(any Error, CKError.Code, CKAccountStatus)] = [
             (URLError(.notConnectedToInternet), .networkFailure, .couldNotDetermine),
             (Locked(), .accountTemporarilyUnavailable, .couldNotDetermine),
-            (CKError(.notAuthenticated, "Nobody."), .notAuthenticated, .noAccount),
+            (CKError(.notAuthenticated, "No user."), .notAuthenticated, .noAccount),
         ]
         for (error, code, status) in errors {
             let container = container(ScriptedRelay(), .identityToken { throw error })
@@ -117,8 +119,8 @@ import ZoneTesting
         }
     }
 
-    /// Whoever signs in by the first request is known by their own name from it on.
-    @Test func theFirstRecordsNameTheirMakerAlsoWhereTheSignInIsStillToCome() async throws {
+    /// A user who signs in with the first request is known by name from that request on.
+    @Test func theFirstRecordHasTheCurrentUserAsCreator() async throws {
         let stamp = #"{"timestamp":1,"userRecordName":"_alice","deviceID":"d"}"#
         let relay = ScriptedRelay(
             .answer(200, #"{"ckWebAuthToken":"one","userRecordName":"_alice"}"#),
@@ -134,7 +136,7 @@ import ZoneTesting
         #expect(record.creatorUserRecordID?.recordName == CKCurrentUserDefaultName)
     }
 
-    @Test func aWrongPasswordIsSaidOnce() async throws {
+    @Test func aWrongPasswordIsTriedOnce() async throws {
         let relay = ScriptedRelay(
             .answer(401, #"{"serverErrorCode":"AUTHENTICATION_FAILED","reason":"Authentication failed"}"#)
         )
@@ -143,14 +145,14 @@ import ZoneTesting
         #expect(relay.requests.count == 1)
     }
 
-    @Test func aServerKeySignsWhatItSends() async throws {
+    @Test func anInvalidServerKeyFailsBeforeAnyRequest() async throws {
         let pem = """
             -----BEGIN PRIVATE KEY-----
             MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAQIDBAUGBwgJCgsM
             DQ4PEBESExQVFhcYGRobHB0eHyChRANCAARRWD1dqblxCM9xN3SMJSq3hyx4ORQZ
             -----END PRIVATE KEY-----
             """
-        // Not a whole key: said before anything is sent.
+        // The key is incomplete: the error must come before any request.
         let relay = ScriptedRelay()
         await expect(.notAuthenticated) {
             _ = try await container(relay, .serverKey(id: "k1", privateKey: pem)).userRecordID()
@@ -158,7 +160,7 @@ import ZoneTesting
         #expect(relay.requests.isEmpty)
     }
 
-    @Test func nobodyHasNoAccount() async throws {
+    @Test func withoutACredentialThereIsNoAccount() async throws {
         let relay = ScriptedRelay()
         #expect(try await container(relay, .nobody).accountStatus() == .noAccount)
     }
@@ -181,14 +183,14 @@ import ZoneTesting
         #expect(RelayEndpoint(variables: variables)?.credential?.presetToken == "dev-bob")
     }
 
-    @Test func whoIsSignedInMayChangeUnderWay() async throws {
+    @Test func theUserMayChangeWhileAnEngineRuns() async throws {
         let relay = try TestRelay()
         let device = relay.device(of: "alice")
         let notes = SyncedNotes(device, isAutomatic: true)
         notes.addZone()
         notes.write("a", "alice's")
         try await within(.seconds(120), "alice's note to be sent") {
-            try await notes.bell.until { notes.engine.state.pendingRecordZoneChanges.isEmpty }
+            try await notes.signal.until { notes.engine.state.pendingRecordZoneChanges.isEmpty }
         }
         let posted = Mutex(0)
         let observer = NotificationCenter.default.addObserver(forName: .CKAccountChanged, object: nil, queue: nil) {
@@ -202,7 +204,7 @@ import ZoneTesting
         let after = try await device.container.userRecordID()
         #expect(before != after)
         try await within(.seconds(120), "the engine to find out") {
-            try await notes.bell.until { notes.log.contains { $0.hasPrefix("accountChange(switchAccounts") } }
+            try await notes.signal.until { notes.log.contains { $0.hasPrefix("accountChange(switchAccounts") } }
         }
         #expect(try await device.privateDatabase.allRecordZones().map(\.zoneID.zoneName) == ["_defaultZone"])
         try await device.container.signOut()

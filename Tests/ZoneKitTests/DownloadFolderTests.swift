@@ -3,7 +3,7 @@ import Testing
 
 @testable import ZoneKit
 
-/// How long downloaded files stay.
+/// The lifetime of downloaded files.
 @Suite struct DownloadFolderTests {
     private let parent = FileManager.default.temporaryDirectory
         .appendingPathComponent("folder-\(UUID().uuidString)", isDirectory: true)
@@ -18,20 +18,20 @@ import Testing
         return file
     }
 
-    @Test func whatNobodyHoldsGoesWhenNewerFilesWantTheRoom() throws {
+    @Test func theLeastRecentlyUsedUnheldFileIsRemovedWhenSpaceRunsOut() throws {
         defer { try? FileManager.default.removeItem(at: parent) }
         let folder = DownloadFolder(in: parent, room: 400)
         let held = try download("held", to: folder)
         let places = try (0..<3).map { try download("\($0)", to: folder).url }
         #expect(([held.url] + places).allSatisfy(isThere))
-        // Used again: the next one is the longest unused.
+        // Using the file makes the next one the least recently used.
         _ = folder.file(named: "0")
         let last = try download("last", to: folder)
         #expect([held.url, places[0], last.url].allSatisfy(isThere))
         #expect(!isThere(places[1]) && !isThere(places[2]))
     }
 
-    @Test func aFolderGoesWithItsOwnerAndAnAbandonedOneWithTheNext() throws {
+    @Test func aFolderIsRemovedWithItsOwnerOrByTheNextProgram() throws {
         defer { try? FileManager.default.removeItem(at: parent) }
         let abandoned = parent.appendingPathComponent("zonecast-downloads-old")
         let foreign = parent.appendingPathComponent("zonecast-downloads-not-ours")
@@ -48,8 +48,8 @@ import Testing
         #expect(!isThere(place))
     }
 
-    /// Many programs begin at the same moment, and each looks for what others have left.
-    @Test func nobodyTakesAFolderThatIsBeingMadeForAbandoned() async throws {
+    /// Many programs start at the same time, and each removes the folders that others have abandoned.
+    @Test func aFolderThatIsBeingCreatedIsNotRemovedAsAbandoned() async throws {
         defer { try? FileManager.default.removeItem(at: parent) }
         let folders = (0..<200).map { _ in DownloadFolder(in: parent) }
         let files = try await withThrowingTaskGroup { group in

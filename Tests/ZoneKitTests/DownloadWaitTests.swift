@@ -1,11 +1,11 @@
 import Testing
 import ZoneKit
 
-/// Who waits for a file, and no longer wants it.
+/// Cancelled downloads.
 @Suite struct DownloadWaitTests {
     private let content = "12345678"
 
-    /// A record with an asset, and then what comes when its address is asked.
+    /// A record with an asset, followed by the given answers to requests for its content.
     private func asset(_ lines: ScriptedRelay.Line...) async throws -> (CKAsset, ScriptedRelay) {
         let image = #"{"fileChecksum":"Ae95fIEY8C37ZJYH3V0/jHYjBIyc","size":8,"downloadURL":"http://relay.example/x"}"#
         let record = """
@@ -18,13 +18,13 @@ import ZoneKit
         return (try #require(found["image"] as? CKAsset), relay)
     }
 
-    @Test func aCancelledTaskWaitsNoLonger() async throws {
+    @Test func aCancelledTaskStopsWaiting() async throws {
         let (asset, relay) = try await asset(.silence, .answer(200, content))
         let task = Task { try await asset.download() }
         while relay.requests.count < 2 { await Task.yield() }
         task.cancel()
         await expect(.operationCancelled) { _ = try await task.value }
-        // What was given up does not stand in the way.
+        // The cancelled download does not block the next one.
         let file = try await asset.download()
         #expect(try String(contentsOf: file, encoding: .utf8) == content)
         #expect(relay.requests.count == 3)

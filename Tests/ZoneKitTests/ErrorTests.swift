@@ -4,7 +4,7 @@ import Testing
 import Wire
 import ZoneKit
 
-/// `CKError` itself, and the one table that turns the wire's errors into it.
+/// `CKError`, and the table that maps wire errors to it.
 @Suite struct ErrorTests {
     @Test func codesHaveCloudKitsNumbers() {
         #expect(CKError.Code.allCases.map(\.rawValue) == Array(1...37))
@@ -27,7 +27,7 @@ import ZoneKit
         #expect(CKError(_nsError: NSError(domain: "other", code: 3)).code == .internalError)
     }
 
-    @Test func everyCodeExplainsItself() {
+    @Test func everyCodeHasADescription() {
         for code in CKError.Code.allCases {
             #expect(CKError(code).localizedDescription.hasSuffix("."), "\(code)")
         }
@@ -57,7 +57,7 @@ import ZoneKit
         (.zoneNotFound, .zoneNotFound, .zoneNotFound),
     ]
 
-    @Test func everyWireCodeHasItsNativeOne() {
+    @Test func everyWireCodeMapsToANativeCode() {
         #expect(Set(Self.table.map(\.0)) == Set(ErrorCode.allCases))
         for (wire, item, whole) in Self.table {
             let failure = ClientResponse.Failure(error: RelayError(wire, "Reason."))
@@ -74,7 +74,7 @@ import ZoneKit
         .participantAlreadyInvited: .participantAlreadyInvited, .serverResponseLost: .serverResponseLost,
     ]
 
-    @Test(arguments: FineErrorCode.allCases) func finerCodesWin(_ fine: FineErrorCode) {
+    @Test(arguments: FineErrorCode.allCases) func fineCodesOverrideErrorCodes(_ fine: FineErrorCode) {
         let failure = ClientResponse.Failure(error: RelayError(.badRequest, "Reason.", fineCode: fine))
         #expect(CKError(failure, at: .item).code == Self.fineTable[fine])
     }

@@ -3,7 +3,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// A date is the same after its way through the relay, as with CloudKit: programs compare them.
+/// Dates survive the relay exactly, as with CloudKit: programs compare them.
 @Suite(.timeLimit(.minutes(15))) struct ExactDateTests {
     private let relay: TestRelay
     private let phone: TestDevice
@@ -25,7 +25,7 @@ import ZoneTesting
         return CKRecord(recordType: "Note", recordID: id)
     }
 
-    @Test(arguments: dates) func comesBackAsItWas(_ date: Date) async throws {
+    @Test(arguments: dates) func aDateIsReadBackExactly(_ date: Date) async throws {
         let note = record("a")
         note["at"] = date
         note.encryptedValues["secretly"] = date
@@ -40,7 +40,7 @@ import ZoneTesting
         #expect(try NSKeyedUnarchiver.unarchivedObject(ofClass: CKRecord.self, from: data)?["at"] == date)
     }
 
-    @Test func soDoListsOfDatesAndPlaces() async throws {
+    @Test func datesInListsAndLocationsAreReadBackExactly() async throws {
         let note = record("list")
         let place = CLLocation(
             coordinate: CLLocationCoordinate2D(latitude: 1, longitude: 2),
@@ -65,7 +65,7 @@ import ZoneTesting
         }
     }
 
-    @Test func anotherFieldsChangeKeepsIt() async throws {
+    @Test func aChangeOfAnotherFieldKeepsTheExactDate() async throws {
         let (note, date) = (record("a"), Self.dates[0])
         note["at"] = date
         try await phone.privateDatabase.save(note)
@@ -75,7 +75,7 @@ import ZoneTesting
         #expect(try await phone.privateDatabase.record(for: note.recordID)["at"] == date)
     }
 
-    @Test func aSealedDateToo() async throws {
+    @Test func anEncryptedDateIsReadBackExactly() async throws {
         let key = PassphraseEncryptionKey("alice's own", cost: .light)
         let safe = relay.device(of: "alice", named: "safe", encryptionKey: key)
         let note = record("b")
@@ -85,7 +85,7 @@ import ZoneTesting
         #expect(try await other.privateDatabase.record(for: note.recordID).encryptedValues["at"] == Self.dates[0])
     }
 
-    @Test func whatIsNoDateIsRefusedAndNothingIsLost() async throws {
+    @Test func invalidDatesAreRefusedAndTheOldValueIsKept() async throws {
         let note = record("c")
         note["at"] = Self.dates[0]
         try await phone.privateDatabase.save(note)

@@ -1,7 +1,7 @@
 import Testing
 import ZoneKit
 
-/// Fails unless `body` throws a `CKError` of that code.
+/// Fails unless `body` throws a `CKError` with this code.
 func expect(
     _ code: CKError.Code,
     at location: SourceLocation = #_sourceLocation,
@@ -15,7 +15,7 @@ func expect(
     }
 }
 
-/// Fails unless `body` throws a `CKError` of that code.
+/// Fails unless `body` throws a `CKError` with this code.
 func expect(
     _ code: CKError.Code,
     at location: SourceLocation = #_sourceLocation,

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 import ZoneKit
 
-/// Fields through the protocols that programs write their own helpers against.
+/// Fields through the protocols for which programs write their own helpers.
 @Suite struct KeyValueTests {
     private func fill(_ target: any CKRecordKeyValueSetting) {
         target["text"] = "a"

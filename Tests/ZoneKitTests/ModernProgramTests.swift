@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// A program of today in Swift's newer mode: its models live on the main actor, and so does the delegate of its engine.
+/// A program in current Swift style: its models and the delegate of its engine live on the main actor.
 @MainActor @Observable private final class NoteList {
     struct Item: Identifiable, Sendable, Equatable {
         let id: CKRecord.ID
@@ -121,7 +121,7 @@ import ZoneTesting
         _ = try await database.save(CKRecordZone(zoneID: zoneID))
     }
 
-    @Test func modelsOfTheMainActorAreFilled() async throws {
+    @Test func mainActorModelsAreFilled() async throws {
         let list = NoteList(database: database, zoneID: zoneID)
         await list.refresh()
         #expect(list.items.isEmpty && list.message == nil)
@@ -142,7 +142,7 @@ import ZoneTesting
         #expect(other.texts == [id: "hello"])
     }
 
-    @Test func tasksShareWhatTheyRead() async throws {
+    @Test func recordsCanBeSharedBetweenTasks() async throws {
         let ids = (0..<6).map { CKRecord.ID(recordName: "n\($0)", zoneID: zoneID) }
         let database = database
         let saved = try await withThrowingTaskGroup(of: CKRecord.self) { group in

@@ -3,7 +3,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Batches, policies, conflicts and lost answers, against a real relay in this process.
+/// Batches, save policies, conflicts and lost answers, with a real relay in this process.
 @Suite struct ModifyTests {
     let relay: TestRelay
     let alice: TestDevice
@@ -23,7 +23,7 @@ import ZoneTesting
         return record
     }
 
-    /// The same record as another device has it after changing it.
+    /// Changes the record on another device.
     func changedElsewhere(_ record: CKRecord, _ field: String, _ value: String) async throws {
         let laptop = relay.device(of: "alice", named: "laptop").privateDatabase
         let theirs = try await laptop.record(for: record.recordID)
@@ -31,13 +31,13 @@ import ZoneTesting
         try await laptop.save(theirs)
     }
 
-    @Test func aConflictCarriesAllThreeVersions() async throws {
+    @Test func aConflictErrorContainsAllThreeVersions() async throws {
         let record = try await database.save(note("n", "base"))
         try await changedElsewhere(record, "title", "theirs")
         record["title"] = "mine"
         do {
             try await database.save(record)
-            Issue.record("an old version was saved")
+            Issue.record("an outdated version was saved")
         } catch let error as CKError {
             #expect(error.code == .serverRecordChanged)
             #expect(error.clientRecord === record)
@@ -47,18 +47,18 @@ import ZoneTesting
             #expect(server["title"] == "theirs")
             #expect(server.recordID == record.recordID)
             #expect(server.creatorUserRecordID?.recordName == CKCurrentUserDefaultName)
-            // As every CloudKit program does it: put one's own change on the server's record.
+            // As every CloudKit program does: apply the own change to the server's record.
             server["title"] = "merged"
             try await database.save(server)
         }
         #expect(try await database.record(for: record.recordID)["title"] == "merged")
     }
 
-    @Test func creatingWhatExistsIsAConflictWithoutAncestor() async throws {
+    @Test func creatingAnExistingRecordIsAConflictWithoutAncestor() async throws {
         try await database.save(note("n", "first"))
         do {
             try await database.save(note("n", "second"))
-            Issue.record("a record was made twice")
+            Issue.record("a record was created twice")
         } catch let error as CKError {
             #expect(error.code == .serverRecordChanged)
             #expect(error.serverRecord?["title"] == "first")
@@ -67,7 +67,7 @@ import ZoneTesting
         }
     }
 
-    @Test func policiesDecideWhatIsWrittenOver() async throws {
+    @Test func savePoliciesDecideWhatIsOverwritten() async throws {
         let record = note("n", "base")
         record["body"] = "base"
         try await database.save(record)
@@ -82,7 +82,7 @@ import ZoneTesting
         _ = try changed.saveResults[record.recordID]?.get()
         #expect(try await database.record(for: record.recordID).allKeys() == ["body", "extra", "title"])
 
-        // All fields of this copy, those it cleared among them; what it was fetched without stays.
+        // Writes all fields of this copy, including those it cleared. Fields it never had stay.
         let plain = note("n", "whole")
         plain["body"] = nil as String?
         let all = try await database.modifyRecords(saving: [plain], deleting: [], savePolicy: .allKeys)
@@ -92,8 +92,8 @@ import ZoneTesting
         #expect(stored["title"] == "whole")
     }
 
-    /// A program keeps what comes back with its new version, and the feed need not name that version again.
-    @Test func aSavedRecordIsAsTheRelayHasIt() async throws {
+    /// A program keeps the saved record with its new version, and the feed may not contain that version again.
+    @Test func aSavedRecordEqualsTheRelaysVersion() async throws {
         let (one, other) = (note("one"), note("other"))
         let record = note("n", "base")
         record["body"] = "base"
@@ -114,39 +114,39 @@ import ZoneTesting
         #expect(record.recordChangeTag == stored.recordChangeTag && stored.allKeys() == ["count", "title"])
         #expect(record.allKeys() == stored.allKeys())
         #expect(record.parent == stored.parent && stored.parent?.recordID == other.recordID)
-        // With that version it is saved as it was read.
+        // With that version the record can be saved again.
         record["body"] = "mine"
         try await database.save(record)
         #expect(try await database.record(for: record.recordID)["body"] == "mine")
     }
 
-    @Test func anAtomicBatchFailsAsAWholeAndNamesTheGuilty() async throws {
-        let guilty = try await database.save(note("guilty"))
-        let doomed = try await database.save(note("doomed"))
-        try await changedElsewhere(guilty, "title", "theirs")
-        guilty["title"] = "mine"
-        let innocent = note("innocent")
-        let results = try await database.modifyRecords(saving: [innocent, guilty], deleting: [doomed.recordID])
-        expect(.batchRequestFailed) { _ = try results.saveResults[innocent.recordID]?.get() }
-        expect(.serverRecordChanged) { _ = try results.saveResults[guilty.recordID]?.get() }
-        expect(.batchRequestFailed) { _ = try results.deleteResults[doomed.recordID]?.get() }
-        guard case .failure(let error)? = results.saveResults[guilty.recordID] else { return }
+    @Test func anAtomicBatchFailsAsAWholeAndNamesTheCause() async throws {
+        let conflicting = try await database.save(note("conflicting"))
+        let deleted = try await database.save(note("deleted"))
+        try await changedElsewhere(conflicting, "title", "theirs")
+        conflicting["title"] = "mine"
+        let valid = note("valid")
+        let results = try await database.modifyRecords(saving: [valid, conflicting], deleting: [deleted.recordID])
+        expect(.batchRequestFailed) { _ = try results.saveResults[valid.recordID]?.get() }
+        expect(.serverRecordChanged) { _ = try results.saveResults[conflicting.recordID]?.get() }
+        expect(.batchRequestFailed) { _ = try results.deleteResults[deleted.recordID]?.get() }
+        guard case .failure(let error)? = results.saveResults[conflicting.recordID] else { return }
         #expect((error as? CKError)?.serverRecord?["title"] == "theirs")
-        await expect(.unknownItem) { _ = try await database.record(for: innocent.recordID) }
-        #expect(try await database.record(for: doomed.recordID)["title"] == "t")
-        // What failed is still to be sent.
-        #expect(innocent.changedKeys() == ["title"])
+        await expect(.unknownItem) { _ = try await database.record(for: valid.recordID) }
+        #expect(try await database.record(for: deleted.recordID)["title"] == "t")
+        // The failed record still has its unsent changes.
+        #expect(valid.changedKeys() == ["title"])
     }
 
-    @Test func aBatchThatNeedNotGoTogetherKeepsTheGood() async throws {
-        let guilty = try await database.save(note("guilty"))
-        try await changedElsewhere(guilty, "title", "theirs")
-        guilty["title"] = "mine"
-        let innocent = note("innocent")
-        let results = try await database.modifyRecords(saving: [guilty, innocent], deleting: [], atomically: false)
-        expect(.serverRecordChanged) { _ = try results.saveResults[guilty.recordID]?.get() }
-        #expect(try results.saveResults[innocent.recordID]?.get() === innocent)
-        #expect(try await database.record(for: innocent.recordID).recordChangeTag == innocent.recordChangeTag)
+    @Test func aNonAtomicBatchSavesTheValidRecords() async throws {
+        let conflicting = try await database.save(note("conflicting"))
+        try await changedElsewhere(conflicting, "title", "theirs")
+        conflicting["title"] = "mine"
+        let valid = note("valid")
+        let results = try await database.modifyRecords(saving: [conflicting, valid], deleting: [], atomically: false)
+        expect(.serverRecordChanged) { _ = try results.saveResults[conflicting.recordID]?.get() }
+        #expect(try results.saveResults[valid.recordID]?.get() === valid)
+        #expect(try await database.record(for: valid.recordID).recordChangeTag == valid.recordChangeTag)
     }
 
     @Test func aLargeBatchSavesParentsBeforeTheirChildren() async throws {
@@ -164,7 +164,7 @@ import ZoneTesting
         for result in results.saveResults.values { _ = try result.get() }
     }
 
-    @Test func parentsInACircleDoNotKeepALargeBatch() async throws {
+    @Test func aParentCycleDoesNotBlockALargeBatch() async throws {
         let (one, other) = (note("one"), note("other"))
         one.setParent(other)
         other.setParent(one)
@@ -174,7 +174,7 @@ import ZoneTesting
         _ = try results.saveResults[note("n0").recordID]?.get()
     }
 
-    @Test func zonesAreSavedApartAndFailApart() async throws {
+    @Test func zonesAreSavedIndependently() async throws {
         let other = CKRecordZone.ID(zoneName: "Missing")
         let here = note("here")
         let there = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "there", zoneID: other))
@@ -184,14 +184,14 @@ import ZoneTesting
         await expect(.zoneNotFound) { try await database.save(there) }
     }
 
-    @Test func whatNoFieldCanHoldIsSaidBeforeAnythingIsSent() async throws {
+    @Test func anUnsupportedValueFailsBeforeAnyRequest() async throws {
         let record = note("n")
         record.setValue(URL(fileURLWithPath: "/"), forKey: "place")
-        let innocent = note("innocent")
+        let valid = note("valid")
         alice.network.forgetOperations()
-        let results = try await database.modifyRecords(saving: [record, innocent], deleting: [])
+        let results = try await database.modifyRecords(saving: [record, valid], deleting: [])
         #expect(alice.network.operations.isEmpty)
-        expect(.batchRequestFailed) { _ = try results.saveResults[innocent.recordID]?.get() }
+        expect(.batchRequestFailed) { _ = try results.saveResults[valid.recordID]?.get() }
         do {
             try await database.save(record)
             Issue.record("a URL was saved")
@@ -203,7 +203,7 @@ import ZoneTesting
         try await database.save(record)
     }
 
-    @Test func whatIsTooLargeIsOverALimit() async throws {
+    @Test func tooLargeRecordsFailWithLimitExceeded() async throws {
         let (one, many, good) = (note("one"), note("many"), note("good"))
         one["data"] = Data(count: 1_100_000)
         for part in 0..<3 { many["part\(part)"] = String(repeating: "x", count: 400_000) }
@@ -216,7 +216,7 @@ import ZoneTesting
         }
     }
 
-    @Test func numbersThatAreNotFiniteAreRefusedAndNothingIsLost() async throws {
+    @Test func nonFiniteNumbersAreRefusedAndTheOldValueIsKept() async throws {
         let record = note("n")
         record["best"] = 3.0
         try await database.save(record)
@@ -237,8 +237,8 @@ import ZoneTesting
         #expect(try await database.record(for: record.recordID)["best"] == 4.0)
     }
 
-    @Test("a place off Earth is refused, sealed or not, and the ends of the ranges are taken")
-    func placesOffEarth() async throws {
+    @Test("an invalid location is refused, encrypted or not, and the limits of the ranges are accepted")
+    func invalidLocations() async throws {
         let record = note("n")
         record["spot"] = CLLocation(latitude: 90, longitude: -180)
         record.encryptedValues["secret"] = CLLocation(latitude: -90, longitude: 180)
@@ -308,22 +308,22 @@ import ZoneTesting
     }
 
     @Test(arguments: [CKDatabase.Scope.private, .public])
-    func whatCannotBeSentFailsTheOthersOfTheDefaultZone(scope: CKDatabase.Scope) async throws {
+    func anInvalidRecordFailsItsAtomicBatchInTheDefaultZone(scope: CKDatabase.Scope) async throws {
         let database = alice.container.database(with: scope)
-        let (odd, innocent) = (CKRecord(recordType: "Note"), CKRecord(recordType: "Note"))
+        let (odd, valid) = (CKRecord(recordType: "Note"), CKRecord(recordType: "Note"))
         odd.setValue(URL(fileURLWithPath: "/"), forKey: "place")
-        let together = try await database.modifyRecords(saving: [odd, innocent], deleting: [])
+        let together = try await database.modifyRecords(saving: [odd, valid], deleting: [])
         expect(.invalidArguments) { _ = try together.saveResults[odd.recordID]?.get() }
-        expect(.batchRequestFailed) { _ = try together.saveResults[innocent.recordID]?.get() }
-        let apart = try await database.modifyRecords(saving: [odd, innocent], deleting: [], atomically: false)
-        _ = try apart.saveResults[innocent.recordID]?.get()
+        expect(.batchRequestFailed) { _ = try together.saveResults[valid.recordID]?.get() }
+        let apart = try await database.modifyRecords(saving: [odd, valid], deleting: [], atomically: false)
+        _ = try apart.saveResults[valid.recordID]?.get()
     }
 
     @Test func aLostAnswerLeavesTheOutcomeOpen() async throws {
         let record = note("n")
         alice.network.fail(.losesAnswer)
         await expect(.serverResponseLost) { try await database.save(record) }
-        // It was carried out: sent again it is the same write, and not a conflict with oneself.
+        // The relay has stored the write. Sent again, it is recognized as the same write and is no conflict.
         try await database.save(record)
         let tag = record.recordChangeTag
         #expect(
@@ -340,8 +340,8 @@ import ZoneTesting
         #expect(record.recordChangeTag != tag)
     }
 
-    /// Whether the relay has carried out what a proxy answers for is open as well.
-    @Test(arguments: [502, 503, 504, 524], [true, false]) func aProxysAnswerLeavesTheOutcomeOpen(
+    /// A proxy's answer does not tell whether the relay has performed the write.
+    @Test(arguments: [502, 503, 504, 524], [true, false]) func aProxyErrorLeavesTheOutcomeOpen(
         _ status: Int,
         _ isCarriedOut: Bool
     ) async throws {
@@ -356,17 +356,17 @@ import ZoneTesting
         try await database.save(record)
     }
 
-    @Test func aChangeAfterALostAnswerIsAnotherWrite() async throws {
+    @Test func aChangeAfterALostAnswerIsANewWrite() async throws {
         let record = try await database.save(note("n", "first"))
         record["title"] = "second"
         alice.network.fail(.losesAnswer)
         await expect(.serverResponseLost) { try await database.save(record) }
         record["title"] = "third"
-        // The relay has the second, under a tag that this device does not know.
+        // The relay has the second version, under a change tag that this device does not know.
         await expect(.serverRecordChanged) { try await database.save(record) }
     }
 
-    @Test func whatOthersChangedSinceComesBackFromARepeat() async throws {
+    @Test func aRepeatedWriteReturnsLaterChangesOfOthers() async throws {
         let record = note("n", "mine")
         alice.network.fail(.losesAnswer)
         await expect(.serverResponseLost) { try await database.save(record) }
@@ -375,7 +375,7 @@ import ZoneTesting
         #expect(record["title"] == "theirs", "the repeat did not take effect a second time")
     }
 
-    @Test func editsMadeWhileASaveIsUnderWayAreKept() async throws {
+    @Test func editsDuringASaveAreKept() async throws {
         let record = note("n", "sent")
         record["other"] = "sent"
         var write: Task<Void, any Error>?
@@ -383,7 +383,7 @@ import ZoneTesting
         try await write?.value
         #expect(record.changedKeys().isEmpty)
 
-        // The same, with the edit put between request and answer.
+        // The same with an edit between request and answer.
         let scripted = ScriptedRelay(
             .answer(
                 200,
@@ -404,7 +404,7 @@ import ZoneTesting
         #expect(slow.recordChangeTag == "t2")
     }
 
-    @Test func recordsOfOthersCannotBeChangedInPublic() async throws {
+    @Test func publicRecordsOfOthersCannotBeChanged() async throws {
         let mine = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: "p"))
         mine["text"] = "hello"
         try await alice.publicDatabase.save(mine)

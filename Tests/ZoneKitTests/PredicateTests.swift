@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Queries over a program's own fields, from predicates to records.
+/// Queries over a program's own fields.
 @Suite struct PredicateTests {
     let relay: TestRelay
     let database: CKDatabase
@@ -41,7 +41,7 @@ import ZoneTesting
 
     private static let milkAndTea: Set = ["milk", "tea"]
 
-    @Test func everyFormFindsWhatItSays() async throws {
+    @Test func everyPredicateFormFindsTheExpectedRecords() async throws {
         let berlin = CLLocation(latitude: 52.5, longitude: 13.4)
         let cases: [(NSPredicate, Set<String>)] = [
             (NSPredicate(format: "title == %@", "tea"), ["tea"]),
@@ -76,7 +76,7 @@ import ZoneTesting
             ),
             (NSPredicate(format: "distanceToLocation:fromLocation:(spot, %@) < %f", berlin, 5_000.0), ["milk"]),
             (NSPredicate(format: "distanceToLocation:fromLocation:(%K,%@) < 900000", "spot", berlin), Self.milkAndTea),
-            // Either side may be the value.
+            // The value may be on either side.
             (NSPredicate(format: "distanceToLocation:fromLocation:(%@, spot) < %f", berlin, 5_000.0), ["milk"]),
             (NSPredicate(format: "%f < price and %f > price", 1.0, 1.75), ["milk"]),
             (NSPredicate(format: "7 <= count AND 'tea' = title"), ["tea"]),
@@ -87,7 +87,7 @@ import ZoneTesting
         }
     }
 
-    @Test func compoundsAreJoined() async throws {
+    @Test func compoundPredicatesAreJoined() async throws {
         let both = NSCompoundPredicate(andPredicateWithSubpredicates: [
             NSPredicate(format: "count > 1"), NSPredicate(format: "title BEGINSWITH 't'"),
         ])
@@ -98,8 +98,8 @@ import ZoneTesting
         await expect(.invalidArguments) { _ = try await names(either) }
     }
 
-    /// What a query out of an archive says of itself.
-    @Test func predicatesAreWrittenAgainFromWhatTheyAsk() throws {
+    /// An unarchived query has an equal predicate.
+    @Test func archivedQueriesKeepTheirPredicates() throws {
         let place = CLLocation(latitude: 52.5, longitude: 13.4)
         let predicates = [
             NSPredicate(format: "a == 'x' AND b != 2 AND c < 1.5 AND d <= 2 AND e > 3"),
@@ -125,15 +125,15 @@ import ZoneTesting
         }
     }
 
-    /// Another client may have written it, or a relay of another make.
+    /// The query may come from another client or from another relay implementation.
     @Test(arguments: ["a b", "@count", "", "SELF.a"])
-    func aNameThatNoFieldHasIsNotMadeAPredicateOf(_ name: String) throws {
+    func anInvalidFieldNameIsNotMadeIntoAPredicate(_ name: String) throws {
         let query = Query(recordType: "Post", filters: [Query.Filter(.own(name), .equals, [.int64(1)])])
         #expect(CKQuery(query).predicate.evaluate(with: CKRecord(recordType: "Post")))
         #expect(try CKQuery(query).query() == query)
     }
 
-    @Test func ordersByFieldsAndByDistance() async throws {
+    @Test func resultsAreSortedByFieldsAndByDistance() async throws {
         let query = CKQuery(recordType: "Post", predicate: NSPredicate(format: "count > 0"))
         query.sortDescriptors = [NSSortDescriptor(key: "count", ascending: false)]
         let byCount = try await database.records(matching: query, resultsLimit: 1)
@@ -146,18 +146,18 @@ import ZoneTesting
         #expect(near.matchResults.map(\.0.recordName) == ["milk", "tea"])
     }
 
-    @Test func whatTheRelayRefusesIsAnErrorThatSaysWhy() async throws {
+    @Test func aRefusalByTheRelayIsAnErrorWithAReason() async throws {
         let query = CKQuery(recordType: "Post", predicate: NSPredicate(format: "title CONTAINS 'x'"))
         do {
             _ = try await database.records(matching: query)
-            Issue.record("a text was searched like a list")
+            Issue.record("a string was searched like a list")
         } catch let error as CKError {
             #expect("\(error)".contains("LIST_CONTAINS") || error.localizedDescription.contains("LIST_CONTAINS"))
         }
     }
 }
 
-/// Predicates in memory, and those that no relay is asked.
+/// Predicate evaluation in memory, and predicates that are never sent.
 @Suite struct PredicateEvaluationTests {
     private let record: CKRecord
 
@@ -171,7 +171,7 @@ import ZoneTesting
         record["owner"] = CKRecord.Reference(recordID: CKRecord.ID(recordName: "o1"), action: .none)
     }
 
-    // Unsafe: never changed, and each test reads a row of its own.
+    // Unsafe: never mutated, and each test reads its own row.
     nonisolated(unsafe) private static let cases: [(String, [Any], Bool)] = [
         ("title == %@", ["Bread and Milk" as any CVarArg], true),
         ("title == 'bread and milk'", [], false),
@@ -205,13 +205,13 @@ import ZoneTesting
         ("TRUEPREDICATE", [], true),
     ]
 
-    @Test(arguments: cases.indices) func decidesInMemory(_ index: Int) {
+    @Test(arguments: cases.indices) func isEvaluatedInMemory(_ index: Int) {
         let (format, arguments, expected) = Self.cases[index]
         let predicate = NSPredicate(format: format, argumentArray: arguments)
         #expect(predicate.evaluate(with: record) == expected, "\(format)")
     }
 
-    @Test func dictionariesAndCompoundsAndFilters() {
+    @Test func dictionariesCompoundsAndFiltersAreEvaluated() {
         let predicate = NSPredicate(format: "count > 2 AND title BEGINSWITH 'B'")
         #expect(predicate.evaluate(with: ["count": 3, "title": "Bread"] as [String: Any]))
         #expect(!predicate.evaluate(with: ["count": 1, "title": "Bread"] as [String: Any]))
@@ -228,7 +228,7 @@ import ZoneTesting
         ("a == nil", "nil"), ("a ==[c] 'x'", "full-text"), ("NOT (a > 3)", "NOT"), ("a ==", "value is missing"),
         ("a == 'x", "cannot be parsed"), ("a == %@", "argument is missing"), ("1 == 2", "field's name"),
     ])
-    func whatCannotBeSentSaysWhy(_ format: String, _ why: String) async throws {
+    func anUnsupportedPredicateIsRefusedWithAReason(_ format: String, _ why: String) async throws {
         let relay = ScriptedRelay()
         let query = CKQuery(recordType: "Post", predicate: NSPredicate(format: format))
         do {

@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneTesting
 
 @Suite struct PushTargetTests {
-    @Test func targetsAreWrittenAsTheRelayReadsThem() throws {
+    @Test func targetsAreEncodedAsTheRelayExpects() throws {
         let apns = RelayPushTarget.apns(deviceToken: Data([1, 0xAB]), bundleIdentifier: "a.b", isDevelopment: true)
         let apnsText = #"{"apns":{"token":"01ab","topic":"a.b","environment":"development"}}"#
         #expect(String(decoding: apns.body, as: UTF8.self) == apnsText)
@@ -16,7 +16,7 @@ import ZoneTesting
         )
     }
 
-    @Test func aRelayThatSendsNoPushesSaysSo() async throws {
+    @Test func aRelayWithoutPushesReportsIt() async throws {
         let phone = try TestRelay().device(of: "alice")
         let topic = try #require(URL(string: "https://ntfy.sh/alice"))
         let error = await #expect(throws: CKError.self) {

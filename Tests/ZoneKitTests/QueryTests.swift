@@ -16,7 +16,7 @@ import ZoneTesting
         database = alice.publicDatabase
     }
 
-    /// Records a second apart, named in the order of their making.
+    /// Saves records one second apart, named in the order of creation.
     func post(_ count: Int) async throws {
         for number in 0..<count {
             let record = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: "p\(number)"))
@@ -97,7 +97,7 @@ import ZoneTesting
         await expect(.unknownItem) { _ = try await alice.privateDatabase.records(matching: query) }
     }
 
-    @Test func constantsNeedNoRelay() async throws {
+    @Test func constantPredicatesNeedNoRelay() async throws {
         alice.network.cut()
         let nothing = CKQuery(recordType: "Post", predicate: NSPredicate(value: false))
         #expect(try await names(nothing).isEmpty)
@@ -113,12 +113,12 @@ import ZoneTesting
         "recordID == 'x", "recordID CONTAINS 'x'", "", "%K == 'x'",
     ]
 
-    @Test(arguments: refused) func whatCannotBeAskedIsSaidSo(_ format: String) async {
+    @Test(arguments: refused) func unsupportedPredicatesAreRefused(_ format: String) async {
         let query = CKQuery(recordType: "Post", predicate: NSPredicate(format: format))
         await expect(.invalidArguments) { _ = try await database.records(matching: query) }
     }
 
-    @Test func nothingIsComparedWithInfinityOnTheRelay() async {
+    @Test func comparisonsWithNonFiniteNumbersAreRefused() async {
         for number in [Double.infinity, -.infinity, .nan] {
             let predicate = NSPredicate(format: "count < %@", NSNumber(value: number))
             let query = CKQuery(recordType: "Post", predicate: predicate)
@@ -127,18 +127,18 @@ import ZoneTesting
         }
     }
 
-    @Test(arguments: ["{", "CAST("]) func whatIsNestedWithoutEndIsRefused(_ opening: String) async {
+    @Test(arguments: ["{", "CAST("]) func excessiveNestingIsRefused(_ opening: String) async {
         let format = "name IN " + String(repeating: opening, count: 200_000)
         let query = CKQuery(recordType: "Note", predicate: NSPredicate(format: format))
         await expect(.invalidArguments) { _ = try await database.records(matching: query) }
     }
 
-    @Test func blocksAreRefused() async {
+    @Test func blockPredicatesAreRefused() async {
         let block = CKQuery(recordType: "Post", predicate: NSPredicate { _, _ in true })
         await expect(.invalidArguments) { _ = try await database.records(matching: block) }
     }
 
-    @Test func privateQueriesLookInAllZonesOrInOne() async throws {
+    @Test func privateQueriesSearchAllZonesOrOne() async throws {
         for name in ["A", "B"] {
             let zone = try await alice.privateDatabase.save(CKRecordZone(zoneName: name))
             try await alice.privateDatabase.save(CKRecord(recordType: "Post", zoneID: zone.zoneID))

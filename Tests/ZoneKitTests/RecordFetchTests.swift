@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Saving, fetching and deleting against a real relay in this process.
+/// Saves, fetches and deletions with a real relay in this process.
 @Suite struct RecordFetchTests {
     let relay: TestRelay
     let alice: TestDevice
@@ -21,8 +21,8 @@ import ZoneTesting
         return zone.zoneID
     }
 
-    /// More than one answer may hold: what a lookup finds comes in parts, and so do a query's and a feed's pages.
-    @Test func largeRecordsAreAllThere() async throws {
+    /// The records exceed the size of one answer: lookups are split, and so are pages of queries and feeds.
+    @Test func allLargeRecordsAreFetched() async throws {
         relay.limits.answerBytes = 20_000
         let zone = try await notes()
         let ids = (0..<20).map { CKRecord.ID(recordName: "n\($0)", zoneID: zone) }
@@ -106,7 +106,7 @@ import ZoneTesting
         #expect(back.allKeys() == record.allKeys())
     }
 
-    @Test func savingBringsTheSameObjectUpToDate() async throws {
+    @Test func savingUpdatesTheSameObject() async throws {
         let zone = try await notes()
         let record = CKRecord(recordType: "Note", zoneID: zone)
         record["title"] = "one"
@@ -159,7 +159,7 @@ import ZoneTesting
         #expect(try await database.record(for: record.recordID).allKeys() == ["title"])
     }
 
-    @Test func parentsAreSavedAndTakenAway() async throws {
+    @Test func parentsAreSavedAndRemoved() async throws {
         let zone = try await notes()
         let folder = try await database.save(CKRecord(recordType: "Folder", zoneID: zone))
         let record = CKRecord(recordType: "Note", zoneID: zone)
@@ -174,7 +174,7 @@ import ZoneTesting
         #expect(try await database.record(for: record.recordID).parent == nil)
     }
 
-    @Test func missingRecordsAndZonesAreSaidSo() async throws {
+    @Test func missingRecordsAndZonesAreReported() async throws {
         let zone = try await notes()
         let here = CKRecord.ID(recordName: "nobody", zoneID: zone)
         let nowhere = CKRecord.ID(recordName: "nobody", zoneID: CKRecordZone.ID(zoneName: "Gone"))
@@ -189,7 +189,7 @@ import ZoneTesting
         #expect(try results[present.recordID]?.get().recordChangeTag == present.recordChangeTag)
     }
 
-    @Test func desiredKeysLimitWhatComesBack() async throws {
+    @Test func desiredKeysLimitTheReturnedFields() async throws {
         let zone = try await notes()
         let record = CKRecord(recordType: "Note", zoneID: zone)
         record["title"] = "t"
@@ -209,7 +209,7 @@ import ZoneTesting
         await expect(.unknownItem) { _ = try await database.record(for: record.recordID) }
     }
 
-    @Test func fiveHundredRecordsGoInPartsWhenTheyNeedNotGoTogether() async throws {
+    @Test func fiveHundredRecordsAreSplitInANonAtomicBatch() async throws {
         let zone = try await notes()
         let records = (0..<500).map {
             CKRecord(recordType: "Note", recordID: .init(recordName: "r\($0)", zoneID: zone))
@@ -225,8 +225,8 @@ import ZoneTesting
         for result in fetched.values { #expect(throws: Never.self) { try result.get() } }
     }
 
-    /// As many as CloudKit takes natively, which is what programs cut by.
-    @Test func fourHundredChangesStandOrFallTogether() async throws {
+    /// CloudKit's own limit, which programs use as their batch size.
+    @Test func fourHundredChangesAreAtomic() async throws {
         let zone = try await notes()
         let records = (0..<400).map {
             CKRecord(recordType: "Note", recordID: .init(recordName: "r\($0)", zoneID: zone))
@@ -243,7 +243,7 @@ import ZoneTesting
         for result in refused.deleteResults.values { expect(.batchRequestFailed) { try result.get() } }
     }
 
-    @Test func aRequestThatIsTooLargeFailsTheCallSoThatProgramsCutIt() async throws {
+    @Test func aTooLargeRequestFailsWithLimitExceededSoProgramsSplitIt() async throws {
         let zone = try await notes()
         relay.limits.itemsPerRequest = 3
         let records = (0..<4).map { CKRecord(recordType: "Note", recordID: .init(recordName: "r\($0)", zoneID: zone)) }
@@ -264,7 +264,7 @@ import ZoneTesting
         }
     }
 
-    @Test func whatOneUserBeganIsNotWrittenInTheNameOfTheNext() async throws {
+    @Test func aSaveStopsWhenAnotherUserSignsIn() async throws {
         let credentials = RelayCredentials(apiToken: nil, webAuthToken: "dev-alice")
         let connection = RelayConnection(
             container: TestRelay.containerIdentifier,

@@ -3,7 +3,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// `CKRecord` as a value holder: fields, changes, copies and archives.
+/// `CKRecord` as a container of values: fields, changes, copies and archives.
 @Suite struct RecordTests {
     let zone = CKRecordZone.ID(zoneName: "Notes")
 
@@ -11,7 +11,7 @@ import ZoneTesting
         CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "n1", zoneID: zone))
     }
 
-    @Test func newRecordsKnowNothingOfARelay() {
+    @Test func newRecordsHaveNoServerState() {
         let record = CKRecord(recordType: "Note")
         #expect(record.recordID.zoneID == CKRecordZone.default().zoneID)
         #expect(UUID(uuidString: record.recordID.recordName) != nil)
@@ -24,7 +24,7 @@ import ZoneTesting
         #expect(record.allKeys().isEmpty)
     }
 
-    /// As programs make records for their tests.
+    /// Programs subclass records like this for their tests.
     private final class Fixed: CKRecord, @unchecked Sendable {
         override var creationDate: Date? { Date(timeIntervalSince1970: 1) }
         override var modificationDate: Date? { Date(timeIntervalSince1970: 2) }
@@ -41,7 +41,7 @@ import ZoneTesting
         override var currentUserParticipant: CKShare.Participant? { nil }
     }
 
-    @Test func programsCanSayWhatARecordTells() {
+    @Test func subclassesCanOverrideSystemProperties() {
         let record: CKRecord = Fixed(recordType: "Note")
         #expect(record.recordChangeTag == "tag" && record.recordID.recordName == "fixed")
         #expect(record.creationDate != nil && record.modificationDate != nil)
@@ -74,7 +74,7 @@ import ZoneTesting
         #expect(record["title"] == nil)
     }
 
-    @Test func foundationValuesAreTakenAndGivenBack() {
+    @Test func foundationValuesAreStoredAndReturned() {
         let record = note()
         record["text"] = "t" as NSString
         record["number"] = NSNumber(value: 7)
@@ -94,8 +94,8 @@ import ZoneTesting
         #expect(record.value(forKey: "date") as? Date == Date(timeIntervalSince1970: 1))
     }
 
-    /// As programs keep the measures of what they draw.
-    @Test func measuresAreNumbers() {
+    /// Programs store sizes of their views as `CGFloat`.
+    @Test func cgFloatsAreNumbers() {
         let record = note()
         let width = CGFloat(1.5)
         record["width"] = width
@@ -109,7 +109,7 @@ import ZoneTesting
         #expect(NSPredicate(format: "width >= %f", width).evaluate(with: record))
     }
 
-    @Test func aDateIsReadAsItWasSetThoughTheWireIsCoarser() {
+    @Test func aDateIsReadExactlyAlthoughTheWireIsCoarser() {
         let record = note()
         let date = Date(timeIntervalSince1970: 1_700_000_000.123_456_789)
         record["date"] = date
@@ -118,7 +118,7 @@ import ZoneTesting
         #expect(copy?["date"] as? Date == date)
     }
 
-    @Test func changedKeysAreThoseTouched() {
+    @Test func changedKeysContainAllSetFields() {
         let record = note()
         record["b"] = 1
         record["a"] = 2
@@ -127,7 +127,7 @@ import ZoneTesting
         #expect(record.allKeys() == ["a", "b"])
     }
 
-    @Test func tokensAreTheWordsOfAllTexts() {
+    @Test func tokensAreTheWordsOfAllStrings() {
         let record = note()
         record["title"] = "Buy MILK, bread"
         record["tags"] = ["Shop List"]
@@ -146,7 +146,9 @@ import ZoneTesting
         #expect(record.parent?.recordID == folder.recordID)
     }
 
-    /// The wire names a parent without its zone: sent, it would lead to whatever has that name in the record's own.
+    /// The wire names a parent without its zone.
+    ///
+    /// Sent, it would refer to a record of that name in the record's own zone.
     @Test func aParentOfAnotherZoneIsRefused() async throws {
         let alice = try TestRelay().device(of: "alice")
         let database = alice.privateDatabase
@@ -159,7 +161,7 @@ import ZoneTesting
         record.setParent(stray)
         #expect(record.parent == nil)
         await expect(.invalidArguments) { try await database.save(record) }
-        // The owner of a zone of one's own may be named by their record name.
+        // The current user's own zone may name its owner by the user record name.
         let owner = try await alice.container.userRecordID().recordName
         let named = CKRecordZone.ID(zoneName: zone.zoneName, ownerName: owner)
         record.parent = CKRecord.Reference(recordID: CKRecord.ID(recordName: "f", zoneID: named), action: .none)
@@ -177,7 +179,7 @@ import ZoneTesting
         #expect(copy.changedKeys() == ["title"])
     }
 
-    @Test func recordsCanBeWalkedThrough() {
+    @Test func recordsCanBeIterated() {
         let record = note()
         record["a"] = 1
         record["b"] = "x"
@@ -193,7 +195,7 @@ import ZoneTesting
         #expect(CKRecord.ID(zoneID: zone).recordName.count == 36)
     }
 
-    @Test func manyThreadsMayUseOneRecord() async {
+    @Test func aRecordMayBeUsedFromManyThreads() async {
         let record = note()
         await withTaskGroup(of: Void.self) { group in
             for number in 0..<8 {

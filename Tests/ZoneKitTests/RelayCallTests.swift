@@ -5,7 +5,7 @@ import Synchronization
 import Testing
 import ZoneKit
 
-/// One request and its answer, seen from the wire's side.
+/// Single requests and answers at the level of the wire.
 @Suite struct RelayCallTests {
     let id = CKRecord.ID(recordName: "n1", zoneID: CKRecordZone.ID(zoneName: "Notes"))
     static let found = """
@@ -30,19 +30,19 @@ import ZoneKit
         #expect(record.lastModifiedUserRecordID?.recordName == "_bob")
     }
 
-    /// A proxy's answer in either form, and whatever else stands there.
+    /// Both forms of `Retry-After` in a proxy's answer, and invalid values.
     @Test(
         arguments: [
             ("3", 3), ("0.25", 0.25), ("1e30", 31_536_000), ("inf", 31_536_000), ("Mon, 23 Nov 2026 04:01:30 GMT", 90),
             ("Mon, 23 Nov 2026 03:00:00 GMT", 0), ("nan", nil), ("-1", nil), ("soon", nil), ("", nil),
         ] as [(String, Double?)]
     )
-    func aForeignAnswerTellsHowLongToWait(_ text: String, _ seconds: Double?) async throws {
+    func retryAfterOfAProxyIsUsed(_ text: String, _ seconds: Double?) async throws {
         let headers = ["Retry-After": text, "Date": "Mon, 23 Nov 2026 04:00:00 GMT"]
         let relay = ScriptedRelay(.answer(503, "<html>", headers: headers))
         do {
             _ = try await relay.container().privateCloudDatabase.record(for: id)
-            Issue.record("The proxy's page was taken for a record.")
+            Issue.record("A proxy's page was accepted as a record.")
         } catch let error as CKError {
             #expect(error.code == .serviceUnavailable)
             #expect(error.retryAfterSeconds == seconds)
@@ -50,8 +50,8 @@ import ZoneKit
         }
     }
 
-    /// No wait that somebody has put into an error ends the program.
-    @Test func aStrangeWaitIsNone() {
+    /// An invalid wait time in an error must not crash the program.
+    @Test func anInvalidRetryAfterIsIgnored() {
         for seconds in [Double.nan, -Double.infinity, -1] {
             let error = CKError(.serviceUnavailable, userInfo: [CKErrorRetryAfterKey: NSNumber(value: seconds)])
             #expect(error.trouble.retryAfter == nil)
@@ -60,7 +60,7 @@ import ZoneKit
         #expect(error.trouble.retryAfter == .seconds(31_536_000))
     }
 
-    @Test func aFreshTokenIsUsedFromThenOn() async throws {
+    @Test func aRenewedTokenIsUsedFromThenOn() async throws {
         let kept = Mutex<[String]>([])
         let relay = ScriptedRelay(
             .answer(200, Self.found, headers: ["x-apple-cloudkit-web-auth-token": "second"]),
@@ -82,7 +82,7 @@ import ZoneKit
         (.cancelled, .operationCancelled, .operationCancelled),
     ]
 
-    @Test func noAnswerMeansAnotherThingForWrites() async {
+    @Test func aLostAnswerHasAnotherErrorForWrites() async {
         for (error, read, write) in Self.transportErrors {
             let relay = ScriptedRelay(.failure(error), .failure(error))
             let database = relay.container().privateCloudDatabase
@@ -91,7 +91,7 @@ import ZoneKit
         }
     }
 
-    @Test func wholeFailuresCarryWhatTheRelaySaid() async {
+    @Test func requestErrorsContainTheRelaysReason() async {
         let relay = ScriptedRelay(
             .answer(
                 429,
@@ -115,7 +115,7 @@ import ZoneKit
         }
     }
 
-    @Test func whoeverMustSignInIsToldWhere() async {
+    @Test func aSignInErrorContainsTheSignInURL() async {
         let relay = ScriptedRelay(
             .answer(
                 421,
@@ -138,7 +138,7 @@ import ZoneKit
         #expect(relay.requests.map(\.query) == ["ckAPIToken=a%2Bb%2Fc%3D"])
     }
 
-    static let strangers: [(Int, String, CKError.Code)] = [
+    static let foreignAnswers: [(Int, String, CKError.Code)] = [
         (502, "<html>Bad Gateway</html>", .serviceUnavailable),
         (503, "", .serviceUnavailable),
         (401, "no", .accountTemporarilyUnavailable),
@@ -150,8 +150,8 @@ import ZoneKit
         (200, #"{"records":{}}"#, .internalError),
     ]
 
-    @Test func whatDoesNotComeFromARelayIsNoCrash() async {
-        for (status, body, code) in Self.strangers {
+    @Test func answersOfOtherServersAreErrors() async {
+        for (status, body, code) in Self.foreignAnswers {
             let relay = ScriptedRelay(.answer(status, body))
             await expect(code) { _ = try await relay.container().privateCloudDatabase.record(for: id) }
         }
@@ -166,7 +166,7 @@ import ZoneKit
         await expect(.operationCancelled) { _ = try await task.value }
     }
 
-    @Test func withoutARelayTheErrorSaysWhatToDo() async {
+    @Test func withoutARelayTheErrorNamesTheConfiguration() async {
         let container = CKContainer(identifier: "iCloud.nowhere.\(UUID().uuidString)")
         do {
             _ = try await container.privateCloudDatabase.record(for: id)

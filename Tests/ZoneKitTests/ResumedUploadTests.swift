@@ -3,7 +3,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Uploads over a connection that breaks, seen from the wire's side.
+/// Uploads over interrupted connections, at the level of the wire.
 @Suite struct ResumedUploadTests {
     static let place =
         #"{"tokens":[{"recordName":"a","fieldName":"image","url":"http://relay.example/asset/1/upload/x"}]}"#
@@ -22,7 +22,9 @@ import ZoneTesting
         .answer(204, "", headers: ["Upload-Offset": "\(offset)"])
     }
 
-    /// Saves a record with the file; the save itself finds the script ended.
+    /// Saves a record with the file.
+    ///
+    /// The save itself fails because the script has ended.
     private func save(at relay: ScriptedRelay, in container: CKContainer? = nil) async -> CKError.Code? {
         let record = CKRecord(
             recordType: "Photo",
@@ -43,7 +45,7 @@ import ZoneTesting
         }
     }
 
-    @Test func theRestFollowsABreak() async {
+    @Test func theRestIsSentAfterAnInterruption() async {
         let relay = ScriptedRelay(
             .answer(200, Self.place),
             .failure(.answerLost("the connection broke")),
@@ -59,14 +61,14 @@ import ZoneTesting
         #expect(relay.requests.last?.path.hasSuffix("records/modify") == true)
     }
 
-    @Test func withoutGainItEnds() async {
+    @Test func anUploadWithoutProgressGivesUp() async {
         let attempt: [ScriptedRelay.Line] = [.answer(200, Self.place), .failure(.answerLost("broken")), reached(0)]
         let relay = ScriptedRelay(attempt + attempt + attempt + attempt)
         #expect(await save(at: relay) == .networkFailure)
         #expect(uploads(relay).map(\.offset) == [nil, nil, nil, nil])
     }
 
-    @Test func whatCameWholeIsNotSentAgain() async {
+    @Test func aCompletedUploadIsNotSentAgain() async {
         let known = """
             {"tokens":[{"recordName":"a","fieldName":"image","fileChecksum":"AQ==","size":8,"receipt":"r"}]}
             """
@@ -81,7 +83,7 @@ import ZoneTesting
         #expect(relay.requests.last?.path.hasSuffix("records/modify") == true)
     }
 
-    @Test func aRelayThatKnowsNoSuchThingGetsItWhole() async {
+    @Test func aRelayWithoutResumptionReceivesTheWholeFile() async {
         let relay = ScriptedRelay(
             .answer(200, Self.place),
             .failure(.answerLost("1")),
@@ -94,7 +96,7 @@ import ZoneTesting
         #expect(uploads(relay).last?.bytes == content)
     }
 
-    @Test func aLaterSaveGoesOnWhereTheFirstEnded() async {
+    @Test func aLaterSaveResumesTheUpload() async {
         let relay = ScriptedRelay(
             .answer(200, Self.place),
             .failure(.answerLost("1")),

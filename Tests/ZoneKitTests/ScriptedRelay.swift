@@ -2,12 +2,12 @@ import Foundation
 import Synchronization
 import ZoneKit
 
-/// Answers requests from a list, and remembers them: for what a real relay would not do.
+/// A fake relay that answers from a list and records the requests, for behaviour that a real relay does not show.
 final class ScriptedRelay: RelayTransport {
     enum Line: Sendable {
         case answer(Int, String, headers: [String: String])
         case failure(TransportError)
-        /// Answers only when the caller gives up.
+        /// Never answers; the request ends when the caller cancels it.
         case silence
 
         static func answer(_ status: Int, _ body: String) -> Line { .answer(status, body, headers: [:]) }
@@ -25,13 +25,15 @@ final class ScriptedRelay: RelayTransport {
 
     convenience init(_ lines: Line...) { self.init(lines) }
 
-    /// Calls `body` once, between the next request and its answer.
+    /// Calls `body` once, after the next request and before its answer.
     func beforeAnswer(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.beforeAnswer = body } }
 
     var requests: [RelayRequest] { state.withLock { $0.requests } }
     var bodies: [String] { requests.map { String(decoding: $0.body, as: UTF8.self) } }
 
-    /// A container at this relay; its user's name is known, so that no request asks for it.
+    /// Returns a container of this relay.
+    ///
+    /// Its user's name is set, so no request asks for it.
     func container(
         apiToken: String? = "a+b/c=",
         webAuthToken: String? = "dev-alice",
@@ -53,11 +55,11 @@ final class ScriptedRelay: RelayTransport {
             state.requests.append(request)
             return state.lines.isEmpty ? Line.failure(.unreachable("the script has ended")) : state.lines.removeFirst()
         }
-        let interlude = state.withLock { state in
+        let hook = state.withLock { state in
             defer { state.beforeAnswer = nil }
             return state.beforeAnswer
         }
-        interlude?()
+        hook?()
         switch line {
         case .answer(let status, let body, let headers):
             return RelayResponse(

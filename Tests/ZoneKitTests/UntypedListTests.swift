@@ -3,7 +3,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Empty lists of nothing in particular, as `NSArray()` is one.
+/// Empty lists without an element type, such as `NSArray()`.
 @Suite struct UntypedListTests {
     let database: CKDatabase
 
@@ -15,13 +15,13 @@ import ZoneTesting
         return record
     }
 
-    @Test func anEmptyListTakesTheTypeThatItsFieldHas() async throws {
+    @Test func anEmptyListTakesTheTypeOfItsField() async throws {
         try await database.save(note("a", [1, 2]))
         let empty = note("b", NSArray())
         #expect(empty["numbers"] as? [Int] == [])
         try await database.save(empty)
         #expect(empty.changedKeys().isEmpty && empty["numbers"] as? [Int] == [])
-        // The next one has a type to go by, and so has what another device reads.
+        // From here on the field has a type, also on other devices.
         empty["numbers"] = [] as NSArray
         _ = try await database.modifyRecords(saving: [empty], deleting: [], savePolicy: .allKeys)
         let read = try await database.record(for: empty.recordID)
@@ -31,7 +31,7 @@ import ZoneTesting
         #expect(try await database.record(for: empty.recordID)["numbers"] as? [Int] == [3])
     }
 
-    @Test func itStaysSoInAnArchiveAndUntilItIsSetAnew() async throws {
+    @Test func anUntypedListStaysUntypedInAnArchiveUntilItIsSetAgain() async throws {
         try await database.save(note("a", [Date(timeIntervalSince1970: 1)]))
         let kept = try #require(
             try NSKeyedUnarchiver.unarchivedObject(
@@ -41,7 +41,7 @@ import ZoneTesting
         )
         try await database.save(kept)
         #expect(try await database.record(for: kept.recordID)["numbers"] as? [Date] == [])
-        // What says its type is held to it.
+        // A list with an element type must match the field's type.
         let texts = note("c", NSArray())
         texts["numbers"] = [String]()
         await expect(.invalidArguments) { try await database.save(texts) }
@@ -72,7 +72,7 @@ import ZoneTesting
         #expect(try await database.record(for: CKRecord.ID(recordName: "b"))["numbers"] as? [Int] == [])
     }
 
-    @Test("an empty Swift array says its type, so it can declare a new field")
+    @Test("an empty Swift array has a type, so it can declare a new field")
     func anEmptySwiftArrayDeclares() async throws {
         try await database.save(note("a", [Date]()))
         await expect(.invalidArguments) { try await database.save(note("b", ["text"])) }

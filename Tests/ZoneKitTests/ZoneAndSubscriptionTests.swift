@@ -15,7 +15,7 @@ import ZoneTesting
         database = alice.privateDatabase
     }
 
-    @Test func zonesSayWhatTheyCan() async throws {
+    @Test func zonesReportTheirCapabilities() async throws {
         let zone = CKRecordZone(zoneName: "Notes")
         #expect(zone.capabilities.isEmpty)
         let saved = try await database.save(zone)
@@ -30,7 +30,7 @@ import ZoneTesting
         #expect(all.map(\.zoneID).contains(zone.zoneID))
     }
 
-    @Test func severalZonesEachHaveTheirOutcome() async throws {
+    @Test func eachZoneOfABatchHasItsOwnResult() async throws {
         try await database.save(CKRecordZone(zoneName: "Old"))
         let results = try await database.modifyRecordZones(
             saving: [CKRecordZone(zoneName: "New"), CKRecordZone(zoneName: "_bad")],
@@ -48,8 +48,8 @@ import ZoneTesting
         await expect(.zoneNotFound) { _ = try await database.recordZone(for: CKRecordZone.ID(zoneName: "Old")) }
     }
 
-    /// More than one request takes.
-    @Test func manyZonesAndSubscriptionsGoInSeveralRequests() async throws {
+    /// More items than one request takes.
+    @Test func manyZonesAndSubscriptionsAreSplitIntoSeveralRequests() async throws {
         let zones = (0..<250).map { CKRecordZone(zoneName: "Z\($0)") }
         let made = try await database.modifyRecordZones(saving: zones, deleting: [])
         #expect(made.saveResults.count == 250)
@@ -84,7 +84,7 @@ import ZoneTesting
         await expect(.unknownItem) { _ = try await database.subscription(for: "notes") }
     }
 
-    @Test func theKindOfRecordsStaysWithASubscription() async throws {
+    @Test func subscriptionsKeepTheirRecordType() async throws {
         let zone = try await database.save(CKRecordZone(zoneName: "Notes")).zoneID
         let whole = CKDatabaseSubscription(subscriptionID: "all")
         let one = CKRecordZoneSubscription(zoneID: zone, subscriptionID: "notes")
@@ -105,14 +105,14 @@ import ZoneTesting
     }
 
     @Test func thePublicDatabaseHasNeitherZonesNorTheirSubscriptions() async throws {
-        let everybodys = alice.publicDatabase
+        let publicDatabase = alice.publicDatabase
         let zone = CKRecordZone(zoneName: "New")
         alice.network.forgetOperations()
-        await expect(.badDatabase) { try await everybodys.save(zone) }
-        await expect(.badDatabase) { try await everybodys.deleteRecordZone(withID: zone.zoneID) }
-        await expect(.badDatabase) { try await everybodys.save(CKDatabaseSubscription(subscriptionID: "all")) }
+        await expect(.badDatabase) { try await publicDatabase.save(zone) }
+        await expect(.badDatabase) { try await publicDatabase.deleteRecordZone(withID: zone.zoneID) }
+        await expect(.badDatabase) { try await publicDatabase.save(CKDatabaseSubscription(subscriptionID: "all")) }
         await expect(.badDatabase) {
-            try await everybodys.save(CKRecordZoneSubscription(zoneID: .default, subscriptionID: "one"))
+            try await publicDatabase.save(CKRecordZoneSubscription(zoneID: .default, subscriptionID: "one"))
         }
         #expect(alice.network.operations.isEmpty)
     }
@@ -132,12 +132,12 @@ import ZoneTesting
         #expect(found.recordType == "Note" && found.zoneID == zone && found.subscriptionType == .query)
         #expect(found.querySubscriptionOptions == query.querySubscriptionOptions)
         #expect(found.notificationInfo?.alertBody == "new")
-        // What the relay gave back, and what was archived, asks what was asked before.
+        // The fetched and the archived subscription have the original query.
         #expect(found.kind == (found.copy() as? CKQuerySubscription)?.kind)
         let data = try NSKeyedArchiver.archivedData(withRootObject: query, requiringSecureCoding: true)
         let unarchived = try NSKeyedUnarchiver.unarchivedObject(ofClass: CKQuerySubscription.self, from: data)
         #expect(unarchived?.kind == query.kind)
-        // And says so.
+        // Their predicates are usable too.
         let note = CKRecord(recordType: "Note")
         for subscription in [found, try #require(unarchived)] {
             #expect(!subscription.predicate.evaluate(with: note))
@@ -160,8 +160,8 @@ import ZoneTesting
         await expect(.invalidArguments) { try await database.save(nothing) }
     }
 
-    /// In the words in which the same query is refused, and for itself: the others are saved.
-    @Test func aSubscriptionThatCannotBeAskedForSaysWhy() async throws {
+    /// The reason is the same as for a query with that predicate, and other subscriptions of the batch are saved.
+    @Test func aSubscriptionWithAnUnsupportedPredicateReportsWhy() async throws {
         func watch(_ predicate: NSPredicate, _ name: String) -> CKQuerySubscription {
             CKQuerySubscription(recordType: "Note", predicate: predicate, subscriptionID: name)
         }
@@ -199,7 +199,7 @@ import ZoneTesting
         #expect(read.filter { found.predicate.evaluate(with: $0) }.map(\.recordID) == [open.recordID])
     }
 
-    @Test func theAccountIsKnown() async throws {
+    @Test func theAccountStatusAndUserIDAreAvailable() async throws {
         #expect(try await alice.container.accountStatus() == .available)
         let id = try await alice.container.userRecordID()
         #expect(id.recordName.hasPrefix("_"))
@@ -214,7 +214,7 @@ import ZoneTesting
         #expect(try await stranger.container.accountStatus() == .couldNotDetermine)
     }
 
-    @Test func containersOfOneNameShareTheirDatabases() {
+    @Test func aContainerReturnsTheSameDatabaseObjects() {
         let container = CKContainer(identifier: "iCloud.same")
         #expect(container.containerIdentifier == "iCloud.same")
         #expect(container.database(with: .public) === container.publicCloudDatabase)
@@ -224,7 +224,7 @@ import ZoneTesting
     }
 }
 
-/// Pushes as dictionaries, read as CloudKit's notifications.
+/// Push payloads as CloudKit notifications.
 @Suite struct NotificationTests {
     func payload(_ kind: String, _ detail: [AnyHashable: Any]) -> [AnyHashable: Any] {
         [
@@ -234,7 +234,7 @@ import ZoneTesting
         ]
     }
 
-    @Test func eachKindHasItsClass() throws {
+    @Test func eachNotificationKindHasItsClass() throws {
         let database = try #require(
             CKNotification.notification(fromRemoteNotificationDictionary: payload("met", ["dbs": 2, "sid": "all"]))
                 as? CKDatabaseNotification
@@ -264,7 +264,7 @@ import ZoneTesting
         #expect(met?.notificationID?.description == "n-1")
     }
 
-    @Test func otherPushesAreNone() {
+    @Test func otherPushesAreNotCloudKitNotifications() {
         #expect(CKNotification(fromRemoteNotificationDictionary: [:]) == nil)
         #expect(CKNotification(fromRemoteNotificationDictionary: ["aps": ["alert": "hi"]]) == nil)
         #expect(CKDatabaseNotification(fromRemoteNotificationDictionary: payload("fet", [:])) == nil)

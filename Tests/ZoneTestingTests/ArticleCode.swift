@@ -3,9 +3,9 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// The code of the catalogue, as it stands there: `ArticleTests` compares the two.
+/// The code of the documentation catalogue, unchanged: `ArticleTests` compares the two.
 @Suite(.timeLimit(.minutes(15))) struct ArticleCode {
-    /// The program that the articles test.
+    /// The app that the articles test.
     private final class NotesApp: Sendable {
         let device: TestDevice
         let notebook: Notebook
@@ -58,7 +58,7 @@ import ZoneTesting
         try await relay.settle()
     }
 
-    @Test func theEndOfPatience() async throws {
+    @Test func settleReportsPendingWork() async throws {
         let relay = try TestRelay(Self.onDisk)
         let phone = NotesApp(relay.device(of: "alice", named: "phone"))
         try await relay.settle()

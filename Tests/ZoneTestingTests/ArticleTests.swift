@@ -3,10 +3,10 @@ import Foundation
 import Testing
 import ZoneTesting
 
-/// The catalogue's code is what `ArticleCode.swift` compiles and runs.
+/// The catalogue's code must match `ArticleCode.swift`, which is compiled and run.
 @Suite struct ArticleTests {
     @Test(arguments: ["ZoneTesting", "WorldsInATest"])
-    func everyLineIsCompiled(_ article: String) throws {
+    func allCodeOfAnArticleIsCompiled(_ article: String) throws {
         let code = try Self.code("ArticleCode")
         let blocks = try Self.blocks(of: article)
         #expect(!blocks.isEmpty)
@@ -15,23 +15,23 @@ import ZoneTesting
 
     private static let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
 
-    /// A file of these tests.
+    /// The text of a file of these tests.
     private static func code(_ file: String) throws -> String {
         plain(try String(contentsOf: tests.appendingPathComponent("\(file).swift"), encoding: .utf8))
     }
 
-    /// The pieces of Swift in an article.
+    /// The Swift code blocks of an article.
     private static func blocks(of article: String) throws -> [String] {
         let catalogue = tests.deletingLastPathComponent().deletingLastPathComponent()
             .appendingPathComponent("Sources/ZoneTesting/ZoneTesting.docc/\(article).md")
         let parts = try String(contentsOf: catalogue, encoding: .utf8).components(separatedBy: "```")
-        // Every second part stands between two fences.
+        // Every second part is between two fences.
         return stride(from: 1, to: parts.count, by: 2).map { parts[$0] }.filter { $0.hasPrefix("swift\n") }
             .map { String($0.dropFirst(6)) }
     }
 
-    /// The first article's, but for its imports; its manifest is one that the tools read.
-    @Test func theFirstArticleIsCompiledAndItsManifestIsOne() async throws {
+    /// Compares the first article's code without its imports, and has the package tools read its manifest.
+    @Test func theFirstArticleIsCompiledAndItsManifestIsValid() async throws {
         let blocks = try Self.blocks(of: "YourFirstTest")
         try #require(blocks.count == 3)
         let code = try Self.code("FirstTestCode")
@@ -46,7 +46,7 @@ import ZoneTesting
         #expect(described.contains(#""ZoneTesting""#), "\(described)")
     }
 
-    /// Runs the toolchain's `swift`, and gives what it says.
+    /// Runs the toolchain's `swift` and returns its output.
     private static func swift(_ words: String...) async throws -> String {
         let process = ChildProcess()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
@@ -62,7 +62,7 @@ import ZoneTesting
         return String(decoding: output, as: UTF8.self)
     }
 
-    /// Without indentation and empty lines.
+    /// Removes indentation and empty lines.
     private static func plain(_ text: String) -> String {
         text.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
             .joined(separator: "\n")

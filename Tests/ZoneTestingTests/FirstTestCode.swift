@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-// The code of the catalogue's first article, as it stands there: `ArticleTests` compares the two.
+// The code of the catalogue's first article, unchanged: `ArticleTests` compares the two.
 
 /// An item to buy.
 struct Item: SyncedRecord, Equatable {

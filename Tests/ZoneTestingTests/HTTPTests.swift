@@ -9,10 +9,10 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// CloudKit's calls over real HTTP on loopback: URLSession on one side, the relay's server on the other.
+/// CloudKit calls over real HTTP on loopback, with URLSession and the relay's server.
 @Suite(.timeLimit(.minutes(15))) struct HTTPTests {
-    /// Runs a server before `respond` for as long as `body` takes; hands it an endpoint for alice.
-    private func served(
+    /// Runs a server with `respond` while `body` runs, and passes `body` an endpoint for alice.
+    private func withServer(
         _ respond: @escaping RelayServer.Responder,
         _ body: @escaping @Sendable (RelayEndpoint) async throws -> Void
     ) async throws {
@@ -46,9 +46,9 @@ import ZoneTesting
         }
     }
 
-    @Test func callsGoThroughASocketAsTheyDoInProcess() async throws {
+    @Test func callsOverASocketBehaveAsInProcess() async throws {
         let relay = try TestRelay()
-        try await served({ await relay.respond(to: $0) }) { endpoint in
+        try await withServer({ await relay.respond(to: $0) }) { endpoint in
             let container = CKContainer(identifier: TestRelay.containerIdentifier, endpoint: endpoint)
             #expect(try await container.accountStatus() == .available)
             let database = container.privateCloudDatabase
@@ -67,16 +67,16 @@ import ZoneTesting
                 performing: { try await database.record(for: .init(recordName: "none", zoneID: zone)) },
                 throws: { $0.is(.unknownItem) }
             )
-            // The same user on the device in process sees the same.
+            // The same user's in-process device sees the same records.
             let laptop = relay.device(of: "alice", named: "laptop").privateDatabase
             #expect(try await laptop.record(for: records[0].recordID)["text"] == "Größe 0")
         }
     }
 
-    /// Operations, files and encrypted values as a program has them, over sockets.
-    @Test func operationsFilesAndSecretsGoThroughASocket() async throws {
+    /// Operations, assets and encrypted values over sockets.
+    @Test func operationsAssetsAndEncryptedValuesWorkOverASocket() async throws {
         let relay = try TestRelay()
-        try await served({ await relay.respond(to: $0) }) { endpoint in
+        try await withServer({ await relay.respond(to: $0) }) { endpoint in
             var endpoint = endpoint
             endpoint.encryptionKey = PassphraseEncryptionKey("alice's own", cost: .light)
             let database = CKContainer(identifier: TestRelay.containerIdentifier, endpoint: endpoint)
@@ -112,11 +112,11 @@ import ZoneTesting
         }
     }
 
-    /// What a page of a first fetch takes is given back before the next, however many there are.
-    @Test func noPageOutlivesTheNext() async throws {
+    /// The memory of each page of a first fetch is released before the next page arrives.
+    @Test func aPageIsReleasedBeforeTheNextArrives() async throws {
         let pages = 40
         let asked = Mutex(0)
-        try await served({ _ in
+        try await withServer({ _ in
             let page = asked.withLock { asked in
                 asked += 1
                 return asked
@@ -131,7 +131,7 @@ import ZoneTesting
                 let page = try await database.recordZoneChanges(inZoneWith: .init(zoneName: "Notes"), since: token)
                 (token, isMore) = (page.changeToken, page.moreComing)
                 count += page.modificationResultsByID.count
-                // Whoever has read it for us may be just about to let go of it.
+                // A background task may still hold the page for a moment.
                 let end = ContinuousClock.now + .seconds(120)
                 while earlier != nil, ContinuousClock.now < end { await Task.yield() }
                 #expect(earlier == nil)
@@ -154,9 +154,9 @@ import ZoneTesting
         return Array((start + records.joined(separator: ",") + "]," + end + "}]}").utf8)
     }
 
-    @Test func manyCallsAtOnceAllComeBack() async throws {
+    @Test func manyConcurrentCallsAllSucceed() async throws {
         let relay = try TestRelay()
-        try await served({ await relay.respond(to: $0) }) { endpoint in
+        try await withServer({ await relay.respond(to: $0) }) { endpoint in
             let database = CKContainer(identifier: "iCloud.test", endpoint: endpoint).privateCloudDatabase
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<50 {
@@ -172,9 +172,9 @@ import ZoneTesting
         }
     }
 
-    @Test func cancellingEndsARequestThatNobodyAnswers() async throws {
+    @Test func cancellingEndsARequestWithoutAResponse() async throws {
         let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
-        try await served({ _ in
+        try await withServer({ _ in
             arrival.yield()
             try? await Task.sleep(for: .seconds(600))
             return APIResponse(status: .ok)
@@ -189,7 +189,7 @@ import ZoneTesting
         }
     }
 
-    @Test func whereNobodyListensNothingWasCarriedOut() async throws {
+    @Test func aRefusedConnectionIsReportedAsNetworkFailure() async throws {
         let port = try UnservedPort()
         let url = try #require(URL(string: "http://127.0.0.1:\(port.number)/"))
         let endpoint = RelayEndpoint.dev(url, user: "alice", deviceID: "phone")

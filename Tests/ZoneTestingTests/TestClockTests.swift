@@ -2,9 +2,9 @@ import Foundation
 import Testing
 import ZoneTesting
 
-/// The clock that stands still.
+/// The manually advanced clock.
 @Suite(.timeLimit(.minutes(15))) struct TestClockTests {
-    @Test func sleepersWakeInOrderWhenTheirTimeComes() async throws {
+    @Test func sleepersWakeInOrderOfTheirDeadlines() async throws {
         let clock = TestClock()
         let (woken, wake) = AsyncStream<Int>.makeStream()
         let sleepers = [3, 1, 2].map { seconds in
@@ -13,20 +13,20 @@ import ZoneTesting
                 wake.yield(seconds)
             }
         }
-        var heard = woken.makeAsyncIterator()
+        var wakeUps = woken.makeAsyncIterator()
         for seconds in 1...3 {
             while clock.nextDeadline?.offset != .seconds(seconds) { await Task.yield() }
-            // The earliest may have come to sleep before the others.
+            // The earliest sleeper may register before the others.
             while clock.sleeperCount < 4 - seconds { await Task.yield() }
             clock.advance(by: .seconds(1))
-            #expect(await heard.next() == seconds)
+            #expect(await wakeUps.next() == seconds)
         }
         for sleeper in sleepers { try await sleeper.value }
         #expect(clock.nextDeadline == nil)
         #expect(clock.date == clock.start.addingTimeInterval(3))
     }
 
-    @Test func whatIsDueDoesNotSleep() async throws {
+    @Test func aPastDeadlineReturnsAtOnce() async throws {
         let clock = TestClock()
         clock.advance(by: .seconds(5))
         try await clock.sleep(until: TestClock.Instant(offset: .seconds(5)), tolerance: nil)
@@ -47,7 +47,7 @@ import ZoneTesting
         await #expect(throws: CancellationError.self) { try await early.value }
     }
 
-    @Test func itNeverGoesBack() {
+    @Test func theClockNeverGoesBack() {
         let clock = TestClock()
         clock.advance(by: .seconds(-1))
         #expect(clock.now.offset == .zero)

@@ -5,9 +5,9 @@ import Wire
 import ZoneKit
 import ZoneTesting
 
-/// Notices without a network: hello, subscriptions, changes, and what a cut does.
+/// Notices without a real network: hello, subscriptions, changes and disconnections.
 @Suite(.timeLimit(.minutes(15))) struct TestNoticeTests {
-    /// What a device's notice socket has said, to be taken one event at a time.
+    /// Collects the events of a device's notice socket.
     private final class Listener: Sendable {
         let socket: any Socket
         private let events: AsyncStream<SocketEvent>
@@ -58,7 +58,7 @@ import ZoneTesting
         let listener = try Listener(laptop)
         #expect(await listener.next() == .opened)
         guard case .ready(let ready)? = try await listener.nextFrame() else {
-            Issue.record("the relay did not say ready")
+            Issue.record("the relay sent no ready frame")
             return listener
         }
         #expect(ready.subscriptions == ["all"])
@@ -66,7 +66,7 @@ import ZoneTesting
         return listener
     }
 
-    @Test func theOtherDeviceHearsTheOwnDoesNot() async throws {
+    @Test func onlyOtherDevicesReceiveANoticeOfAChange() async throws {
         let listener = try await listening()
         let zone = try await phone.privateDatabase.save(CKRecordZone(zoneName: "Notes")).zoneID
         let made = try #require(try await listener.nextNotice())
@@ -77,21 +77,21 @@ import ZoneTesting
         try await laptop.privateDatabase.save(CKRecord(recordType: "Note", zoneID: zone))
         try await phone.privateDatabase.save(CKRecord(recordType: "Note", zoneID: zone))
         let changed = try #require(try await listener.nextNotice())
-        // Were the laptop told of its own change, its token would be the first one here.
+        // If the laptop received a notice of its own change, that change's token would come first.
         let now = try await phone.privateDatabase.recordZoneChanges(inZoneWith: zone, since: nil).changeToken
         #expect(changed.syncToken == now.encoded)
         await relay.deliverNotices()
         #expect(laptop.network.frames.count == 3)
     }
 
-    @Test func aHelloWithAnOldTokenIsToldWhatItMissed() async throws {
+    @Test func aHelloWithAnOldTokenReceivesTheMissedNotices() async throws {
         try await laptop.privateDatabase.save(CKDatabaseSubscription(subscriptionID: "all"))
         let token = try await laptop.privateDatabase.databaseChanges(since: nil).changeToken
         try await phone.privateDatabase.save(CKRecordZone(zoneName: "Notes"))
         let listener = try Listener(laptop, since: [.private: token.encoded])
         #expect(await listener.next() == .opened)
         guard case .ready? = try await listener.nextFrame() else {
-            Issue.record("the relay did not say ready")
+            Issue.record("the relay sent no ready frame")
             return
         }
         #expect(try await listener.nextNotice()?.zone?.zoneName == "Notes")
@@ -105,25 +105,25 @@ import ZoneTesting
         #expect(await refused.next() == .closed(code: nil))
     }
 
-    @Test func aRestartSaysSo() async throws {
+    @Test func aRestartSendsGoodbye() async throws {
         let listener = try await listening()
         try relay.restart()
         guard case .goodbye? = try await listener.nextFrame() else {
-            Issue.record("the relay went without a goodbye")
+            Issue.record("the relay sent no goodbye")
             return
         }
         #expect(await listener.next() == .closed(code: 1001))
     }
 
-    @Test func silenceAfterTheUpgradeIsEndedByTheClock() async throws {
+    @Test func aSocketWithoutHelloIsClosedAfterATimeout() async throws {
         let (events, event) = AsyncStream<SocketEvent>.makeStream()
         let address = try #require(laptop.connection.noticeAddress)
         let socket = try #require(laptop.connection.sockets)
             .connect(to: address, subprotocol: "zonecast.notices.1") { event.yield($0) }
-        var heard = events.makeAsyncIterator()
-        #expect(await heard.next() == .opened)
+        var received = events.makeAsyncIterator()
+        #expect(await received.next() == .opened)
         relay.clock.advance(by: .seconds(11))
-        #expect(await heard.next() == .closed(code: 4408))
+        #expect(await received.next() == .closed(code: 4408))
         socket.drop()
     }
 }

@@ -3,9 +3,9 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// The relay inside a test, its devices and their networks.
+/// The relay of a test, its devices and their networks.
 @Suite struct TestRelayTests {
-    @Test func devicesOfAUserSeeTheSameOthersDoNot() async throws {
+    @Test func aUsersDevicesShareRecordsThatOtherUsersCannotSee() async throws {
         let relay = try TestRelay()
         let phone = relay.device(of: "alice", named: "phone").privateDatabase
         let laptop = relay.device(of: "alice", named: "laptop").privateDatabase
@@ -16,7 +16,7 @@ import ZoneTesting
         await #expect(performing: { try await bob.record(for: record.recordID) }, throws: { $0.is(.zoneNotFound) })
     }
 
-    @Test func aCutDeviceIsAloneUntilItIsHealed() async throws {
+    @Test func aDeviceWithACutNetworkIsOfflineUntilItIsHealed() async throws {
         let relay = try TestRelay()
         let phone = relay.device(of: "alice")
         phone.network.cut()
@@ -30,7 +30,7 @@ import ZoneTesting
         #expect(phone.network.operations == ["private/zones/list", "private/zones/list"])
     }
 
-    @Test func eachFaultIsForOneRequest() async throws {
+    @Test func eachFaultAffectsOneRequest() async throws {
         let relay = try TestRelay()
         let phone = relay.device(of: "alice")
         let zone = CKRecordZone(zoneName: "Notes")
@@ -47,7 +47,7 @@ import ZoneTesting
         #expect(try await phone.privateDatabase.allRecordZones().map(\.zoneID).contains(zone.zoneID))
     }
 
-    @Test func aRestartedRelayKeepsWhatItAcknowledged() async throws {
+    @Test func aRestartedRelayKeepsAcknowledgedWrites() async throws {
         var options = TestRelay.Options()
         options.storage = .temporaryFolder
         let relay = try TestRelay(options)
@@ -63,7 +63,7 @@ import ZoneTesting
         #expect(changes.modificationResultsByID.isEmpty)
     }
 
-    @Test func theFolderGoesWithTheRelay() async throws {
+    @Test func theFolderIsDeletedWithTheRelay() async throws {
         var options = TestRelay.Options()
         options.storage = .temporaryFolder
         var relay: TestRelay? = try TestRelay(options)
@@ -73,7 +73,7 @@ import ZoneTesting
         #expect(!FileManager.default.fileExists(atPath: path))
     }
 
-    @Test func oneSeedGivesOneWorld() async throws {
+    @Test func theSameSeedGivesTheSameUserNames() async throws {
         func userName(seed: UInt64) async throws -> String {
             var options = TestRelay.Options()
             options.seed = seed

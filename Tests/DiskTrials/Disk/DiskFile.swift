@@ -1,7 +1,8 @@
-/// One file as the programs see it and as the disk has it.
+/// One file, both as processes see it and as the disk has it.
 ///
-/// What is written counts only once it is flushed; until then a power cut may take it, or any sector of it. A flush that
-/// fails takes what it was to keep: the kernel calls such pages clean, and a second flush says nothing of them.
+/// Written data becomes durable when it is flushed. Until then a power cut may lose any sector of it. A failed flush
+/// loses the data that it should have made durable: the kernel marks such pages as clean, and a second flush succeeds
+/// without writing them.
 struct DiskFile {
     private(set) var durable: [UInt8] = []
     private var pending: [Change] = []
@@ -11,7 +12,7 @@ struct DiskFile {
         case truncate(size: Int)
     }
 
-    /// A disk writes so many bytes whole or not at all.
+    /// The unit of a disk write: a sector is written completely or not at all.
     static let sector = 512
 
     init(durable: [UInt8] = []) { self.durable = durable }
@@ -25,7 +26,7 @@ struct DiskFile {
 
     mutating func flushFailed() { pending = [] }
 
-    /// The bytes that a power cut leaves now.
+    /// The content after a power cut at this moment.
     func survivors(_ choice: inout PowerCut.Choice) -> [UInt8] {
         var bytes = durable
         for change in pending {
@@ -34,7 +35,7 @@ struct DiskFile {
             case .write(let offset, let content):
                 var start = 0
                 while start < content.count {
-                    // Up to the end of the sector that it begins in.
+                    // The part ends at the end of the sector in which it begins.
                     let end = min(content.count, (offset + start) / Self.sector * Self.sector + Self.sector - offset)
                     let part = Array(content[start..<end])
                     if choice.keeps() { Self.apply(.write(offset: offset + start, bytes: part), to: &bytes) }
@@ -58,11 +59,11 @@ struct DiskFile {
     }
 }
 
-/// What a power cut leaves of what was not flushed.
+/// What a power cut keeps of unflushed data.
 package enum PowerCut: Hashable, Sendable {
     case keepsNothing
     case keepsAll
-    /// Each sector by chance.
+    /// Keeps each sector at random.
     case keepsSome(seed: UInt64)
 
     struct Choice {

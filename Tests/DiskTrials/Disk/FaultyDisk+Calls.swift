@@ -2,7 +2,7 @@ import Foundation
 package import RelayStore
 
 extension FaultyDisk {
-    /// The relay's own files on this disk.
+    /// The file system calls of the relay's own files on this disk.
     package var calls: DiskCalls {
         let system = DiskCalls.system
         return DiskCalls(
@@ -21,7 +21,7 @@ extension FaultyDisk {
                 let part = UnsafeRawBufferPointer(rebasing: bytes[..<(effect == nil ? bytes.count : bytes.count / 2)])
                 let count = system.write(descriptor, part)
                 if count > 0, let path = path(of: descriptor) {
-                    // Only now: before it, a file that is opened to be appended to says 0.
+                    // Only after the write: before it, a file opened for appending reports the offset 0.
                     let offset = Int(lseek(descriptor, 0, SEEK_CUR)) - count
                     changed(path, .write(offset: offset, bytes: [UInt8](part.prefix(count))))
                 }

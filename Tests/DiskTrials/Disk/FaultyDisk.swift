@@ -1,42 +1,45 @@
 import Foundation
 import Synchronization
 
-/// The disk beneath one folder, which fails when a test says so and can lose its power.
+/// A simulated disk for one folder that fails on demand and can lose power.
 ///
-/// SQLite comes to it through a VFS of its own, the relay's own files through `DiskCalls`. Everything is really written, so
-/// programs read what they wrote; beside that the disk keeps what of it has been flushed, names included, for `cutPower`.
+/// SQLite uses it through its own VFS, the relay's own files through `DiskCalls`. All writes reach the real file
+/// system, so processes read what they wrote. The disk also tracks which data and file names have been flushed, for
+/// `cutPower`.
 ///
 ///     let disk = FaultyDisk(folder: folder)
 ///     disk.arm(Fault(.sync, number: 3, .fails))
 package final class FaultyDisk: Sendable {
-    /// What a fault may strike.
+    /// The operations that a fault can affect.
     package enum Operation: Hashable, Sendable, CaseIterable {
         case create, write, sync, truncate, remove, rename, makeFolder
-        /// Never struck by a fault that names no operations: a program may read as often as it likes.
+        /// Affected only by a fault that names it: the number of reads is not deterministic.
         case read
     }
 
-    /// What goes wrong, and when.
+    /// A failure, and the operation at which it happens.
     package struct Fault: Hashable, Sendable {
         package enum Effect: Hashable, Sendable {
             /// `EIO`.
             case fails
             /// `ENOSPC`.
             case isFull
-            /// Half of a write, of SQLite's in whole sectors, then `ENOSPC`.
+            /// Half of a write succeeds (whole sectors for SQLite's files), then `ENOSPC`.
             case isCutShort
-            /// The image of what survives is taken; then everything fails.
+            /// Keeps an image of the data that survives; from then on every operation fails.
             case losesPower
         }
 
         package var operations: Set<Operation>
-        /// Which of them, counted from 1 since `arm`.
+        /// The operation to fail, counted from 1 since `arm`.
         package var number: Int
         package var effect: Effect
-        /// Whether all later ones are struck too, until `heal`.
+        /// Whether all later operations fail too, until `heal`.
         package var lasts: Bool
 
-        /// Left out, `operations` are those that the effect can strike: of a full disk, what needs room.
+        /// If `operations` is `nil`, the fault affects all operations that the effect applies to.
+        ///
+        /// A full disk affects only those that need space.
         package init(_ operations: Set<Operation>? = nil, number: Int, _ effect: Effect, lasts: Bool = false) {
             let all: Set<Operation> =
                 switch effect {
@@ -55,14 +58,14 @@ package final class FaultyDisk: Sendable {
         var count = 0
         var hasStruck = false
         var isDead = false
-        /// Files by path, as programs find them; and folders, whose content is empty.
+        /// Files by path as processes see them.
         var names: [String: Int] = [:]
-        /// As a power cut leaves them.
+        /// Files by path after a power cut.
         var durableNames: [String: Int] = [:]
         var files: [Int: DiskFile] = [:]
         var folders: Set<String> = []
         var durableFolders: Set<String> = []
-        /// Folders with new names that the disk does not know yet.
+        /// Folder renames that are not durable yet.
         var folderMoves: [(from: String, to: String)] = []
         var descriptors: [Int32: String] = [:]
         var nextFile = 0
@@ -72,7 +75,9 @@ package final class FaultyDisk: Sendable {
     private let state = Mutex(State())
     private static let disks = Mutex<[String: FaultyDisk]>([:])
 
-    /// A disk in place of the system's for all that lies in `folder` and is opened from now on; the folder must exist.
+    /// Replaces the system's disk for all files in `folder` that are opened from now on.
+    ///
+    /// The folder must exist.
     package init(folder: String) {
         self.folder = folder
         FaultyVFS.register()
@@ -80,13 +85,13 @@ package final class FaultyDisk: Sendable {
         Self.disks.withLock { $0[folder] = self }
     }
 
-    /// The same disk after all programs on it were killed, under another folder's name: it shows what they wrote, and has
-    /// of it what was flushed.
+    /// Creates the same disk under another folder name, after all processes on `other` were killed: it shows what they
+    /// wrote, and as durable what they flushed.
     package init(afterKillOn other: FaultyDisk, folder: String) throws {
         self.folder = folder
         let root = other.folder
         let left = other.state.withLock { state in
-            // Nothing that the old programs do from here on counts.
+            // Later writes of the killed processes must not count.
             state.isDead = true
             return state
         }
@@ -94,7 +99,7 @@ package final class FaultyDisk: Sendable {
         for path in left.folders.sorted() where path != root {
             try FileManager.default.createDirectory(atPath: moved(path), withIntermediateDirectories: true)
         }
-        // The relay removes an upload that failed without asking the disk.
+        // The relay deletes a failed upload without a disk call, so the file may be missing.
         for path in left.names.keys where FileManager.default.fileExists(atPath: path) {
             try FileManager.default.copyItem(atPath: path, toPath: moved(path))
         }
@@ -109,7 +114,9 @@ package final class FaultyDisk: Sendable {
         Self.disks.withLock { $0[folder] = self }
     }
 
-    /// Gives the folder back to the system's disk; files that are open stay with this one.
+    /// Ends the simulation for the folder.
+    ///
+    /// Files that are open stay on this disk.
     package func detach() { Self.disks.withLock { $0[folder] = nil } }
 
     static func disk(of path: String) -> FaultyDisk? {
@@ -118,7 +125,7 @@ package final class FaultyDisk: Sendable {
 
     // MARK: Faults
 
-    /// Begins to count; what went wrong before is over.
+    /// Sets the next fault, resets the operation count and ends earlier faults.
     package func arm(_ fault: Fault?) {
         state.withLock { state in
             state.fault = fault
@@ -127,10 +134,14 @@ package final class FaultyDisk: Sendable {
         }
     }
 
-    /// The disk works again; one that lost its power does not.
+    /// Ends the fault.
+    ///
+    /// Does not restore power.
     package func heal() { arm(nil) }
 
-    /// No fault comes any more that has not come yet; says whether it has.
+    /// Cancels a fault that has not occurred yet.
+    ///
+    /// Returns whether it has occurred.
     package func disarm() -> Bool {
         state.withLock { state in
             if !state.hasStruck { state.fault = nil }
@@ -138,13 +149,13 @@ package final class FaultyDisk: Sendable {
         }
     }
 
-    /// Whether the fault has been met.
+    /// Whether the fault has occurred.
     package var hasStruck: Bool { state.withLock { $0.hasStruck } }
 
-    /// Operations since `arm` that the fault could have struck.
+    /// The number of operations since `arm` that the fault could have affected.
     package var count: Int { state.withLock { $0.count } }
 
-    /// What is to happen instead of this operation.
+    /// The fault to apply to this operation; `nil` if it succeeds.
     func verdict(on operation: Operation) -> Fault.Effect? {
         state.withLock { state in
             if state.isDead { return .fails }
@@ -157,9 +168,9 @@ package final class FaultyDisk: Sendable {
         }
     }
 
-    // MARK: What the disk keeps
+    // MARK: Durable state
 
-    /// Takes what is there already for flushed.
+    /// Marks all existing content as flushed.
     private func adopt() {
         let contents = FileManager.default.enumerator(atPath: folder)?.compactMap { $0 as? String } ?? []
         state.withLock { state in
@@ -208,10 +219,10 @@ package final class FaultyDisk: Sendable {
 
     func removed(_ path: String) { state.withLock { $0.names[path] = nil } }
 
-    /// A file's other name; of one file whatever it is called.
+    /// Adds a hard link: another name of the same file.
     func linked(_ path: String, to target: String) { state.withLock { $0.names[target] = $0.names[path] } }
 
-    /// A file, or a folder with all that is in it.
+    /// Renames a file, or a folder with its content.
     func renamed(_ path: String, to target: String) {
         state.withLock { state in
             guard state.folders.contains(path) else {
@@ -230,11 +241,11 @@ package final class FaultyDisk: Sendable {
 
     func madeFolder(_ path: String) { state.withLock { _ = $0.folders.insert(path) } }
 
-    /// The names in a folder are as durable as those in memory.
+    /// Makes the current names in a folder durable.
     func flushedFolder(_ path: String) {
         func isInside(_ name: String) -> Bool { (name as NSString).deletingLastPathComponent == path }
         state.withLock { state in
-            // What a folder holds goes with it.
+            // A renamed folder takes its content with it.
             while let move = state.folderMoves.firstIndex(where: { isInside($0.to) }) {
                 let (from, to) = state.folderMoves.remove(at: move)
                 func moved(_ name: String) -> String {
@@ -253,12 +264,12 @@ package final class FaultyDisk: Sendable {
     func describes(_ descriptor: Int32, _ path: String?) { state.withLock { $0.descriptors[descriptor] = path } }
     func path(of descriptor: Int32) -> String? { state.withLock { $0.descriptors[descriptor] } }
 
-    /// Writes into another folder what a power cut at this moment leaves, or left at the moment that the fault said.
+    /// Writes into another folder what a power cut leaves, now or at the moment of a `losesPower` fault.
     ///
-    /// Call it once nothing writes any more.
+    /// Call it when no process writes any more.
     package func cutPower(_ cut: PowerCut, leaving target: String) throws {
         let (names, files) = state.withLock { state in
-            // Where everything survives, so do names.
+            // If all data survives, so do all names.
             let names = cut == .keepsAll ? state.names : state.durableNames
             return (cut == .keepsAll ? names : names.filter { state.isReachable($0.key, from: folder) }, state.files)
         }
@@ -276,7 +287,7 @@ package final class FaultyDisk: Sendable {
 }
 
 extension FaultyDisk.State {
-    /// Whether all folders above it have names that survive.
+    /// Whether all parent folders have durable names.
     fileprivate func isReachable(_ path: String, from root: String) -> Bool {
         var parent = (path as NSString).deletingLastPathComponent
         while parent.count > root.count {

@@ -1,14 +1,16 @@
 import Foundation
 import GRDBSQLite
 
-/// SQLite's way to `FaultyDisk`: the system's own VFS, with a word to say at each call that changes something.
+/// Connects SQLite to `FaultyDisk`: the system's VFS, wrapped at each call that changes something.
 ///
-/// The process's default once registered; files outside of the disks' folders are opened by the system's VFS as if this one
-/// were not there. Each file of ours is a head of two words with the system's file behind it.
+/// It is the process's default VFS once it is registered. It passes files outside the simulated folders to the system's
+/// VFS. Each simulated file is a two-word header followed by the system's file.
 enum FaultyVFS {
-    /// The head of a file that SQLite gives memory for.
+    /// The header of a file.
+    ///
+    /// SQLite allocates the memory.
     struct Head {
-        /// SQLite's part: where the methods are.
+        /// SQLite's part, with the method table.
         var base: sqlite3_file
         var owner: Unmanaged<OpenFile>
     }
@@ -16,7 +18,7 @@ enum FaultyVFS {
     final class OpenFile: Sendable {
         let disk: FaultyDisk
         let path: String
-        /// A journal's first flush takes its folder with it.
+        /// Whether the first flush also flushes the folder, as for journals.
         let flushesFolder: Bool
 
         init(disk: FaultyDisk, path: String, flushesFolder: Bool) {
@@ -28,12 +30,12 @@ enum FaultyVFS {
 
     private static let headSize = (MemoryLayout<Head>.size + 15) / 16 * 16
 
-    // Written once below, before SQLite hears of them, and only read from then on.
+    // Initialized once, before SQLite sees the VFS, and only read afterwards.
     nonisolated(unsafe) private static let system: UnsafeMutablePointer<sqlite3_vfs>? = sqlite3_vfs_find("unix")
     nonisolated(unsafe) private static let methods = makeMethods()
     private static let isRegistered: Bool = {
         guard let system else { return false }
-        // SQLite keeps the structure for as long as the process lives.
+        // SQLite keeps a pointer to the structure for the lifetime of the process.
         let ours = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
         ours.initialize(to: system.pointee)
         ours.pointee.zName = UnsafePointer(strdup("zonecast-faulty"))
@@ -46,7 +48,7 @@ enum FaultyVFS {
 
     static func register() { precondition(isRegistered, "SQLite has no VFS named unix") }
 
-    /// The system's file behind a head.
+    /// The system's file behind the header.
     private static func real(_ file: UnsafeMutablePointer<sqlite3_file>?) -> UnsafeMutablePointer<sqlite3_file>? {
         file.map { (UnsafeMutableRawPointer($0) + headSize).assumingMemoryBound(to: sqlite3_file.self) }
     }
@@ -80,7 +82,8 @@ enum FaultyVFS {
         let status = open(system, name, real(file), flags, outFlags)
         guard status == SQLITE_OK else { return status }
         disk.opened(path)
-        // As the system does: whoever may make a journal flushes its name, though another has made it.
+        // As the system does: a process that may create a journal flushes the folder even if another process created
+        // the file.
         let flushesFolder =
             flags & SQLITE_OPEN_CREATE != 0
             && flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL) != 0
@@ -105,7 +108,7 @@ enum FaultyVFS {
         return status
     }
 
-    /// SQLite's macros for its finer codes do not come through to Swift.
+    /// SQLite's macros for extended error codes are not imported into Swift.
     private static func extended(_ code: CInt, _ detail: CInt) -> CInt { code | detail << 8 }
 
     // MARK: Files
@@ -132,7 +135,7 @@ enum FaultyVFS {
         case .fails, .losesPower: return extended(SQLITE_IOERR, 3)
         case .isFull: return SQLITE_FULL
         case .isCutShort:
-            // A disk has room for a sector or not.
+            // A disk writes whole sectors.
             let half = Int(offset) + Int(count) / 2
             let part = half / DiskFile.sector * DiskFile.sector - Int(offset)
             if part > 0 { _ = put(CInt(part)) }
@@ -146,7 +149,7 @@ enum FaultyVFS {
             owner.disk.flushed(owner.path, successfully: false)
             return extended(SQLITE_IOERR, 4)
         }
-        // No file is really flushed: what the machine's own disk keeps is not what is tried.
+        // The simulation replaces the real flush, so no real one is needed.
         owner.disk.flushed(owner.path, successfully: true)
         if owner.flushesFolder { owner.disk.flushedFolder((owner.path as NSString).deletingLastPathComponent) }
         return SQLITE_OK
@@ -179,7 +182,7 @@ enum FaultyVFS {
         return status
     }
 
-    /// The rest is the system's own.
+    /// All other methods are the system's.
     private static func makeMethods() -> UnsafeMutablePointer<sqlite3_io_methods> {
         var table = sqlite3_io_methods()
         table.iVersion = 3

@@ -3,10 +3,10 @@ import RelayCore
 import RelayStore
 import Synchronization
 
-/// Many clients write at once, and the power is cut while they do.
+/// A power cut while many clients write.
 ///
-/// Each has a zone of its own and sends one request after the other; what was acknowledged must be there afterwards, the
-/// request on its way wholly or not at all, whatever of the unflushed sectors the disk kept.
+/// Each client has its own zone and sends one request after the other. Afterwards every acknowledged write must be
+/// present, and the write in flight completely or not at all, no matter which unflushed sectors the disk kept.
 package struct CrowdTrial: Sendable {
     package var seed: UInt64
     package var clients: Int
@@ -16,7 +16,7 @@ package struct CrowdTrial: Sendable {
         self.clients = clients
     }
 
-    /// What was written and what is wrong.
+    /// The number of acknowledged writes and the problems found.
     package struct Report: Sendable {
         package var acknowledged = 0
         package var objections: [String] = []
@@ -26,7 +26,7 @@ package struct CrowdTrial: Sendable {
         let folder = try DiskFolder()
         let data = folder.path + "/data"
         try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
-        let draw = Draw(seed: seed)
+        let random = SeededRandom(seed: seed)
         let disk = FaultyDisk(folder: data)
         let world = try DiskWorld(data, on: disk, seed: seed, checkpointPages: seed.isMultiple(of: 2) ? 40 : 8_000)
         for number in 0..<clients {
@@ -34,9 +34,9 @@ package struct CrowdTrial: Sendable {
                 throw WorldFailure("a zone could not be made")
             }
         }
-        let fault = FaultyDisk.Fault(number: 20 + draw.below(400), .losesPower)
-        // Counted from the first answer on: how many writes share the first commit, and so how much of the disk it takes,
-        // is for the machine to say.
+        let fault = FaultyDisk.Fault(number: 20 + random.below(400), .losesPower)
+        // The fault is armed at the first answer. How many writes share the first commit, and so how many disk
+        // operations it takes, varies between runs.
         let isArmed = Mutex(false)
         let onAnswer: @Sendable () -> Void = {
             isArmed.withLock { isArmed in
@@ -72,15 +72,17 @@ package struct CrowdTrial: Sendable {
         return report
     }
 
-    /// Writes until the power is gone; gives what its zone may hold.
+    /// Writes until the power is cut.
+    ///
+    /// Returns the possible states of the client's zone.
     private func write(_ number: Int, _ world: DiskWorld, _ onAnswer: @Sendable () -> Void) async throws
         -> (Int, PossibleFacts, Int)
     {
-        let draw = Draw(seed: seed &* 1_000 &+ UInt64(number))
+        let random = SeededRandom(seed: seed &* 1_000 &+ UInt64(number))
         var facts = PossibleFacts(["zone z\(number)": "there"])
         var acknowledged = 0
         for value in 1...200 {
-            let names = Set((0...draw.below(8)).map { _ in "r\(draw.below(12))" })
+            let names = Set((0...random.below(8)).map { _ in "r\(random.below(12))" })
             let step = Script.save(Dictionary(uniqueKeysWithValues: names.map { ($0, value) }), in: "z\(number)")
             let outcome = try await step.run(world)
             guard outcome == .done else {
@@ -91,7 +93,7 @@ package struct CrowdTrial: Sendable {
             acknowledged += 1
             onAnswer()
         }
-        // As the zone's feed says it.
+        // In the form of the zone's feed.
         var bare = PossibleFacts()
         let prefix = "z\(number)/"
         bare.set(

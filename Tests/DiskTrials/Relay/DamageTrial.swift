@@ -2,23 +2,23 @@ import Foundation
 import GRDB
 import RelayStore
 
-/// A store of which one page is overwritten while nobody looks.
+/// A store with one page overwritten while no process has it open.
 package struct DamageTrial: Sendable {
-    /// What has become of the page.
+    /// The kind of damage.
     package enum Damage: Hashable, Sendable, CaseIterable {
-        /// Another file's content, or none.
+        /// Random bytes.
         case lost
-        /// All zeroes, as after a write that never came.
+        /// All zeroes, as after a lost write.
         case zeroed
-        /// Some bytes: what is still a page by its form, and only its sum says otherwise.
+        /// Some flipped bits: the page is still well-formed, and only its checksum shows the damage.
         case flipped
-        /// Another page of the same file, as after a write that went to the wrong place.
+        /// Another page of the same file, as after a misdirected write.
         case misplaced
     }
 
     package var seed: UInt64
     package var damage: Damage
-    /// The table or index whose page it is; `nil` for any page.
+    /// The table or index whose page is damaged; `nil` for any page.
     package var table: String?
 
     package init(seed: UInt64, _ damage: Damage, of table: String? = nil) {
@@ -27,10 +27,10 @@ package struct DamageTrial: Sendable {
         self.table = table
     }
 
-    /// The tables and indexes that have pages in such a relay's files.
+    /// The tables and indexes with pages in the files of a filled relay.
     package static func tables() async throws -> [String] {
-        let place = try DiskFolder()
-        return try files(in: try await copy(into: place).folder).flatMap { file in
+        let scratch = try DiskFolder()
+        return try files(in: try await copy(into: scratch).folder).flatMap { file in
             try DatabaseQueue(path: CheckedVFS.address(of: file)).read {
                 try String.fetchAll($0, sql: "SELECT DISTINCT name FROM dbstat")
             }
@@ -42,41 +42,42 @@ package struct DamageTrial: Sendable {
     }
 
     package struct Report: Sendable {
-        /// Whether a reader met the damage.
-        package var isMet = false
-        /// What was served that nobody wrote, or was not though it was written; `nil` for nothing.
+        /// Whether a read hit the damaged page.
+        package var isHit = false
+        /// Wrong or missing data that the relay served without an error; `nil` if there was none.
         package var objection: String?
     }
 
-    /// Fills a relay, damages a page, and reads: what is served must be what was written, or an error with a sentence; and
-    /// whoever looks at all pages is told.
+    /// Fills a relay, damages a page and reads everything.
+    ///
+    /// Reads must return what was written or an error with a reason, and a check of all pages must report the damage.
     package func run() async throws -> Report {
-        let place = try DiskFolder()
-        let (folder, good) = try await Self.copy(into: place)
-        let draw = Draw(seed: seed)
-        let strike = try self.strike(Self.files(in: folder), draw)
+        let scratch = try DiskFolder()
+        let (folder, good) = try await Self.copy(into: scratch)
+        let random = SeededRandom(seed: seed)
+        let place = try damagePage(Self.files(in: folder), random)
         var report = Report()
-        let told = try StoreCheck.faults(in: folder)
-        if told.count != 1 { report.objection = "\(strike): a look at all pages says \(told)" }
+        let reported = try StoreCheck.faults(in: folder)
+        if reported.count != 1 { report.objection = "\(place): the check of all pages reports \(reported)" }
         do {
             let world = try DiskWorld(folder, seed: 2)
             defer { world.close() }
-            let found = try await world.facts(pageSize: 1 + draw.below(50))
+            let found = try await world.facts(pageSize: 1 + random.below(50))
             let wrong = Set(found.keys).union(good.keys).filter { found[$0] != good[$0] }
             if !wrong.isEmpty {
                 let some = wrong.sorted().prefix(4).map {
                     "\($0): \(good[$0] ?? "nothing") became \(found[$0] ?? "nothing")"
                 }
-                report.objection = "\(strike): \(some.joined(separator: ", ")), and nobody said so"
+                report.objection = "\(place): \(some.joined(separator: ", ")), without an error"
             }
         } catch {
-            report.isMet = true
-            if "\(error)".isEmpty { report.objection = "\(strike): an error without a sentence" }
+            report.isHit = true
+            if "\(error)".isEmpty { report.objection = "\(place): an error without a reason" }
         }
         return report
     }
 
-    /// A relay's folder, and what it holds.
+    /// Copies a filled relay folder; returns it with its facts.
     private static func copy(into place: DiskFolder) async throws -> (folder: String, good: Facts) {
         let (filled, good) = try await filled.value
         let folder = place.path + "/data"
@@ -84,13 +85,15 @@ package struct DamageTrial: Sendable {
         return (folder, good)
     }
 
-    /// One for all trials of this process; each has a copy, since even a reader makes a log and removes it.
+    /// Created once per process.
+    ///
+    /// Each trial has a copy, since even a reader creates and removes a log.
     private static let filled = Task {
         let folder = try DiskFolder()
         return (folder, try await fill(folder.path))
     }
 
-    /// A relay with two zones, a share, assets, subscriptions and accounts; gives what it holds.
+    /// Fills a relay with two zones, a share, assets, subscriptions and accounts; returns its facts.
     private static func fill(_ folder: String) async throws -> Facts {
         let world = try DiskWorld(folder, seed: 1)
         defer { world.close() }
@@ -105,11 +108,11 @@ package struct DamageTrial: Sendable {
         return try await world.facts()
     }
 
-    /// Damages one page; says which.
-    private func strike(_ files: [String], _ draw: Draw) throws -> String {
+    /// Damages one page and returns a description of it.
+    private func damagePage(_ files: [String], _ random: SeededRandom) throws -> String {
         var pages: [(file: String, number: Int)] = []
         for file in files {
-            // What the log has of a page is what counts.
+            // Pages in the log override those in the file, so the log is written back first.
             let queue = try DatabaseQueue(path: CheckedVFS.address(of: file))
             try queue.inDatabase { _ = try $0.checkpoint(.truncate) }
             try queue.close()
@@ -119,19 +122,19 @@ package struct DamageTrial: Sendable {
             }
         }
         guard !pages.isEmpty else { throw WorldFailure("\(table ?? "the file") has no page") }
-        let (file, number) = pages[draw.below(pages.count)]
+        let (file, number) = pages[random.below(pages.count)]
         var bytes = [UInt8](FileManager.default.contents(atPath: file) ?? Data())
         let range = (number - 1) * 4_096..<number * 4_096
         switch damage {
-        case .lost: bytes.replaceSubrange(range, with: draw.bytes(4_096))
+        case .lost: bytes.replaceSubrange(range, with: random.bytes(4_096))
         case .zeroed: bytes.replaceSubrange(range, with: [UInt8](repeating: 0, count: 4_096))
         case .flipped:
-            for _ in 0..<(1 + draw.below(3)) {
-                bytes[range.lowerBound + draw.below(4_096)] ^= 1 << UInt8(draw.below(8))
+            for _ in 0..<(1 + random.below(3)) {
+                bytes[range.lowerBound + random.below(4_096)] ^= 1 << UInt8(random.below(8))
             }
         case .misplaced:
-            // Not the first: by that the whole file would be another's.
-            let other = 1 + (number + draw.below(bytes.count / 4_096 - 2)) % (bytes.count / 4_096 - 1)
+            // Not with the first page: the file would have another database's header.
+            let other = 1 + (number + random.below(bytes.count / 4_096 - 2)) % (bytes.count / 4_096 - 1)
             let source = other == number - 1 ? 0 : other
             bytes.replaceSubrange(range, with: Array(bytes[source * 4_096..<source * 4_096 + 4_096]))
         }

@@ -7,13 +7,13 @@ import RelayStore
 import Synchronization
 import Wire
 
-/// A folder of a test's own, gone when the test is.
+/// A temporary folder, deleted with the object.
 package final class DiskFolder: Sendable {
     package let path: String
-    /// Where the disk that is tried has its files.
+    /// The folder of the simulated disk's files.
     var work: String { path + "/work" }
 
-    /// In memory where there is plenty: what the machine's own disk keeps, and how fast, is not what is tried.
+    /// In memory if there is enough: the real disk's durability and speed are irrelevant here.
     private static let home: String = {
         var room = statvfs()
         let isThere = statvfs("/dev/shm", &room) == 0 && access("/dev/shm", W_OK) == 0
@@ -29,9 +29,10 @@ package final class DiskFolder: Sendable {
     deinit { try? FileManager.default.removeItem(atPath: path) }
 }
 
-/// A whole relay on a folder, asked by request values: as `serve` has it, without sockets.
+/// A complete relay on a data folder, called with request values: as `serve` runs it, without sockets.
 ///
-/// Randomness comes from the seed and the clock stands still, so that two runs of one script do the same to the disk.
+/// Randomness comes from the seed and the clock does not move, so two runs of one script perform the same disk
+/// operations.
 final class DiskWorld: Sendable {
     static let container = "iCloud.org.example.disk"
     static let now = Timestamp(milliseconds: 1_700_000_000_000)
@@ -40,30 +41,31 @@ final class DiskWorld: Sendable {
     let directory: AccountStore
     let stores: StoreFolder
     let tags: Tags
-    /// The command line's way to the schemas.
+    /// The schema access of the command line.
     let schemas: SchemaFolder
     /// The file of the container's store.
     let file: String
-    private let losses: Losses
-    /// What lies beneath; `nil` for the system's.
+    private let lostWrites: LostWriteCounter
+    /// The simulated disk; `nil` for the system's.
     let disk: FaultyDisk?
 
-    /// Counts the relay's calls for its own end.
-    private final class Losses: Sendable {
+    /// Counts lost writes.
+    private final class LostWriteCounter: Sendable {
         let count = Mutex(0)
         func add() { count.withLock { $0 += 1 } }
     }
 
-    /// Whether the relay said that the process had better end.
-    var wantsRestart: Bool { losses.count.withLock { $0 } > 0 }
+    /// Whether the relay has asked for a restart of the process.
+    var wantsRestart: Bool { lostWrites.count.withLock { $0 } > 0 }
 
     /// - Parameters:
-    ///   - folder: the data folder.
-    ///   - disk: what lies beneath; `nil` for the system's.
-    ///   - seed: of every draw; another for each start on the same folder.
-    ///   - tags: those that an earlier start of the relay gave.
-    ///   - checkpointPages: so few, left out, that a script meets the writing back of the log.
-    /// - Throws: what the accounts' file throws that cannot be opened.
+    ///   - folder: The data folder.
+    ///   - disk: The simulated disk; `nil` for the system's.
+    ///   - seed: The seed of all random values; use another one for each start on the same folder.
+    ///   - tags: The change tags that earlier starts of the relay gave out.
+    ///   - checkpointPages: The log size that triggers a checkpoint. The default is so small that a script triggers
+    ///     checkpoints.
+    /// - Throws: The error of an accounts file that cannot be opened.
     init(_ folder: String, on disk: FaultyDisk? = nil, seed: UInt64, tags: Tags = Tags(), checkpointPages: Int = 16)
         throws
     {
@@ -75,8 +77,8 @@ final class DiskWorld: Sendable {
             disk: disk?.calls ?? .system
         )
         file = "\(folder)/containers/\(Self.container)/development.sqlite"
-        let losses = Losses()
-        let random = Draw(seed: seed)
+        let lostWrites = LostWriteCounter()
+        let random = SeededRandom(seed: seed)
         let time = TimeSource(now: { Self.now }, uptime: { .zero })
         let source = RandomSource { random.bytes($0) }
         directory = try AccountStore(
@@ -85,7 +87,7 @@ final class DiskWorld: Sendable {
             random: source,
             cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1),
             disk: disk?.calls ?? .system,
-            onLostWrite: { losses.add() }
+            onLostWrite: { lostWrites.add() }
         )
         var settings = SignInSettings()
         settings.acceptsDevTokens = true
@@ -97,7 +99,7 @@ final class DiskWorld: Sendable {
             draw: { random.next() },
             disk: disk?.calls ?? .system,
             checkpointPages: checkpointPages,
-            onLostWrite: { losses.add() }
+            onLostWrite: { lostWrites.add() }
         )
         relay = Relay(
             authenticator: try Authenticator(directory: directory, settings: settings, time: time, random: source),
@@ -105,20 +107,20 @@ final class DiskWorld: Sendable {
             time: time,
             random: source
         )
-        self.losses = losses
+        self.lostWrites = lostWrites
     }
 
     func close() { stores.close() }
 
-    /// The container's store, for those who look beneath.
+    /// The container's store, for direct access.
     func store() throws -> SQLiteStore { try stores.sqliteStore(of: Self.home()) }
 
     static func home() throws -> ContainerEnvironment {
-        guard let id = ContainerID(container) else { throw WorldFailure("the container's name is none") }
+        guard let id = ContainerID(container) else { throw WorldFailure("the container ID is invalid") }
         return ContainerEnvironment(id, .development)
     }
 
-    /// Asks as a user whose dev name is `user`.
+    /// Sends a request as the user with the dev name `user`.
     func ask(_ operation: String, as user: String = "alice", _ body: String = "{}") async throws -> Reply {
         let path = "/database/1/\(Self.container)/development/\(operation)"
         let query = "ckAPIToken=x&ckWebAuthToken=dev-\(user)"
@@ -137,7 +139,7 @@ struct WorldFailure: Error, CustomStringConvertible {
     init(_ description: String) { self.description = description }
 }
 
-/// An answer of the relay.
+/// A response of the relay.
 struct Reply {
     var status: Int
     var json: JSONValue?
@@ -156,7 +158,7 @@ struct Reply {
     }
 
     func items(_ name: StaticString) throws -> [JSONValue] {
-        guard let json else { throw WorldFailure("an empty answer") }
+        guard let json else { throw WorldFailure("the answer is empty") }
         return try json.required(name).elements()
     }
 }
@@ -166,12 +168,12 @@ extension JSONValue {
     func flag(_ name: StaticString) -> Bool { (try? self[name]?.bool()) ?? false }
 }
 
-/// SplitMix64 behind a lock.
-final class Draw: Sendable {
+/// SplitMix64 with a lock.
+final class SeededRandom: Sendable {
     private static let step: UInt64 = 0x9E37_79B9_7F4A_7C15
     private let state: Mutex<UInt64>
 
-    /// Mixed, not multiplied by the step: seeds beside each other would be one row of numbers, begun one later.
+    /// Mixes the seed: otherwise neighbouring seeds would give the same sequence, shifted by one.
     init(seed: UInt64) { state = Mutex(Self.mixed(seed &+ Self.step)) }
 
     func next() -> UInt64 {

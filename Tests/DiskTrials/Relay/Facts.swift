@@ -6,31 +6,31 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// What a relay holds, as one flat list of sayings: `zone Notes`, `Notes/a = 3`, `account eve@example.org`.
+/// The relay's content as a flat list of facts, such as `zone Notes`, `Notes/a = 3` or `account eve@example.org`.
 typealias Facts = [String: String]
 
-/// All states that a relay may be in: some steps may or may not have happened.
+/// All states that the relay may be in, given that some steps may or may not have happened.
 struct PossibleFacts {
     private(set) var states: Set<Facts>
 
     init(_ state: Facts = [:]) { states = [state] }
 
-    /// A step that was answered with success has happened, in any state that allows it.
+    /// Applies a step that was answered with success, in every state that allows it.
     mutating func happened(_ step: Step) { states = Set(states.compactMap(step.apply)) }
 
-    /// A step whose outcome nobody knows.
+    /// Applies a step whose outcome is unknown.
     mutating func mayHaveHappened(_ step: Step) { states.formUnion(states.compactMap(step.apply)) }
 
-    /// A step that the relay's rules refused.
+    /// Removes the states in which the relay would have accepted the step.
     mutating func wasRefused(_ step: Step) { states = states.filter { step.apply($0) == nil } }
 
-    /// All of them at once.
+    /// Replaces all states.
     mutating func set(_ states: Set<Facts>) { self.states = states }
 
-    /// Now that one has looked.
-    mutating func found(_ state: Facts) { states = [state] }
+    /// Replaces all states by the observed one.
+    mutating func observed(_ state: Facts) { states = [state] }
 
-    /// What is wrong with a state; `nil` for one that may be.
+    /// Describes why an observed state is impossible; `nil` if it is possible.
     func objection(to found: Facts) -> String? {
         guard !states.contains(found) else { return nil }
         let nearest = states.map { Self.difference($0, found) }.min { $0.count < $1.count }
@@ -46,29 +46,29 @@ struct PossibleFacts {
     }
 }
 
-/// One write as a client sends it, and what it means.
+/// One write of a client, and its expected effect.
 struct Step: Sendable {
     enum Outcome: Hashable {
         case done
-        /// By a rule, which has nothing to do with the disk.
+        /// The relay refused the step by a rule, which is independent of the disk.
         case refused(code: String)
-        /// By the disk's fault: it may have happened or not.
+        /// The disk failed: the step may or may not have happened.
         case unknown(code: String, reason: String)
     }
 
     var name: String
-    /// What holds afterwards; `nil` where the rules forbid it.
+    /// The facts after the step; `nil` if the relay's rules forbid it.
     var apply: @Sendable (Facts) -> Facts?
     var run: @Sendable (DiskWorld) async throws -> Outcome
 }
 
-// MARK: Looking
+// MARK: Reading
 
 extension DiskWorld {
     static let alice = "alice"
     static let bob = "bob@example.org"
 
-    /// Reads everything that steps can change, zones by their feeds in pages of `pageSize`.
+    /// Reads everything that steps can change; zones through their feeds in pages of `pageSize`.
     func facts(pageSize: Int = 200) async throws -> Facts {
         var facts: Facts = [:]
         for zone in try await zones() {
@@ -97,21 +97,22 @@ extension DiskWorld {
     private func readPublic(into facts: inout Facts) async throws {
         let query = #"{"query":{"recordType":"Note","sortBy":[{"fieldName":"value"}]}}"#
         let answer = try await ask("public/records/query", query)
-        // Before the first record nobody knows the type, or that one can sort by its field.
+        // Before the first record exists, the relay knows neither the type nor its sortable field.
         if answer.code == "BAD_REQUEST" || answer.code == "NOT_FOUND" { return }
         for record in try answer.items("records") {
             facts["public/\(record.text("recordName") ?? "")"] = try await value(of: record)
         }
     }
 
-    /// Of the schemas only the type that steps bring in.
+    /// Reads only the type that the schema steps add.
     private func readSchemas(into facts: inout Facts) throws {
         for environment in [Records.Environment.development, .production] {
             let type: RecordType?
             do {
                 type = try schemas.schema(of: environment).types["Imported"]
             } catch  where environment == .production && "\(error)".contains("is full") {
-                // A file that a full disk keeps from being made: where it was made before, this is missed below.
+                // A full disk prevents the creation of the file. If the schema existed before, the missing fact shows
+                // it.
                 continue
             }
             if let fields = type?.fields {
@@ -137,7 +138,7 @@ extension DiskWorld {
         }
     }
 
-    /// A zone from its beginning, or from a token.
+    /// Reads a zone from its beginning or from a token.
     func feed(of zone: String, since token: String? = nil, pageSize: Int) async throws -> (
         records: Facts, gone: Set<String>, token: String
     ) {
@@ -168,7 +169,7 @@ extension DiskWorld {
         }
     }
 
-    /// A record's one value; of one with an asset, what the asset holds.
+    /// The record's value; for a record with an asset, the content of the asset.
     private func value(of record: JSONValue) async throws -> String {
         guard let fields = record["fields"] else { return record.text("recordType") ?? "" }
         if let asset = fields["file"]?["value"] { return try await content(of: asset) }

@@ -2,11 +2,11 @@ import Foundation
 import Records
 import RelayStore
 
-/// What is done to a whole data folder, on a disk that fails at one operation after the other until it passes untouched:
-/// backups, restores, resets, files written anew, copies, containers deleted.
+/// Actions on a whole data folder, on a disk that fails at each of their operations in turn: backups, restores,
+/// schedules, resets, compactions, copies and container deletions.
 ///
-/// Whatever the disk does, the folder afterwards is as it was or as it was to become, the good backups are good, and whoever
-/// did it was told the truth.
+/// After any fault the folder must be in the old or in the new state, good backups must still be good, and the caller
+/// must have received the correct outcome.
 package struct FolderTrials: Sendable {
     package enum Action: String, Hashable, Sendable, CaseIterable {
         case backup, restore, schedule, reset, compact, copy, delete
@@ -20,7 +20,7 @@ package struct FolderTrials: Sendable {
         self.effect = effect
     }
 
-    /// Runs the trials whose numbers are in `numbers`, and the untouched one at the end.
+    /// Runs the trials whose numbers satisfy `isIn`, and one without a fault at the end.
     package func run(on stage: FolderStage, where isIn: (Int) -> Bool = { _ in true }) async throws -> StepTrials.Report
     {
         var report = StepTrials.Report()
@@ -34,7 +34,7 @@ package struct FolderTrials: Sendable {
     }
 }
 
-/// A data folder with a life behind it, and one good backup from before its last changes.
+/// A data folder with some content, and one good backup from before its last changes.
 package struct FolderStage: Sendable {
     fileprivate let folder: DiskFolder
     fileprivate let backedUp: Facts
@@ -68,7 +68,7 @@ package struct FolderStage: Sendable {
         try FileManager.default.copyItem(atPath: folder.work, toPath: target)
     }
 
-    /// How many operations of the disk an action takes.
+    /// The number of disk operations of an action.
     func operations(of action: FolderTrials.Action) async throws -> Int {
         let place = try DiskFolder()
         try copy(to: place.work)
@@ -83,11 +83,11 @@ package struct FolderStage: Sendable {
 extension FolderStage {
     private static let making = Task { try await FolderStage() }
 
-    /// The one of this process.
+    /// The instance of this process.
     package static func shared() async throws -> FolderStage { try await making.value }
 }
 
-/// One action that is struck once.
+/// One action with a fault at one operation.
 private struct FolderTrial {
     let trials: FolderTrials
     let number: Int
@@ -99,18 +99,18 @@ private struct FolderTrial {
 
     static func perform(_ action: FolderTrials.Action, in work: String, _ disk: FaultyDisk) async throws {
         let (data, backups) = (work + "/data", work + "/backups")
-        let draw = Draw(seed: 99)
+        let random = SeededRandom(seed: 99)
         switch action {
         case .backup:
             _ = try Backup.create(of: data, in: backups, now: DiskWorld.now + .seconds(60), disk: disk.calls)
         case .restore:
             let backup = try Backup.named("latest", in: backups, at: DiskWorld.now)
-            _ = try backup.restore(to: data, now: DiskWorld.now, draw: draw.next, disk: disk.calls)
+            _ = try backup.restore(to: data, now: DiskWorld.now, draw: random.next, disk: disk.calls)
         case .schedule:
             try BackupSchedule(.daily, keep: 3, folder: backups).save(to: data, disk: disk.calls)
         case .reset:
             let home = try DiskWorld.home()
-            try SchemaFolder(folder: data, container: home.container).resetDevelopment(draw: draw.next)
+            try SchemaFolder(folder: data, container: home.container).resetDevelopment(draw: random.next)
         case .compact:
             for room in try StoreCompaction.rooms(in: data) {
                 let compaction = StoreCompaction(file: room.file, in: data)
@@ -124,7 +124,9 @@ private struct FolderTrial {
         }
     }
 
-    /// Says whether the fault was met.
+    /// Runs the action and checks the folder.
+    ///
+    /// Returns whether the fault occurred.
     func run(on stage: FolderStage, _ report: inout StepTrials.Report) async throws -> Bool {
         let place = try DiskFolder()
         let work = place.work
@@ -132,16 +134,16 @@ private struct FolderTrial {
         let disk = FaultyDisk(folder: work)
         let lasts = trials.effect == .isFull || trials.effect == .isCutShort
         disk.arm(.init(number: number, trials.effect, lasts: lasts))
-        var said: [String] = []
+        var problems: [String] = []
         var failure: String?
         do {
             try await Self.perform(trials.action, in: work, disk)
         } catch {
             failure = "\(error)"
-            if failure?.isEmpty != false { said.append("it failed without a sentence") }
+            if failure?.isEmpty != false { problems.append("it failed without a reason") }
         }
         let isStruck = disk.disarm()
-        if !isStruck, let failure { said.append("it failed on a good disk: \(failure)") }
+        if !isStruck, let failure { problems.append("it failed on a good disk: \(failure)") }
         disk.detach()
         if trials.effect == .losesPower, isStruck {
             let seed = UInt64(number)
@@ -150,56 +152,56 @@ private struct FolderTrial {
                 try FileManager.default.createDirectory(atPath: left, withIntermediateDirectories: true)
                 try disk.cutPower(cut, leaving: left)
                 let found = await objections(in: left, stage, isDone: failure == nil)
-                said += found.map { "after a power cut that \(cut): \($0)" }
+                problems += found.map { "after a power cut that \(cut): \($0)" }
             }
         } else {
-            said += await objections(in: work, stage, isDone: failure == nil)
+            problems += await objections(in: work, stage, isDone: failure == nil)
         }
-        report.objections += said.map { "\(trials.action), \(trials.effect), operation \(number): \($0)" }
+        report.objections += problems.map { "\(trials.action), \(trials.effect), operation \(number): \($0)" }
         return isStruck
     }
 
-    /// What is wrong with what the next start finds.
+    /// The problems that the next start finds.
     private func objections(in work: String, _ stage: FolderStage, isDone: Bool) async -> [String] {
         let (data, backups) = (work + "/data", work + "/backups")
-        var said: [String] = []
+        var problems: [String] = []
         do {
             for backup in Backup.all(in: backups) {
-                said += backup.verify().map { "\(backup.name): \($0)" }
+                problems += backup.verify().map { "\(backup.name): \($0)" }
             }
             let count = Backup.all(in: backups).count
-            if count < 1 { said.append("the good backup is gone") }
-            if isDone, trials.action == .backup, count < 2 { said.append("the backup was made and is not there") }
+            if count < 1 { problems.append("the good backup is gone") }
+            if isDone, trials.action == .backup, count < 2 { problems.append("the backup was made and is not there") }
             // As the next start does.
             try Backup.finishRestore(in: data)
             try ContainerRemoval(in: data).finish(with: AccountStore(folder: data, onLostWrite: {}))
-            said += try await objectionsToCopy(at: work + "/copy", stage, isDone: isDone)
+            problems += try await objectionsToCopy(at: work + "/copy", stage, isDone: isDone)
             if isDone, trials.action == .schedule, BackupSchedule(of: data)?.keep != 3 {
-                said.append("the schedule was set and is not")
+                problems.append("the schedule was set and is not")
             }
             let world = try DiskWorld(data, seed: UInt64(number) + 1_000)
             defer { world.close() }
             let found = try await world.facts(pageSize: 7)
-            if let objection = expected(stage, isDone: isDone).objection(to: found) { said.append(objection) }
+            if let objection = expected(stage, isDone: isDone).objection(to: found) { problems.append(objection) }
             for report in [try world.store().integrityReport(), try world.directory.pragma("integrity_check")]
             where report != "ok" {
-                said.append(report ?? "no report")
+                problems.append(report ?? "no report")
             }
             for probe in [Script.makeZone("Probe"), Script.save(["probe": 1], in: "Probe"), Script.addToken("probe")] {
                 let outcome = try await probe.run(world)
-                if outcome != .done { said.append("\(probe.name) afterwards: \(outcome)") }
+                if outcome != .done { problems.append("\(probe.name) afterwards: \(outcome)") }
             }
             for rest in ["restoring", "container-deleted"]
             where FileManager.default.fileExists(atPath: "\(data)/\(rest)") {
-                said.append("\(rest) is still there")
+                problems.append("\(rest) is still there")
             }
         } catch {
-            said.append("the next start failed: \(error)")
+            problems.append("the next start failed: \(error)")
         }
-        return said
+        return problems
     }
 
-    /// A copy is there whole, or not at all.
+    /// Checks that the copy is complete or absent.
     private func objectionsToCopy(at copy: String, _ stage: FolderStage, isDone: Bool) async throws -> [String] {
         guard trials.action == .copy else { return [] }
         guard FileManager.default.fileExists(atPath: copy) else {
@@ -212,13 +214,13 @@ private struct FolderTrial {
 
     private func expected(_ stage: FolderStage, isDone: Bool) -> PossibleFacts {
         var facts = PossibleFacts(stage.now)
-        let step = Step(name: "it", apply: { outcome(of: $0, stage) }, run: { _ in .done })
-        if isDone { facts.happened(step) } else if !isTold { facts.mayHaveHappened(step) }
+        let step = Step(name: "the action", apply: { outcome(of: $0, stage) }, run: { _ in .done })
+        if isDone { facts.happened(step) } else if !isKnownNotDone { facts.mayHaveHappened(step) }
         return facts
     }
 
-    /// Whether a failure says that nothing has happened: a disk is known to be full before the commit is on it.
-    private var isTold: Bool {
+    /// Whether a failure proves that nothing happened: a full disk is detected before the commit is on it.
+    private var isKnownNotDone: Bool {
         let isFull = trials.effect == .isFull || trials.effect == .isCutShort
         return isFull && (trials.action == .reset || trials.action == .delete)
     }
@@ -228,12 +230,12 @@ private struct FolderTrial {
         case .backup, .schedule, .compact, .copy: return facts
         case .restore: return stage.backedUp
         case .delete:
-            // People stay, signed in nowhere; made anew, the container has nothing.
+            // Accounts stay without sessions. A recreated container is empty.
             let kept = ["account ", "password ", "name ", "sessions "]
             return facts.filter { fact in kept.contains { fact.key.hasPrefix($0) } }
                 .mapValues { Int($0) == nil ? $0 : "0" }
         case .reset:
-            // People stay; what they had in development goes, and the schema is production's.
+            // Accounts stay. The data in development goes, and its schema becomes production's.
             let kept = ["account ", "password ", "sessions ", "name ", "token ", "schema "]
             return facts.filter { fact in kept.contains { fact.key.hasPrefix($0) } }
                 .merging(["schema development": facts["schema production"] ?? ""]) { $1 }

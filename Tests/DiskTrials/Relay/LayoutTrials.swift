@@ -3,11 +3,12 @@ import GRDB
 import RelayCore
 import RelayStore
 
-/// Files of every earlier layout, opened on a disk that fails at one operation after the other.
+/// Files of every older layout, opened on a disk that fails at each operation in turn.
 ///
-/// A start that fails says so and leaves the file as it was; the next one on a good disk has everything that the file held.
+/// A start that fails reports an error and leaves the file unchanged. The next start on a good disk finds everything
+/// that the file held.
 package struct LayoutTrials: Sendable {
-    /// So many steps of the layout had been taken when the file was made.
+    /// The number of migrations that the file already has.
     package var version: Int
     package var effect: FaultyDisk.Fault.Effect
 
@@ -16,13 +17,15 @@ package struct LayoutTrials: Sendable {
         self.effect = effect
     }
 
-    /// How many layouts there have been of a store, and of the accounts.
+    /// The number of layouts that a store has had, and those of the accounts.
     package static var stores: Int { EarlierLayout.storeVersions }
     package static var accounts: Int { EarlierLayout.accountVersions }
 
     private static let records = 40
 
-    /// Opens a store's file; `isIn` says which of the operations, counted from 1, are struck.
+    /// Opens a store's file.
+    ///
+    /// `isIn` selects the operations that fail, counted from 1.
     package func runStore(where isIn: (Int) -> Bool = { _ in true }) async throws -> StepTrials.Report {
         try run(
             where: isIn,
@@ -63,7 +66,7 @@ package struct LayoutTrials: Sendable {
         var isOver = false
         while !isOver {
             number += 1
-            guard number < 500 else { throw WorldFailure("500 operations were struck and there are more") }
+            guard number < 500 else { throw WorldFailure("500 operations failed and there are more") }
             guard number > last || isIn(number) else { continue }
             let place = try DiskFolder()
             var work = place.work
@@ -71,15 +74,15 @@ package struct LayoutTrials: Sendable {
             let disk = FaultyDisk(folder: work)
             let lasts = effect == .isFull || effect == .isCutShort
             disk.arm(.init(number: number, effect, lasts: lasts))
-            var said: [String] = []
+            var problems: [String] = []
             do {
                 let found = try open(work, disk)
-                if let objection = found.objection { said.append("while it fails: \(objection)") }
+                if let objection = found.objection { problems.append("while it fails: \(objection)") }
             } catch {
-                if "\(error)".isEmpty { said.append("it failed without a sentence") }
+                if "\(error)".isEmpty { problems.append("it failed without a reason") }
             }
             let isStruck = disk.disarm()
-            // What the store does beside its opening may make one more or less.
+            // The store's background work can make one operation more or less.
             isOver = !isStruck && number > last
             disk.detach()
             if effect == .losesPower, isStruck {
@@ -89,18 +92,18 @@ package struct LayoutTrials: Sendable {
             }
             do {
                 let (objection, integrity) = try open(work, nil)
-                if let objection { said.append("after the next start: \(objection)") }
-                if integrity != "ok" { said.append(integrity) }
+                if let objection { problems.append("after the next start: \(objection)") }
+                if integrity != "ok" { problems.append(integrity) }
             } catch {
-                said.append("the next start failed: \(error)")
+                problems.append("the next start failed: \(error)")
             }
-            report.objections += said.map { "layout \(version), \(effect), operation \(number): \($0)" }
+            report.objections += problems.map { "layout \(version), \(effect), operation \(number): \($0)" }
             report.runs += 1
         }
         return report
     }
 
-    /// How many there are about, of those that the effect can strike.
+    /// The approximate number of operations that the effect can affect.
     private func operations(
         of stage: String,
         _ open: (_ folder: String, FaultyDisk?) throws -> (objection: String?, report: String)

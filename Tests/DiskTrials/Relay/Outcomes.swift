@@ -4,7 +4,7 @@ import RelayStore
 import Synchronization
 
 extension Reply {
-    /// What a failed answer says of its write; `nil` for success.
+    /// The outcome of a write that failed; `nil` for success.
     func failure(in items: StaticString) -> Step.Outcome? {
         guard let (code, reason) = error(of: items) else { return nil }
         let isTrouble = status >= 500 || ["TRY_AGAIN_LATER", "INTERNAL_ERROR"].contains(code)
@@ -22,14 +22,14 @@ extension DiskWorld {
         try await ask(operation, as: user, body).failure(in: items) ?? .done
     }
 
-    /// Changes records of one zone, all or none.
+    /// Changes records of one zone atomically.
     func modify(
         _ database: String,
         as user: String = alice,
         zone: String,
         _ operations: [String]
     ) async throws -> Step.Outcome {
-        // The public database takes no atomic batches.
+        // The public database has no atomic batches.
         let atomic = database == "public" ? "" : #""atomic":true,"#
         let body = #"{"zoneID":\#(zone),\#(atomic)"operations":[\#(operations.joined(separator: ","))]}"#
         let answer = try await ask("\(database)/records/modify", as: user, body)
@@ -38,14 +38,15 @@ extension DiskWorld {
         return .done
     }
 
-    /// Returns when the store has done, and said what became of, all that it began before: clearing up, writing its log back.
+    /// Returns when the store has finished and reported all background work that it began before, such as checkpoints.
     func settle() async {
-        // Its thread does one thing after the other.
+        // The store's thread runs one task at a time.
         _ = try? await store().write { _ in }
     }
 
-    /// Returns when nothing is left of deleted zones; where the disk has failed, after a moment too: a purge that fails
-    /// waits for another write.
+    /// Returns when deleted zones are purged completely.
+    ///
+    /// After a disk fault it returns after a short time too: a failed purge waits for another write.
     func waitForPurge() async throws {
         guard let file = try? DatabaseQueue(path: file) else { return }
         let start = ContinuousClock.now
@@ -54,14 +55,14 @@ extension DiskWorld {
             let patience = disk?.hasStruck == true ? Duration.milliseconds(300) : .seconds(300)
             guard ContinuousClock.now - start < patience else { return }
             rest = (try? await file.read { try Int.fetchOne($0, sql: Self.leftovers) ?? 0 }) ?? 0
-            // The relay purges in its own time and tells nobody; until then this thread is the purge's.
+            // The relay purges in the background and sends no signal, so this polls.
             if rest > 0 { try await Task.sleep(for: .milliseconds(1)) }
         }
     }
 
     private static let leftovers = "SELECT count(*) FROM zone WHERE deleted = 1 AND purged = 0"
 
-    /// A write to the accounts.
+    /// Runs a write to the accounts.
     func outcome(of body: (AccountStore) throws -> Void) throws -> Step.Outcome {
         do {
             try body(directory)
@@ -73,7 +74,7 @@ extension DiskWorld {
         }
     }
 
-    /// A change number that was given before is a device's lost update.
+    /// Checks that no change tag is given out twice: that would make a device miss an update.
     private func noteTags(_ answer: Reply) throws {
         for record in try answer.items("records") {
             guard let tag = record.text("recordChangeTag") else { continue }
@@ -82,13 +83,13 @@ extension DiskWorld {
     }
 }
 
-/// The change tags that clients have been given, over all starts of one folder.
+/// The change tags that clients received, over all starts on one folder.
 final class Tags: Sendable {
     private let given: Mutex<[String: String]>
 
     init(_ given: [String: String] = [:]) { self.given = Mutex(given) }
 
-    /// The same so far: for one of several fates of a folder.
+    /// A copy, for one of several continuations of a folder.
     var copy: Tags { Tags(given.withLock { $0 }) }
 
     func note(_ tag: String, record: String) throws {

@@ -3,13 +3,13 @@ import Records
 import RelayCore
 import RelayStore
 
-/// What the command line does beside a running relay: schemas; and what the relay does by itself: clearing up.
+/// Schema changes of the command line beside a running relay, and the relay's removal of unused assets.
 extension Script {
     private static func schema(_ environment: Records.Environment, of facts: Facts) -> [String] {
         (facts["schema \(environment.rawValue)"] ?? "").split(separator: " ").map(String.init)
     }
 
-    /// Brings a field of that name into development.
+    /// Adds a field to the development schema.
     static func importSchema(_ field: String) -> Step {
         Step(
             name: "import schema \(field)",
@@ -45,7 +45,7 @@ extension Script {
         }
     }
 
-    /// Removes what no record uses, however new.
+    /// Removes all unused assets, even new ones.
     static func clearAssets() -> Step {
         Step(name: "clear assets", apply: { $0 }) { world in
             do throws(RelayError) {

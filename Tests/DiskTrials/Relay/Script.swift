@@ -6,9 +6,9 @@ import RelayCore
 import RelayStore
 import Wire
 
-/// The writes that are tried on failing disks: at least one for each way in which the relay writes.
+/// The writes to try on failing disks: at least one for each way in which the relay writes.
 ///
-/// Each stands on those before it. Values only grow, so that an old one found again shows.
+/// Each step depends on the steps before it. Values only grow, so a reappearing old value is noticed.
 enum Script {
     static let steps: [Step] =
         [
@@ -65,7 +65,7 @@ enum Script {
                 #"{"operations":[{"operationType":"delete","zone":{"zoneID":{"zoneName":"\#(zone)"}}}]}"#,
                 items: "zones"
             )
-            // What is left of it goes behind the answer's back, and is this step's work too.
+            // The purge runs after the answer and belongs to this step too.
             if outcome == .done { try await world.waitForPurge() }
             return outcome
         }
@@ -73,7 +73,7 @@ enum Script {
 
     // MARK: Records
 
-    /// All or none of them.
+    /// Saves all of the records or none.
     static func save(_ values: [String: Int], in zone: String) -> Step {
         Step(name: "save \(values.count) in \(zone)", apply: { saved(values, in: zone, of: $0) }) { world in
             try await world.modify("private", zone: #"{"zoneName":"\#(zone)"}"#, saves(values))
@@ -149,14 +149,14 @@ enum Script {
 
     // MARK: Assets
 
-    /// The upload, and the record that names it.
+    /// Uploads the asset and saves the record that refers to it.
     static func saveAsset(_ content: String, as name: String, in zone: String) -> Step {
         Step(
             name: "save an asset of \(content.count) bytes",
             apply: { $0["zone \(zone)"] == nil ? nil : $0.merging(["\(zone)/\(name)": content]) { $1 } }
         ) { world in
-            let wish = #"{"tokens":[{"recordType":"Photo","recordName":"\#(name)","fieldName":"file"}]}"#
-            let tokens = try await world.ask("private/assets/upload", wish)
+            let request = #"{"tokens":[{"recordType":"Photo","recordName":"\#(name)","fieldName":"file"}]}"#
+            let tokens = try await world.ask("private/assets/upload", request)
             if let outcome = tokens.failure(in: "tokens") { return outcome }
             let url = try tokens.items("tokens").first?.text("url").flatMap { URLComponents(string: $0) }
             guard let url else { throw WorldFailure("no upload address") }
@@ -282,7 +282,7 @@ enum Script {
         return facts
     }
 
-    /// Makes the target and deletes the source.
+    /// Moves all records, creates the target and deletes the source.
     static func moveAll(from source: String, to target: String) -> Step {
         Step(
             name: "move all from \(source) to \(target)",

@@ -1,15 +1,15 @@
 import Foundation
 import RelayStore
 
-/// Each write of the script on a disk that fails at one operation after the other, until it passes untouched.
+/// Each write of the script, on a disk that fails at each of its operations in turn.
 ///
-/// Afterwards what was acknowledged is there, nothing is torn, no feed has a gap, no number was given twice; the relay goes
-/// on, or has said that it wants to be started anew. See Reliability.md, "Faults".
+/// Afterwards acknowledged writes are present, no write is partial, no feed has a gap and no change number was given
+/// twice. The relay continues, or has asked for a restart. See Reliability.md, "Faults".
 package struct StepTrials: Sendable {
-    /// Which of the script's writes.
+    /// The index of the write in the script.
     package var step: Int
     package var effect: FaultyDisk.Fault.Effect
-    /// What it strikes; left out, everything but reads.
+    /// The affected operations; `nil` for all except reads.
     package var operations: Set<FaultyDisk.Operation>?
 
     package init(step: Int, effect: FaultyDisk.Fault.Effect, operations: Set<FaultyDisk.Operation>? = nil) {
@@ -22,24 +22,24 @@ package struct StepTrials: Sendable {
 
     package var name: String { "\(Script.steps[step].name) (step \(step)), \(effect)" }
 
-    /// What was tried and what was wrong with it.
+    /// The number of trials and the problems found.
     package struct Report: Sendable {
         package var runs = 0
         package var objections: [String] = []
     }
 
-    /// Runs the trials whose numbers are in `numbers`, and the untouched one at the end.
+    /// Runs the trials whose numbers satisfy `isIn`, and one without a fault at the end.
     ///
     /// - Parameters:
-    ///   - stage: has the folder as it is before the step.
-    ///   - isIn: which of the operations, counted from 1, are struck.
-    /// - Returns: what was wrong, and how many trials there were.
-    /// - Throws: where a trial cannot be set up.
+    ///   - stage: The folders before each step.
+    ///   - isIn: Selects the operations that fail, counted from 1.
+    /// - Returns: The number of trials and the problems found.
+    /// - Throws: If a trial cannot be set up.
     package func run(on stage: Stage, where isIn: (Int) -> Bool = { _ in true }) async throws -> Report {
         var report = Report()
         var number = 1
         while true {
-            guard number < 2_000 else { throw WorldFailure("\(name): 2,000 operations were struck and there are more") }
+            guard number < 2_000 else { throw WorldFailure("\(name): 2,000 operations failed and there are more") }
             guard isIn(number) || number > stage.operations(of: step) else {
                 number += 1
                 continue
@@ -53,13 +53,15 @@ package struct StepTrials: Sendable {
     }
 
     fileprivate func fault(_ number: Int) -> FaultyDisk.Fault {
-        // A full disk stays full until somebody makes room.
+        // A full disk stays full until space is freed.
         let lasts = effect == .isFull || effect == .isCutShort
         return FaultyDisk.Fault(operations, number: number, effect, lasts: lasts)
     }
 }
 
-/// The folder before each step of the script, made once.
+/// The folder before each step of the script.
+///
+/// Created once.
 package struct Stage: Sendable {
     private let folder: DiskFolder
     fileprivate let facts: [Facts]
@@ -76,7 +78,7 @@ package struct Stage: Sendable {
             do {
                 let world = try DiskWorld(work, on: disk, seed: UInt64(number + 1))
                 defer { world.close() }
-                // The first use makes the store's file and the users, which is not this step's work.
+                // The first use creates the store's file and the users, which is not part of this step.
                 let found = try await world.facts()
                 if let objection = known.objection(to: found) {
                     throw WorldFailure("before \(step.name): \(objection)")
@@ -100,16 +102,16 @@ package struct Stage: Sendable {
         self.counts = counts
     }
 
-    /// How many operations the step takes on a good disk.
+    /// The number of operations that the step takes on a good disk.
     package func operations(of step: Int) -> Int { counts[step] }
 
-    /// A copy of the folder before a step.
+    /// Copies the folder before a step.
     fileprivate func copy(before step: Int, to target: String) throws {
         try FileManager.default.copyItem(atPath: folder.path + "/\(step)", toPath: target)
     }
 }
 
-/// One write that is struck once.
+/// One write with a fault at one operation.
 private struct Trial {
     let trials: StepTrials
     let number: Int
@@ -123,7 +125,9 @@ private struct Trial {
 
     private var seed: UInt64 { UInt64(trials.step * 10_000 + number) }
 
-    /// Says whether the fault was met.
+    /// Runs the write and checks the relay.
+    ///
+    /// Returns whether the fault occurred.
     func run(on stage: Stage, _ report: inout StepTrials.Report) async throws -> Bool {
         let folder = try DiskFolder()
         let work = folder.work
@@ -131,7 +135,7 @@ private struct Trial {
         let disk = FaultyDisk(folder: work)
         var facts = PossibleFacts(stage.facts[trials.step])
         let tags = Tags()
-        var said: [String] = []
+        var problems: [String] = []
         let isStruck: Bool
         do {
             let world = try DiskWorld(work, on: disk, seed: seed, tags: tags)
@@ -140,7 +144,7 @@ private struct Trial {
             disk.arm(trials.fault(number))
             let outcome = try await step.run(world)
             isStruck = disk.disarm()
-            try await judge(outcome, isStruck, world, disk, &facts, &said)
+            try await judge(outcome, isStruck, world, disk, &facts, &problems)
         }
         disk.detach()
         if trials.effect == .losesPower, isStruck {
@@ -150,39 +154,39 @@ private struct Trial {
                 try disk.cutPower(cut, leaving: left)
                 var rest: [String] = []
                 await check(left, facts, tags.copy, &rest)
-                said += rest.map { "after a power cut that \(cut): \($0)" }
+                problems += rest.map { "after a power cut that \(cut): \($0)" }
             }
         } else {
-            await check(work, facts, tags, &said)
+            await check(work, facts, tags, &problems)
         }
-        report.objections += said.map { "\(trials.name), operation \(number): \($0)" }
+        report.objections += problems.map { "\(trials.name), operation \(number): \($0)" }
         return isStruck
     }
 
-    /// What the running relay answered and how it goes on.
+    /// Checks the running relay's answer and that it continues.
     private func judge(
         _ outcome: Step.Outcome,
         _ isStruck: Bool,
         _ world: DiskWorld,
         _ disk: FaultyDisk,
         _ facts: inout PossibleFacts,
-        _ said: inout [String]
+        _ problems: inout [String]
     ) async throws {
         switch outcome {
         case .done: facts.happened(step)
-        case .refused(let code): said.append("the disk's fault was answered with \(code)")
+        case .refused(let code): problems.append("the disk fault was answered with \(code)")
         case .unknown(let code, let reason):
             facts.mayHaveHappened(step)
-            if !isStruck { said.append("nothing failed, but the answer was \(code)") }
-            if reason.isEmpty { said.append("\(code) without a sentence") }
+            if !isStruck { problems.append("nothing failed, but the answer was \(code)") }
+            if reason.isEmpty { problems.append("\(code) without a reason") }
         }
         guard trials.effect != .losesPower || !isStruck else { return }
-        // Reads go on while writes fail.
+        // Reads still work while writes fail.
         do {
             let found = try await world.facts(pageSize: 1 + number % 3)
-            if let objection = facts.objection(to: found) { said.append("while it fails: \(objection)") }
+            if let objection = facts.objection(to: found) { problems.append("during the fault: \(objection)") }
         } catch {
-            said.append("while it fails nothing can be read: \(error)")
+            problems.append("during the fault reads fail: \(error)")
         }
         disk.heal()
         for probe in [Script.makeZone("Probe"), Script.addToken("probe")] {
@@ -192,30 +196,30 @@ private struct Trial {
             } else if case .unknown = outcome, world.wantsRestart, trials.effect == .fails {
                 facts.mayHaveHappened(probe)
             } else {
-                said.append("\(probe.name) afterwards: \(outcome)\(world.wantsRestart ? ", and it wants to end" : "")")
+                problems.append("\(probe.name) afterwards: \(outcome)\(world.wantsRestart ? ", wants restart" : "")")
                 facts.mayHaveHappened(probe)
             }
         }
     }
 
-    /// What the next start finds.
-    private func check(_ folder: String, _ facts: PossibleFacts, _ tags: Tags, _ said: inout [String]) async {
+    /// Checks the state that the next start finds.
+    private func check(_ folder: String, _ facts: PossibleFacts, _ tags: Tags, _ problems: inout [String]) async {
         do {
             let world = try DiskWorld(folder, seed: seed + 5_000, tags: tags)
             defer { world.close() }
             let found = try await world.facts(pageSize: [200, 2, 3][number % 3])
-            if let objection = facts.objection(to: found) { said.append("after the next start: \(objection)") }
+            if let objection = facts.objection(to: found) { problems.append("after the next start: \(objection)") }
             let store = try world.store().integrityReport()
-            if store != "ok" { said.append("the store's file: \(store)") }
+            if store != "ok" { problems.append("the store's file: \(store)") }
             if let accounts = try world.directory.pragma("integrity_check"), accounts != "ok" {
-                said.append("relay.sqlite: \(accounts)")
+                problems.append("relay.sqlite: \(accounts)")
             }
             for probe in [Script.makeZone("Again"), Script.save(["probe": 1], in: "Again"), Script.addToken("again")] {
                 let outcome = try await probe.run(world)
-                if outcome != .done { said.append("\(probe.name) after the next start: \(outcome)") }
+                if outcome != .done { problems.append("\(probe.name) after the next start: \(outcome)") }
             }
         } catch {
-            said.append("the next start failed: \(error)")
+            problems.append("the next start failed: \(error)")
         }
     }
 }
@@ -223,6 +227,6 @@ private struct Trial {
 extension Stage {
     private static let making = Task { try await Stage() }
 
-    /// The one of this process.
+    /// The instance of this process.
     package static func shared() async throws -> Stage { try await making.value }
 }

@@ -3,7 +3,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// The catalogue's code is code that is compiled here, word for word, and does what its page says.
+/// The code listings of the documentation must be compiled here unchanged, and behave as the pages say.
 @Suite(.timeLimit(.minutes(15))) struct DocumentationTests {
     private static let here = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
 
@@ -16,7 +16,7 @@ import ZoneTesting
         }
     }
 
-    /// Lines without what they are all indented by.
+    /// Removes the common indentation.
     private static func dedented(_ lines: [Substring]) -> [String] {
         let filled = lines.filter { !$0.allSatisfy(\.isWhitespace) }
         let indent = filled.map { $0.prefix { $0 == " " }.count }.min() ?? 0
@@ -48,12 +48,12 @@ import ZoneTesting
         #expect(count >= 9)
     }
 
-    @Test func firstSyncSyncs() async throws {
+    @Test func theFirstSyncListingWorks() async throws {
         let relay = try TestRelay()
         #expect(try await firstSync(relay.device(of: "alice").container) == ["Buy milk"])
     }
 
-    @Test func theDelegateKeepsDevicesInStep() async throws {
+    @Test func theDelegateKeepsDevicesInSync() async throws {
         let relay = try TestRelay()
         let (phone, laptop) = (NotesSync(), NotesSync())
         phone.start(relay.device(of: "alice", named: "phone").container)
@@ -81,7 +81,7 @@ import ZoneTesting
         #expect(found.map(\.recordID) == [record.recordID])
     }
 
-    @Test func byHandItWorksToo() async throws {
+    @Test func manualSyncWorks() async throws {
         try await followNotes(try TestRelay().device(of: "alice").container)
     }
 }

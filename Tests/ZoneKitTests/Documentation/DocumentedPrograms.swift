@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-// The code of the documentation catalogue, as it stands there: `DocumentationTests` compares the two.
+// The code of the documentation catalogue, unchanged: `DocumentationTests` compares the two.
 
 // MARK: First sync
 

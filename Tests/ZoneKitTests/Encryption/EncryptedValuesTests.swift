@@ -6,7 +6,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Values that the relay cannot read.
+/// Encrypted values, which the relay cannot read.
 @Suite(.timeLimit(.minutes(15))) struct EncryptedValuesTests {
     let relay: TestRelay
     let phone: TestDevice
@@ -25,7 +25,7 @@ import ZoneTesting
         CKRecord(recordType: "Entry", recordID: CKRecord.ID(recordName: name, zoneID: zone.zoneID))
     }
 
-    @Test func otherDevicesReadThemAndTheRelayCannot() async throws {
+    @Test func otherDevicesReadEncryptedValuesAndTheRelayCannot() async throws {
         let record = entry("a")
         record["title"] = "Monday"
         record.encryptedValues["text"] = "a secret"
@@ -47,7 +47,7 @@ import ZoneTesting
         #expect(read.encryptedValues["at"] == Date(timeIntervalSince1970: 1000))
         #expect(read.encryptedValues.allKeys() == ["at", "mood", "tags", "text"])
 
-        // The relay's own view: somebody of the same account without the key.
+        // The relay's view: a device of the same account without the key.
         let blind = RelayConnection(
             container: TestRelay.containerIdentifier,
             url: nil,
@@ -69,7 +69,7 @@ import ZoneTesting
         #expect(again.encryptedValues["tags"] == ["x", "y"])
     }
 
-    @Test func keysStayOutOfFeeds() async throws {
+    @Test func keyRecordsStayOutOfFeeds() async throws {
         let record = entry("a")
         record.encryptedValues["text"] = "in the feed"
         try await phone.privateDatabase.save(record)
@@ -79,7 +79,7 @@ import ZoneTesting
         #expect(read?.encryptedValues["text"] == "in the feed")
     }
 
-    @Test func participantsOfAShareReadThem() async throws {
+    @Test func participantsOfAShareReadEncryptedValues() async throws {
         let bob = relay.device(of: "bob", encryptionKey: PassphraseEncryptionKey("bob's own", cost: .light))
         let list = entry("list")
         list.encryptedValues["title"] = "Gifts"
@@ -91,7 +91,7 @@ import ZoneTesting
         let accepted = try await bob.container.accept(metadata)
         let id = CKRecord.ID(recordName: "list", zoneID: accepted.recordID.zoneID)
         #expect(try await bob.sharedDatabase.record(for: id).encryptedValues["title"] == nil, "no key yet")
-        // The owner sees who has come, and gives them the key.
+        // The owner's device sees the new participant and gives them the key.
         _ = try await laptop.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil)
         let read = try await bob.sharedDatabase.record(for: id)
         #expect(read.encryptedValues["title"] == "Gifts")
@@ -100,7 +100,7 @@ import ZoneTesting
         #expect(try await phone.privateDatabase.record(for: list.recordID).encryptedValues["title"] == "Presents")
     }
 
-    @Test func whoHasTheKeyGivesItOn() async throws {
+    @Test func aParticipantWithTheKeyPassesItOn() async throws {
         let bob = relay.device(of: "bob", encryptionKey: PassphraseEncryptionKey("bob's own", cost: .light))
         let carol = relay.device(of: "carol", encryptionKey: PassphraseEncryptionKey("carol's own", cost: .light))
         let list = entry("list")
@@ -117,7 +117,7 @@ import ZoneTesting
             try await bob.sharedDatabase.record(for: CKRecord.ID(recordName: "list", zoneID: shared))
                 .encryptedValues["title"] == "Gifts"
         )
-        // From here on the owner is away.
+        // The owner's devices are offline from here on.
         _ = try await carol.container.accept(try await carol.container.shareMetadata(for: link))
         let id = CKRecord.ID(recordName: "list", zoneID: shared)
         #expect(try await carol.sharedDatabase.record(for: id).encryptedValues["title"] == nil)
@@ -125,7 +125,7 @@ import ZoneTesting
         #expect(try await carol.sharedDatabase.record(for: id).encryptedValues["title"] == "Gifts")
     }
 
-    @Test func whatCameBeforeTheKeyIsDeliveredAgain() async throws {
+    @Test func recordsFetchedBeforeTheKeyAreDeliveredAgain() async throws {
         let bob = relay.device(of: "bob", encryptionKey: PassphraseEncryptionKey("bob's own", cost: .light))
         let record = entry("a")
         record.encryptedValues["text"] = "early"
@@ -147,7 +147,7 @@ import ZoneTesting
         #expect(!again.moreComing)
     }
 
-    @Test func aResetKeyIsSaidAndTheZoneStartsAnew() async throws {
+    @Test func aResetKeyIsReportedAndTheZoneCanBeRecreated() async throws {
         let record = entry("a")
         record.encryptedValues["text"] = "old"
         try await phone.privateDatabase.save(record)
@@ -164,7 +164,7 @@ import ZoneTesting
         fresh.encryptedValues["text"] = "new"
         do {
             try await database.save(fresh)
-            Issue.record("a value was encrypted by a key that the zone does not have")
+            Issue.record("a value was encrypted with a key that the zone does not have")
         } catch let error as CKError {
             #expect(error.code == .zoneNotFound)
             #expect((error.userInfo[CKErrorUserDidResetEncryptedDataKey] as? NSNumber)?.boolValue == true)
@@ -175,8 +175,8 @@ import ZoneTesting
         #expect(try await database.record(for: fresh.recordID).encryptedValues["text"] == "new")
     }
 
-    /// An engine deletes nothing because of a key that is another one: it may be the wrong one here.
-    @Test func anotherKeyDeletesNothingUntilTheProgramSaysSo() async throws {
+    /// A sync engine must not delete a zone because of a different key: its own may be the wrong one.
+    @Test func aDifferentKeyDeletesNothingUntilTheProgramResetsTheZone() async throws {
         let record = entry("a")
         record.encryptedValues["text"] = "old"
         try await phone.privateDatabase.save(record)
@@ -184,7 +184,7 @@ import ZoneTesting
         let tablet = SyncedNotes(relay.device(of: "alice", named: "tablet", encryptionKey: mistyped), zone: "Diary")
         do {
             try await tablet.engine.fetchChanges()
-            Issue.record("a zone that cannot be read was fetched")
+            Issue.record("a zone with an unknown key was fetched")
         } catch let error as CKError {
             let own = try #require(error.partialErrorsByItemID?[zone.zoneID] as? CKError)
             #expect((own.userInfo[CKErrorUserDidResetEncryptedDataKey] as? NSNumber)?.boolValue == true)
@@ -192,23 +192,23 @@ import ZoneTesting
         #expect(try await laptop.privateDatabase.record(for: record.recordID).encryptedValues["text"] == "old")
 
         try await tablet.engine.resetEncryptedData(inZoneWith: zone.zoneID)
-        let told = tablet.contents.withLock { contents in
+        let deletions = tablet.contents.withLock { contents in
             contents.events.flatMap { event -> [CKDatabase.DatabaseChange.Deletion] in
                 guard case .fetchedDatabaseChanges(let changes) = event else { return [] }
                 return changes.deletions
             }
         }
-        #expect(told.map(\.zoneID) == [zone.zoneID] && told.map(\.reason) == [.encryptedDataReset])
+        #expect(deletions.map(\.zoneID) == [zone.zoneID] && deletions.map(\.reason) == [.encryptedDataReset])
         await expect(.zoneNotFound) { _ = try await phone.privateDatabase.record(for: record.recordID) }
     }
 
-    @Test func aZoneThatAnotherDeviceMadeAnewHasAnotherKey() async throws {
+    @Test func aZoneRecreatedByAnotherDeviceHasAnotherKey() async throws {
         let record = entry("a")
         record.encryptedValues["text"] = "first"
         try await phone.privateDatabase.save(record)
         #expect(try await laptop.privateDatabase.record(for: record.recordID).encryptedValues["text"] == "first")
 
-        // Put back by the one that finds it gone: sealed by a key that the new zone has.
+        // The phone recreates the deleted zone and encrypts with the new zone's key.
         try await laptop.privateDatabase.deleteRecordZone(withID: zone.zoneID)
         let again = entry("a")
         again.encryptedValues["text"] = "second"
@@ -217,7 +217,7 @@ import ZoneTesting
         try await phone.privateDatabase.save(again)
         #expect(try await laptop.privateDatabase.record(for: record.recordID).encryptedValues["text"] == "second")
 
-        // Made anew by the other before this one heard of anything.
+        // Another device recreates the zone before the phone learns of the deletion.
         try await laptop.privateDatabase.deleteRecordZone(withID: zone.zoneID)
         try await laptop.privateDatabase.save(CKRecordZone(zoneID: zone.zoneID))
         let theirs = entry("b")
@@ -227,7 +227,7 @@ import ZoneTesting
         let read = try #require(try page.modificationResultsByID[theirs.recordID]?.get().record)
         #expect(read.encryptedValues["text"] == "third")
 
-        // As a mirror hears of it: that a record of keys has come.
+        // As a mirror learns of it: it received a record of keys.
         try await phone.privateDatabase.deleteRecordZone(withID: zone.zoneID)
         try await phone.privateDatabase.save(CKRecordZone(zoneID: zone.zoneID))
         let last = entry("c")
@@ -237,7 +237,7 @@ import ZoneTesting
         #expect(try await laptop.privateDatabase.record(for: last.recordID).encryptedValues["text"] == "fourth")
     }
 
-    @Test func whatCannotBeEncryptedIsSaid() async throws {
+    @Test func valuesThatCannotBeEncryptedAreRefused() async throws {
         let record = entry("a")
         record.encryptedValues["link"] = CKRecord.Reference(recordID: record.recordID, action: .none)
         await expect(.invalidArguments) { try await phone.privateDatabase.save(record) }
@@ -246,7 +246,7 @@ import ZoneTesting
         await expect(.invalidArguments) { try await phone.publicDatabase.save(shown) }
     }
 
-    @Test func withoutAKeyTheyGoAsTheyAre() async throws {
+    @Test func withoutAKeyValuesAreSentUnencrypted() async throws {
         let (mac, watch) = (relay.device(of: "dora", named: "mac"), relay.device(of: "dora", named: "watch"))
         try await mac.privateDatabase.save(zone)
         let record = entry("a")
@@ -258,10 +258,10 @@ import ZoneTesting
         #expect(read.encryptedValues["text"] == "plain, but marked")
         #expect(read.encryptedValues["mood"] == 3)
         #expect(read["text"] == nil)
-        #expect(watch.network.operations == ["private/records/lookup"], "no key is looked for")
+        #expect(watch.network.operations == ["private/records/lookup"], "no key is looked up")
     }
 
-    @Test func archivesKeepThem() async throws {
+    @Test func archivesKeepEncryptedValues() async throws {
         let record = entry("a")
         record.encryptedValues["text"] = "not sent yet"
         let data = try NSKeyedArchiver.archivedData(withRootObject: record, requiringSecureCoding: true)

@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// How zones' keys come to those who may have them, and what becomes of values that came before.
+/// How zone keys reach their recipients, and what happens to values that were fetched before.
 @Suite(.timeLimit(.minutes(15))) struct KeyArrivalTests {
     let relay: TestRelay
     let phone: TestDevice
@@ -12,8 +12,8 @@ import ZoneTesting
     let key = PassphraseEncryptionKey("alice's own", cost: .light)
     let bobsKey = PassphraseEncryptionKey("bob's own", cost: .light)
 
-    /// A provider that fails as often as it is told to.
-    private final class Locked: EncryptionKeyProvider {
+    /// A provider whose first calls fail.
+    private final class LockedKeyProvider: EncryptionKeyProvider {
         let failures: Mutex<Int>
         let key: PassphraseEncryptionKey
 
@@ -47,7 +47,7 @@ import ZoneTesting
         return id
     }
 
-    /// Shares the zone with one secret in it, and gives the link.
+    /// Shares the zone with one encrypted value in it and returns the link.
     private func share(_ permission: CKShare.ParticipantPermission = .readOnly) async throws -> URL {
         _ = try await save("a")
         let share = CKShare(recordZoneID: zone.zoneID)
@@ -59,12 +59,12 @@ import ZoneTesting
         try await device.container.accept(try await device.container.shareMetadata(for: link)).recordID.zoneID
     }
 
-    /// The owner looks at the zone.
-    private func look(since token: CKServerChangeToken? = nil) async throws -> CKServerChangeToken {
+    /// Fetches the zone as its owner.
+    private func fetchAsOwner(since token: CKServerChangeToken? = nil) async throws -> CKServerChangeToken {
         try await phone.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: token).changeToken
     }
 
-    @Test func aFetchOfSomeFieldsKeepsTheKey() async throws {
+    @Test func aFetchWithDesiredKeysKeepsTheKey() async throws {
         let id = try await save("a")
         let laptop = relay.device(of: "alice", named: "laptop", encryptionKey: key)
         for _ in 0..<2 {
@@ -78,10 +78,10 @@ import ZoneTesting
         }
     }
 
-    /// The token of a page whose values could not be opened for a moment would never bring them again.
-    @Test func aPageWhoseKeyCannotBeLookedForFails() async throws {
+    /// If the page's token were kept although its values could not be decrypted, they would never be fetched again.
+    @Test func aPageWhoseKeyCannotBeLookedUpFails() async throws {
         _ = try await save("a")
-        let token = try await look()
+        let token = try await fetchAsOwner()
         let id = try await save("b")
         let laptop = relay.device(of: "alice", named: "laptop", encryptionKey: key)
         func page() async throws -> CKRecord? {
@@ -93,11 +93,11 @@ import ZoneTesting
         #expect(try await page()?.encryptedValues["text"] == "secret b")
     }
 
-    @Test(arguments: [false, true]) func aProviderThatFailsForAMomentCostsNothing(_ isLater: Bool) async throws {
+    @Test(arguments: [false, true]) func aTemporaryProviderFailureLosesNothing(_ isLater: Bool) async throws {
         _ = try await save("a")
-        let token = isLater ? try await look() : nil
+        let token = isLater ? try await fetchAsOwner() : nil
         let id = try await save("b")
-        let laptop = relay.device(of: "alice", named: "laptop", encryptionKey: Locked(key, failing: 1))
+        let laptop = relay.device(of: "alice", named: "laptop", encryptionKey: LockedKeyProvider(key, failing: 1))
         func page() async throws -> CKRecord? {
             try await laptop.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: token)
                 .modificationResultsByID[id]?.get().record
@@ -106,14 +106,14 @@ import ZoneTesting
         #expect(try await page()?.encryptedValues["text"] == "secret b")
     }
 
-    /// Whichever way the key was opened, and in whichever run: what was unreadable is delivered once more.
-    @Test func whatCameBeforeTheKeyIsDeliveredAgain() async throws {
+    /// No matter how the key arrived and in which launch, unreadable records are delivered once more.
+    @Test func recordsFetchedBeforeTheKeyAreDeliveredAgainOnce() async throws {
         let bob = relay.device(of: "bob", encryptionKey: bobsKey)
         let shared = try await join(try await share(), on: bob)
         let early = SyncedNotes(bob, database: bob.sharedDatabase)
         try await early.engine.fetchChanges()
         #expect(deliveries(to: early) == 1)
-        _ = try await look()
+        _ = try await fetchAsOwner()
         let id = CKRecord.ID(recordName: "a", zoneID: shared)
         #expect(try await bob.sharedDatabase.record(for: id).encryptedValues["text"] == "secret a")
         let state = try #require(early.saved)
@@ -121,7 +121,7 @@ import ZoneTesting
         try await later.engine.fetchChanges()
         #expect(deliveries(to: later) == 1)
         try await later.engine.fetchChanges()
-        #expect(deliveries(to: later) == 1, "and not again")
+        #expect(deliveries(to: later) == 1, "it was delivered again")
     }
 
     private func deliveries(to notes: SyncedNotes) -> Int {
@@ -133,24 +133,24 @@ import ZoneTesting
         }
     }
 
-    @Test func whoJoinedWhileTheirKeysWereLockedIsGivenTheKeyLater() async throws {
-        let bob = relay.device(of: "bob", encryptionKey: Locked(bobsKey, failing: 1))
+    @Test func aParticipantWhoJoinedWithLockedKeysReceivesTheKeyLater() async throws {
+        let bob = relay.device(of: "bob", encryptionKey: LockedKeyProvider(bobsKey, failing: 1))
         let shared = try await join(try await share(), on: bob)
-        let token = try await look()
-        try await expectTheKeyIsGiven(to: bob, in: shared, since: token)
+        let token = try await fetchAsOwner()
+        try await expectKeyArrives(to: bob, in: shared, since: token)
     }
 
-    /// On a relay's landing page nobody has a key.
-    @Test func whoJoinedElsewhereIsGivenTheKeyLater() async throws {
+    /// A relay's landing page has no encryption key.
+    @Test func aParticipantWhoJoinedWithoutAKeyReceivesTheZoneKeyLater() async throws {
         let browser = relay.device(of: "bob", named: "browser")
         let shared = try await join(try await share(), on: browser)
-        let token = try await look()
+        let token = try await fetchAsOwner()
         let bob = relay.device(of: "bob", encryptionKey: bobsKey)
-        try await expectTheKeyIsGiven(to: bob, in: shared, since: token)
+        try await expectKeyArrives(to: bob, in: shared, since: token)
     }
 
-    /// The newcomer looks, then the owner, who sees nothing new, and then the newcomer can read.
-    private func expectTheKeyIsGiven(
+    /// Bob fetches, then the owner, whose fetch has no changes, and then Bob can read.
+    private func expectKeyArrives(
         to bob: TestDevice,
         in shared: CKRecordZone.ID,
         since token: CKServerChangeToken
@@ -158,11 +158,11 @@ import ZoneTesting
         let page = try await bob.sharedDatabase.recordZoneChanges(inZoneWith: shared, since: nil)
         let id = CKRecord.ID(recordName: "a", zoneID: shared)
         #expect(try page.modificationResultsByID[id]?.get().record.encryptedValues["text"] == nil)
-        _ = try await look(since: token)
+        _ = try await fetchAsOwner(since: token)
         #expect(try await bob.sharedDatabase.record(for: id).encryptedValues["text"] == "secret a")
     }
 
-    @Test func anArchivedRecordReadsItsOwn() async throws {
+    @Test func anUnarchivedRecordReadsItsEncryptedValues() async throws {
         let device = relay.configurableDevice(of: "alice")
         let database = try device.configure(as: "alice", encryptionKey: key).privateCloudDatabase
         try await database.save(zone)

@@ -3,21 +3,22 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Blocks of which there is an older and a newer form: as in CloudKit the older one is called where it stands alone.
+/// Blocks that exist in an older and a newer form: as in CloudKit, the older one is called only if the newer is not
+/// set.
 @Suite(.timeLimit(.minutes(15))) struct OlderBlockTests {
     let relay: TestRelay
     let container: CKContainer
     var database: CKDatabase { container.privateCloudDatabase }
     let zoneID = CKRecordZone.ID(zoneName: "Notes")
-    private let heard = Heard()
+    private let calls = CallLog()
 
-    private final class Heard: Sendable {
-        private let words = Mutex<[String]>([])
-        func hear(_ word: String) { words.withLock { $0.append(word) } }
-        func take() -> [String] {
-            words.withLock { words in
-                defer { words = [] }
-                return words
+    private final class CallLog: Sendable {
+        private let entries = Mutex<[String]>([])
+        func append(_ entry: String) { entries.withLock { $0.append(entry) } }
+        func takeAll() -> [String] {
+            entries.withLock { entries in
+                defer { entries = [] }
+                return entries
             }
         }
     }
@@ -37,42 +38,42 @@ import ZoneTesting
             operation.completionBlock = { done.resume() }
             database.add(operation)
         }
-        return heard.take()
+        return calls.takeAll()
     }
 
-    @Test(arguments: [false, true]) func ofSaves(both: Bool) async {
+    @Test(arguments: [false, true]) func saveBlocks(both: Bool) async {
         let operation = CKModifyRecordsOperation(recordsToSave: [note()])
-        operation.perRecordCompletionBlock = { [heard] _, _ in heard.hear("older") }
-        if both { operation.perRecordSaveBlock = { [heard] _, _ in heard.hear("newer") } }
+        operation.perRecordCompletionBlock = { [calls] _, _ in calls.append("older") }
+        if both { operation.perRecordSaveBlock = { [calls] _, _ in calls.append("newer") } }
         #expect(await run(operation) == [both ? "newer" : "older"])
     }
 
-    @Test(arguments: [false, true]) func ofQueries(both: Bool) async throws {
+    @Test(arguments: [false, true]) func queryBlocks(both: Bool) async throws {
         try await database.save(note())
         let query = CKQuery(recordType: "Note", predicate: NSPredicate(value: true))
         let operation = CKQueryOperation(query: query)
-        operation.recordFetchedBlock = { [heard] _ in heard.hear("older") }
-        if both { operation.recordMatchedBlock = { [heard] _, _ in heard.hear("newer") } }
+        operation.recordFetchedBlock = { [calls] _ in calls.append("older") }
+        if both { operation.recordMatchedBlock = { [calls] _, _ in calls.append("newer") } }
         #expect(await run(operation) == [both ? "newer" : "older"])
     }
 
-    @Test(arguments: [false, true]) func ofParticipants(both: Bool) async throws {
+    @Test(arguments: [false, true]) func participantBlocks(both: Bool) async throws {
         let bob = try await relay.device(of: "bob").container.userRecordID()
         let operation = CKFetchShareParticipantsOperation(userIdentityLookupInfos: [.init(userRecordID: bob)])
-        operation.shareParticipantFetchedBlock = { [heard] _ in heard.hear("older") }
-        if both { operation.perShareParticipantResultBlock = { [heard] _, _ in heard.hear("newer") } }
+        operation.shareParticipantFetchedBlock = { [calls] _ in calls.append("older") }
+        if both { operation.perShareParticipantResultBlock = { [calls] _, _ in calls.append("newer") } }
         await withCheckedContinuation { done in
             operation.completionBlock = { done.resume() }
             container.add(operation)
         }
-        #expect(heard.take() == [both ? "newer" : "older"])
+        #expect(calls.takeAll() == [both ? "newer" : "older"])
     }
 
-    @Test(arguments: [false, true]) func ofChanges(both: Bool) async throws {
+    @Test(arguments: [false, true]) func changeBlocks(both: Bool) async throws {
         try await database.save(note())
         let operation = CKFetchRecordZoneChangesOperation(recordZoneIDs: [zoneID], configurationsByRecordZoneID: nil)
-        operation.recordChangedBlock = { [heard] _ in heard.hear("older") }
-        if both { operation.recordWasChangedBlock = { [heard] _, _ in heard.hear("newer") } }
+        operation.recordChangedBlock = { [calls] _ in calls.append("older") }
+        if both { operation.recordWasChangedBlock = { [calls] _, _ in calls.append("newer") } }
         #expect(await run(operation) == [both ? "newer" : "older"])
     }
 }

@@ -2,7 +2,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// In which container an operation works.
+/// The container of an operation.
 @Suite struct OperationContainerTests {
     private let database: CKDatabase
 
@@ -17,11 +17,11 @@ import ZoneTesting
         operation.database = database
         #expect(operation.container?.privateCloudDatabase == database)
         #expect(operation.configuration.container?.privateCloudDatabase == database)
-        // What the group says is not lost by it, nor by being asked.
+        // Reading the container must not override the group's settings.
         #expect(operation.requestSettings(on: database.session).timeout == .seconds(7))
     }
 
-    @Test func aConfigurationWithoutAContainerKeepsTheDatabases() {
+    @Test func aConfigurationWithoutAContainerKeepsTheDatabasesContainer() {
         let operation = CKFetchRecordsOperation(recordIDs: [])
         operation.database = database
         operation.configuration = CKOperation.Configuration()
@@ -29,7 +29,7 @@ import ZoneTesting
         #expect(operation.resolvedDatabase == database)
     }
 
-    @Test func whatAnOperationLeavesAloneItsGroupSays() {
+    @Test func anOperationInheritsUnsetSettingsFromItsGroup() {
         let group = CKOperationGroup()
         group.defaultConfiguration.timeoutIntervalForRequest = 7
         let operation = CKFetchRecordsOperation(recordIDs: [])
@@ -39,6 +39,6 @@ import ZoneTesting
         operation.configuration.timeoutIntervalForRequest = 5
         #expect(operation.requestSettings(on: database.session).timeout == .seconds(5))
         operation.timeoutIntervalForRequest = 60
-        #expect(operation.requestSettings(on: database.session).timeout == nil, "as long as requests usually may take")
+        #expect(operation.requestSettings(on: database.session).timeout == nil, "the default timeout")
     }
 }

@@ -4,7 +4,8 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Operations as programs for CloudKit use them: blocks in the order of events, then the result, then the end.
+/// Operations as CloudKit programs use them: per-item blocks in order, then the result block, then the completion
+/// block.
 @Suite(.timeLimit(.minutes(15))) struct OperationTests {
     let relay: TestRelay
     let device: TestDevice
@@ -23,7 +24,7 @@ import ZoneTesting
         return record
     }
 
-    /// Waits for the operation's end.
+    /// Runs the operation to its end.
     private func run(_ operation: CKDatabaseOperation, on database: CKDatabase? = nil) async {
         await withCheckedContinuation { done in
             operation.completionBlock = { done.resume() }
@@ -37,27 +38,27 @@ import ZoneTesting
             recordsToSave: [note("a"), note("b")],
             recordIDsToDelete: [note("old").recordID]
         )
-        let heard = Mutex<[String]>([])
-        func hear(_ text: String) { heard.withLock { $0.append(text) } }
+        let calls = Mutex<[String]>([])
+        func log(_ text: String) { calls.withLock { $0.append(text) } }
         operation.savePolicy = .changedKeys
         operation.qualityOfService = .userInitiated
-        operation.perRecordProgressBlock = { record, share in hear("\(record.recordID.recordName) \(share)") }
-        operation.perRecordSaveBlock = { id, result in hear("saved \(id.recordName) \((try? result.get()) != nil)") }
-        operation.perRecordDeleteBlock = { id, _ in hear("deleted \(id.recordName)") }
+        operation.perRecordProgressBlock = { record, share in log("\(record.recordID.recordName) \(share)") }
+        operation.perRecordSaveBlock = { id, result in log("saved \(id.recordName) \((try? result.get()) != nil)") }
+        operation.perRecordDeleteBlock = { id, _ in log("deleted \(id.recordName)") }
         operation.modifyRecordsCompletionBlock = { saved, deleted, error in
-            hear("\(saved?.count ?? -1) \(deleted?.count ?? -1) \(error == nil)")
+            log("\(saved?.count ?? -1) \(deleted?.count ?? -1) \(error == nil)")
         }
-        operation.modifyRecordsResultBlock = { if case .success = $0 { hear("success") } }
+        operation.modifyRecordsResultBlock = { if case .success = $0 { log("success") } }
         await run(operation)
         #expect(operation.isFinished && !operation.isExecuting)
         #expect(
-            heard.withLock { $0 } == [
+            calls.withLock { $0 } == [
                 "a 1.0", "b 1.0", "saved a true", "saved b true", "deleted old", "2 1 true", "success",
             ]
         )
     }
 
-    @Test func failuresComeOneByOneAndAsPartialFailure() async throws {
+    @Test func failuresAreReportedPerRecordAndAsPartialFailure() async throws {
         try await database.save(note("a"))
         let operation = CKModifyRecordsOperation(recordsToSave: [note("a", "stale"), note("b")])
         let codes = Mutex<[String: CKError.Code]>([:])
@@ -66,7 +67,7 @@ import ZoneTesting
             if case .failure(let error as CKError) = result { codes.withLock { $0[id.recordName] = error.code } }
         }
         operation.modifyRecordsCompletionBlock = { _, _, error in final.withLock { $0 = error as? CKError } }
-        // As in CloudKit: what single records have to say does not fail the newer form.
+        // As in CloudKit: errors of single records do not fail the newer result block.
         let succeeded = Mutex(false)
         operation.modifyRecordsResultBlock = { result in
             if case .success = result { succeeded.withLock { $0 = true } }
@@ -113,7 +114,7 @@ import ZoneTesting
         #expect(type == "Users")
     }
 
-    @Test func queriesGoOnFromTheirCursor() async throws {
+    @Test func queriesContinueFromTheirCursor() async throws {
         for number in 0..<5 { try await device.publicDatabase.save(post(number)) }
         let query = CKQuery(recordType: "Post", predicate: NSPredicate(value: true))
         query.sortDescriptors = [NSSortDescriptor(key: "number", ascending: true)]
@@ -139,7 +140,7 @@ import ZoneTesting
         return record
     }
 
-    @Test func zonesAndSubscriptions() async throws {
+    @Test func zonesAndSubscriptionsAreSavedAndFetched() async throws {
         let extra = CKRecordZone(zoneName: "Extra")
         let modify = CKModifyRecordZonesOperation(recordZonesToSave: [extra], recordZoneIDsToDelete: [])
         var saved: [CKRecordZone]?
@@ -198,7 +199,7 @@ import ZoneTesting
             switch result {
             case .success(let end):
                 token = end.serverChangeToken
-                #expect(updates.last == token, "told with the last page, before the zone's end")
+                #expect(updates.last == token, "the last token is reported before the zone's result")
             case .failure: failed.append(id)
             }
         }
@@ -220,7 +221,7 @@ import ZoneTesting
         #expect(deleted == ["n3 Note"])
     }
 
-    /// The error of each kind of operation's result block, by the operation's type.
+    /// Runs an operation of each kind and returns the errors of their result blocks by operation name.
     private func results(
         saving records: [CKRecord],
         and ids: [CKRecord.ID],
@@ -228,7 +229,7 @@ import ZoneTesting
         atomically isAtomic: Bool
     ) async -> [String: CKError?] {
         let seen = Mutex<[String: CKError?]>([:])
-        func hear(_ name: String) -> @Sendable (Result<Void, any Error>) -> Void {
+        func block(_ name: String) -> @Sendable (Result<Void, any Error>) -> Void {
             { result in
                 var error: CKError?
                 if case .failure(let found) = result { error = found as? CKError }
@@ -237,13 +238,13 @@ import ZoneTesting
         }
         let save = CKModifyRecordsOperation(recordsToSave: records, recordIDsToDelete: ids)
         save.isAtomic = isAtomic
-        save.modifyRecordsResultBlock = hear("modify")
+        save.modifyRecordsResultBlock = block("modify")
         let fetch = CKFetchRecordsOperation(recordIDs: records.map(\.recordID) + ids)
-        fetch.fetchRecordsResultBlock = hear("fetch")
+        fetch.fetchRecordsResultBlock = block("fetch")
         let changes = CKFetchRecordZoneChangesOperation(recordZoneIDs: zones)
-        changes.fetchRecordZoneChangesResultBlock = hear("changes")
+        changes.fetchRecordZoneChangesResultBlock = block("changes")
         let lookup = CKFetchRecordZonesOperation(recordZoneIDs: zones)
-        lookup.fetchRecordZonesResultBlock = hear("zones")
+        lookup.fetchRecordZonesResultBlock = block("zones")
         for operation in [save, fetch, changes, lookup] { await run(operation) }
         return seen.withLock { $0 }
     }
@@ -299,8 +300,8 @@ import ZoneTesting
         #expect(succeeded)
     }
 
-    /// A relay that repeats its token and promises more, again and again, is not asked for ever.
-    @Test func aFeedThatDoesNotMoveEnds() async throws {
+    /// The client must stop if a relay keeps sending the same token with `moreComing`.
+    @Test func aFeedThatDoesNotAdvanceIsAborted() async throws {
         let page = #""syncToken":"same","moreComing":true"#
         let name = #""zoneID":{"zoneName":"Notes"}"#
         let database = ScriptedRelay(
@@ -322,7 +323,7 @@ import ZoneTesting
         #expect(database.requests.count == 4 && zones.requests.count == 4)
     }
 
-    @Test func queuesKeepOrderByDependencies() async throws {
+    @Test func queuesRespectDependencies() async throws {
         let queue = OperationQueue()
         let order = Mutex<[String]>([])
         let save = CKModifyRecordsOperation(recordsToSave: [note("a", "written first")])
@@ -345,7 +346,7 @@ import ZoneTesting
         #expect(order.withLock { $0 } == ["save", "written first"])
     }
 
-    @Test func aCancelledOperationSaysSoAndEnds() async throws {
+    @Test func aCancelledOperationReportsOperationCancelled() async throws {
         let relay = ScriptedRelay(.silence)
         let operation = CKFetchRecordsOperation(recordIDs: [note("a").recordID])
         var code: CKError.Code?
@@ -365,8 +366,8 @@ import ZoneTesting
         await expect(.unknownItem) { _ = try await database.record(for: note("b").recordID) }
     }
 
-    /// The operation, its configuration and its group's speak of one thing.
-    @Test func urgencyIsTheSameWhereverItIsSaid() {
+    /// The operation, its configuration and its group agree.
+    @Test func qualityOfServiceIsSharedByOperationConfigurationAndGroup() {
         let operation = CKFetchRecordsOperation()
         #expect(operation.qualityOfService == .default && operation.configuration.qualityOfService == .default)
         let group = CKOperationGroup()
@@ -387,7 +388,7 @@ import ZoneTesting
         #expect(operation.qualityOfService == .default)
     }
 
-    @Test func settingsReachTheRequest() async throws {
+    @Test func settingsApplyToTheRequest() async throws {
         let relay = ScriptedRelay(.failure(.offline), .failure(.offline), .failure(.offline))
         let database = relay.container().privateCloudDatabase
         let group = CKOperationGroup()
@@ -419,8 +420,10 @@ import ZoneTesting
         #expect(groups == ["\(group.operationGroupID) First sync", "\(group.operationGroupID) First sync", nil])
     }
 
-    /// Six zones, each of which takes its time: that of the operation is over amid the third.
-    @Test func anOperationsTimeIsThatOfAllItsRequests() async throws {
+    /// Fetches six slow zones.
+    ///
+    /// The operation's time limit is reached during the third.
+    @Test func anOperationsTimeLimitCoversAllItsRequests() async throws {
         let ids = (0..<6).map { CKRecordZone.ID(zoneName: "Z\($0)") }
         _ = try await database.modifyRecordZones(saving: ids.map { CKRecordZone(zoneID: $0) }, deleting: [])
         device.network.forgetOperations()
@@ -442,8 +445,8 @@ import ZoneTesting
         #expect(requests.count == 3, "\(requests)")
     }
 
-    /// The answer that never comes is not waited for either.
-    @Test func anOperationsTimeEndsItsRequest() async throws {
+    /// The operation does not wait for an answer after its time limit.
+    @Test func anOperationsTimeLimitCancelsItsRequest() async throws {
         let clock = relay.clock
         device.network.fail(
             request: 1,
@@ -461,7 +464,7 @@ import ZoneTesting
         #expect(code == .networkFailure)
     }
 
-    @Test func settingsReachTheRequestsForFiles() async throws {
+    @Test func settingsApplyToAssetRequests() async throws {
         let relay = ScriptedRelay(.answer(200, #"{"tokens":[{"url":"/asset/1/upload"}]}"#), .failure(.offline))
         let group = CKOperationGroup()
         let record = note("a")
@@ -475,7 +478,7 @@ import ZoneTesting
         operation.configuration.timeoutIntervalForRequest = 7
         await run(operation, on: relay.container().privateCloudDatabase)
         let requests = relay.requests
-        #expect(requests.map(\.timeout) == [.seconds(7), .seconds(7)], "for the file's address, and with the file")
+        #expect(requests.map(\.timeout) == [.seconds(7), .seconds(7)], "for the upload URL, then with the file")
         let groups = requests.map { request in
             request.headers.first { $0.name == "X-Zonecast-Operation-Group" }?.value
         }

@@ -3,7 +3,7 @@ import Wire
 
 @testable import ZoneKit
 
-/// Who is who among participants that were found by an address.
+/// The identity of participants who were found by an address.
 @Suite struct IdentityTests {
     private func person(email: String? = nil, phone: String? = nil) -> CKShare.Participant {
         CKShare.Participant(

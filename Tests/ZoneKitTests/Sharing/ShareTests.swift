@@ -2,7 +2,7 @@ import Foundation
 import Testing
 import ZoneKit
 
-/// Shares as they go over the wire, against answers that are written down here.
+/// Shares at the level of the wire, with scripted answers.
 @Suite struct ShareTests {
     private let zoneID = CKRecordZone.ID(zoneName: "Notes")
 
@@ -41,7 +41,7 @@ import ZoneKit
         .answer(200, #"{"records":[\#(records.joined(separator: ","))]}"#)
     }
 
-    @Test func aNewShareGoesWithItsRoot() async throws {
+    @Test func aNewShareIsSavedWithItsRoot() async throws {
         let root = root()
         let share = CKShare(rootRecord: root, shareID: CKRecord.ID(recordName: "s", zoneID: zoneID))
         share[CKShare.SystemFieldKey.title] = "Shopping" as any CKRecordValue
@@ -54,7 +54,7 @@ import ZoneKit
 
         let relay = ScriptedRelay(answer(rootJSON("2"), shareJSON("3", people: [ownerJSON], permission: "READ_ONLY")))
         let database = relay.container().privateCloudDatabase
-        // The share first: on the wire it must come after its root.
+        // The share is passed first. On the wire it must come after its root.
         let (saves, _) = try await database.modifyRecords(saving: [share, root], deleting: [])
         #expect(try saves[share.recordID]?.get() === share)
         let body = try #require(relay.bodies.first)
@@ -71,7 +71,7 @@ import ZoneKit
         #expect(share.recordChangeTag == "3")
     }
 
-    @Test func onlyWhatChangedOfPeopleIsSent() async throws {
+    @Test func onlyChangesOfParticipantsAreSent() async throws {
         let first = shareJSON("3", people: [ownerJSON])
         let relay = ScriptedRelay(
             answer(first),
@@ -97,7 +97,7 @@ import ZoneKit
         #expect(sent.contains(#""lookupInfo":{"emailAddress":"bob@example.com"}"#))
         #expect(!sent.contains("publicPermission"))
         #expect(share.participants.last?.participantID == "p1")
-        #expect(share.participants.last?.permission == .readOnly, "the relay has the last word")
+        #expect(share.participants.last?.permission == .readOnly, "the relay's answer replaces the local value")
 
         share[CKShare.SystemFieldKey.title] = "Food"
         try await database.save(share)
@@ -110,7 +110,7 @@ import ZoneKit
         #expect(share.participants.map(\.role) == [.owner])
     }
 
-    @Test func aZoneIsSharedByItsOwnRecord() async throws {
+    @Test func aZoneIsSharedByItsZoneWideShareRecord() async throws {
         let share = CKShare(recordZoneID: zoneID)
         #expect(share.recordID.recordName == CKRecordNameZoneWideShare)
         let relay = ScriptedRelay(answer(shareJSON("1", people: [ownerJSON])))
@@ -118,7 +118,7 @@ import ZoneKit
         #expect(relay.bodies.first?.contains("forRecord") == false)
     }
 
-    @Test func sharesAreArchivedWithTheirPeople() async throws {
+    @Test func sharesAreArchivedWithTheirParticipants() async throws {
         let relay = ScriptedRelay(answer(shareJSON("3", people: [ownerJSON, bobJSON])))
         let id = CKRecord.ID(recordName: "s", zoneID: zoneID)
         let share = try await relay.container().privateCloudDatabase.record(for: id)
@@ -138,7 +138,7 @@ import ZoneKit
         #expect(read.participants[1].permission == .readOnly)
     }
 
-    private func thing(_ status: String, permission: String = "READ_ONLY") -> String {
+    private func metadataJSON(_ status: String, permission: String = "READ_ONLY") -> String {
         #"""
         {"shortGUID":{"value":"0abc"},"containerIdentifier":"iCloud.test","environment":"development",
          "databaseScope":"SHARED","zoneID":{"zoneName":"Notes","ownerRecordName":"_carol"},"rootRecordName":"root",
@@ -148,10 +148,10 @@ import ZoneKit
         """#
     }
 
-    @Test func metadataLeadsIntoAShare() async throws {
+    @Test func aShareIsAcceptedByItsMetadata() async throws {
         let relay = ScriptedRelay(
-            .answer(200, #"{"results":[\#(thing("INVITED"))]}"#),
-            .answer(200, #"{"results":[\#(thing("ACCEPTED"))]}"#)
+            .answer(200, #"{"results":[\#(metadataJSON("INVITED"))]}"#),
+            .answer(200, #"{"results":[\#(metadataJSON("ACCEPTED"))]}"#)
         )
         let container = relay.container()
         let url = try #require(URL(string: "https://relay.example/share/0abc#Shopping"))
@@ -174,7 +174,7 @@ import ZoneKit
         #expect(share.recordID.recordName == "s")
     }
 
-    @Test func sharesThatAreGoneAreUnknown() async throws {
+    @Test func missingSharesAreReportedAsUnknownItem() async throws {
         let relay = ScriptedRelay(
             .answer(
                 200,
@@ -187,8 +187,8 @@ import ZoneKit
 
     @Test func shareOperationsCallTheirBlocks() async throws {
         let relay = ScriptedRelay(
-            .answer(200, #"{"results":[\#(thing("INVITED"))]}"#),
-            .answer(200, #"{"results":[\#(thing("ACCEPTED"))]}"#),
+            .answer(200, #"{"results":[\#(metadataJSON("INVITED"))]}"#),
+            .answer(200, #"{"results":[\#(metadataJSON("ACCEPTED"))]}"#),
             .answer(200, #"{"users":[{"userRecordName":"_bob","lookupInfo":{"emailAddress":"bob@example.com"}}]}"#),
             .answer(200, #"{"users":[{"userRecordName":"_bob","lookupInfo":{"emailAddress":"bob@example.com"}}]}"#)
         )

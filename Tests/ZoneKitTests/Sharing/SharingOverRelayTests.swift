@@ -3,7 +3,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Sharing between two users of a real relay, as programs do it.
+/// Sharing between two users of a real relay.
 @Suite(.timeLimit(.minutes(15))) struct SharingOverRelayTests {
     let relay: TestRelay
     let alice: TestDevice
@@ -21,7 +21,7 @@ import ZoneTesting
         CKRecord(recordType: type, recordID: CKRecord.ID(recordName: name, zoneID: zone.zoneID))
     }
 
-    /// A list with one item, shared by alice.
+    /// Shares a list with one item, as alice.
     private func share(_ permission: CKShare.ParticipantPermission) async throws -> CKShare {
         let list = record("List", "list")
         list["title"] = "Shopping"
@@ -36,7 +36,7 @@ import ZoneTesting
         return share
     }
 
-    @Test func anybodyWithTheLinkComesInAndWorks() async throws {
+    @Test func anyoneWithTheLinkCanJoinAndEdit() async throws {
         let share = try await share(.readWrite)
         let url = try #require(share.url)
         let metadata = try await bob.container.shareMetadata(for: url)
@@ -68,7 +68,7 @@ import ZoneTesting
         #expect(mine.owner.userIdentity.userRecordID?.recordName == CKCurrentUserDefaultName)
     }
 
-    @Test func readersCannotWriteAndLeavingTakesTheZoneAway() async throws {
+    @Test func readersCannotWriteAndLeavingRemovesTheZone() async throws {
         let share = try await share(.readOnly)
         let metadata = try await bob.container.shareMetadata(for: try #require(share.url))
         let accepted = try await bob.container.accept(metadata)
@@ -83,7 +83,7 @@ import ZoneTesting
         #expect(try await alice.privateDatabase.record(for: record("List", "list").recordID)["title"] == "Shopping")
     }
 
-    @Test func invitedPeopleComeInAndOthersDoNot() async throws {
+    @Test func onlyInvitedUsersCanJoin() async throws {
         let share = try await share(.none)
         let bobID = try await bob.container.userRecordID()
         let invited = try await alice.container.shareParticipant(forUserRecordID: bobID)
@@ -101,7 +101,7 @@ import ZoneTesting
         #expect(metadata.participantStatus == .pending && metadata.participantPermission == .readWrite)
         let accepted = try await bob.container.accept(metadata)
         #expect(accepted.currentUserParticipant?.permission == .readWrite)
-        // Ending it takes it away from everybody.
+        // Deleting the share removes it from all participants.
         try await alice.privateDatabase.deleteRecord(withID: share.recordID)
         await expect(.zoneNotFound) {
             _ = try await bob.sharedDatabase.recordZoneChanges(inZoneWith: accepted.recordID.zoneID, since: nil)
@@ -123,7 +123,7 @@ import ZoneTesting
     }
 
     @Test(arguments: [CKModifyRecordsOperation.RecordSavePolicy.ifServerRecordUnchanged, .changedKeys, .allKeys])
-    func anOldShareIsNotWrittenOverANewerOne(policy: CKModifyRecordsOperation.RecordSavePolicy) async throws {
+    func anOutdatedShareDoesNotOverwriteANewerOne(policy: CKModifyRecordsOperation.RecordSavePolicy) async throws {
         let database = alice.privateDatabase
         let root = record("List", "root")
         let share = CKShare(rootRecord: root)

@@ -4,7 +4,9 @@ import NIOPosix
 import NIOWebSocket
 import Synchronization
 
-/// A WebSocket server on a port of its own that does what a test tells it, and tells what clients do.
+/// A WebSocket server on its own port.
+///
+/// A test controls its behaviour and receives the clients' actions as events.
 final class ScriptedSocketServer: Sendable {
     enum Event: Sendable {
         case connected(Peer)
@@ -14,7 +16,7 @@ final class ScriptedSocketServer: Sendable {
         case closed(Peer, code: UInt16?)
     }
 
-    /// One client, as the server holds it.
+    /// A connected client.
     struct Peer: Sendable, Equatable {
         let channel: any Channel
 
@@ -22,7 +24,7 @@ final class ScriptedSocketServer: Sendable {
 
         func send(_ text: String) { write(.text, ByteBuffer(string: text)) }
 
-        /// One message in several frames.
+        /// Sends one message in several frames.
         func send(fragments: [String]) {
             for (number, part) in fragments.enumerated() {
                 let isLast = number == fragments.count - 1
@@ -140,7 +142,7 @@ private final class FrameHandler: ChannelInboundHandler {
     }
 }
 
-/// Answers a request that was not upgraded.
+/// Answers requests that were not upgraded.
 private final class RefusingHandler: ChannelInboundHandler, RemovableChannelHandler, Sendable {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart

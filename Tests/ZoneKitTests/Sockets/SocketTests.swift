@@ -10,7 +10,7 @@ import ZoneTesting
 
 @testable import ZoneKit
 
-/// The system's sockets and the notice client, against a server of another make.
+/// The system's sockets and the notice client, with an independent server implementation.
 @Suite(.timeLimit(.minutes(15))) struct SocketTests {
     private let stream: AsyncStream<SocketEvent>
     private let continuation: AsyncStream<SocketEvent>.Continuation
@@ -26,43 +26,44 @@ import ZoneTesting
         ) { [continuation] in continuation.yield($0) }
     }
 
-    @Test func opensTalksPingsAndIsClosedWithACode() async throws {
+    @Test func aSocketExchangesMessagesAndPingsAndReportsItsCloseCode() async throws {
         let server = try await ScriptedSocketServer()
-        let there = Takings(server.events)
-        let here = Takings(stream)
+        let events = TimedStream(server.events)
+        let clientEvents = TimedStream(stream)
         let socket = connect(to: server)
-        let peer = try await there.next("the connection") { if case .connected(let peer) = $0 { peer } else { nil } }
-        try await here.next("opened") { $0 == .opened ? () : nil }
+        let peer = try await events.next("the connection") { if case .connected(let peer) = $0 { peer } else { nil } }
+        try await clientEvents.next("opened") { $0 == .opened ? () : nil }
         let long = String(repeating: "ü€", count: 20_000)
         socket.send(text: Array("one".utf8))
         socket.send(text: Array(long.utf8))
         for expected in ["one", long] {
-            let text = try await there.next("a text") { if case .text(_, let text) = $0 { text } else { nil } }
+            let text = try await events.next("a text") { if case .text(_, let text) = $0 { text } else { nil } }
             #expect(text == expected)
         }
         peer.send("two")
         peer.send(fragments: ["th", "r", "ee"])
         peer.send(long)
         for expected in ["two", "three", long] {
-            let bytes = try await here.next("a text") { if case .text(let bytes) = $0 { bytes } else { nil } }
+            let bytes = try await clientEvents.next("a text") { if case .text(let bytes) = $0 { bytes } else { nil } }
             #expect(bytes == Array(expected.utf8))
         }
         socket.ping()
-        try await here.next("a pong") { $0 == .pong ? () : nil }
+        try await clientEvents.next("a pong") { $0 == .pong ? () : nil }
         peer.ping()
-        try await there.next("a pong") { if case .ponged = $0 { () } else { nil } }
+        try await events.next("a pong") { if case .ponged = $0 { () } else { nil } }
         peer.close(4409)
-        let code = try await here.next("the end") { if case .closed(let code) = $0 { code } else { nil } }
+        let code = try await clientEvents.next("the end") { if case .closed(let code) = $0 { code } else { nil } }
         #expect(code == 4409)
         try await server.stop()
     }
 
-    /// The library gives up after five seconds, in words of its own; what is done to the socket then touches nothing that is
-    /// gone.
-    @Test func aServerThatNeverAnswersEndsTheAttempt() async throws {
+    /// libwebsockets gives up after five seconds.
+    ///
+    /// Calls on the socket after that must not access freed memory.
+    @Test func aServerThatNeverAnswersFailsTheConnection() async throws {
         let server = try await ListeningServer()
         let socket = connect(to: server.port)
-        let end = try await Takings(stream).next("the end") { $0 }
+        let end = try await TimedStream(stream).next("the end") { $0 }
         #expect(end == .closed(code: nil))
         socket.ping()
         socket.drop()
@@ -72,37 +73,37 @@ import ZoneTesting
     @Test func aCutConnectionEndsWithoutACode() async throws {
         let server = try await ScriptedSocketServer()
         _ = connect(to: server)
-        let peer = try await Takings(server.events).next("the connection") {
+        let peer = try await TimedStream(server.events).next("the connection") {
             if case .connected(let peer) = $0 { peer } else { nil }
         }
         peer.cut()
-        let end = try await Takings(stream).next("the end") { $0 == .opened ? nil : $0 }
+        let end = try await TimedStream(stream).next("the end") { $0 == .opened ? nil : $0 }
         #expect(end == .closed(code: nil))
         try await server.stop()
     }
 
-    @Test func aRefusedUpgradeTellsItsStatus() async throws {
+    @Test func aRefusedUpgradeReportsItsStatus() async throws {
         let server = try await ScriptedSocketServer()
         server.refuse(with: .unauthorized)
         _ = connect(to: server)
-        let end = try await Takings(stream).next("the end") { $0 }
+        let end = try await TimedStream(stream).next("the end") { $0 }
         #expect(end == .refused(status: 401))
         try await server.stop()
     }
 
-    @Test func nobodyThere() async throws {
+    @Test func aPortWithoutAServerClosesTheSocket() async throws {
         let port = try UnservedPort()
         _ = connect(to: port.number)
-        let end = try await Takings(stream).next("the end") { $0 }
+        let end = try await TimedStream(stream).next("the end") { $0 }
         #expect(end == .closed(code: nil))
     }
 
-    @Test func aDroppedSocketSaysGoodbyeThereAndNothingHere() async throws {
+    @Test func aDroppedSocketSendsACloseFrameAndReportsNothing() async throws {
         let server = try await ScriptedSocketServer()
         let socket = connect(to: server)
-        try await Takings(stream).next("opened") { $0 == .opened ? () : nil }
+        try await TimedStream(stream).next("opened") { $0 == .opened ? () : nil }
         socket.drop()
-        let code = try await Takings(server.events).next("the end there") {
+        let code = try await TimedStream(server.events).next("the end events") {
             if case .closed(_, let code) = $0 { code } else { nil }
         }
         #expect(code == 1001)
@@ -111,24 +112,26 @@ import ZoneTesting
         try await server.stop()
     }
 
-    @Test func fiftySocketsShareTheOneThread() async throws {
+    @Test func fiftySocketsShareOneThread() async throws {
         let server = try await ScriptedSocketServer()
         let sockets = (0..<50).map { _ in connect(to: server) }
-        let there = Takings(server.events)
+        let events = TimedStream(server.events)
         for _ in 0..<50 {
-            let peer = try await there.next("a connection") { if case .connected(let peer) = $0 { peer } else { nil } }
+            let peer = try await events.next("a connection") { if case .connected(let peer) = $0 { peer } else { nil } }
             peer.send("hello")
         }
-        let here = Takings(stream)
-        for _ in 0..<50 { try await here.next("a text") { $0 == .text(Array("hello".utf8)) ? () : nil } }
+        let clientEvents = TimedStream(stream)
+        for _ in 0..<50 { try await clientEvents.next("a text") { $0 == .text(Array("hello".utf8)) ? () : nil } }
         sockets.forEach { $0.drop() }
-        for _ in 0..<50 { try await there.next("an end") { if case .closed = $0 { () } else { nil } } }
+        for _ in 0..<50 { try await events.next("an end") { if case .closed = $0 { () } else { nil } } }
         try await server.stop()
     }
 }
 
 @Suite(.timeLimit(.minutes(15))) struct NoticeClientTests {
-    /// The client's, so that it gives up nothing because the machine is slow; what it waits for by intent is short.
+    /// The client's clock, so that a slow machine causes no time-out.
+    ///
+    /// Only short intended waits advance it.
     private let clock = TestClock()
 
     private func client(
@@ -144,14 +147,14 @@ import ZoneTesting
             ),
             connector: SystemSockets.connector,
             time: Timekeeper(clock),
-            // Nothing is left to chance: every back-off is at its shortest.
+            // No randomness: every back-off has its shortest duration.
             random: Chance { 0 },
             hello: { NoticeHello(deviceID: "phone", apiToken: "api", webAuthToken: "web", since: [.private: "T"]) },
             deliver: { continuation.yield($0) }
         )
     }
 
-    /// Runs the client, and moves its clock over waits of less than a second.
+    /// Runs the client and advances its clock over waits of less than a second.
     private func run(_ client: NoticeClient) -> Task<Void, Never> {
         let clock = clock
         return Task {
@@ -175,20 +178,20 @@ import ZoneTesting
 
     private static func text(_ frame: ServerFrame) -> String { String(decoding: frame.encoded, as: UTF8.self) }
 
-    @Test func greetsHearsAndComesBackAfterARestart() async throws {
+    @Test func theClientReceivesNoticesAndReconnectsAfterARestart() async throws {
         let server = try await ScriptedSocketServer()
         let (stream, continuation) = AsyncStream<NoticeClient.Event>.makeStream()
         let running = run(client(server, continuation))
-        let there = Takings(server.events)
-        let here = Takings(stream)
+        let events = TimedStream(server.events)
+        let clientEvents = TimedStream(stream)
         for round in 0..<2 {
-            let (peer, hello) = try await there.next("a hello") { event -> (ScriptedSocketServer.Peer, String)? in
+            let (peer, hello) = try await events.next("a hello") { event -> (ScriptedSocketServer.Peer, String)? in
                 if case .text(let peer, let text) = event { (peer, text) } else { nil }
             }
             let expected = NoticeHello(deviceID: "phone", apiToken: "api", webAuthToken: "web", since: [.private: "T"])
             #expect(try ClientFrame(decoding: Array(hello.utf8)) == .hello(expected))
             peer.send(Self.text(Self.ready))
-            let user = try await here.next("live, round \(round)") {
+            let user = try await clientEvents.next("live, round \(round)") {
                 if case .live(let ready) = $0 { ready.userRecordName } else { nil }
             }
             #expect(user == "_u")
@@ -206,31 +209,33 @@ import ZoneTesting
                 syncToken: "T\(round)"
             )
             peer.send(Self.text(.notice(notice)))
-            let heard = try await here.next("a notice") { if case .notice(let notice) = $0 { notice } else { nil } }
-            #expect(heard == notice)
+            let received = try await clientEvents.next("a notice") {
+                if case .notice(let notice) = $0 { notice } else { nil }
+            }
+            #expect(received == notice)
             peer.send(Self.text(.goodbye(reason: "relay restarting", retryAfter: 0.05)))
             peer.close(1012)
-            try await here.next("lost") { if case .lost = $0 { () } else { nil } }
+            try await clientEvents.next("lost") { if case .lost = $0 { () } else { nil } }
         }
         running.cancel()
         try await within(.seconds(120), "the client's end") { await running.value }
         try await server.stop()
     }
 
-    @Test func staysAwayUntilTheCredentialsChange() async throws {
+    @Test func theClientStaysDisconnectedUntilTheCredentialsChange() async throws {
         let server = try await ScriptedSocketServer()
         let (stream, continuation) = AsyncStream<NoticeClient.Event>.makeStream()
         let client = client(server, continuation)
         let running = run(client)
-        let there = Takings(server.events)
-        let peer = try await there.next("a hello") { if case .text(let peer, _) = $0 { peer } else { nil } }
+        let events = TimedStream(server.events)
+        let peer = try await events.next("a hello") { if case .text(let peer, _) = $0 { peer } else { nil } }
         peer.close(4401)
-        let isRenewable = try await Takings(stream).next("a call for credentials") {
+        let isRenewable = try await TimedStream(stream).next("a call for credentials") {
             if case .needsCredentials(let isRenewable) = $0 { isRenewable } else { nil }
         }
         #expect(!isRenewable)
         client.credentialsChanged()
-        try await there.next("a second hello") { if case .text = $0 { () } else { nil } }
+        try await events.next("a second hello") { if case .text = $0 { () } else { nil } }
         running.cancel()
         try await within(.seconds(120), "the client's end") { await running.value }
         try await server.stop()

@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// The engine by itself: sent at once, fetched on notice, caught up after an absence.
+/// Automatic sync: changes are sent at once, fetched on notices, and fetched after an absence.
 @Suite(.timeLimit(.minutes(15))) struct AutomaticSyncTests {
     private let relay: TestRelay
 
@@ -14,14 +14,15 @@ import ZoneTesting
         SyncedNotes(relay.device(of: "alice", named: name), isAutomatic: true)
     }
 
-    /// Looks at each event of the device's engine.
+    /// Waits for a condition that is checked after each event of the device's engine.
     ///
-    /// Longer than the longest back-off: who was cut off waits the longer for its next try, the longer that took.
+    /// The limit exceeds the longest back-off: the longer a device was offline, the longer it waits for its next
+    /// attempt.
     private func wait(_ what: String, on notes: SyncedNotes, _ condition: @escaping @Sendable () -> Bool) async throws {
-        try await within(.seconds(300), what) { try await notes.bell.until(condition) }
+        try await within(.seconds(300), what) { try await notes.signal.until(condition) }
     }
 
-    @Test func aSaveReachesTheOtherDeviceWithoutAnyCall() async throws {
+    @Test func aSaveReachesTheOtherDeviceAutomatically() async throws {
         let (phone, laptop) = (device("phone"), device("laptop"))
         phone.addZone()
         phone.write("milk", "Buy milk")
@@ -49,9 +50,9 @@ import ZoneTesting
         try await wait("the laptop to have everything", on: laptop) { laptop.texts == all }
     }
 
-    /// Told without delay: the program may end while it waits.
+    /// The state must be delivered at once, since the program may end during the wait.
     @Test(arguments: ["records/modify", "changes/database"])
-    func aWaitThatTheRelayAsksForIsKeptWithTheState(_ operation: String) async throws {
+    func aRetryAfterOfTheRelayIsKeptInTheState(_ operation: String) async throws {
         let device = relay.device(of: "alice", named: "phone")
         device.network.fail(request: 1, of: operation, by: .throttled(retryAfter: .seconds(3600)))
         let phone = SyncedNotes(device, isAutomatic: true)
@@ -63,7 +64,7 @@ import ZoneTesting
         }
     }
 
-    @Test func twoEnginesOnOneLineHearOfEachOther() async throws {
+    @Test func twoEnginesOnOneConnectionReceiveEachOthersChanges() async throws {
         let mac = relay.device(of: "alice", named: "mac")
         let (first, second) = (SyncedNotes(mac, isAutomatic: true), SyncedNotes(mac, isAutomatic: true))
         first.addZone()
@@ -71,8 +72,10 @@ import ZoneTesting
         try await wait("the second engine to show the note", on: second) { second.texts == ["a": "1"] }
     }
 
-    /// Who signs in after a time without is heard of at once: the clock, by which the engine would look again, stands still.
-    @Test func aSignInIsHeardOfAtOnce() async throws {
+    /// A sign-in after a sign-out takes effect at once.
+    ///
+    /// The clock stands still, so the engine cannot poll.
+    @Test func aSignInTakesEffectAtOnce() async throws {
         let phone = SyncedNotes(relay.device(of: "alice", named: "phone"))
         phone.addZone()
         phone.write("a", "1")
@@ -80,21 +83,21 @@ import ZoneTesting
         let tablet = relay.device(of: "alice", named: "tablet")
         try await tablet.container.signOut()
         let notes = SyncedNotes(tablet, isAutomatic: true, relay: relay)
-        try await within(.seconds(60), "the engine to be turned away") {
+        try await within(.seconds(60), "the engine to be refused") {
             while tablet.network.operations.isEmpty {
                 try Task.checkCancellation()
                 await Task.yield()
             }
         }
         try await tablet.signIn()
-        try await within(.seconds(60), "the note") { try await notes.bell.until { notes.texts == ["a": "1"] } }
+        try await within(.seconds(60), "the note") { try await notes.signal.until { notes.texts == ["a": "1"] } }
         phone.write("b", "2")
         try await phone.engine.sendChanges()
-        try await within(.seconds(60), "a notice") { try await notes.bell.until { notes.texts.count == 2 } }
+        try await within(.seconds(60), "a notice") { try await notes.signal.until { notes.texts.count == 2 } }
     }
 
-    /// Ten minutes are longer than anything here waits.
-    @Test func aBusyZoneHoldsBackNoOther() async throws {
+    /// The zone is busy for ten minutes, which is longer than any wait in this test.
+    @Test func aBusyZoneDoesNotDelayOtherZones() async throws {
         let phone = device("phone")
         phone.device.network.fail(request: 1, of: "records/modify", by: SyncedNotes.busyZone)
         phone.addZone()
@@ -108,7 +111,7 @@ import ZoneTesting
         }
     }
 
-    @Test func aRefusedRecordStopsNoOther() async throws {
+    @Test func aRefusedRecordDoesNotBlockOthers() async throws {
         let phone = device("phone")
         phone.addZone()
         phone.write("too long \(String(repeating: "x", count: 300))", "its name is refused")
@@ -166,10 +169,10 @@ import ZoneTesting
     }
 
     private func polled(_ board: Board) async throws {
-        try await Takings(board.ended).next("the poll to end") { $0 }
+        try await TimedStream(board.ended).next("the poll to end") { $0 }
     }
 
-    @Test func everythingFirstThenOnlyNews() async throws {
+    @Test func theFirstPollFetchesEverythingAndLaterPollsOnlyChanges() async throws {
         for number in 0..<250 { try await post("p\(number)", "text \(number)") }
         let board = Board()
         let poller = poller(board)
@@ -183,12 +186,12 @@ import ZoneTesting
         try await polled(board)
         #expect(board.texts.withLock { $0["p7"] } == "changed")
         #expect(board.texts.withLock { $0["new"] } == "new")
-        #expect(board.applied.withLock { $0 } == 252, "what was held already was left out")
+        #expect(board.applied.withLock { $0 } == 252, "unchanged records were not delivered again")
         await poller.stop()
     }
 
-    /// A mark would be past it for ever.
-    @Test func whatTheRelayCouldNotGiveIsAskedForAgain() async throws {
+    /// If the poller advanced past the failed record, it would never ask for it again.
+    @Test func aRecordThatTheRelayCouldNotReadIsFetchedAgain() async throws {
         try await post("a", "1")
         let device = relay.device(of: "alice")
         let body = """

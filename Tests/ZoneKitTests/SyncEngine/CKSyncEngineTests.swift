@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// The engine by hand, against a whole relay in process.
+/// The engine without automatic sync, with a complete relay in this process.
 @Suite(.timeLimit(.minutes(15))) struct CKSyncEngineTests {
     private let relay: TestRelay
 
@@ -14,7 +14,7 @@ import ZoneTesting
         SyncedNotes(relay.device(of: "alice", named: device), restoresZones: restoresZones)
     }
 
-    @Test func oneDeviceSendsTheOtherFetches() async throws {
+    @Test func oneDeviceFetchesWhatTheOtherSends() async throws {
         let phone = notes()
         let laptop = notes("laptop")
         phone.addZone()
@@ -30,7 +30,7 @@ import ZoneTesting
         #expect(laptop.texts.isEmpty)
     }
 
-    @Test func eventsComeInApplesOrder() async throws {
+    @Test func eventsHaveApplesOrder() async throws {
         let phone = notes()
         phone.addZone()
         phone.write("milk", "Buy milk")
@@ -54,7 +54,7 @@ import ZoneTesting
         #expect(laptop.contents.withLock { $0.asked.map(\.reason) } == [.manual])
     }
 
-    @Test func fourHundredAndFortyFourRecordsInOneSend() async throws {
+    @Test func oneSendSplits444RecordsIntoRequests() async throws {
         let phone = notes()
         let laptop = notes("laptop")
         phone.addZone()
@@ -67,7 +67,7 @@ import ZoneTesting
         #expect(laptop.texts.count == 444)
     }
 
-    /// A batch of an application's own, handed over once.
+    /// Supplies one batch of the application's own.
     private final class OwnBatch: CKSyncEngineDelegate {
         let batch: Mutex<CKSyncEngine.RecordZoneChangeBatch?>
         let sent = Mutex<[CKSyncEngine.Event.SentRecordZoneChanges]>([])
@@ -86,7 +86,7 @@ import ZoneTesting
         }
     }
 
-    @Test func threeHundredChangesOfAnAtomicBatchStandOrFallTogether() async throws {
+    @Test func anAtomicBatchOf300ChangesFailsAsAWhole() async throws {
         let phone = relay.device(of: "alice", named: "phone")
         let zone = try await phone.privateDatabase.save(CKRecordZone(zoneName: "Notes")).zoneID
         func record(_ number: Int) -> CKRecord {
@@ -107,11 +107,11 @@ import ZoneTesting
         await #expect(throws: (any Error).self) { try await engine.sendChanges() }
         let sent = try #require(delegate.sent.withLock { $0.first })
         #expect(sent.savedRecords.isEmpty && sent.failedRecordSaves.count == 300)
-        let guilty = sent.failedRecordSaves.filter { $0.error.code != .batchRequestFailed }
-        #expect(guilty.map(\.record.recordID) == [taken.recordID])
+        let conflicting = sent.failedRecordSaves.filter { $0.error.code != .batchRequestFailed }
+        #expect(conflicting.map(\.record.recordID) == [taken.recordID])
     }
 
-    /// Sends a batch of the application's own, whose records are pending; gives what its engine has told and still has.
+    /// Sends a batch of the application's own and returns the sent event and the number of changes still pending.
     private func send(
         _ batch: CKSyncEngine.RecordZoneChangeBatch,
         from device: TestDevice
@@ -130,8 +130,8 @@ import ZoneTesting
         return (sent, engine.state.pendingRecordZoneChanges.count)
     }
 
-    /// In whatever order the application names them: of several requests the one with the parent goes first.
-    @Test func aLargeBatchsParentGoesBeforeItsChildren() async throws {
+    /// The application may list the records in any order: if they need several requests, the parent is in the first.
+    @Test func aLargeBatchSendsParentsBeforeTheirChildren() async throws {
         let phone = relay.device(of: "alice", named: "phone")
         let zone = try await phone.privateDatabase.save(CKRecordZone(zoneName: "Notes")).zoneID
         func record(_ name: String) -> CKRecord {
@@ -154,7 +154,7 @@ import ZoneTesting
         #expect(phone.network.operations.filter { $0.hasSuffix("records/modify") }.count == 2)
     }
 
-    @Test func theDefaultZoneIsNeverToldToBeGone() async throws {
+    @Test func theDefaultZoneIsNeverReportedAsDeleted() async throws {
         let phone = SyncedNotes(relay.device(of: "alice", named: "phone"), zone: CKRecordZone.ID.defaultZoneName)
         phone.write("milk", "Buy milk")
         try await phone.engine.sendChanges()
@@ -212,7 +212,7 @@ import ZoneTesting
         #expect(phone.texts == ["milk": "from the laptop"])
     }
 
-    @Test func aLostNetworkKeepsTheChangeAndALostAnswerDoublesNothing() async throws {
+    @Test func networkFailuresKeepTheChangeAndDuplicateNothing() async throws {
         let phone = notes()
         phone.addZone()
         try await phone.engine.sendChanges()
@@ -223,7 +223,7 @@ import ZoneTesting
         #expect(phone.engine.state.pendingRecordZoneChanges == [.saveRecord(phone.id("milk"))])
         phone.device.network.fail(.losesAnswer)
         await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
-        // The relay has it, and knows the same write when it comes again.
+        // The relay has stored the write and recognizes it when it is sent again.
         try await phone.engine.sendChanges()
         #expect(phone.engine.state.pendingRecordZoneChanges.isEmpty)
         let laptop = notes("laptop")
@@ -231,9 +231,9 @@ import ZoneTesting
         #expect(laptop.texts == ["milk": "one"])
     }
 
-    /// Nothing was said about what is pending, so it stays.
+    /// The answer says nothing about the pending changes, so they stay.
     @Test(arguments: [(404, "<html>No backend</html>"), (200, "<html>Hotel</html>"), (500, "")])
-    func anAnswerAboutNoChangeDropsNone(_ answer: (status: Int, body: String)) async throws {
+    func anUnrelatedAnswerKeepsPendingChanges(_ answer: (status: Int, body: String)) async throws {
         let phone = notes()
         let broken = TestNetwork.Fault.answered(status: answer.status, body: answer.body)
         try await phone.engine.fetchChanges()
@@ -250,7 +250,7 @@ import ZoneTesting
         #expect(phone.engine.state.pendingRecordZoneChanges.isEmpty)
     }
 
-    @Test func theStateSurvivesARestartWithWhatIsPending() async throws {
+    @Test func theStateKeepsPendingChangesOverARestart() async throws {
         let phone = notes()
         phone.addZone()
         phone.write("milk", "one")
@@ -262,10 +262,10 @@ import ZoneTesting
         let state = try JSONDecoder().decode(CKSyncEngine.State.Serialization.self, from: kept)
         phone.device.network.heal()
         let texts = phone.contents.withLock { $0.texts }
-        let reborn = SyncedNotes(phone.device, from: state, texts: texts)
-        #expect(reborn.engine.state.pendingRecordZoneChanges == [.saveRecord(reborn.id("bread"))])
-        try await reborn.engine.sendChanges()
-        #expect(!reborn.log.contains { $0.hasPrefix("accountChange") }, "the same user as before")
+        let relaunched = SyncedNotes(phone.device, from: state, texts: texts)
+        #expect(relaunched.engine.state.pendingRecordZoneChanges == [.saveRecord(relaunched.id("bread"))])
+        try await relaunched.engine.sendChanges()
+        #expect(!relaunched.log.contains { $0.hasPrefix("accountChange") }, "the same user as before")
         let laptop = notes("laptop")
         try await laptop.engine.fetchChanges()
         #expect(laptop.texts == ["milk": "one", "bread": "two"])
@@ -303,7 +303,7 @@ import ZoneTesting
         #expect(laptop.engine.state.zoneIDsWithUnfetchedServerChanges.isEmpty)
     }
 
-    /// Each zone whose fetch ended, with its error's code.
+    /// The zones whose fetch ended, with their error codes.
     private func endedZones(_ notes: SyncedNotes) -> [String: CKError.Code?] {
         let ends = notes.contents.withLock { $0.events }.compactMap { event -> (String, CKError.Code?)? in
             if case .didFetchRecordZoneChanges(let end) = event { (end.zoneID.zoneName, end.error?.code) } else { nil }
@@ -311,7 +311,7 @@ import ZoneTesting
         return Dictionary(ends) { $1 }
     }
 
-    @Test("a fetch whose scope names a zone that never was or was deleted tells of it with the error")
+    @Test("a fetch reports the error of a zone in its scope that never existed or was deleted")
     func aScopeMayNameAMissingZone() async throws {
         let phone = notes()
         let missing = CKRecordZone.ID(zoneName: "Missing")
@@ -325,7 +325,7 @@ import ZoneTesting
             "\(phone.log)"
         )
 
-        // Beside one that is there, and once it is gone.
+        // Next to an existing zone, and after that zone is deleted.
         phone.addZone()
         phone.write("milk", "one")
         try await phone.engine.sendChanges()
@@ -339,9 +339,9 @@ import ZoneTesting
         #expect(laptop.texts.isEmpty)
         let count = laptop.log.count
         try await laptop.engine.fetchChanges()
-        #expect(laptop.log.count == count + 2, "no zone is named now: \(laptop.log)")
+        #expect(laptop.log.count == count + 2, "no zone must be reported now: \(laptop.log)")
 
-        // A zone of that name that is made later is as any other: no loss of it is told.
+        // A zone that is later created under that name is not reported as deleted.
         try await phone.device.privateDatabase.save(CKRecordZone(zoneID: missing))
         try await laptop.engine.fetchChanges()
         let losses = laptop.contents.withLock { $0.events }.flatMap { event -> [String] in
@@ -354,7 +354,7 @@ import ZoneTesting
         #expect(endedZones(laptop)["Missing"] == .some(nil) && !losses.contains("Missing"))
     }
 
-    @Test func aBusyZoneHoldsBackNoOtherOfTheRound() async throws {
+    @Test func aBusyZoneDoesNotDelayOthersOfTheRound() async throws {
         let phone = notes()
         phone.addZone()
         for number in 0..<250 { phone.write("n\(number)", "text") }
@@ -367,7 +367,7 @@ import ZoneTesting
         #expect(phone.device.network.operations.filter { $0.hasSuffix("records/modify") }.count == 2)
     }
 
-    @Test func deleteThenRecreateBeforeTheSendIsASave() async throws {
+    @Test func aDeletionFollowedByASaveIsASave() async throws {
         let phone = notes()
         phone.addZone()
         phone.write("milk", "one")

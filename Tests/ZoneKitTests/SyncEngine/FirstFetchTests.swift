@@ -4,7 +4,9 @@ import ZoneTesting
 
 @testable import ZoneKit
 
-/// A device that wrote before it ever fetched, whose program knows Apple's events and nothing else.
+/// A device that saved before its first fetch.
+///
+/// Its program handles only Apple's events.
 @Suite(.timeLimit(.minutes(15))) struct FirstFetchTests {
     private let relay: TestRelay
 
@@ -18,7 +20,7 @@ import ZoneTesting
         return SyncedNotes(device, sweeps: false, from: state, texts: texts)
     }
 
-    /// A phone that has saved two notes and fetched nothing.
+    /// A phone that has saved two notes and has not fetched yet.
     private func writer() async throws -> SyncedNotes {
         let phone = phone()
         phone.addZone()
@@ -35,7 +37,7 @@ import ZoneTesting
         try await laptop.engine.sendChanges()
     }
 
-    @Test func hearsWhatWasDeletedBeforeItsFirstFetch() async throws {
+    @Test func deletionsBeforeTheFirstFetchAreReported() async throws {
         let phone = try await writer()
         try await deleteElsewhere("milk")
         try await phone.engine.fetchChanges()
@@ -46,13 +48,13 @@ import ZoneTesting
         #expect(deletions.joined().map(\.recordID.recordName) == ["milk"])
         #expect(deletions.joined().map(\.recordType) == ["Note"])
 
-        // Told once.
-        let told = phone.log.count
+        // The deletion is reported only once.
+        let count = phone.log.count
         try await phone.engine.fetchChanges()
-        #expect(!phone.log.dropFirst(told).contains { $0.hasPrefix("fetchedRecordZoneChanges") })
+        #expect(!phone.log.dropFirst(count).contains { $0.hasPrefix("fetchedRecordZoneChanges") })
     }
 
-    @Test func hearsItAfterARestartToo() async throws {
+    @Test func deletionsBeforeTheFirstFetchAreReportedAfterARestart() async throws {
         let before = try await writer()
         try await deleteElsewhere("milk")
         let after = phone(from: before.saved, texts: before.contents.withLock { $0.texts })
@@ -61,7 +63,7 @@ import ZoneTesting
         #expect(after.texts == ["bread": "Bread"])
     }
 
-    @Test func whatIsPendingIsNotToldAsGone() async throws {
+    @Test func pendingRecordsAreNotReportedAsDeleted() async throws {
         let phone = try await writer()
         try await deleteElsewhere("milk")
         phone.write("milk", "More milk")
@@ -70,7 +72,7 @@ import ZoneTesting
         #expect(phone.engine.state.pendingRecordZoneChanges == [.saveRecord(phone.id("milk"))])
     }
 
-    @Test func ownDeletionsAreNotTold() async throws {
+    @Test func ownDeletionsAreNotReported() async throws {
         let phone = try await writer()
         phone.delete("milk")
         try await phone.engine.sendChanges()
@@ -79,7 +81,7 @@ import ZoneTesting
         #expect(!phone.log.contains { $0.hasPrefix("fetchedRecordZoneChanges") && !$0.contains(" 0 deleted") })
     }
 
-    @Test func aLongListingIsNotToldAgainWithEachPage() async throws {
+    @Test func aLongListingIsNotRepeatedInEachState() async throws {
         let count = 4000
         let laptop = SyncedNotes(relay.device(of: "alice", named: "laptop"))
         laptop.addZone()
@@ -94,7 +96,7 @@ import ZoneTesting
         let names = states.map { $0.contents.listedCount }
         #expect(names.reduce(0, +) < 8 * count)
 
-        // From one in the middle it goes on, though it knew of less than was told.
+        // A restart from a state in the middle continues, although that state covers fewer records than were delivered.
         let middle = try #require(names.lastIndex { $0 > 0 })
         let after = self.phone(from: states[middle])
         try await after.engine.fetchChanges()
@@ -102,7 +104,7 @@ import ZoneTesting
         #expect(after.saved?.contents.listedCount == 0)
     }
 
-    @Test func aZoneThatWentTakesWithItWhatWasSavedThere() async throws {
+    @Test func aDeletedZoneTakesItsSavedRecordsWithIt() async throws {
         let phone = try await writer()
         _ = try await relay.device(of: "alice", named: "laptop").privateDatabase.deleteRecordZone(withID: phone.zone)
         _ = try await relay.device(of: "alice", named: "laptop").privateDatabase.save(CKRecordZone(zoneID: phone.zone))
@@ -110,8 +112,9 @@ import ZoneTesting
         #expect(phone.texts.isEmpty)
     }
 
-    /// It was asked for while it was gone, and is there again when the feed is asked what became of it.
-    @Test func aZoneThatWentAndCameWhileItWasAskedForTakesItsRecords() async throws {
+    /// The zone is deleted while the device fetches it, and exists again when the device asks the database feed about
+    /// it.
+    @Test func aZoneRecreatedDuringAFetchIsReportedAsDeletedFirst() async throws {
         let laptop = SyncedNotes(relay.device(of: "alice", named: "laptop"))
         laptop.addZone()
         laptop.write("milk", "Milk")
@@ -136,8 +139,8 @@ import ZoneTesting
         )
         try await phone.engine.fetchChanges()
         #expect(phone.texts.isEmpty)
-        let told = phone.log.filter { $0.hasPrefix("fetchedDatabaseChanges") }.suffix(2)
-        #expect(told.map { $0.dropFirst(22) } == ["(0 changed, 1 deleted)", "(1 changed, 0 deleted)"])
+        let reports = phone.log.filter { $0.hasPrefix("fetchedDatabaseChanges") }.suffix(2)
+        #expect(reports.map { $0.dropFirst(22) } == ["(0 changed, 1 deleted)", "(1 changed, 0 deleted)"])
         try await phone.engine.fetchChanges()
         #expect(phone.log.filter { $0.hasSuffix("1 deleted)") }.count == 1)
     }

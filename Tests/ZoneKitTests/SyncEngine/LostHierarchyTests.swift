@@ -4,8 +4,9 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// A participant's zone is listed anew whenever they are given or lose a part of it; a program that knows Apple's events and
-/// nothing else must hear of what is lost.
+/// A participant's zone is listed from the beginning whenever a hierarchy is shared with them or withdrawn.
+///
+/// A program that handles only Apple's events must receive the deletions.
 @Suite(.timeLimit(.minutes(15))) struct LostHierarchyTests {
     private let relay: TestRelay
     private let alice: TestDevice
@@ -25,7 +26,7 @@ import ZoneTesting
         return note
     }
 
-    /// Shares a list with one entry, which bob sees from now on.
+    /// Shares a list with one entry, which bob accepts.
     private func share(_ name: String) async throws -> CKShare {
         let (root, entry) = (note(name), note(name + " entry"))
         entry.setParent(root)
@@ -41,13 +42,13 @@ import ZoneTesting
     }
 
     private func deletions(_ notes: SyncedNotes) -> Set<String> {
-        let told = notes.contents.withLock { $0.events }.compactMap { event in
+        let reported = notes.contents.withLock { $0.events }.compactMap { event in
             if case .fetchedRecordZoneChanges(let changes) = event { changes.deletions } else { nil }
         }
-        return Set(told.joined().map(\.recordID.recordName))
+        return Set(reported.joined().map(\.recordID.recordName))
     }
 
-    @Test(arguments: [false, true]) func hearsOfOneThatWasTakenWhileOthersStay(afterRestart: Bool) async throws {
+    @Test(arguments: [false, true]) func aWithdrawnHierarchyIsReportedWhileOthersStay(afterRestart: Bool) async throws {
         let (shopping, trip) = (try await share("shopping"), try await share("trip"))
         var notes = bobsNotes()
         try await notes.engine.fetchChanges()
@@ -60,18 +61,18 @@ import ZoneTesting
         try await notes.engine.fetchChanges()
         #expect(deletions(notes) == ["shopping", "shopping entry", shopping.recordID.recordName])
 
-        // Told once, and what comes and goes in between is known too.
-        let told = notes.log.count
+        // The deletion is reported only once, and later additions and removals are reported too.
+        let count = notes.log.count
         let errands = try await share("errands")
         try await notes.engine.fetchChanges()
-        #expect(!notes.log.dropFirst(told).contains { $0.hasSuffix("3 deleted)") })
+        #expect(!notes.log.dropFirst(count).contains { $0.hasSuffix("3 deleted)") })
         try await alice.privateDatabase.deleteRecord(withID: errands.recordID)
         try await notes.engine.fetchChanges()
         #expect(deletions(notes).isSuperset(of: ["errands", "errands entry"]))
         #expect(!deletions(notes).contains(trip.recordID.recordName) && !deletions(notes).contains("trip"))
     }
 
-    @Test func hearsOfWhatItSavedThereItselfButNotOfWhatIsPending() async throws {
+    @Test func ownSavedRecordsAreReportedAsDeletedButPendingOnesAreNot() async throws {
         let (shopping, _) = (try await share("shopping"), try await share("trip"))
         let notes = bobsNotes()
         try await notes.engine.fetchChanges()
@@ -96,8 +97,8 @@ import ZoneTesting
         #expect(deletions(notes) == ["sent", "shopping entry", shopping.recordID.recordName])
     }
 
-    /// The zone has gone and come again since bob looked: his token is of the one before.
-    @Test func hearsOfTheRecordsOfAZoneThatWasMadeAgain() async throws {
+    /// The zone was deleted and recreated since bob's last fetch, so bob's token belongs to the earlier zone.
+    @Test func recordsOfARecreatedSharedZoneAreReportedAsDeleted() async throws {
         func shareZone() async throws {
             let share = CKShare(recordZoneID: zone)
             share.publicPermission = .readOnly

@@ -3,9 +3,9 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// A delegate that makes itself another engine while the one before is at work, as CloudKit's own sample may at its start.
+/// A delegate that creates another engine while the first one works, as CloudKit's own sample may do at launch.
 @Suite(.timeLimit(.minutes(15))) struct ReplacedEngineTests {
-    /// Saves its zone when it hears who is signed in, with whichever engine it has then.
+    /// Saves its zone when the account is known, through its current engine.
     private final class Notes: CKSyncEngineDelegate {
         let database: CKDatabase
         let zone = CKRecordZone(zoneName: "Notes")
@@ -41,7 +41,7 @@ import ZoneTesting
         }
     }
 
-    @Test func whatItAddsToTheNewEngineCountsForTheOldOneToo() async throws {
+    @Test func changesAddedToTheNewEngineAlsoApplyToTheOldOne() async throws {
         let notes = Notes(try TestRelay().device(of: "alice").privateDatabase)
         let id = CKRecord.ID(recordName: "milk", zoneID: notes.zone.zoneID)
         let old = notes.makeEngine()
@@ -53,7 +53,7 @@ import ZoneTesting
         #expect(new.state.pendingDatabaseChanges == [.saveZone(notes.zone)])
     }
 
-    @Test func anotherDelegatesEngineIsNotConcerned() async throws {
+    @Test func enginesOfOtherDelegatesAreNotAffected() async throws {
         let relay = try TestRelay()
         let device = relay.device(of: "alice")
         let (mine, others) = (Notes(device.privateDatabase), Notes(device.privateDatabase))

@@ -3,13 +3,13 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Rounds that end before everything is done, and programs that would let one go on for ever.
+/// Rounds that end early, and programs that would keep a round going forever.
 @Suite(.timeLimit(.minutes(15))) struct RoundEndTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
 
-    /// What one event, or one question for a batch, makes the application do.
+    /// An application with custom reactions to events and batch requests.
     private final class Program: CKSyncEngineDelegate {
         typealias Answer = @Sendable (CKSyncEngine.Event, CKSyncEngine) async -> Void
         typealias Batch = @Sendable (CKSyncEngine) async -> CKSyncEngine.RecordZoneChangeBatch?
@@ -63,7 +63,7 @@ import ZoneTesting
         return (database, records)
     }
 
-    @Test func theDelegateMayEndASendBetweenTwoBatches() async throws {
+    @Test func theDelegateMayCancelASendBetweenTwoBatches() async throws {
         let (database, records) = try await phone(of: 450)
         let program = Program { event, engine in
             if case .sentRecordZoneChanges = event { await engine.cancelOperations() }
@@ -73,12 +73,12 @@ import ZoneTesting
         await expect(.operationCancelled) { try await engine.sendChanges() }
         #expect(engine.state.pendingRecordZoneChanges.count == 250)
         #expect(program.count(of: "willSendChanges") == 1 && program.count(of: "didSendChanges") == 1)
-        // What was cancelled was the round, not the engine.
+        // Only the round was cancelled, not the engine.
         await expect(.operationCancelled) { try await engine.sendChanges() }
         #expect(engine.state.pendingRecordZoneChanges.count == 50)
     }
 
-    @Test func theDelegateMayEndAFetchBetweenTwoPages() async throws {
+    @Test func theDelegateMayCancelAFetchBetweenTwoPages() async throws {
         let (database, records) = try await phone(of: 450)
         _ = try await database.modifyRecords(saving: records, deleting: [], atomically: false)
         let program = Program { event, engine in
@@ -91,16 +91,15 @@ import ZoneTesting
         #expect(engine.state.zoneIDsWithUnfetchedServerChanges.count == 1)
     }
 
-    /// Whoever asked takes a good end for a word of the relay about all that was pending.
-    @Test(arguments: [false, true]) func aSendThatIsGivenUpForAnotherUserDoesNotEndWell(isAboutZones: Bool) async throws
-    {
+    /// Success would tell the caller that the relay has answered for all pending changes.
+    @Test(arguments: [false, true]) func aSendAbandonedForAnotherUserFails(isAboutZones: Bool) async throws {
         let device = relay.device(of: "alice", named: "tablet")
         let (_, records) = try await phone(of: 1)
         let program = Program({ event, engine in
             guard case .willSendChanges = event else { return }
             device.connection.credentials.replace(webAuthToken: "dev-bob")
             Task { try? await engine.fetchChanges() }
-            // Then it is known, and this event is still being told.
+            // The engine knows the new user then, and this event is still being delivered.
             while !engine.state.pendingRecordZoneChanges.isEmpty || !engine.state.pendingDatabaseChanges.isEmpty {
                 await Task.yield()
             }
@@ -116,14 +115,14 @@ import ZoneTesting
         #expect(program.count(of: "sent") == 0)
     }
 
-    @Test func whatWaitsItsTurnIsCancelledToo() async throws {
+    @Test func waitingCallsAreCancelledToo() async throws {
         let (database, records) = try await phone(of: 1)
         let waiting = Mutex<Task<Void, any Error>?>(nil)
         let program = Program { event, engine in
             guard case .willSendChanges = event, waiting.withLock({ $0 == nil }) else { return }
             let second = Task { try await engine.sendChanges() }
             waiting.withLock { $0 = second }
-            // Until the second call waits for the first one.
+            // Until the second call waits for the first.
             for _ in 0..<100 { await Task.yield() }
             await engine.cancelOperations()
         }
@@ -136,8 +135,8 @@ import ZoneTesting
         #expect(engine.state.pendingRecordZoneChanges.isEmpty)
     }
 
-    /// A view whose task fetches and is gone before it has; several times.
-    @Test func fetchesThatTheProgramEndedHoldBackNoOther() async throws {
+    /// A view starts a fetch and disappears before it ends, several times.
+    @Test func fetchesCancelledByTheProgramDoNotDelayLaterOnes() async throws {
         let (database, records) = try await phone(of: 1)
         let laptop = relay.device(of: "alice", named: "laptop")
         let program = Program()
@@ -155,8 +154,8 @@ import ZoneTesting
         #expect(began.duration(to: relay.clock.now) <= .seconds(1))
     }
 
-    /// An application that hands over the same again and again, though the relay has it.
-    @Test func theSameBatchForEverEndsTheRound() async throws {
+    /// An application that supplies the same batch again and again although the relay has stored it.
+    @Test func repeatingTheSameBatchEndsTheRound() async throws {
         let (database, records) = try await phone(of: 3)
         let gone = CKRecord.ID(recordName: "gone", zoneID: records[0].recordID.zoneID)
         let asked = Mutex(0)
@@ -174,8 +173,10 @@ import ZoneTesting
         #expect(program.count(of: "sentRecordZoneChanges") == 1)
     }
 
-    /// What a program does each time it is asked while its user has switched sending off; nothing of it is news.
-    private static let idleWords: [@Sendable (CKSyncEngine.State) -> Void] = [
+    /// Calls of a program that has nothing to send when it is asked for a batch.
+    ///
+    /// None of them changes anything.
+    private static let idleCalls: [@Sendable (CKSyncEngine.State) -> Void] = [
         { $0.hasPendingUntrackedChanges = false },
         { $0.remove(pendingRecordZoneChanges: [.saveRecord(CKRecord.ID(recordName: "never"))]) },
         { $0.remove(pendingDatabaseChanges: [.deleteZone(CKRecordZone.ID(zoneName: "Never"))]) },
@@ -183,10 +184,10 @@ import ZoneTesting
         { $0.add(pendingDatabaseChanges: []) },
     ]
 
-    @Test(arguments: idleWords.indices) func whoHasNothingToSendIsNotAskedForEver(_ word: Int) async throws {
+    @Test(arguments: idleCalls.indices) func aDelegateWithNothingToSendIsNotAskedForever(_ index: Int) async throws {
         let (database, records) = try await phone(of: 1)
         let program = Program(batch: { engine in
-            Self.idleWords[word](engine.state)
+            Self.idleCalls[index](engine.state)
             return nil
         })
         let engine = program.engine(database, isAutomatic: true)
@@ -199,9 +200,9 @@ import ZoneTesting
         #expect(engine.state.pendingRecordZoneChanges.count == 1)
     }
 
-    /// The same of one that says that it has changes it does not list, and never says that they are sent: what it hands over
-    /// anew, it makes anew from what it stored of the relay's answer, or it is that answer itself.
-    @Test(arguments: [false, true]) func theSameUntrackedBatchForEverEndsTheRound(isMadeAnew: Bool) async throws {
+    /// The same for an application with untracked changes that never clears its flag: it builds the batch from the
+    /// saved records, or supplies the saved records themselves.
+    @Test(arguments: [false, true]) func repeatingTheSameUntrackedBatchEndsTheRound(isRebuilt: Bool) async throws {
         let (database, records) = try await phone(of: 3)
         let gone = CKRecord.ID(recordName: "gone", zoneID: records[0].recordID.zoneID)
         let asked = Mutex(0)
@@ -217,7 +218,7 @@ import ZoneTesting
                     return asked
                 }
                 guard count <= 20 else { return nil }
-                if isMadeAnew { known.withLock { $0 }.forEach { $0["text"] = "the same" } }
+                if isRebuilt { known.withLock { $0 }.forEach { $0["text"] = "the same" } }
                 return .init(recordsToSave: known.withLock { $0 }, recordIDsToDelete: [gone])
             }
         )
@@ -226,10 +227,10 @@ import ZoneTesting
         try await engine.sendChanges()
         #expect(asked.withLock { $0 } <= 4)
         #expect(program.count(of: "sentRecordZoneChanges") <= 3)
-        #expect(engine.state.hasPendingUntrackedChanges, "that is the application's to say")
+        #expect(engine.state.hasPendingUntrackedChanges, "only the application may clear the flag")
     }
 
-    @Test func anUntrackedChangeMadeMeanwhileGoesInTheSameRound() async throws {
+    @Test func anUntrackedChangeDuringASendIsSentInTheSameRound() async throws {
         let (database, records) = try await phone(of: 1)
         let texts = Mutex(["one", "two", "three"])
         let program = Program(batch: { engine in
@@ -248,8 +249,8 @@ import ZoneTesting
         #expect(try await database.record(for: records[0].recordID)["text"] == "three")
     }
 
-    /// An application whose record has another address than the one that it was asked for.
-    @Test func aRecordOfAnotherNameIsSentOnce() async throws {
+    /// An application that supplies a record with another ID than the requested one.
+    @Test func aRecordWithAnotherIDIsSentOnce() async throws {
         let (database, records) = try await phone(of: 2)
         let asked = Mutex(0)
         let program = Program(batch: { engine in
@@ -267,7 +268,7 @@ import ZoneTesting
         #expect(engine.state.pendingRecordZoneChanges.count == 1)
     }
 
-    @Test func whatIsPendingAgainGoesOnceMoreInTheSameRound() async throws {
+    @Test func aChangeDuringASendIsSentInTheSameRound() async throws {
         let (database, records) = try await phone(of: 1)
         let isEdited = Mutex(false)
         let program = Program(

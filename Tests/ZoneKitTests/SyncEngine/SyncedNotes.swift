@@ -3,15 +3,15 @@ import Synchronization
 import ZoneKit
 import ZoneTesting
 
-/// An application's storage as small as can be, with a sync engine that keeps it in step.
+/// A minimal application store with a sync engine.
 final class SyncedNotes: CKSyncEngineDelegate {
     struct Contents: Sendable {
         var texts: [CKRecord.ID: String] = [:]
-        /// The last record the relay had, for its change tag.
+        /// The last records that the relay returned, for their change tags.
         var known: [CKRecord.ID: CKRecord] = [:]
         var saved: CKSyncEngine.State.Serialization?
         var events: [CKSyncEngine.Event] = []
-        /// Done once, when the engine next asks for a record, and before it gets it.
+        /// Called once, when the engine next asks for a record, before the record is returned.
         var beforeNextRecord: (@Sendable (SyncedNotes) -> Void)?
         var asked: [CKSyncEngine.FetchChangesContext] = []
         var engine: CKSyncEngine?
@@ -20,13 +20,13 @@ final class SyncedNotes: CKSyncEngineDelegate {
     }
 
     let contents = Mutex(Contents())
-    /// Rings after each event.
-    let bell = Bell()
+    /// Signals after each event.
+    let signal = ChangeSignal()
     let device: TestDevice
     let zone: CKRecordZone.ID
-    /// Puts zone and record back when the zone is gone, as CloudKit's own sample does.
+    /// Recreates the zone and saves the record again if the zone is missing, as CloudKit's own sample does.
     let restoresZones: Bool
-    /// Heeds what a listing does not name by itself; Apple's events know no such thing.
+    /// Handles records that a listing omits, which Apple's events do not support.
     let sweeps: Bool
 
     init(
@@ -74,7 +74,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
 
     var saved: CKSyncEngine.State.Serialization? { contents.withLock { $0.saved } }
 
-    /// The kinds of events so far, without those about the state.
+    /// The descriptions of the events so far, without state updates.
     var log: [String] { contents.withLock { $0.events.map(\.description) }.filter { $0 != "stateUpdate" } }
 
     func id(_ name: String) -> CKRecord.ID { CKRecord.ID(recordName: name, zoneID: zone) }
@@ -83,7 +83,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
 
     func write(_ name: String, _ text: String) { edit(name, text, .saveRecord(id(name))) }
 
-    /// Writes into another zone than its own, which is made where it is not there.
+    /// Writes into another zone, which is created if necessary.
     func write(_ text: String, as id: CKRecord.ID) {
         contents.withLock { $0.texts[id] = text }
         engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: id.zoneID))])
@@ -92,7 +92,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
 
     func delete(_ name: String) { edit(name, nil, .deleteRecord(id(name))) }
 
-    /// Under one lock, as `apply` is: an edit that is not pending yet would give way to a version that has just come.
+    /// Uses the same lock as `apply`: otherwise a fetched version could replace an edit that is not pending yet.
     private func edit(_ name: String, _ text: String?, _ change: CKSyncEngine.PendingRecordZoneChange) {
         contents.withLock { contents in
             contents.texts[id(name)] = text
@@ -100,7 +100,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
         }
     }
 
-    /// What a relay answers for a zone that is busy for ten minutes.
+    /// The answer of a relay for a zone that is busy for ten minutes.
     static let busyZone = TestNetwork.Fault.answered(
         status: 503,
         body: #"{"serverErrorCode":"TRY_AGAIN_LATER","ckErrorCode":"ZONE_BUSY","reason":"busy","retryAfter":600}"#
@@ -125,7 +125,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
         default: break
         }
         contents.withLock { $0.isHandling = false }
-        bell.ring()
+        signal.send()
     }
 
     func nextRecordZoneChangeBatch(
@@ -172,7 +172,8 @@ final class SyncedNotes: CKSyncEngineDelegate {
         }
     }
 
-    /// A listing from the beginning tells of no deletion: what it does not name and the relay once had is gone.
+    /// A listing from the beginning reports no deletions: records that it omits and that the relay once had are
+    /// deleted.
     private func sweep(_ zone: CKRecordZone.ID, _ listed: Set<CKRecord.ID>, _ engine: CKSyncEngine) {
         contents.withLock { contents in
             let pending = Set(engine.state.pendingRecordZoneChanges.map(\.recordID))
@@ -197,7 +198,7 @@ final class SyncedNotes: CKSyncEngineDelegate {
             let id = failure.record.recordID
             switch failure.error.code {
             case .serverRecordChanged:
-                // Ours wins, on top of what the relay has now.
+                // The own version wins, on top of the relay's.
                 contents.withLock { $0.known[id] = failure.error.serverRecord }
                 engine.state.add(pendingRecordZoneChanges: [.saveRecord(id)])
             case .zoneNotFound where restoresZones:

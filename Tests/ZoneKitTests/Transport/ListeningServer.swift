@@ -2,27 +2,28 @@ import Foundation
 import NIOCore
 import NIOPosix
 
-/// A server that says what comes to it and how connections end, and answers only as far as a test wants.
+/// A server that reports received bytes and closed connections, and answers only as far as a test wants.
 final class ListeningServer: Sendable {
     enum Event: Sendable, Equatable {
         case connected
-        /// Bytes have come; `true` where they begin a request.
+        /// Bytes were received; `beginsRequest` is true if they start a request.
         case bytes(beginsRequest: Bool)
         case closed
     }
 
-    let events: Takings<Event>
+    let events: TimedStream<Event>
     let port: Int
     private let channel: any Channel
 
-    /// `answer` is written to each request once all of it has come, nothing ever where it is empty; without `reads` what
-    /// comes is read a little at a time.
+    /// Writes `answer` to each complete request, or nothing if it is empty.
+    ///
+    /// If `reads` is false, the server reads slowly in small parts.
     init(answer: String = "", reads: Bool = true) async throws {
         let (events, continuation) = AsyncStream<Event>.makeStream()
-        self.events = Takings(events)
+        self.events = TimedStream(events)
         channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            // Without `reads` the system is not to take in much either, however large its buffers may become.
+            // Without `reads` the system must not buffer much either.
             .serverChannelOption(.socketOption(.so_rcvbuf), value: reads ? 1 << 20 : 1 << 16)
             .childChannelOption(.autoRead, value: reads)
             .childChannelOption(.allowRemoteHalfClosure, value: false)
@@ -46,7 +47,7 @@ private final class Listener: ChannelInboundHandler {
     private let answer: String
     private let isSlow: Bool
     private let events: AsyncStream<ListeningServer.Event>.Continuation
-    /// What has come of the request that is not whole yet, where it is to be answered.
+    /// The incomplete request, if it is to be answered.
     private var request = ""
 
     init(answer: String, isSlow: Bool, events: AsyncStream<ListeningServer.Event>.Continuation) {

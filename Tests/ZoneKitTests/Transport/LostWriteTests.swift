@@ -3,7 +3,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// When a write that is asked for once more is a repeat of one whose answer was lost, and when it is a new one.
+/// Whether a write is a repeat of an earlier one whose answer was lost, or a new one.
 @Suite(.timeLimit(.minutes(15))) struct LostWriteTests {
     let relay: TestRelay
     let phone: TestDevice
@@ -20,7 +20,7 @@ import ZoneTesting
         try await phone.privateDatabase.save(CKRecord(recordType: "Note", recordID: id))
     }
 
-    /// The phone deletes without hearing so, and the laptop makes the record anew.
+    /// The phone's deletion succeeds but its answer is lost, and the laptop creates the record again.
     private func loseADeletion() async throws {
         phone.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
         await expect(.serverResponseLost) { try await phone.privateDatabase.deleteRecord(withID: id) }
@@ -32,26 +32,26 @@ import ZoneTesting
         return (try? found?.get()) != nil
     }
 
-    @Test func aRepeatSweepsNothingAway() async throws {
+    @Test func aRepeatedDeletionDoesNotDeleteTheNewRecord() async throws {
         try await loseADeletion()
         try await phone.privateDatabase.deleteRecord(withID: id)
         #expect(try await isThere())
     }
 
-    @Test func theSameMuchLaterIsMeant() async throws {
+    @Test func aDeletionMuchLaterIsANewWrite() async throws {
         try await loseADeletion()
         relay.clock.advance(by: .seconds(3_600))
         try await phone.privateDatabase.deleteRecord(withID: id)
         #expect(try await !isThere())
     }
 
-    enum Look: CaseIterable {
+    enum Read: CaseIterable {
         case record, query, changes
     }
 
-    private func look(_ look: Look) async throws {
+    private func perform(_ read: Read) async throws {
         let database = phone.privateDatabase
-        switch look {
+        switch read {
         case .record: _ = try await database.record(for: id)
         case .query:
             let query = CKQuery(recordType: "Note", predicate: NSPredicate(value: true))
@@ -60,15 +60,15 @@ import ZoneTesting
         }
     }
 
-    @Test(arguments: Look.allCases) func theSameAfterALookIsMeant(_ look: Look) async throws {
+    @Test(arguments: Read.allCases) func aDeletionAfterAReadIsANewWrite(_ read: Read) async throws {
         try await loseADeletion()
-        try await self.look(look)
+        try await perform(read)
         try await phone.privateDatabase.deleteRecord(withID: id)
         #expect(try await !isThere())
     }
 
-    /// Who comes upon what they have made, or on the version that their change has led to, still repeats.
-    @Test func whatNamesAVersionIsARepeatAfterAList() async throws {
+    /// A save that names a version stays a repeat even after the client has seen the new version.
+    @Test func aSaveWithAVersionIsARepeatEvenAfterAFetch() async throws {
         let note = try await phone.privateDatabase.record(for: id)
         note["title"] = "a"
         phone.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
@@ -78,8 +78,8 @@ import ZoneTesting
         #expect(try await laptop.privateDatabase.record(for: id)["title"] == "a")
     }
 
-    /// It is made again by the laptop, and its deletion is asked for once more.
-    @Test(arguments: [false, true]) func aZoneIsDeletedAgainOnlyWhereItWasSeenAgain(isSeen: Bool) async throws {
+    /// The laptop creates the zone again, and the phone requests its deletion again.
+    @Test(arguments: [false, true]) func aZoneIsDeletedAgainOnlyIfItWasSeenAgain(isSeen: Bool) async throws {
         phone.network.fail(request: 1, of: "zones/modify", by: .losesAnswer)
         await expect(.serverResponseLost) { try await phone.privateDatabase.deleteRecordZone(withID: zone.zoneID) }
         try await laptop.privateDatabase.save(zone)
@@ -88,8 +88,8 @@ import ZoneTesting
         #expect(try await laptop.privateDatabase.allRecordZones().count == (isSeen ? 1 : 2))
     }
 
-    /// By its share or by its zone: the program has come in again since it left for the first time.
-    @Test(arguments: [false, true]) func whoComesBackAfterALostLeaveLeavesAgain(byZone: Bool) async throws {
+    /// Through the share or the zone: the program has joined again since it first left.
+    @Test(arguments: [false, true]) func aRejoinedParticipantCanLeaveAgain(byZone: Bool) async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         share.publicPermission = .readWrite
         let link = try #require((try await phone.privateDatabase.save(share) as? CKShare)?.url)
@@ -107,8 +107,8 @@ import ZoneTesting
         }
     }
 
-    /// What is pending is repeated for as long as it takes.
-    @Test func anEngineRepeatsHoweverLate() async throws {
+    /// Pending changes are repeated without a time limit.
+    @Test func anEngineRepeatsAWriteWithoutATimeLimit() async throws {
         let notes = SyncedNotes(phone)
         phone.network.fail(request: 1, of: "records/modify", by: .losesAnswer)
         notes.engine.state.add(pendingRecordZoneChanges: [.deleteRecord(id)])

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 import ZoneKit
 
-/// Requests over real sockets, seen from the other end.
+/// Requests over real sockets, observed by the server.
 @Suite(.timeLimit(.minutes(15))) struct NetworkTransportTests {
     private func transport(to server: ListeningServer) throws -> any RelayTransport { try transport(to: server.port) }
 
@@ -11,7 +11,7 @@ import ZoneKit
         NetworkTransport.to(try #require(URL(string: "http://127.0.0.1:\(port)/")), timeout: 120)
     }
 
-    /// Sends, cancels once the server has seen the request, and waits for what both ends hear of it.
+    /// Sends a request, cancels it once the server has received it, and waits for the end on both sides.
     private func cancel(_ request: RelayRequest, at server: ListeningServer) async throws {
         let transport = try transport(to: server)
         let call = Task { try await transport.send(request) }
@@ -26,19 +26,19 @@ import ZoneKit
         try await server.stop()
     }
 
-    @Test func aCancelledWaitForAnAnswerEndsTheRequest() async throws {
+    @Test func cancellingARequestBeforeItsAnswerClosesTheConnection() async throws {
         try await cancel(RelayRequest(method: .get, path: "/x"), at: try await ListeningServer())
     }
 
-    @Test func aCancelledDownloadEndsInItsMiddle() async throws {
+    @Test func cancellingADownloadClosesTheConnection() async throws {
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nthe beginning"
         let server = try await ListeningServer(answer: answer)
         try await cancel(RelayRequest(method: .get, path: "/x"), at: server)
     }
 
-    @Test func aCancelledUploadEndsInItsMiddle() async throws {
+    @Test func cancellingAnUploadClosesTheConnection() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
-        // More than sockets hold, so that it cannot have gone out whole.
+        // Larger than the socket buffers, so the upload cannot be complete.
         try Data(count: 32 << 20).write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }
         var request = RelayRequest(method: .post, path: "/x", isWrite: true)
@@ -46,7 +46,7 @@ import ZoneKit
         try await cancel(request, at: try await ListeningServer(reads: false))
     }
 
-    @Test func aKeptConnectionServesTheNextRequest() async throws {
+    @Test func aConnectionIsReusedForTheNextRequest() async throws {
         let server = try await ListeningServer(answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Kind: a\r\n\r\n{}")
         let transport = try transport(to: server)
         for _ in 0..<2 {
@@ -61,7 +61,7 @@ import ZoneKit
         try await server.stop()
     }
 
-    @Test func aRelayThatIsNotThereWasNeverReached() async throws {
+    @Test func aMissingRelayIsReportedAsUnreachable() async throws {
         let port = try UnservedPort()
         let transport = try transport(to: port.number)
         await #expect {
@@ -72,7 +72,7 @@ import ZoneKit
     }
 
     @Test(arguments: ["http://127.0.0.1:99999", "http://127.0.0.1:65536/", "http://[::1]:99999", "http://127.0.0.1:0"])
-    func aPortThatThereIsNotWasNeverReached(_ address: String) async throws {
+    func anInvalidPortIsReportedAsUnreachable(_ address: String) async throws {
         let transport = NetworkTransport.to(try #require(URL(string: address)), timeout: 120)
         await #expect {
             _ = try await transport.send(RelayRequest(method: .get, path: "/x"))
@@ -82,7 +82,7 @@ import ZoneKit
         #expect(RelayEndpoint(variables: ["ZONECAST_URL": address]) == nil)
     }
 
-    @Test func aRelayThatSendsOnIsFollowedAndCannotEndTheProgram() async throws {
+    @Test func redirectsAreFollowedAndInvalidOnesAreErrors() async throws {
         let good = try await ListeningServer(answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         for place in ["http://127.0.0.1:\(good.port)/there", "http://127.0.0.1:99999/there"] {
             let moved = "HTTP/1.1 307 Moved\r\nLocation: \(place)\r\nContent-Length: 0\r\n\r\n"
@@ -99,7 +99,7 @@ import ZoneKit
         try await good.stop()
     }
 
-    @Test func whoeverIsSentInACircleIsLost() async throws {
+    @Test func aRedirectLoopIsAnError() async throws {
         let answer = "HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"
         let server = try await ListeningServer(answer: answer)
         let transport = try transport(to: server)
@@ -109,8 +109,8 @@ import ZoneKit
         try await server.stop()
     }
 
-    /// Where the time is over before the connection stands, that is another matter: then once more with twice as much.
-    @Test func anAnswerThatDoesNotComeIsLost() async throws {
+    /// If the time is over before the connection is established, the test retries with twice the time.
+    @Test func aMissingAnswerIsReportedAsLost() async throws {
         let server = try await ListeningServer()
         let transport = try transport(to: server)
         for seconds in [1, 2, 4, 8, 16, 32, 64, 128] {
@@ -140,7 +140,7 @@ import ZoneKit
         ("http://relay.example/", ["all_proxy": "http://p", "no_proxy": "lay.example"], "p", 80),
     ]
 
-    @Test(arguments: proxies) func theSurroundingsNameAProxy(
+    @Test(arguments: proxies) func environmentVariablesNameAProxy(
         _ row: (url: String, variables: [String: String], host: String?, port: Int?)
     ) throws {
         let proxy = ProxyAddress(for: try #require(URL(string: row.url)), environment: row.variables)

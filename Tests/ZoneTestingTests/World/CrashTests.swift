@@ -4,7 +4,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Devices that end in the middle of their work, and go on from what they had stored.
+/// Devices that crash in the middle of their work and continue from their stored state.
 @Suite(.timeLimit(.minutes(15))) struct CrashTests {
     let relay: TestRelay
 
@@ -13,7 +13,7 @@ import ZoneTesting
     @Test(arguments: [
         TestDevice.CrashPlace.sending("records/modify"), .answered("records/modify"), .answered("changes/zone"),
     ])
-    func anEngineGoesOnFromItsState(_ place: TestDevice.CrashPlace) async throws {
+    func anEngineContinuesFromItsStoredState(_ place: TestDevice.CrashPlace) async throws {
         let laptop = Notebook(on: relay.device(of: "alice", named: "laptop"))
         let device = relay.device(of: "alice", named: "phone")
         var phone = Notebook(on: device)
@@ -24,17 +24,17 @@ import ZoneTesting
         laptop.write("c", "3")
         try await relay.settle()
         #expect(device.hasCrashed)
-        let left = phone.left
-        phone = Notebook(on: try device.restarted(), with: left)
-        // What was pending and not in the state that was stored, a program finds in its own data.
-        for name in left.texts.keys.sorted() { phone.write(name, left.texts[name] ?? "") }
+        let stored = phone.storedData
+        phone = Notebook(on: try device.restarted(), with: stored)
+        // A change that was pending but not in the stored state must be found in the program's own data.
+        for name in stored.texts.keys.sorted() { phone.write(name, stored.texts[name] ?? "") }
         try await relay.settle()
         #expect(phone.texts == ["a": "1", "b": "2", "c": "3"])
         #expect(laptop.texts == phone.texts)
     }
 
     @Test(arguments: TestDevice.MirrorPlace.allCases)
-    func aMirrorGoesOnFromItsFile(_ place: TestDevice.MirrorPlace) async throws {
+    func aMirrorContinuesFromItsFile(_ place: TestDevice.MirrorPlace) async throws {
         let laptop = try await relay.device(of: "alice", named: "laptop").mirror(of: SettleTests.model)
         var device = relay.device(of: "alice", named: "phone")
         var phone = try await device.mirror(of: SettleTests.model)
@@ -64,8 +64,8 @@ import ZoneTesting
         try mirror.newBackgroundContext().fetch(SettleTests.Task.self).map(\.title).sorted()
     }
 
-    /// A program that crashes at a place does so on a thread of its own, and may not be done with it yet.
-    @Test func theNextLifeHasAllFilesWhoeverEndedTheLast() throws {
+    /// A device that crashes does so on its own thread, which may still be moving files when it restarts.
+    @Test func aRestartedDeviceHasAllFilesOfTheCrashedOne() throws {
         let device = relay.device(of: "alice", named: "phone")
         let folder = try device.folder()
         let names = (0..<500).map { "\($0)" }
@@ -76,7 +76,7 @@ import ZoneTesting
         #expect(try FileManager.default.contentsOfDirectory(atPath: again.path).sorted() == names.sorted())
     }
 
-    @Test func aCrashedDeviceDoesNothingMore() async throws {
+    @Test func aCrashedDeviceSendsNoMoreRequests() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let phone = Notebook(on: device)
         try await relay.settle()

@@ -5,7 +5,7 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Everything that a test can make go wrong, and what comes of it.
+/// The faults that a test can inject, and their effects.
 @Suite(.timeLimit(.minutes(15))) struct FaultTests {
     let relay: TestRelay
     let phoneDevice: TestDevice
@@ -35,7 +35,7 @@ import ZoneTesting
         #expect(laptop.texts == phone.texts)
     }
 
-    @Test func theNthRequestOfAKindFails() async throws {
+    @Test func aFaultHitsTheNthRequestOfItsKind() async throws {
         let database = phoneDevice.privateDatabase
         try await relay.settle()
         phoneDevice.network.fail(request: 2, of: "zones/modify", by: .unreachable)
@@ -50,7 +50,7 @@ import ZoneTesting
         #expect(try await database.allRecordZones().count == 4)
     }
 
-    @Test func aThrottledDeviceWaitsItsTime() async throws {
+    @Test func aThrottledDeviceWaitsForRetryAfter() async throws {
         try await relay.settle()
         phoneDevice.network.throttle(for: .seconds(120))
         let start = relay.clock.now
@@ -61,7 +61,7 @@ import ZoneTesting
     }
 
     @Test(arguments: [TestNetwork.NoticeHandling.doubled, .reordered])
-    func noticesAreButHints(_ handling: TestNetwork.NoticeHandling) async throws {
+    func duplicatedOrReorderedNoticesDoNoHarm(_ handling: TestNetwork.NoticeHandling) async throws {
         try await relay.settle()
         phoneDevice.network.notices = handling
         for number in 0..<5 {
@@ -73,7 +73,7 @@ import ZoneTesting
         #expect(phone.texts.count == 5)
     }
 
-    @Test func whoHearsNothingCatchesUpWhenItReconnects() async throws {
+    @Test func aDeviceWithDroppedNoticesCatchesUpOnReconnect() async throws {
         try await relay.settle()
         phoneDevice.network.notices = .dropped
         laptop.write("a", "1")
@@ -84,7 +84,7 @@ import ZoneTesting
         #expect(phone.texts == ["a": "1"])
     }
 
-    @Test func lowerLimitsMakeSmallerBatches() async throws {
+    @Test func lowerLimitsCauseSmallerBatches() async throws {
         relay.limits.itemsPerRequest = 3
         for number in 0..<20 { phone.write("n\(number)", "\(number)") }
         try await relay.settle()
@@ -93,7 +93,7 @@ import ZoneTesting
         #expect(sent.count >= 7)
     }
 
-    @Test func aFullQuotaRefusesAndAnEmptyOneTakes() async throws {
+    @Test func aFullQuotaRefusesSavesUntilItIsEmptied() async throws {
         let database = phoneDevice.privateDatabase
         try await database.save(CKRecord(recordType: "Note"))
         relay.fillQuota()
@@ -105,7 +105,7 @@ import ZoneTesting
         try await database.save(CKRecord(recordType: "Note"))
     }
 
-    @Test func expiredTokensCostAListingAndNothingElse() async throws {
+    @Test func expiredTokensCauseAFullFetchWithoutLoss() async throws {
         for number in 0..<3 { phone.write("n\(number)", "\(number)") }
         try await relay.settle()
         let database = phoneDevice.privateDatabase
@@ -121,7 +121,7 @@ import ZoneTesting
         #expect(phone.texts == laptop.texts)
     }
 
-    @Test func aParticipantIsRemovedInMidBatch() async throws {
+    @Test func aParticipantRemovedBetweenSavesGetsZoneNotFound() async throws {
         let zone = try await phoneDevice.privateDatabase.save(CKRecordZone(zoneName: "Ours"))
         let share = CKShare(recordZoneID: zone.zoneID)
         share.publicPermission = .readWrite
@@ -148,7 +148,7 @@ import ZoneTesting
         await #expect(performing: { try await bob.sharedDatabase.save(second) }, throws: { $0.is(.zoneNotFound) })
     }
 
-    @Test func anEndedSignInIsRefusedAtOnceAndItsSocketCloses() async throws {
+    @Test func anExpiredSignInIsRefusedAtOnceAndItsSocketCloses() async throws {
         let database = phoneDevice.privateDatabase
         try await phoneDevice.signIn()
         try await relay.settle()
@@ -170,7 +170,7 @@ import ZoneTesting
         await #expect(performing: { try await visitor.expireSignIn() }, throws: { $0.is(.notAuthenticated) })
     }
 
-    @Test func wrongClocksChangeNoOrder() async throws {
+    @Test func wrongClocksDoNotAffectTheOrderOfChanges() async throws {
         phone.write("a", "1")
         try await relay.settle()
         relay.clockError = .seconds(-10 * 365 * 86_400)
@@ -183,7 +183,7 @@ import ZoneTesting
         #expect(laptop.texts == phone.texts)
     }
 
-    @Test func aKilledRelayKeepsWhatItAcknowledged() async throws {
+    @Test func aKilledRelayKeepsAcknowledgedWrites() async throws {
         var options = TestRelay.Options()
         options.storage = .temporaryFolder
         let relay = try TestRelay(options)
@@ -191,7 +191,7 @@ import ZoneTesting
         let (phone, laptop) = (Notebook(on: device), Notebook(on: relay.device(of: "alice", named: "laptop")))
         phone.write("a", "1")
         try await relay.settle()
-        // It dies with the request in its hands.
+        // The relay is killed while it handles the request.
         device.network.fail(request: 1, of: "records/modify", by: .meanwhile { relay.kill() })
         phone.write("b", "2")
         await relay.advance(by: .seconds(5))

@@ -4,7 +4,7 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Engines whose work is cut short, or is about a part only: nothing of the rest is left lying.
+/// Engines whose work is interrupted or limited to a part: the rest must still be completed.
 @Suite(.timeLimit(.minutes(15))) struct InterruptionTests {
     private let relay: TestRelay
     private let device: TestDevice
@@ -18,10 +18,10 @@ import ZoneTesting
         .answered(status: 403, body: #"{"uuid":"test","serverErrorCode":"ACCESS_DENIED","reason":"No."}"#)
     }
 
-    // MARK: Tasks that are cancelled
+    // MARK: Cancelled tasks
 
-    /// Nothing was sent, so it cannot have gone well.
-    @Test func aCancelledSendSaysSo() async throws {
+    /// The send was cancelled before any request, so it must report an error.
+    @Test func aCancelledSendReportsOperationCancelled() async throws {
         let phone = Ledger(device)
         try await phone.engine.sendChanges()
         phone.write("milk")
@@ -36,7 +36,7 @@ import ZoneTesting
         #expect(phone.pending.isEmpty)
     }
 
-    @Test func whatACancelledSendLeavesIsSentByItself() async throws {
+    @Test func automaticSyncSendsWhatACancelledSendLeft() async throws {
         relay.limits.itemsPerRequest = 2
         let phone = Ledger(device, isAutomatic: true)
         try await relay.settle()
@@ -54,9 +54,9 @@ import ZoneTesting
         #expect(phone.pending.isEmpty)
     }
 
-    // MARK: Sends of a part
+    // MARK: Partial sends
 
-    @Test func whatASendOfAPartLeavesIsSentByItself() async throws {
+    @Test func automaticSyncSendsWhatAPartialSendLeft() async throws {
         let phone = Ledger(device, isAutomatic: true)
         try await relay.settle()
         device.network.cut()
@@ -69,23 +69,23 @@ import ZoneTesting
         #expect(phone.pending.isEmpty)
     }
 
-    // MARK: Programs that end
+    // MARK: Terminated programs
 
-    /// A program that is killed before it hears that its zone was refused must hear so in its next life.
-    @Test func whatWasNotToldOfAZoneIsPendingInTheStateBefore() async throws {
+    /// A program that is killed before it learns that its zone was refused must learn it after the next launch.
+    @Test func aZoneWithAnUndeliveredResultIsPendingInTheEarlierState() async throws {
         let phone = Ledger(device)
         device.network.fail(request: 1, of: "zones/modify", by: refusal)
         await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
         let before = try #require(phone.state(before: "sentDatabaseChanges"))
-        let reborn = Ledger(device, from: before, zones: 0)
-        #expect(reborn.engine.state.pendingDatabaseChanges.map(\.zoneID) == [phone.zone])
-        // Once it has been told, it is the program's to add again.
+        let relaunched = Ledger(device, from: before, zones: 0)
+        #expect(relaunched.engine.state.pendingDatabaseChanges.map(\.zoneID) == [phone.zone])
+        // After the event was delivered, it is up to the program to add the zone again.
         let after = Ledger(device, from: phone.last, zones: 0)
         #expect(after.engine.state.pendingDatabaseChanges.isEmpty)
     }
 
-    /// The state may be saved while the answer about a record waits to be told.
-    @Test func whatWasNotToldOfARecordIsPendingInTheStateBefore() async throws {
+    /// The program may save the state while the result of a record save waits to be delivered.
+    @Test func aRecordWithAnUndeliveredResultIsPendingInTheEarlierState() async throws {
         let phone = Ledger(device)
         try await phone.engine.sendChanges()
         phone.write("milk")
@@ -101,7 +101,7 @@ import ZoneTesting
         let engine = phone.engine
         let send = Task { try await engine.sendChanges() }
         await asked.wait()
-        // An event takes its time; another change asks for the state to be saved; then the answer comes.
+        // One event blocks; another change asks for a state update; then the answer arrives.
         let (isHeld, goesOn) = (Gate(), Gate())
         phone.hold(at: "willFetchChanges") {
             isHeld.open()
@@ -118,15 +118,15 @@ import ZoneTesting
         try await fetch.value
         try await send.value
         let before = try #require(phone.state(before: "sentRecordZoneChanges(1 saved"))
-        let reborn = Ledger(device, from: before, zones: 0)
-        #expect(reborn.pending.contains("milk"))
+        let relaunched = Ledger(device, from: before, zones: 0)
+        #expect(relaunched.pending.contains("milk"))
         #expect(Ledger(device, from: phone.last, zones: 0).pending.isEmpty)
     }
 
     // MARK: Accounts
 
-    /// A sign-in that has ended says nothing of who the user is: what they wrote waits for them.
-    @Test func anEndedSignInForgetsNothing() async throws {
+    /// An expired sign-in does not tell who the user is, so pending changes of the user must stay.
+    @Test func anExpiredSignInKeepsPendingChanges() async throws {
         try await device.signIn()
         let phone = Ledger(device)
         try await phone.engine.sendChanges()
@@ -135,24 +135,24 @@ import ZoneTesting
         await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
         device.network.heal()
         try await device.expireSignIn()
-        let reborn = Ledger(device, from: phone.last, zones: 0)
+        let relaunched = Ledger(device, from: phone.last, zones: 0)
         await #expect(
-            performing: { try await reborn.engine.sendChanges() },
+            performing: { try await relaunched.engine.sendChanges() },
             throws: { $0.is(.notAuthenticated) }
         )
-        #expect(reborn.pending == ["milk"])
-        #expect(reborn.state(before: "accountChange") == nil)
+        #expect(relaunched.pending == ["milk"])
+        #expect(relaunched.state(before: "accountChange") == nil)
         try await device.signIn()
-        try await reborn.engine.sendChanges()
-        #expect(reborn.pending.isEmpty)
-        // Who signs out says so.
+        try await relaunched.engine.sendChanges()
+        #expect(relaunched.pending.isEmpty)
+        // An explicit sign-out reports an account change.
         try await device.container.signOut()
-        await #expect(throws: CKError.self) { try await reborn.engine.sendChanges() }
-        #expect(reborn.state(before: "accountChange(signOut") != nil)
+        await #expect(throws: CKError.self) { try await relaunched.engine.sendChanges() }
+        #expect(relaunched.state(before: "accountChange(signOut") != nil)
     }
 
-    /// Each account has its subscriptions: the one that the engine began with brings the next one nothing.
-    @Test func whoSignsInHearsOfChangesToo() async throws {
+    /// Subscriptions belong to an account: the first user's subscription does not serve the next user.
+    @Test func theNextUserReceivesChangesToo() async throws {
         let phone = Ledger(device, isAutomatic: true)
         try await relay.settle()
         try await device.container.signIn(.dev(user: "bob"))
@@ -164,8 +164,8 @@ import ZoneTesting
         #expect(phone.records == ["bob's"])
     }
 
-    /// What the next user writes while the last request of the one before is under way is as good as any other.
-    @Test func whatTheNextUserWritesAtOnceIsSent() async throws {
+    /// The next user's changes are valid even if the last request of the previous user is still running.
+    @Test func changesOfTheNextUserAreSentAtOnce() async throws {
         let phone = Ledger(device, isAutomatic: true)
         try await relay.settle()
         device.network.fail(request: 1, of: "records/modify", by: .slow(.seconds(60)))
@@ -182,8 +182,8 @@ import ZoneTesting
         #expect(try await tablet.record(for: phone.id("bob's")).recordType == "Note")
     }
 
-    /// A relay that was put back from a copy may know nothing of a subscription that was made since.
-    @Test func aLostSubscriptionIsMadeAgain() async throws {
+    /// A relay that was restored from a backup may lack a subscription that was created later.
+    @Test func aLostSubscriptionIsCreatedAgain() async throws {
         let phone = Ledger(device, isAutomatic: true)
         try await relay.settle()
         let tablet = relay.device(of: "alice", named: "tablet").privateDatabase

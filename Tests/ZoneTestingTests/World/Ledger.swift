@@ -2,7 +2,7 @@ import Synchronization
 import ZoneKit
 import ZoneTesting
 
-/// A program that writes down each event, with the state that it had kept by then.
+/// A program that records each event together with the state that it had saved by then.
 final class Ledger: CKSyncEngineDelegate {
     private struct Page: Sendable {
         var event: String
@@ -51,12 +51,12 @@ final class Ledger: CKSyncEngineDelegate {
     func addZone() { engine.state.add(pendingDatabaseChanges: [.saveZone(CKRecordZone(zoneID: zone))]) }
     func write(_ name: String) { engine.state.add(pendingRecordZoneChanges: [.saveRecord(id(name))]) }
 
-    /// The state that the program had kept when an event first came.
+    /// The state that the program had saved when the event first arrived.
     func state(before event: String) -> CKSyncEngine.State.Serialization? {
         contents.withLock { $0.pages.first { $0.event.hasPrefix(event) }?.state }
     }
 
-    /// Lets the next event of a kind wait, inside the program.
+    /// Delays the next event of a kind inside the program.
     func hold(at event: String, _ wait: @escaping @Sendable () async -> Void) {
         contents.withLock { $0.hold = (event, wait) }
     }

@@ -3,7 +3,9 @@ import Synchronization
 import ZoneKit
 import ZoneTesting
 
-/// A program with a sync engine, as small as can be: what it has stored outlives it.
+/// A minimal program with a sync engine.
+///
+/// Its stored data can be passed to a new instance.
 final class Notebook: CKSyncEngineDelegate {
     struct Stored: Sendable {
         var texts: [String: String] = [:]
@@ -25,7 +27,7 @@ final class Notebook: CKSyncEngineDelegate {
     }
 
     var texts: [String: String] { stored.withLock { $0.texts } }
-    var left: Stored { stored.withLock { $0 } }
+    var storedData: Stored { stored.withLock { $0 } }
 
     func write(_ name: String, _ text: String) {
         stored.withLock { stored in
@@ -43,7 +45,7 @@ final class Notebook: CKSyncEngineDelegate {
         case .stateUpdate(let update): stored.withLock { $0.state = update.stateSerialization }
         case .fetchedRecordZoneChanges(let changes):
             stored.withLock { stored in
-                // Under one lock with edits: each is pending, or has yet to come.
+                // Edits take the same lock, so each edit is either already pending or comes later.
                 let pending = Set(syncEngine.state.pendingRecordZoneChanges.map(\.recordID.recordName))
                 for record in changes.modifications.map(\.record) {
                     let name = record.recordID.recordName

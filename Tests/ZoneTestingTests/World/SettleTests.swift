@@ -4,13 +4,13 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// Worlds that run by themselves until nothing is left to do.
+/// Test environments that run until no work is left.
 @Suite(.timeLimit(.minutes(15))) struct SettleTests {
     let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
 
-    @Test func twoEnginesOfAUserMeet() async throws {
+    @Test func twoEnginesOfAUserExchangeChanges() async throws {
         let phone = Notebook(on: relay.device(of: "alice", named: "phone"))
         let laptop = Notebook(on: relay.device(of: "alice", named: "laptop"))
         phone.write("milk", "Buy milk")
@@ -22,7 +22,7 @@ import ZoneTesting
         #expect(phone.texts == ["milk": "Buy oat milk", "bread": "Bake bread"])
     }
 
-    @Test func aWorldOfTwoUsersIsThereAndGoneInNoTime() async throws {
+    @Test func aTestWithTwoUsersTakesLittleTime() async throws {
         var best = Duration.seconds(600)
         for _ in 0..<5 {
             let start = ContinuousClock.now
@@ -36,11 +36,12 @@ import ZoneTesting
             #expect(other.texts == ["bread": "Bake bread"])
             best = min(best, ContinuousClock.now - start)
         }
-        // 30 ms in a debug build; the bound is for machines on which hundreds of other tests run at the same time.
+        // Takes 30 ms in a debug build. The bound allows for machines that run hundreds of other tests at the same
+        // time.
         #expect(best < .seconds(120), "\(best)")
     }
 
-    @Test func aDeviceThatIsCutOffIsNotWaitedFor() async throws {
+    @Test func settleDoesNotWaitForADeviceWithACutNetwork() async throws {
         let there = relay.device(of: "alice", named: "laptop")
         let (phone, laptop) = (Notebook(on: relay.device(of: "alice", named: "phone")), Notebook(on: there))
         try await relay.settle()
@@ -57,7 +58,7 @@ import ZoneTesting
         #expect(relay.clock.now.offset < .seconds(400), "a back-off, not a poll")
     }
 
-    @Test func theEndSaysWhatIsPending() async throws {
+    @Test func theTimeoutErrorNamesThePendingWork() async throws {
         let device = relay.device(of: "alice", named: "phone")
         let phone = Notebook(on: device)
         try await relay.settle()
@@ -71,7 +72,7 @@ import ZoneTesting
         #expect(relay.isRunning)
     }
 
-    @Test func thirtyMinutesTakeNoTime() async throws {
+    @Test func pollingIntervalsPassOnTheTestClock() async throws {
         let board = relay.device(of: "alice").publicDatabase
         let reader = relay.device(of: "bob", named: "reader")
         let seen = Seen()
@@ -98,7 +99,7 @@ import ZoneTesting
         }
     }
 
-    @Test func mirrorsSettleToo() async throws {
+    @Test func settleWaitsForMirrors() async throws {
         let phone = try await relay.device(of: "alice", named: "phone").mirror(of: Self.model)
         let laptop = try await relay.device(of: "alice", named: "laptop").mirror(of: Self.model)
         let context = phone.newBackgroundContext()
@@ -123,7 +124,7 @@ import ZoneTesting
     @Test func aPublicMirrorPolls() async throws {
         let writer = try await relay.device(of: "alice").mirror(of: Self.model, scope: .public)
         let reader = try await relay.device(of: "bob").mirror(of: Self.model, scope: .public)
-        // What the user may do in the public database is known once the relay has said who they are.
+        // The mirror knows the user's rights in the public database once the relay has identified the user.
         try await relay.settle()
         let context = writer.newBackgroundContext()
         try context.insert(Task(title: "Everybody"))
@@ -134,7 +135,7 @@ import ZoneTesting
         await reader.close()
     }
 
-    @Test func latencyIsTimeOfTheClock() async throws {
+    @Test func latencyPassesOnTheTestClock() async throws {
         let device = relay.device(of: "alice", named: "phone")
         device.network.latency = .seconds(2)
         let before = relay.clock.now
@@ -148,7 +149,7 @@ import ZoneTesting
         #expect(phone.texts.count == 2)
     }
 
-    @Test func advancingLetsThingsHappenInTheirOrder() async throws {
+    @Test func advancingTheClockRunsEventsInOrder() async throws {
         let phone = Notebook(on: relay.device(of: "alice", named: "phone"))
         phone.write("a", "1")
         await relay.advance(by: .seconds(60))

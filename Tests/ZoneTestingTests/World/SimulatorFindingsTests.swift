@@ -5,18 +5,18 @@ import ZoneKit
 import ZoneMirror
 import ZoneTesting
 
-/// What the simulator has found, each as the smallest test that shows it.
+/// Bugs that the simulator found, each as a minimal test.
 @Suite(.timeLimit(.minutes(15))) struct SimulatorFindingsTests {
     private let relay: TestRelay
     private let phone: TestDevice
-    private let hand: TestDevice
+    private let otherDevice: TestDevice
     private let zone = CKRecordZone.ID(zoneName: "Notes")
 
     init() throws {
         relay = try TestRelay()
         relay.limits.itemsPerRequest = 2
         phone = relay.device(of: "alice", named: "phone")
-        hand = relay.device(of: "alice", named: "hand")
+        otherDevice = relay.device(of: "alice", named: "tablet")
     }
 
     private func write(_ names: String..., in zone: CKRecordZone.ID, by database: CKDatabase) async throws {
@@ -25,19 +25,19 @@ import ZoneTesting
         }
     }
 
-    // MARK: Zones that go
+    // MARK: Deleted zones
 
-    /// The database's feed had been asked before, in the same round, and named the zone.
-    @Test func aShareThatEndsBetweenTwoPagesIsToldOf() async throws {
-        try await hand.privateDatabase.save(CKRecordZone(zoneID: zone))
-        try await write("a", "b", "c", "d", "e", in: zone, by: hand.privateDatabase)
+    /// The database feed, read earlier in the same round, still listed the zone.
+    @Test func aShareThatEndsBetweenTwoPagesIsReported() async throws {
+        try await otherDevice.privateDatabase.save(CKRecordZone(zoneID: zone))
+        try await write("a", "b", "c", "d", "e", in: zone, by: otherDevice.privateDatabase)
         let share = CKShare(recordZoneID: zone)
         share.publicPermission = .readWrite
-        try await hand.privateDatabase.save(share)
+        try await otherDevice.privateDatabase.save(share)
         let bob = relay.device(of: "bob", named: "phone")
         let reader = Reader(bob.sharedDatabase)
         try await relay.settle()
-        let owner = hand.privateDatabase
+        let owner = otherDevice.privateDatabase
         bob.network.fail(
             request: 2,
             of: "changes/zone",
@@ -50,8 +50,8 @@ import ZoneTesting
         #expect(reader.records.isEmpty)
     }
 
-    /// A listing names no deletions, and nothing of the zone had ever been fetched.
-    @Test func aZoneThatWasOnlyWrittenToIsToldOfWhenItIsGone() async throws {
+    /// A full listing contains no deletions, and nothing of the zone was ever fetched.
+    @Test func theDeletionOfAZoneThatWasOnlyWrittenToIsReported() async throws {
         let reader = Reader(phone.privateDatabase)
         try await relay.settle()
         reader.send("a", in: zone)
@@ -59,26 +59,26 @@ import ZoneTesting
         #expect(reader.zones == [zone])
         phone.network.cut()
         try relay.expireChangeTokens()
-        _ = try await hand.privateDatabase.deleteRecordZone(withID: zone)
+        _ = try await otherDevice.privateDatabase.deleteRecordZone(withID: zone)
         phone.network.heal()
         try await relay.settle()
         #expect(reader.zones.isEmpty)
         #expect(reader.records.isEmpty)
     }
 
-    @Test func theSameForAMirror() async throws {
+    @Test func aMirrorLearnsOfTheDeletionOfAZoneThatItOnlyWroteTo() async throws {
         let mirror = try await phone.mirror(of: MirrorModel(Jot.self))
         let context = mirror.newBackgroundContext()
         try context.insert(Jot())
         try context.save()
         try await relay.settle()
-        let zones = try await hand.privateDatabase.allRecordZones().map(\.zoneID).filter {
+        let zones = try await otherDevice.privateDatabase.allRecordZones().map(\.zoneID).filter {
             $0.zoneName != "_defaultZone"
         }
         let mirrored = try #require(zones.first)
         phone.network.cut()
         try relay.expireChangeTokens()
-        _ = try await hand.privateDatabase.deleteRecordZone(withID: mirrored)
+        _ = try await otherDevice.privateDatabase.deleteRecordZone(withID: mirrored)
         phone.network.heal()
         try await relay.settle()
         #expect(try context.fetch(Jot.self).isEmpty)
@@ -86,12 +86,12 @@ import ZoneTesting
 
     // MARK: Accounts
 
-    /// The relay sends no notice to the device that has accepted.
-    @Test func whoAcceptsAShareHearsOfItOnTheSameDevice() async throws {
-        try await hand.privateDatabase.save(CKRecordZone(zoneID: zone))
+    /// The relay sends no notice to the device that accepted the share.
+    @Test func anAcceptedShareAppearsOnTheAcceptingDeviceAtOnce() async throws {
+        try await otherDevice.privateDatabase.save(CKRecordZone(zoneID: zone))
         let share = CKShare(recordZoneID: zone)
         share.publicPermission = .readOnly
-        try await hand.privateDatabase.save(share)
+        try await otherDevice.privateDatabase.save(share)
         let bob = relay.device(of: "bob", named: "phone")
         let reader = Reader(bob.sharedDatabase)
         try await relay.settle()
@@ -102,8 +102,8 @@ import ZoneTesting
         #expect(start.duration(to: relay.clock.now) < .seconds(5))
     }
 
-    /// What is under way for one user is not sent in the name of the next.
-    @Test func nobodySendsWhatAnotherHasWritten() async throws {
+    /// A request that was prepared for one user must not be sent for the next.
+    @Test func anEngineDoesNotSendAnotherUsersChanges() async throws {
         let reader = Reader(phone.privateDatabase)
         try await relay.settle()
         let container = phone.container
@@ -116,11 +116,11 @@ import ZoneTesting
         try await relay.settle()
         let bob = relay.device(of: "bob", named: "tablet").privateDatabase
         #expect(try await bob.allRecordZones().map(\.zoneID.zoneName) == ["_defaultZone"])
-        #expect(try await hand.privateDatabase.allRecordZones().count == 2)
+        #expect(try await otherDevice.privateDatabase.allRecordZones().count == 2)
     }
 
-    /// The next one has a zone of that name, and the engine has turned to them before the first answer comes.
-    @Test func whatGoesInSeveralRequestsGoesInTheNameOfOne() async throws {
+    /// The next user has a zone of the same name, and the engine has switched users before the first answer arrives.
+    @Test func allRequestsOfASendAreMadeForTheSameUser() async throws {
         let bob = relay.device(of: "bob", named: "tablet").privateDatabase
         try await bob.save(CKRecordZone(zoneID: zone))
         let reader = Reader(phone.privateDatabase)
@@ -136,7 +136,7 @@ import ZoneTesting
         #expect(found.modificationResultsByID.isEmpty)
     }
 
-    @Test func norDoesAMirror() async throws {
+    @Test func aMirrorDoesNotSendAnotherUsersChanges() async throws {
         let mirror = try await phone.mirror(of: MirrorModel(Jot.self))
         try await relay.settle()
         let container = phone.container
@@ -154,15 +154,15 @@ import ZoneTesting
         #expect(phone.network.operations.contains { $0 == "private/records/modify" })
     }
 
-    /// A page for a user who has gone meanwhile says nothing of how far the next one has come, be it the same.
-    @Test func aUserWhoComesBackHearsOfEverything() async throws {
-        try await hand.privateDatabase.save(CKRecordZone(zoneID: zone))
-        try await write("a", "b", "c", in: zone, by: hand.privateDatabase)
+    /// A page that was requested before a user change must not count as fetched, even if the same user returns.
+    @Test func aReturningUserFetchesAllChanges() async throws {
+        try await otherDevice.privateDatabase.save(CKRecordZone(zoneID: zone))
+        try await write("a", "b", "c", in: zone, by: otherDevice.privateDatabase)
         let reader = Reader(phone.privateDatabase)
         try await relay.settle()
         #expect(reader.records.count == 3)
         phone.network.fail(request: 1, of: "changes/zone", by: .slow(.seconds(60)))
-        try await write("d", in: zone, by: hand.privateDatabase)
+        try await write("d", in: zone, by: otherDevice.privateDatabase)
         await relay.advance(by: .seconds(10))
         try await phone.container.signIn(.dev(user: "bob"))
         await relay.advance(by: .seconds(5))
@@ -172,17 +172,19 @@ import ZoneTesting
         #expect(reader.records.count == 4)
     }
 
-    /// An engine waits in peace for somebody to sign in; a mirror goes on trying, and `settle` says so.
-    @Test func whatAnEndedSignInMeansForSettle() async throws {
+    /// After an expired sign-in an engine waits for the next sign-in, while a mirror keeps retrying and `settle`
+    /// reports it.
+    @Test func settleReportsAMirrorWithAnExpiredSignInButNotAnEngine() async throws {
         let reader = Reader(phone.privateDatabase)
         try await relay.settle()
-        // It has ended by the time the engine asks who speaks now: one that has been told so goes on trying, as a mirror does.
+        // The sign-in has expired when the engine asks for the current user. An engine that learnt of it earlier would
+        // keep retrying, as a mirror does.
         let phone = phone
         phone.network.fail(request: 1, of: "users/caller", by: .meanwhile { try? await phone.expireSignIn() })
         try await phone.signIn()
         reader.send("a", in: zone)
         try await relay.settle()
-        #expect(try await hand.privateDatabase.allRecordZones().count == 1)
+        #expect(try await otherDevice.privateDatabase.allRecordZones().count == 1)
         try await phone.signIn()
         try await relay.settle()
         let tablet = relay.device(of: "bob", named: "tablet")
@@ -194,7 +196,7 @@ import ZoneTesting
         try context.save()
         do {
             try await relay.settle(within: .seconds(3600))
-            Issue.record("It settled, and nobody was signed in.")
+            Issue.record("settle returned although the user was signed out.")
         } catch let error as NotSettled {
             #expect(error.pending.count == 1)
             #expect(error.pending.first?.hasPrefix("bob-tablet: The mirror of the private database") == true)
@@ -206,19 +208,19 @@ import ZoneTesting
 
     // MARK: Clocks
 
-    /// Everybody's database is followed by times of modification alone.
-    @Test func nothingIsMissedAfterAClockThatWasAhead() async throws {
+    /// Clients follow the public database by modification times alone.
+    @Test func noRecordIsMissedAfterTheRelaysClockWasAhead() async throws {
         var options = TestRelay.Options()
         options.storage = .temporaryFolder
         let relay = try TestRelay(options)
         let writer = relay.device(of: "alice").publicDatabase
-        let heard = Mutex<Set<String>>([])
+        let fetchedNames = Mutex<Set<String>>([])
         let poller = PublicDatabasePoller(
             database: relay.visitor().publicDatabase,
             recordTypes: ["Post"],
             handle: { event in
                 guard case .fetchedRecords(let records) = event else { return }
-                heard.withLock { $0.formUnion(records.map(\.recordID.recordName)) }
+                fetchedNames.withLock { $0.formUnion(records.map(\.recordID.recordName)) }
             }
         )
         await poller.start()
@@ -231,14 +233,14 @@ import ZoneTesting
         relay.clockError = .zero
         try await post("b")
         try await relay.settle()
-        #expect(heard.withLock { $0 } == ["a", "b"])
-        // Not even where the latest is gone, and the relay has begun anew.
+        #expect(fetchedNames.withLock { $0 } == ["a", "b"])
+        // The same must hold after the latest record is deleted and the relay restarts.
         try await writer.deleteRecord(withID: CKRecord.ID(recordName: "b"))
         try relay.restart()
         relay.clockError = .seconds(-400 * 86_400)
         try await post("c")
         try await relay.settle()
-        #expect(heard.withLock { $0 } == ["a", "b", "c"])
+        #expect(fetchedNames.withLock { $0 } == ["a", "b", "c"])
         await poller.stop()
     }
 }
@@ -251,9 +253,9 @@ private struct Jot: SyncedRecord, Equatable {
     init(id: RecordName) { self.id = id }
 }
 
-/// An engine that holds what it hears, forgets it with its user, and sends records without content.
+/// An engine that keeps what it fetches, drops it when the user changes, and sends empty records.
 private final class Reader: CKSyncEngineDelegate {
-    private let held = Mutex<(zones: Set<CKRecordZone.ID>, records: Set<CKRecord.ID>)>(([], []))
+    private let fetched = Mutex<(zones: Set<CKRecordZone.ID>, records: Set<CKRecord.ID>)>(([], []))
     private let engine = Mutex<CKSyncEngine?>(nil)
 
     init(_ database: CKDatabase) {
@@ -261,8 +263,8 @@ private final class Reader: CKSyncEngineDelegate {
         engine.withLock { $0 = made }
     }
 
-    var zones: Set<CKRecordZone.ID> { held.withLock { $0.zones } }
-    var records: Set<CKRecord.ID> { held.withLock { $0.records } }
+    var zones: Set<CKRecordZone.ID> { fetched.withLock { $0.zones } }
+    var records: Set<CKRecord.ID> { fetched.withLock { $0.records } }
 
     func send(_ name: String, in zone: CKRecordZone.ID) {
         guard let state = engine.withLock({ $0 })?.state else { return }
@@ -271,20 +273,20 @@ private final class Reader: CKSyncEngineDelegate {
     }
 
     func handleEvent(_ event: CKSyncEngine.Event, syncEngine: CKSyncEngine) async {
-        held.withLock { held in
+        fetched.withLock { fetched in
             switch event {
-            case .accountChange: held = ([], [])
+            case .accountChange: fetched = ([], [])
             case .fetchedDatabaseChanges(let changes):
-                held.zones.formUnion(changes.modifications.map(\.zoneID))
+                fetched.zones.formUnion(changes.modifications.map(\.zoneID))
                 for zone in changes.deletions.map(\.zoneID) {
-                    held.zones.remove(zone)
-                    held.records = held.records.filter { $0.zoneID != zone }
+                    fetched.zones.remove(zone)
+                    fetched.records = fetched.records.filter { $0.zoneID != zone }
                 }
             case .fetchedRecordZoneChanges(let changes):
-                held.records.formUnion(changes.modifications.map(\.record.recordID))
-                held.records.subtract(changes.deletions.map(\.recordID))
-            case .sentDatabaseChanges(let sent): held.zones.formUnion(sent.savedZones.map(\.zoneID))
-            case .sentRecordZoneChanges(let sent): held.records.formUnion(sent.savedRecords.map(\.recordID))
+                fetched.records.formUnion(changes.modifications.map(\.record.recordID))
+                fetched.records.subtract(changes.deletions.map(\.recordID))
+            case .sentDatabaseChanges(let sent): fetched.zones.formUnion(sent.savedZones.map(\.zoneID))
+            case .sentRecordZoneChanges(let sent): fetched.records.formUnion(sent.savedRecords.map(\.recordID))
             default: break
             }
         }

@@ -2,10 +2,10 @@ import Synchronization
 import Testing
 import ZoneTesting
 
-/// Where everything in a test's world happens, piece by piece.
+/// The executor on which all work of a test environment runs, step by step.
 struct StageTests {
-    /// Nothing that it has to do is lost, and nobody else waits for it.
-    @Test func whoeverSleepsGoesOnWhenTheyWake() {
+    /// No work of a sleeping party is lost, and other parties do not wait for it.
+    @Test func aSleepingPartyContinuesWhenItWakes() {
         let stage = Stage { _ in 0 }
         let (sleeper, other) = (Party("sleeper", on: stage), Party("other", on: stage))
         let done = Done()

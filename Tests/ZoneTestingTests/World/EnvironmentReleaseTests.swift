@@ -6,14 +6,14 @@ import ZoneMirror
 
 @testable import ZoneTesting
 
-/// What a test leaves behind when it is over: nothing.
-@Suite struct WorldEndTests {
+/// A finished test leaves nothing behind.
+@Suite struct EnvironmentReleaseTests {
     struct Note: SyncedRecord {
         var id = RecordName()
         var title = ""
     }
 
-    /// What a test has done last.
+    /// The last action of a test.
     enum End: CaseIterable {
         case nothing, aRequest, anEngine, aClosedMirror, aMirror, aMirrorBeforeItsFirstFetch, aCutDevice, aSlowNetwork
         case aCrash, aSignIn, anotherUsersEngine, anotherUsersMirror, anEndedSignIn
@@ -49,7 +49,8 @@ import ZoneMirror
         }
     }
 
-    @Test(.timeLimit(.minutes(15)), arguments: End.allCases) func aWorldGoesWithItsTest(after end: End) async throws {
+    @Test(.timeLimit(.minutes(15)), arguments: End.allCases)
+    func theEnvironmentIsReleased(after end: End) async throws {
         weak var weakRelay: TestRelay?
         weak var weakHub: NoticeHub?
         var folder = URL(filePath: "/")
@@ -60,7 +61,7 @@ import ZoneMirror
             folder = relay.folder.url
             try await Self.play(end, on: relay)
         }
-        // Tasks that were cancelled with their engine or mirror may take a moment to end.
+        // Cancelled tasks of the engine or mirror may take a moment to end.
         while weakRelay != nil || weakHub != nil, !Task.isCancelled { await Task.yield() }
         #expect(weakRelay == nil && weakHub == nil)
         #expect(!FileManager.default.fileExists(atPath: folder.path))

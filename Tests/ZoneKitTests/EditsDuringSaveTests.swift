@@ -4,8 +4,8 @@ import Wire
 import ZoneKit
 import ZoneTesting
 
-/// What is changed in a record while it is being saved is not in that save, and not taken for saved.
-@Suite(.timeLimit(.minutes(15))) struct EditsMeanwhileTests {
+/// Edits of a record during its save are not part of that save and stay marked as changed.
+@Suite(.timeLimit(.minutes(15))) struct EditsDuringSaveTests {
     let relay: TestRelay
     let phone: TestDevice
     let laptop: TestDevice
@@ -29,8 +29,8 @@ import ZoneTesting
         return CKAsset(fileURL: url)
     }
 
-    /// The zone's key is looked for between the sealing of the value and the rest.
-    @Test func anEncryptedValue() async throws {
+    /// The edit comes between the encryption of the value and the rest of the save: the zone's key is looked up then.
+    @Test func anEncryptedValueEditedDuringASaveStaysChanged() async throws {
         let record = note()
         record.encryptedValues["text"] = "one"
         record["title"] = "one"
@@ -52,8 +52,8 @@ import ZoneTesting
         #expect(second.encryptedValues["text"] == "two" && second["title"] == "two")
     }
 
-    /// The batch holds together all the same.
-    @Test func anAsset() async throws {
+    /// The batch is saved atomically nevertheless.
+    @Test func anAssetReplacedDuringASaveStaysChanged() async throws {
         let (record, other) = (note(), note())
         record["image"] = try file("one")
         let replacement = try file("two")
@@ -70,7 +70,7 @@ import ZoneTesting
         #expect(try await text() == "two")
     }
 
-    @Test func aSharesPeople() async throws {
+    @Test func participantsAddedDuringASaveStayInTheShare() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         try await phone.privateDatabase.save(share)
         let (carol, dave) = ("carol@example.com", "dave@example.com")

@@ -3,8 +3,10 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// The user IDs that records tell can be handed back: one's own has the name that stands for everybody's own.
-@Suite struct OwnNameTests {
+/// User IDs from records can be used again.
+///
+/// The current user's ID has the name that means the current user.
+@Suite struct CurrentUserIDTests {
     let relay: TestRelay
     let alice: TestDevice
     let database: CKDatabase
@@ -17,17 +19,18 @@ import ZoneTesting
         name = try await relay.device(of: "alice", named: "laptop").container.userRecordID().recordName
     }
 
-    /// Whoever made a record of this name, as told to alice.
-    private func maker(of name: String, in database: CKDatabase) async throws -> CKRecord.ID {
+    /// The creator of a new record of this name, as seen by alice.
+    private func creator(of name: String, in database: CKDatabase) async throws -> CKRecord.ID {
         let record = CKRecord(recordType: "Post", recordID: CKRecord.ID(recordName: name))
-        let maker = try #require(try await database.save(record).creatorUserRecordID)
-        #expect(maker.recordName == CKCurrentUserDefaultName)
-        return maker
+        let creator = try #require(try await database.save(record).creatorUserRecordID)
+        #expect(creator.recordName == CKCurrentUserDefaultName)
+        return creator
     }
 
-    @Test(arguments: [CKDatabase.Scope.public, .private]) func inPredicates(scope: CKDatabase.Scope) async throws {
+    @Test(arguments: [CKDatabase.Scope.public, .private])
+    func creatorIDsWorkInPredicates(scope: CKDatabase.Scope) async throws {
         let database = alice.container.database(with: scope)
-        let me = try await maker(of: "mine", in: database)
+        let me = try await creator(of: "mine", in: database)
         if scope == .public {
             try await relay.device(of: "bob").publicDatabase.save(CKRecord(recordType: "Post"))
         }
@@ -37,7 +40,7 @@ import ZoneTesting
             NSPredicate(format: "creatorUserRecordID == %@", reference),
             NSPredicate(format: "lastModifiedUserRecordID IN %@", [me]),
         ]
-        // Another container object: it was told nothing of its user yet.
+        // A new container object does not know its user yet.
         for predicate in predicates {
             let fresh = relay.device(of: "alice", named: "tablet").container.database(with: scope)
             let found = try await fresh.records(matching: CKQuery(recordType: "Post", predicate: predicate))
@@ -45,8 +48,8 @@ import ZoneTesting
         }
     }
 
-    @Test func inFields() async throws {
-        let reference = CKRecord.Reference(recordID: try await maker(of: "post", in: database), action: .none)
+    @Test func creatorIDsWorkInFields() async throws {
+        let reference = CKRecord.Reference(recordID: try await creator(of: "post", in: database), action: .none)
         let comment = CKRecord(recordType: "Comment", recordID: CKRecord.ID(recordName: "comment"))
         comment["author"] = reference
         comment["readers"] = [reference]
@@ -58,8 +61,8 @@ import ZoneTesting
         #expect(try await database.records(matching: query).matchResults.count == 1)
     }
 
-    @Test func inFetches() async throws {
-        let me = try await maker(of: "post", in: database)
+    @Test func creatorIDsWorkInFetches() async throws {
+        let me = try await creator(of: "post", in: database)
         let user = try await database.record(for: me)
         #expect(user.recordType == CKRecord.SystemType.userRecord && user.recordID.recordName == name)
         let both = try await database.records(for: [me, user.recordID])
@@ -67,8 +70,8 @@ import ZoneTesting
         for result in both.values { #expect(try result.get().recordID == user.recordID) }
     }
 
-    @Test func inSubscriptions() async throws {
-        let me = try await maker(of: "post", in: database)
+    @Test func creatorIDsWorkInSubscriptions() async throws {
+        let me = try await creator(of: "post", in: database)
         let predicate = NSPredicate(format: "creatorUserRecordID == %@", me)
         try await database.save(CKQuerySubscription(recordType: "Post", predicate: predicate, subscriptionID: "mine"))
         let kept = try #require(try await database.subscription(for: "mine").subscription.query?.json)

@@ -4,8 +4,8 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// A program that names its container's relay a second time while engines are at work: perhaps for another user.
-@Suite(.timeLimit(.minutes(15))) struct ConfiguredAnewTests {
+/// A program that configures its container again while engines run, possibly for another user.
+@Suite(.timeLimit(.minutes(15))) struct ReconfigurationTests {
     private let relay: TestRelay
     private let phone: TestDevice
 
@@ -28,7 +28,7 @@ import ZoneTesting
         return reader.texts
     }
 
-    @Test func nothingThatIsPendingReachesTheNextUser() async throws {
+    @Test func pendingChangesAreNotSentForTheNextUser() async throws {
         let notes = try notes()
         notes.addZone()
         notes.write("a", "alice's")
@@ -46,8 +46,8 @@ import ZoneTesting
         #expect(try await texts(of: "alice") == ["a": "alice's"])
     }
 
-    /// What a call has still to send when the other is named does not go in their name.
-    @Test func aCallUnderWayEndsWithTheOneWhoBeganIt() async throws {
+    /// Requests that a call has not sent yet when the user changes must not be sent for the new user.
+    @Test func aRunningCallEndsWhenTheUserChanges() async throws {
         let database = try notes().engine.database
         try await database.save(CKRecordZone(zoneName: "One"))
         try await database.save(CKRecordZone(zoneName: "Two"))
@@ -61,28 +61,30 @@ import ZoneTesting
         expect(.accountTemporarilyUnavailable) { _ = try results[records[1].recordID]?.get() }
     }
 
-    /// The engine is told, and listens for the new user's notices.
-    @Test func anEngineFollowsByItself() async throws {
+    /// The engine reports the account change and receives the new user's notices.
+    @Test func anAutomaticEngineFollowsTheNewUser() async throws {
         let notes = try notes(isAutomatic: true)
         try await within(.seconds(300), "alice to be signed in") {
-            try await notes.bell.until { notes.log.contains { $0.hasPrefix("accountChange(signIn") } }
+            try await notes.signal.until { notes.log.contains { $0.hasPrefix("accountChange(signIn") } }
         }
         _ = try phone.configure(as: "bob")
         try await within(.seconds(300), "bob to be signed in") {
-            try await notes.bell.until { notes.log.contains { $0.hasPrefix("accountChange(switchAccounts") } }
+            try await notes.signal.until { notes.log.contains { $0.hasPrefix("accountChange(switchAccounts") } }
         }
         let writer = SyncedNotes(relay.device(of: "bob", named: "laptop", container: phone.connection.container))
         writer.addZone()
         writer.write("b", "bob's")
         try await writer.engine.sendChanges()
-        try await within(.seconds(60), "bob's note") { try await notes.bell.until { notes.texts == ["b": "bob's"] } }
+        try await within(.seconds(60), "bob's note") { try await notes.signal.until { notes.texts == ["b": "bob's"] } }
         writer.write("c", "bob's")
         try await writer.engine.sendChanges()
-        try await within(.seconds(50), "a notice") { try await notes.bell.until { notes.texts.count == 2 } }
+        try await within(.seconds(50), "a notice") { try await notes.signal.until { notes.texts.count == 2 } }
     }
 
-    /// A program may make its engine before it knows where the relay is: it does not wait for its next poll then.
-    @Test func anEngineThatWasThereFirstHearsNoticesToo() async throws {
+    /// A program may create its engine before it configures the relay.
+    ///
+    /// The engine must not wait for its next poll then.
+    @Test func anEngineCreatedBeforeTheConfigurationReceivesNotices() async throws {
         let container = phone.connection.container
         let early = SyncedNotes(
             phone,
@@ -95,6 +97,6 @@ import ZoneTesting
         writer.addZone()
         writer.write("a", "alice's")
         try await writer.engine.sendChanges()
-        try await within(.seconds(50), "a notice") { try await early.bell.until { early.texts == ["a": "alice's"] } }
+        try await within(.seconds(50), "a notice") { try await early.signal.until { early.texts == ["a": "alice's"] } }
     }
 }

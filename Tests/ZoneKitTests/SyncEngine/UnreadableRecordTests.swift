@@ -3,8 +3,8 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Records that have changed, and that the relay could not give: a page of a zone's feed names them with an error.
-@Suite(.timeLimit(.minutes(15))) struct UngivenRecordTests {
+/// Changed records that the relay could not read: a page of the zone's feed contains an error for them.
+@Suite(.timeLimit(.minutes(15))) struct UnreadableRecordTests {
     private let relay: TestRelay
     private let laptop: TestDevice
     private let zone = CKRecordZone.ID(zoneName: "Notes")
@@ -24,7 +24,7 @@ import ZoneTesting
 
     private func id(_ name: String) -> CKRecord.ID { CKRecord.ID(recordName: name, zoneID: zone) }
 
-    /// Once, the zone's whole feed is one record that came and one that did not.
+    /// Replaces the zone's next page once: it has one record and one error.
     private func spoilNextPage() async throws {
         let page = try await laptop.privateDatabase.recordZoneChanges(inZoneWith: zone, since: nil)
         let body = """
@@ -35,14 +35,14 @@ import ZoneTesting
         laptop.network.fail(request: 1, of: "changes/zone", by: .answered(status: 200, body: body))
     }
 
-    @Test func theEngineAsksForThemAgain() async throws {
+    @Test func theEngineFetchesUnreadableRecordsAgain() async throws {
         let notes = SyncedNotes(laptop)
         try await spoilNextPage()
         let error = await #expect(throws: CKError.self) { try await notes.engine.fetchChanges() }
         let zoneError = error?.partialErrorsByItemID?[zone] as? CKError
         #expect(zoneError?.code == .partialFailure)
         #expect((zoneError?.partialErrorsByItemID?[id("bread")] as? CKError)?.code == .serviceUnavailable)
-        // What came is there, and nothing counts as missing.
+        // The readable record was delivered, and the other one is not reported as deleted.
         #expect(Set(notes.contents.withLock { $0.texts }.keys) == [id("milk")])
         #expect(notes.engine.state.zoneIDsWithUnfetchedServerChanges == [zone])
         try await notes.engine.fetchChanges()
@@ -50,11 +50,11 @@ import ZoneTesting
         #expect(notes.engine.state.zoneIDsWithUnfetchedServerChanges.isEmpty)
     }
 
-    @Test func anEngineThatWorksByItselfGetsThemByItself() async throws {
+    @Test func anAutomaticEngineFetchesUnreadableRecordsByItself() async throws {
         try await spoilNextPage()
         let notes = SyncedNotes(laptop, isAutomatic: true, relay: relay)
         try await within(.seconds(120), "the record that came") {
-            try await notes.bell.until { notes.texts.count == 1 }
+            try await notes.signal.until { notes.texts.count == 1 }
         }
         try await within(.seconds(120), "the other one") {
             while notes.texts.count < 2 {
@@ -64,7 +64,7 @@ import ZoneTesting
         }
     }
 
-    @Test func anOperationTellsThemOneByOneAndAtTheEnd() async throws {
+    @Test func anOperationReportsUnreadableRecordsPerRecordAndAtTheEnd() async throws {
         try await spoilNextPage()
         let operation = CKFetchRecordZoneChangesOperation(recordZoneIDs: [zone])
         let failed = Mutex<[CKRecord.ID]>([])
@@ -86,8 +86,8 @@ import ZoneTesting
         #expect(ends.withLock { $0 }.first == true)
     }
 
-    /// It has no word for one record, so its end does not say how far the program has come.
-    @Test func theOldestOperationGivesNoTokenThatCoversThem() async throws {
+    /// The operation has no error for a single record, so it must not return a token.
+    @Test func theOldestOperationReturnsNoTokenPastUnreadableRecords() async throws {
         try await spoilNextPage()
         let operation = CKFetchRecordChangesOperation(recordZoneID: zone, previousServerChangeToken: nil)
         let (token, error) = await withCheckedContinuation { done in

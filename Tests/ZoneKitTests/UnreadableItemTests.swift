@@ -3,8 +3,8 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Single things that the relay could not give: nobody is told that they are not there.
-@Suite(.timeLimit(.minutes(15))) struct UngivenItemTests {
+/// Single items that the relay could not read must not be reported as missing.
+@Suite(.timeLimit(.minutes(15))) struct UnreadableItemTests {
     let relay: TestRelay
     let phone: TestDevice
     let zone = CKRecordZone(zoneName: "Diary")
@@ -21,22 +21,22 @@ import ZoneTesting
         return try await phone.privateDatabase.save(record).recordID
     }
 
-    private func look() async throws -> CKServerChangeToken {
+    private func fetch() async throws -> CKServerChangeToken {
         try await phone.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: nil).changeToken
     }
 
-    @Test func aRecordWithoutANameIsNotSkipped() async throws {
+    @Test func anErrorWithoutARecordNameFailsTheFetch() async throws {
         _ = try await save()
-        let token = try await look()
+        let token = try await fetch()
         let body = """
             {"zones":[{"zoneID":{"zoneName":"Diary"},"syncToken":"\(token.encoded)","moreComing":false,\
             "records":[{\(broken)}]}]}
             """
         phone.network.fail(request: 1, of: "changes/zone", by: .answered(status: 200, body: body))
-        await #expect(throws: CKError.self) { _ = try await look() }
+        await #expect(throws: CKError.self) { _ = try await fetch() }
     }
 
-    @Test func aLookupThatNamesNothingSaysNotThatItIsGone() async throws {
+    @Test func aLookupWithoutTheRecordIsNotReportedAsUnknownItem() async throws {
         let id = try await save()
         for body in ["{\"records\":[{\(broken)}]}", "{\"records\":[]}"] {
             phone.network.fail(request: 1, of: "records/lookup", by: .answered(status: 200, body: body))
@@ -45,7 +45,7 @@ import ZoneTesting
         }
     }
 
-    @Test func aQueryNamesWhatItCouldNotGive() async throws {
+    @Test func aQueryReportsUnreadableRecords() async throws {
         let record = CKRecord(recordType: "Post", recordID: .init(recordName: "p"))
         record["n"] = 1
         try await phone.publicDatabase.save(record)
@@ -57,7 +57,7 @@ import ZoneTesting
         #expect(throws: CKError.self) { try page.matchResults.first?.1.get() }
     }
 
-    @Test func aListingWithoutAZoneIsNone() async throws {
+    @Test func aListingWithAnErrorFails() async throws {
         let body = "{\"zones\":[{\"zoneID\":{\"zoneName\":\"Diary\"},\(broken)}]}"
         phone.network.fail(request: 1, of: "zones/list", by: .answered(status: 200, body: body))
         await #expect(throws: CKError.self) { try await phone.privateDatabase.allRecordZones() }

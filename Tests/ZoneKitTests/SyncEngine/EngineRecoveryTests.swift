@@ -5,8 +5,8 @@ import Wire
 import ZoneKit
 import ZoneTesting
 
-/// What happens to engines outside of textbooks: programs that end in the middle, states that are old, users that change.
-@Suite(.timeLimit(.minutes(15))) struct RealLifeTests {
+/// Engines in difficult situations: terminated programs, old states, changing users.
+@Suite(.timeLimit(.minutes(15))) struct EngineRecoveryTests {
     private let relay: TestRelay
 
     init() throws { relay = try TestRelay() }
@@ -15,34 +15,34 @@ import ZoneTesting
         SyncedNotes(relay.device(of: user, named: device))
     }
 
-    /// The relay has the change; the program ended before it heard so, with the state of before.
-    @Test func aProgramThatEndedWhileSendingSendsAgainAndDoublesNothing() async throws {
+    /// The relay has stored the changes, but the program terminated before the answer and has only its earlier state.
+    @Test func aProgramTerminatedDuringASendSendsAgainWithoutDuplicates() async throws {
         let phone = notes()
         phone.addZone()
         try await phone.engine.sendChanges()
         phone.write("milk", "one")
         phone.write("bread", "two")
-        // The state is told of with the next sync; a program that ends keeps the last it was told.
+        // The program receives a state update at the next sync and keeps the last one.
         phone.device.network.fail(.losesAnswer)
         await #expect(throws: CKError.self) { try await phone.engine.sendChanges() }
         let state = try #require(phone.saved)
-        let reborn = SyncedNotes(phone.device, from: state, texts: phone.contents.withLock { $0.texts })
-        reborn.write("milk", "one")
-        reborn.write("bread", "two")
-        // It knows no change tags of what it made: each is a conflict once, with the relay's record in it.
+        let relaunched = SyncedNotes(phone.device, from: state, texts: phone.contents.withLock { $0.texts })
+        relaunched.write("milk", "one")
+        relaunched.write("bread", "two")
+        // It knows no change tags of its records: each save conflicts once and returns the relay's record.
         do {
-            try await reborn.engine.sendChanges()
+            try await relaunched.engine.sendChanges()
         } catch {
             #expect((error as? CKError)?.code == .partialFailure)
-            try await reborn.engine.sendChanges()
+            try await relaunched.engine.sendChanges()
         }
-        #expect(reborn.engine.state.pendingRecordZoneChanges.isEmpty)
+        #expect(relaunched.engine.state.pendingRecordZoneChanges.isEmpty)
         let laptop = notes("laptop")
         try await laptop.engine.fetchChanges()
         #expect(laptop.texts == ["milk": "one", "bread": "two"])
     }
 
-    /// A program that wrote its state down an hour ago hears everything since once more, deletions too.
+    /// A program with an old state fetches all changes since then again, including deletions.
     @Test func anOldStateCatchesUp() async throws {
         let (phone, laptop) = (notes(), notes("laptop"))
         phone.addZone()
@@ -59,21 +59,21 @@ import ZoneTesting
         try await phone.engine.fetchChanges()
         phone.write("n5", "late")
         try await phone.engine.sendChanges()
-        let reborn = SyncedNotes(phone.device, from: state, texts: texts)
-        reborn.contents.withLock { $0.known = known }
-        // What it writes on top of old versions does not undo the news of others.
-        reborn.write("n8", "mine")
-        try await reborn.engine.fetchChanges()
-        try await reborn.engine.sendChanges()
+        let relaunched = SyncedNotes(phone.device, from: state, texts: texts)
+        relaunched.contents.withLock { $0.known = known }
+        // Its write on top of an old version does not undo changes of others.
+        relaunched.write("n8", "mine")
+        try await relaunched.engine.fetchChanges()
+        try await relaunched.engine.sendChanges()
         var expected = Dictionary(uniqueKeysWithValues: (0..<9).map { ("n\($0)", $0 < 5 ? "new" : "old") })
         (expected["n5"], expected["n8"]) = ("late", "mine")
-        #expect(reborn.texts == expected)
+        #expect(relaunched.texts == expected)
         try await laptop.engine.fetchChanges()
         #expect(laptop.texts == expected)
     }
 
-    /// Another user signs in while the program runs: it is told before anything else, and nothing crosses.
-    @Test func anotherUserUnderWayGetsNothingOfTheFirst() async throws {
+    /// Another user signs in while the program runs: the account change is the first event, and no data crosses over.
+    @Test func aUserSignedInDuringARunReceivesNothingOfTheFirst() async throws {
         let phone = notes()
         phone.addZone()
         phone.write("milk", "alice's")
@@ -105,7 +105,7 @@ import ZoneTesting
         )
     }
 
-    private func reasons(toldTo notes: SyncedNotes) -> [CKDatabase.DatabaseChange.Deletion.Reason] {
+    private func reasons(reportedTo notes: SyncedNotes) -> [CKDatabase.DatabaseChange.Deletion.Reason] {
         notes.contents.withLock { contents in
             contents.events.flatMap { event -> [CKDatabase.DatabaseChange.Deletion.Reason] in
                 guard case .fetchedDatabaseChanges(let changes) = event else { return [] }
@@ -114,7 +114,7 @@ import ZoneTesting
         }
     }
 
-    /// What a program has that keeps a list of its zones by what it is told.
+    /// The zones of a program that tracks them by its events.
     private func zones(listedBy notes: SyncedNotes) -> Set<CKRecordZone.ID> {
         notes.contents.withLock { contents in
             contents.events.reduce(into: []) { zones, event in
@@ -125,11 +125,11 @@ import ZoneTesting
         }
     }
 
-    /// The reasons with which zones go, as programs switch over them.
+    /// The reasons for zone deletions, which programs switch over.
     @Test(arguments: [
         (nil, CKDatabase.DatabaseChange.Deletion.Reason.deleted), ("purged", .purged),
         ("encryptedDataReset", .encryptedDataReset),
-    ]) func zonesGoWithTheirReason(
+    ]) func zoneDeletionsAreReportedWithTheirReason(
         _ word: String?,
         _ reason: CKDatabase.DatabaseChange.Deletion.Reason
     ) async throws {
@@ -140,16 +140,17 @@ import ZoneTesting
         try await laptop.engine.fetchChanges()
         try await end(phone, word)
         try await laptop.engine.fetchChanges()
-        #expect(reasons(toldTo: laptop) == [reason])
+        #expect(reasons(reportedTo: laptop) == [reason])
         #expect(laptop.texts.isEmpty)
     }
 
-    /// Between two looks of a device its zone has ended and another of its name is there: what it holds is gone, for that
-    /// reason, and comes first.
+    /// Between two fetches the zone was deleted and recreated.
+    ///
+    /// The deletion is reported first, with its reason.
     @Test(arguments: [
         (nil, CKDatabase.DatabaseChange.Deletion.Reason.deleted), ("purged", .purged),
         ("encryptedDataReset", .encryptedDataReset),
-    ]) func aZoneThatWasMadeAnewIsToldAsGoneBeforeWhatIsInTheNewOne(
+    ]) func aRecreatedZoneIsReportedAsDeletedBeforeItsNewContent(
         _ word: String?,
         _ reason: CKDatabase.DatabaseChange.Deletion.Reason
     ) async throws {
@@ -166,15 +167,15 @@ import ZoneTesting
         again.write("new", "two")
         try await again.engine.sendChanges()
         try await laptop.engine.fetchChanges()
-        #expect(reasons(toldTo: laptop) == [reason])
+        #expect(reasons(reportedTo: laptop) == [reason])
         #expect(laptop.texts == ["both": "two", "new": "two"])
         #expect(zones(listedBy: laptop) == [laptop.zone])
         try await laptop.engine.fetchChanges()
-        #expect(reasons(toldTo: laptop) == [reason])
+        #expect(reasons(reportedTo: laptop) == [reason])
     }
 
-    /// Who ends a zone and makes it anew knows that, and what was written since is no part of what ended.
-    @Test func aDeviceIsNotToldOfWhatItMadeAnewItself() async throws {
+    /// A device that deletes and recreates a zone itself needs no report, and its new records must stay.
+    @Test func aZoneRecreatedByTheDeviceItselfIsNotReportedAsDeleted() async throws {
         let phone = notes()
         phone.addZone()
         phone.write("old", "one")
@@ -188,7 +189,7 @@ import ZoneTesting
         try await phone.engine.sendChanges()
         phone.write("unsent", "two")
         try await phone.engine.fetchChanges()
-        #expect(reasons(toldTo: phone).isEmpty)
+        #expect(reasons(reportedTo: phone).isEmpty)
         #expect(phone.texts == ["sent": "two", "unsent": "two"])
         try await phone.engine.sendChanges()
         let laptop = notes("laptop")
@@ -196,8 +197,8 @@ import ZoneTesting
         #expect(laptop.texts == ["sent": "two", "unsent": "two"])
     }
 
-    /// What was to be deleted went with its zone: a record of that name in the zone that is there now is another one.
-    @Test func aDeletionDoesNotOutliveItsZone() async throws {
+    /// A pending deletion ends with its zone: a record of that name in the recreated zone is another record.
+    @Test func aPendingDeletionEndsWithItsZone() async throws {
         let (phone, laptop) = (notes(), notes("laptop"))
         phone.addZone()
         phone.write("milk", "one")
@@ -218,8 +219,8 @@ import ZoneTesting
         #expect(phone.texts == ["milk": "two"])
     }
 
-    /// Programs keep the newer of two versions by their times, as Apple's sample does: each save of a record is later.
-    @Test func eachSaveIsLaterAlsoWhereTheClockStandsStillOrGoesBack() async throws {
+    /// Programs compare versions by modification date, as Apple's sample does, so each save must have a later date.
+    @Test func modificationDatesIncreaseEvenIfTheClockStopsOrGoesBack() async throws {
         let database = relay.device(of: "alice", named: "phone").privateDatabase
         var record = try await database.save(CKRecord(recordType: "Note"))
         var last = try #require(record.modificationDate)
@@ -233,9 +234,11 @@ import ZoneTesting
         }
     }
 
-    /// It would wait for itself; what it starts a task for goes on.
-    @Test func whatTheDelegateCannotWaitForIsRefused() async throws {
-        let delegate = Impatient()
+    /// The delegate would wait for itself.
+    ///
+    /// A task that it starts may call the engine.
+    @Test func engineCallsInsideADelegateCallbackAreRefused() async throws {
+        let delegate = ReentrantDelegate()
         let device = relay.device(of: "alice", named: "phone")
         var configuration = CKSyncEngine.Configuration(
             database: device.privateDatabase,
@@ -249,7 +252,7 @@ import ZoneTesting
         try await delegate.started.withLock { $0 }?.value
     }
 
-    private final class Impatient: CKSyncEngineDelegate {
+    private final class ReentrantDelegate: CKSyncEngineDelegate {
         let codes = Mutex<[CKError.Code?]>([])
         let started = Mutex<Task<Void, any Error>?>(nil)
 

@@ -1,12 +1,12 @@
 import Testing
 
-/// A wait that came to its end.
-struct WaitedInVain: Error, CustomStringConvertible {
+/// The time limit of a wait was reached.
+struct WaitTimeout: Error, CustomStringConvertible {
     var what: String
-    var description: String { "waited in vain for \(what)" }
+    var description: String { "timed out waiting for \(what)" }
 }
 
-/// The result of `body`, or an error that says what was waited for.
+/// Returns the result of `body`, or throws an error that names the awaited event after `limit`.
 func within<Result: Sendable>(
     _ limit: Duration,
     _ what: String,
@@ -16,21 +16,23 @@ func within<Result: Sendable>(
         group.addTask { try await body() }
         group.addTask {
             try await Task.sleep(for: limit)
-            throw WaitedInVain(what: what)
+            throw WaitTimeout(what: what)
         }
         defer { group.cancelAll() }
-        guard let first = try await group.next() else { throw WaitedInVain(what: what) }
+        guard let first = try await group.next() else { throw WaitTimeout(what: what) }
         return first
     }
 }
 
-/// A stream whose elements are taken one at a time by a test, each within a time.
-final class Takings<Element: Sendable>: Sendable {
+/// A stream whose elements a test takes one at a time, each with a time limit.
+final class TimedStream<Element: Sendable>: Sendable {
     private let stream: AsyncStream<Element>
 
     init(_ stream: AsyncStream<Element>) { self.stream = stream }
 
-    /// The next element for which `pick` gives something; the others are passed over.
+    /// The next element for which `pick` returns a value.
+    ///
+    /// Other elements are skipped.
     func next<Found: Sendable>(
         _ what: String,
         within limit: Duration = .seconds(120),
@@ -40,7 +42,7 @@ final class Takings<Element: Sendable>: Sendable {
             for await element in stream {
                 if let found = pick(element) { return found }
             }
-            throw WaitedInVain(what: what)
+            throw WaitTimeout(what: what)
         }
     }
 }

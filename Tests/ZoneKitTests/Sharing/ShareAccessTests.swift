@@ -3,8 +3,8 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// How people come into a share whom its owner cannot name: by a link for one, and by asking.
-@Suite(.timeLimit(.minutes(15))) struct NewcomerTests {
+/// How people join a share without being named by its owner: by a one-time link, and by an access request.
+@Suite(.timeLimit(.minutes(15))) struct ShareAccessTests {
     let relay: TestRelay
     let alice: TestDevice
     let bob: TestDevice
@@ -36,9 +36,9 @@ import ZoneTesting
         try await device.container.requestShareAccess(for: [url])[url]?.get()
     }
 
-    // MARK: Links for one
+    // MARK: One-time links
 
-    @Test func aLinkForOneIsForWhoeverComesFirst() async throws {
+    @Test func aOneTimeLinkAdmitsTheFirstUser() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         let guest = CKShare.Participant.oneTimeURLParticipant()
         guest.permission = .readWrite
@@ -50,7 +50,7 @@ import ZoneTesting
         let waiting = try #require(saved.participants.first { $0.participantID == guest.participantID })
         #expect(waiting.acceptanceStatus == .pending && waiting.userIdentity.lookupInfo == nil)
         #expect(waiting.userIdentity.nameComponents == nil && waiting.dateAddedToShare != nil)
-        // The same for as long as nobody has used it, on each of the owner's devices.
+        // Until the link is used, all of the owner's devices see the same link.
         #expect(try await current().oneTimeURL(for: guest.participantID) == url)
 
         let joined = try await join(url, bob)
@@ -60,14 +60,14 @@ import ZoneTesting
         #expect(now.oneTimeURL(for: guest.participantID) == nil)
         #expect(now.participants.first { $0.participantID == guest.participantID }?.acceptanceStatus == .accepted)
         await #expect { try await join(url, carol) } throws: { ($0 as? CKError)?.code == .permissionFailure }
-        // The link that anybody could have still lets nobody in.
+        // The share's general link still lets no one in.
         let open = try #require(now.url)
         await #expect { try await join(open, carol) } throws: { ($0 as? CKError)?.code == .permissionFailure }
     }
 
-    // MARK: Links of invitations
+    // MARK: Invitation links
 
-    @Test("the link of an invitation lets in somebody whose account has another address", arguments: [true, false])
+    @Test("the link of an invitation admits a user whose account has another address", arguments: [true, false])
     func anInvitationsLink(isAddress: Bool) async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         let guest =
@@ -83,7 +83,7 @@ import ZoneTesting
         let saved = try await save(share)
         let shown = try #require(saved.participants.first { $0.role == .privateUser })
         let url = try #require(saved.invitationURL(for: shown.participantID))
-        #expect(saved.invitationURL(for: before) == url, "the program has the participant of before")
+        #expect(saved.invitationURL(for: before) == url, "the link is also found by the ID before the save")
         #expect(url != saved.url && saved.oneTimeURL(for: shown.participantID) == nil)
         #expect(saved.invitationURL(for: saved.owner.participantID) == nil)
         #expect(try await current().invitationURL(for: shown.participantID) == url)
@@ -95,7 +95,7 @@ import ZoneTesting
         }
         let joined = try await join(url, carol)
         #expect(joined.currentUserParticipant?.permission == .readWrite)
-        #expect(joined.invitationURL(for: shown.participantID) == nil, "participants are given no links")
+        #expect(joined.invitationURL(for: shown.participantID) == nil, "participants must receive no links")
         #expect(try await current().invitationURL(for: shown.participantID) == nil)
         await #expect { try await join(url, bob) } throws: { ($0 as? CKError)?.code == .permissionFailure }
     }
@@ -105,8 +105,8 @@ import ZoneTesting
         return try #require(try NSKeyedUnarchiver.unarchivedObject(ofClass: Object.self, from: data))
     }
 
-    /// A copy and an archive are the same guest: the link is for them, also where the copy is what is saved.
-    @Test func aLinksParticipantStaysWhoTheyAre() async throws {
+    /// A copy and an archive of the participant are the same participant, also if the copy is saved.
+    @Test func aOneTimeParticipantKeepsItsIdentity() async throws {
         let guest = CKShare.Participant.oneTimeURLParticipant()
         let copy = try #require(guest.copy() as? CKShare.Participant)
         let kept = try archived(guest)
@@ -120,7 +120,7 @@ import ZoneTesting
         #expect(try await save(copied).oneTimeURL(for: guest.participantID) != nil)
     }
 
-    @Test func aLinkForOneEndsWithItsParticipant() async throws {
+    @Test func aOneTimeLinkEndsWithItsParticipant() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         let guests = [CKShare.Participant.oneTimeURLParticipant(), .oneTimeURLParticipant()]
         guests.forEach(share.addParticipant)
@@ -133,9 +133,9 @@ import ZoneTesting
         _ = try await join(urls[1], bob)
     }
 
-    // MARK: Requests
+    // MARK: Access requests
 
-    @Test func whoAsksIsLetIn() async throws {
+    @Test func anApprovedRequesterCanJoin() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         share.allowsAccessRequests = true
         let saved = try await save(share)
@@ -159,7 +159,7 @@ import ZoneTesting
         #expect(try await current().participants.count == 2)
     }
 
-    @Test func noIsNoAndForGoodIsForGood() async throws {
+    @Test func deniedRequestersMayAskAgainAndBlockedOnesMayNot() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         share.allowsAccessRequests = true
         let url = try #require(try await save(share).url)
@@ -180,7 +180,7 @@ import ZoneTesting
         try await ask(url, bob)
     }
 
-    @Test func whoIsBlockedIsOut() async throws {
+    @Test func aBlockedParticipantIsRemoved() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         share.allowsAccessRequests = true
         let url = try #require(try await save(share).url)
@@ -198,7 +198,7 @@ import ZoneTesting
         #expect(try await current().participants.count == 1)
     }
 
-    @Test func aShareThatTakesNoRequestsIsLikeNone() async throws {
+    @Test func aShareWithoutAccessRequestsLooksLikeAMissingShare() async throws {
         let url = try #require(try await save(CKShare(recordZoneID: zone.zoneID)).url)
         let nowhere = url.deletingLastPathComponent().appendingPathComponent("none")
         let results = try await bob.container.requestShareAccess(for: [url, nowhere])
@@ -210,7 +210,7 @@ import ZoneTesting
         #expect(try await current().requesters.isEmpty)
     }
 
-    @Test func theOperationAsksToo() async throws {
+    @Test func theOperationRequestsAccess() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         share.allowsAccessRequests = true
         let url = try #require(try await save(share).url)
@@ -225,9 +225,9 @@ import ZoneTesting
         #expect(try await current().requesters.count == 1)
     }
 
-    // MARK: What a change would do
+    // MARK: Effects of a change
 
-    @Test func theLossIsShownBeforeTheSave() async throws {
+    @Test func effectsOfAPermissionChangeAreKnownBeforeTheSave() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         let invited = try await alice.container.shareParticipant(forEmailAddress: "dave@example.org")
         share.addParticipant(invited)

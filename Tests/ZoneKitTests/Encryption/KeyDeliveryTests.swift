@@ -3,8 +3,8 @@ import Testing
 import ZoneKit
 import ZoneTesting
 
-/// Whom a zone's key could not be given at once gets it all the same.
-@Suite(.timeLimit(.minutes(15))) struct KeyGivingTests {
+/// Participants who cannot be given a zone's key at once receive it later.
+@Suite(.timeLimit(.minutes(15))) struct KeyDeliveryTests {
     let relay: TestRelay
     let phone: TestDevice
     let bob: TestDevice
@@ -25,7 +25,7 @@ import ZoneTesting
         return try await phone.privateDatabase.save(record)
     }
 
-    /// Shares the zone or a record of it with whoever has the link.
+    /// Shares the zone, or one record of it, with anyone who has the link.
     private func share(_ isWhole: Bool = true) async throws -> URL {
         let root = try await save("a")
         let share = isWhole ? CKShare(recordZoneID: zone.zoneID) : CKShare(rootRecord: root)
@@ -48,24 +48,24 @@ import ZoneTesting
         return try page.modificationResultsByID[id]?.get().record.encryptedValues["text"]
     }
 
-    private func look(_ device: TestDevice, since token: CKServerChangeToken? = nil) async throws -> CKServerChangeToken
+    private func read(_ device: TestDevice, since token: CKServerChangeToken? = nil) async throws -> CKServerChangeToken
     {
         let page = try await device.privateDatabase.recordZoneChanges(inZoneWith: zone.zoneID, since: token)
-        return page.moreComing ? try await look(device, since: page.changeToken) : page.changeToken
+        return page.moreComing ? try await read(device, since: page.changeToken) : page.changeToken
     }
 
-    /// The owner's program ends before the newcomer has said by which key to give it.
-    @Test(arguments: [true, false]) func aProgramThatWasEndedGivesItLater(_ isWhole: Bool) async throws {
+    /// The owner's program terminates before the participant has published a public key.
+    @Test(arguments: [true, false]) func aRelaunchedProgramGivesTheKeyLater(_ isWhole: Bool) async throws {
         try await join(try await share(isWhole), on: relay.device(of: "bob", named: "browser"))
-        let token = try await look(phone)
+        let token = try await read(phone)
         #expect(try await secret(on: bob) == nil)
         let later = relay.device(of: "alice", named: "later", encryptionKey: key)
-        _ = try await look(later, since: token)
+        _ = try await read(later, since: token)
         #expect(try await secret(on: bob) == "secret a")
     }
 
-    /// More shares than one page of a query holds.
-    @Test func whoWaitsAtTheLastOfManySharesIsFound() async throws {
+    /// The zone has more shares than one page of a query holds.
+    @Test func aParticipantOfTheLastOfManySharesReceivesTheKey() async throws {
         let roots = (0..<210).map {
             CKRecord(recordType: "Entry", recordID: .init(recordName: "\($0)", zoneID: zone.zoneID))
         }
@@ -78,16 +78,16 @@ import ZoneTesting
             _ = try await phone.privateDatabase.modifyRecords(saving: records, deleting: [])
         }
         let link = try await share(false)
-        let token = try await look(phone)
+        let token = try await read(phone)
         try await join(link, on: relay.device(of: "bob", named: "browser"))
         #expect(try await secret(on: bob) == nil)
-        // The share itself does not come again.
+        // The share itself is not fetched again.
         let later = relay.device(of: "alice", named: "later", encryptionKey: key)
-        _ = try await look(later, since: try await look(relay.device(of: "alice", named: "keyless"), since: token))
+        _ = try await read(later, since: try await read(relay.device(of: "alice", named: "keyless"), since: token))
         #expect(try await secret(on: bob) == "secret a")
     }
 
-    @Test(arguments: [true, false]) func aRefusalForNowIsNotTheEnd(_ isAnswered: Bool) async throws {
+    @Test(arguments: [true, false]) func aTemporaryRefusalIsRetried(_ isAnswered: Bool) async throws {
         try await join(try await share(), on: bob)
         let body = "{\"records\":[{\"recordName\":\"zonecast.key.x\",\(Self.broken)}]}"
         phone.network.fail(
@@ -95,59 +95,59 @@ import ZoneTesting
             of: "records/modify",
             by: isAnswered ? .answered(status: 200, body: body) : .busy(retryAfter: .seconds(1))
         )
-        let token = try await look(phone)
+        let token = try await read(phone)
         #expect(try await secret(on: bob) == nil)
-        _ = try await look(phone, since: token)
+        _ = try await read(phone, since: token)
         #expect(try await secret(on: bob) == "secret a")
     }
 
-    /// Each of the owner's questions goes wrong once.
-    @Test(arguments: 1...5, [true, false]) func aQuestionThatFailsIsAskedAgain(
+    /// Each of the owner's requests fails once.
+    @Test(arguments: 1...5, [true, false]) func aFailedRequestIsRetriedAtTheNextFetch(
         _ number: Int,
         _ isWhole: Bool
     ) async throws {
         let link = try await share(isWhole)
         let laptop = relay.device(of: "alice", named: "laptop", encryptionKey: key)
-        let token = try await look(laptop)
+        let token = try await read(laptop)
         try await join(link, on: bob)
         let other = relay.device(of: "alice", named: "other", encryptionKey: key)
         let operation = number == 5 ? "records/resolve" : "records/lookup"
         other.network.fail(request: number % 5 + number / 5, of: operation, by: .busy(retryAfter: .seconds(1)))
         var next = token
-        do { next = try await look(other, since: token) } catch { next = try await look(other, since: token) }
-        _ = try await look(other, since: next)
+        do { next = try await read(other, since: token) } catch { next = try await read(other, since: token) }
+        _ = try await read(other, since: next)
         #expect(try await secret(on: bob) == "secret a")
     }
 
-    /// There is no key before there is something to encrypt.
-    @Test func whoJoinedBeforeTheFirstSecretReadsIt() async throws {
+    /// No zone key exists before the first encrypted value.
+    @Test func aParticipantWhoJoinedBeforeTheFirstEncryptedValueReadsIt() async throws {
         let share = CKShare(recordZoneID: zone.zoneID)
         share.publicPermission = .readOnly
         try await join(try #require((try await phone.privateDatabase.save(share) as? CKShare)?.url), on: bob)
-        let token = try await look(phone)
+        let token = try await read(phone)
         _ = try await save("a")
-        _ = try await look(phone, since: token)
+        _ = try await read(phone, since: token)
         #expect(try await secret(on: bob) == "secret a")
     }
 
-    @Test func whoIsTrustedLaterIsGivenItThen() async throws {
-        final class Judge: EncryptionKeyProvider {
+    @Test func aParticipantTrustedLaterReceivesTheKeyThen() async throws {
+        final class DistrustingKeyProvider: EncryptionKeyProvider {
             let key = PassphraseEncryptionKey("alice's own", cost: .light)
             func userKey() async throws -> Data { try await key.userKey() }
             func trusts(_ key: UserEncryptionKey, insteadOf known: UserEncryptionKey?) async -> Bool { false }
         }
         try await join(try await share(), on: bob)
-        let laptop = relay.device(of: "alice", named: "laptop", encryptionKey: Judge())
-        let token = try await look(laptop)
+        let laptop = relay.device(of: "alice", named: "laptop", encryptionKey: DistrustingKeyProvider())
+        let token = try await read(laptop)
         #expect(try await secret(on: bob) == nil)
         let mine = try await bob.container.userRecordID()
         try laptop.container.trustEncryptionKey(try #require(try await laptop.container.encryptionKey(of: mine)))
-        _ = try await look(laptop, since: token)
+        _ = try await read(laptop, since: token)
         #expect(try await secret(on: bob) == "secret a")
     }
 
-    /// A zone with two shared hierarchies, both with the same guest, who sees the key by one of them.
-    @Test(arguments: [true, false], [true, false]) func theEndOfOneShareLeavesTheKeyOfTheOther(
+    /// A zone with two shared hierarchies and the same participant in both, who sees the key through one of them.
+    @Test(arguments: [true, false], [true, false]) func endingOneShareKeepsTheKeyForTheOther(
         _ isStopped: Bool,
         _ isRestarted: Bool
     ) async throws {
@@ -160,9 +160,9 @@ import ZoneTesting
             let link = try #require((try saved.saveResults[share.recordID]?.get() as? CKShare)?.url)
             try await join(link, on: bob)
             shares.append(share.recordID)
-            _ = try await look(phone)
+            _ = try await read(phone)
         }
-        let token = try await look(phone)
+        let token = try await read(phone)
         let database = phone.privateDatabase
         if isStopped {
             try await database.deleteRecord(withID: shares[0])
@@ -172,7 +172,7 @@ import ZoneTesting
             try await database.save(share)
         }
         let owner = isRestarted ? relay.device(of: "alice", named: "later", encryptionKey: key) : phone
-        _ = try await look(owner, since: token)
+        _ = try await read(owner, since: token)
         let key = PassphraseEncryptionKey("bob's own", cost: .light)
         let other = relay.device(of: "bob", named: "other", encryptionKey: key)
         let shared = try await other.sharedDatabase.allRecordZones()[0].zoneID

@@ -2,10 +2,10 @@ import Foundation
 import Testing
 import ZoneKit
 
-/// Bytes that changed on their way or on somebody's disk.
-@Suite struct SpoiltAssetTests {
+/// Assets whose content was damaged in transit or on a disk.
+@Suite struct DamagedAssetTests {
     private let content = "12345678"
-    /// Its name by content, and that of other bytes.
+    /// The checksum of the content, and another one.
     private let good = "Ae95fIEY8C37ZJYH3V0/jHYjBIyc"
     private let other = "AQAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
@@ -14,7 +14,7 @@ import ZoneKit
         return CKRecord(recordType: "Photo", recordID: CKRecord.ID(recordName: "a", zoneID: place))
     }
 
-    /// A record that names the content, and what comes when its address is asked.
+    /// A relay with a record that refers to the content, followed by these answers to downloads.
     private func relay(sending files: String...) -> ScriptedRelay {
         ScriptedRelay([.answer(200, answer)] + files.map { .answer(200, $0) })
     }
@@ -33,31 +33,31 @@ import ZoneKit
         return try String(contentsOf: try await asset.download(), encoding: .utf8)
     }
 
-    @Test func aSpoiltDownloadComesOnceMore() async throws {
+    @Test func aDamagedDownloadIsRetriedOnce() async throws {
         #expect(try await download(from: relay(sending: "1234x678", content)) == content)
     }
 
-    @Test func whatStaysSpoiltIsNeverHandedOut() async throws {
+    @Test func aDownloadThatStaysDamagedIsNotDelivered() async throws {
         await expect(.assetNotAvailable) { _ = try await download(from: relay(sending: "1234x678", "12x45678")) }
     }
 
-    /// Part after part of it, each longer than what is missing: without an end, were they taken.
-    @Test func aPartThatIsTooLongIsNotIt() async throws {
+    /// Each part is longer than the missing rest; accepted, the download would never end.
+    @Test func aTooLongPartIsRefused() async throws {
         let part = ScriptedRelay.Line.answer(206, content + "9")
-        // Its address leads to something else, and so does the one that the record has by now.
+        // The URL leads to something else, and so does the record's current one.
         let parts = ScriptedRelay([.answer(200, answer), part, .answer(200, answer), part])
         await expect(.assetNotAvailable) { _ = try await download(from: parts) }
         #expect(parts.requests.count == 4)
     }
 
-    @Test func whatIsWholeComesOnce() async throws {
+    @Test func anIntactDownloadIsRequestedOnce() async throws {
         let relay = relay(sending: content)
         #expect(try await download(from: relay) == content)
         #expect(relay.requests.count == 2)
     }
 
-    /// The relay's own word, which asking again does not change; and with what it says.
-    @Test func whatTheRelaySaysIsDamagedIsNotToBeHad() async throws {
+    /// The relay itself reports the damage: a retry cannot help, and its reason is passed on.
+    @Test func anAssetThatTheRelayReportsAsDamagedIsNotAvailable() async throws {
         let words = #"{"uuid":"7","serverErrorCode":"INTERNAL_ERROR","reason":"The file of this asset is damaged."}"#
         let relay = ScriptedRelay(.answer(200, answer), .answer(500, words))
         let error = try await #require(throws: CKError.self) { _ = try await download(from: relay) }
@@ -66,8 +66,8 @@ import ZoneKit
         #expect(relay.requests.count == 2)
     }
 
-    /// Too many for now: that is the relay too, and it says when to come again.
-    @Test func aDownloadThatHasToWaitSaysForHowLong() async throws {
+    /// The relay throttles downloads too and says when to retry.
+    @Test func aThrottledDownloadReportsRetryAfter() async throws {
         let words = #"{"uuid":"7","serverErrorCode":"THROTTLED","reason":"Too much today.","retryAfter":9}"#
         let relay = ScriptedRelay(.answer(200, answer), .answer(429, words))
         let error = try await #require(throws: CKError.self) { _ = try await download(from: relay) }
@@ -76,8 +76,10 @@ import ZoneKit
         #expect(error.localizedDescription == "Too much today.")
     }
 
-    /// Told as an answer that was lost, which is tried again by itself; the record is never saved with the wrong file.
-    @Test func anUploadThatArrivedSpoiltIsNotSaved() async throws {
+    /// Reported as a lost answer, which is retried automatically.
+    ///
+    /// The record is never saved with the wrong file.
+    @Test func aDamagedUploadIsNotSaved() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("spoilt-\(UUID().uuidString)")
         try Data(content.utf8).write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }
