@@ -31,7 +31,7 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: folder.path + "/relay.sqlite-wal") || relay.stop().status == 0)
     }
 
-    @Test func ofSeveralRelaysStartedTogetherOnlyOneServes() throws {
+    @Test func onlyOneOfSeveralRelaysStartedTogetherServes() throws {
         let starts = (0..<5).map { _ in
             let process = ChildProcess()
             process.executableURL = Command.program
