@@ -2,22 +2,22 @@ import Foundation
 
 /// E-mail addresses as they are stored and compared.
 package enum EmailAddress {
-    /// The one spelling of an address: trimmed, in lower case, each letter in its one composed form, an internationalised
-    /// domain in its own letters.
+    /// The canonical spelling of an address: trimmed, in lower case, in composed form, with an internationalised domain
+    /// in its own letters.
     ///
-    /// `nil` if it cannot be an address. Deliberately loose: one `@` with something before it and something with no blank
-    /// after it, 254 bytes at most. A domain that can be no host is kept as it is, since older accounts may have one.
+    /// `nil` if it cannot be an address. Deliberately loose: one `@` with text before it and text without spaces after
+    /// it, at most 254 bytes. A domain that is not a valid host is kept as it is, since older accounts may have one.
     package static func canonical(_ text: String) -> String? {
         guard let (local, domain) = parts(text) else { return nil }
         return lowered(local) + "@" + (host(domain) ?? lowered(domain))
     }
 
-    /// The spelling that was canonical before domains were compared in one spelling, in which older accounts are stored.
+    /// The canonical spelling of earlier versions, which did not normalize domains, for older accounts.
     package static func earlier(_ text: String) -> String? {
         parts(text).map { lowered($0.local) + "@" + lowered($0.domain) }
     }
 
-    /// Why an address cannot be that of a new account; `nil` if it can.
+    /// Returns why a new account cannot have this address; `nil` if it can.
     package static func objection(to text: String) -> String? {
         guard let (local, domain) = parts(text) else {
             return "\"\(text)\" is not an e-mail address. Write it like name@example.org."
@@ -43,12 +43,12 @@ package enum EmailAddress {
 
     private static func lowered(_ text: String) -> String { text.lowercased().precomposedStringWithCanonicalMapping }
 
-    /// With or without a dot at its end a domain is the same one.
+    /// A dot at the end of a domain makes no difference.
     private static func host(_ domain: String) -> String? {
         HostName.unicode(domain.hasSuffix(".") ? domain.dropLast() : domain[...])
     }
 
-    /// Whether somebody who reads an address would type this.
+    /// Returns whether a reader of the address could type this character.
     ///
     /// Persian and Indic names need the two joiners.
     private static func isTyped(_ scalar: Unicode.Scalar) -> Bool {
@@ -64,11 +64,11 @@ package enum EmailAddress {
 
 /// Telephone numbers as they are stored and compared.
 package enum PhoneNumber {
-    /// The one spelling of a number: `+` and 7 to 15 digits; `nil` if it cannot be one.
+    /// The canonical spelling of a number: `+` and 7 to 15 digits; `nil` if it cannot be one.
     ///
-    /// Blanks, dots, dashes, slashes and brackets are left out, and so is the `(0)` that is dialled within a country alone; a
-    /// leading `00` becomes `+`. A number without its country is kept without the `+`: older accounts and shares may have
-    /// one, and it is found only as it was written.
+    /// Spaces, dots, dashes, slashes and brackets are removed, and also the `(0)` that is only dialled within a
+    /// country; a leading `00` becomes `+`. A number without a country code stays without the `+`: older accounts and
+    /// shares may have one, and it is found only in the same spelling.
     package static func canonical(_ text: String) -> String? {
         let signs = String(String.UnicodeScalarView(text.unicodeScalars.filter { !isBlank($0) }))
         let start = signs.drop { $0 == "(" }
@@ -83,9 +83,9 @@ package enum PhoneNumber {
         scalar == "." || scalar == "/" || scalar.properties.isWhitespace || scalar.properties.isDash
     }
 
-    /// Why a number cannot be a new one; `nil` if it can.
+    /// Returns why a new account cannot have this number; `nil` if it can.
     ///
-    /// Without its country a number is that of several people.
+    /// Without a country code, several people can have the same number.
     package static func objection(to text: String) -> String? {
         guard let number = canonical(text) else {
             return "\"\(text)\" is not a telephone number. Write it with its country code: +49 30 1234567."

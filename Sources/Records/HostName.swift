@@ -1,12 +1,12 @@
 import Foundation
 
-/// The one spelling of a host, as browsers write it into `Origin` and as services write it into their addresses.
+/// The canonical spelling of a host, as browsers write it in `Origin` and services in their addresses.
 ///
-/// WHATWG URL, section 3.5. What a browser would accept and no server is called is refused here.
+/// See WHATWG URL, section 3.5. Names that browsers accept but that no server has are refused.
 package enum HostName {
-    /// The host in lower-case ASCII: an internationalised name as `xn--…`, an IPv6 address in brackets in its shortest form.
+    /// The host in lower-case ASCII: an internationalised name as `xn--…`, an IPv6 address shortened in brackets.
     ///
-    /// `nil` if the text can be no host.
+    /// `nil` if the text is not a host.
     package static func ascii(_ text: some StringProtocol) -> String? {
         if text.utf8.first == UInt8(ascii: "[") { return ipv6(text) }
         var isPlain = true
@@ -16,7 +16,7 @@ package enum HostName {
         }
         var name = text.lowercased()
         if !isPlain || name.contains("xn--") {
-            // What is written as xn-- is decoded first, since not all of it is the form of a name.
+            // Decode an xn-- name first, because not every such name is valid.
             guard let letters = URLComponents(string: "https://\(text)")?.host,
                 let encoded = URLComponents(string: "https://\(letters)")?.encodedHost
             else { return nil }
@@ -25,13 +25,13 @@ package enum HostName {
         return isName(name) ? name : nil
     }
 
-    /// The same for people: an internationalised name in its own letters.
+    /// The host for display: an internationalised name in its own letters.
     package static func unicode(_ text: some StringProtocol) -> String? {
         guard let ascii = ascii(text) else { return nil }
         return ascii.contains("xn--") ? URLComponents(string: "https://\(ascii)")?.host : ascii
     }
 
-    /// What may stand in a label.
+    /// Whether a label can contain this byte.
     private static func isLetter(_ byte: UInt8) -> Bool {
         byte.isASCIIAlphanumeric || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
     }
@@ -54,7 +54,7 @@ package enum HostName {
             inet_pton(AF_INET6, String(text.dropFirst().dropLast()), &bytes) == 1
         else { return nil }
         let groups = stride(from: 0, to: 16, by: 2).map { UInt16(bytes[$0]) << 8 | UInt16(bytes[$0 + 1]) }
-        // The first of the longest runs of zeros is left out.
+        // The first of the longest runs of zeros is omitted.
         var gap = 0..<0
         var run = 0..<0
         for (index, group) in groups.enumerated() {

@@ -1,11 +1,11 @@
-/// What a browser writes into the header `Origin`: scheme, host, and the port where it is not the scheme's own.
+/// The value of the header `Origin`: scheme, host, and the port unless it is the scheme's default.
 package enum WebOrigin {
-    /// The origin as a browser writes it: in lower case and ASCII, without a port that goes without saying.
+    /// The origin as a browser writes it: in lower case and ASCII, without the scheme's default port.
     ///
     /// `nil` if no browser can send it.
     package static func canonical(_ text: String) -> String? { try? read(text).get() }
 
-    /// Why no browser sends this origin; `nil` if one can.
+    /// Returns why no browser sends this origin; `nil` if one can.
     package static func objection(to text: String) -> String? {
         switch read(text) {
         case .success: nil
@@ -17,7 +17,7 @@ package enum WebOrigin {
         var reason: String
     }
 
-    /// Pages of these schemes send `null`, or there are none.
+    /// Schemes whose pages send `null`, or that have no pages.
     private static let withoutOrigin: Set<String> = [
         "about", "blob", "data", "file", "filesystem", "ftp", "javascript", "mailto", "ws", "wss",
     ]
@@ -38,7 +38,7 @@ package enum WebOrigin {
             return refused("No page has an origin that begins with \(scheme)://. Write https:// or http://.")
         }
         var rest = written[mark.upperBound...]
-        // Many write an address with the slash that browsers show.
+        // Accept the trailing slash that browsers show in addresses.
         if rest.last == "/" { rest.removeLast() }
         guard !rest.contains(where: { "/?#".contains($0) }) else {
             return refused("An origin ends with its host or port: nothing may follow, such as a path.")

@@ -72,7 +72,7 @@ package struct NoticeLine: Sendable {
     private var waitsForRelay = false
     /// Whether a request's success has already cut short a wait for an attempt that then failed.
     ///
-    /// Where requests pass and sockets do not, each response would otherwise start an attempt.
+    /// If requests succeed but sockets fail, each response would otherwise start an attempt.
     private var hasHurried = false
 
     package init() {}

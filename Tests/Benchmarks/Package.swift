@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package of its own, so that the relay's build does not wait for its measuring tools.
+// A separate package, so that the relay's build does not include its measuring tools.
 //
 // `run` measures the relay with `Benchmarks`, which uses no client library. `ClientBenchmarks` measures ZoneKit and
 // ZoneMirror against a relay that runs with `--dev`:
@@ -31,9 +31,9 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CLinux"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
-        // Sockets, threads, and just enough HTTP and WebSocket to drive a server cheaply.
+        // Sockets, threads, and a minimal HTTP and WebSocket client.
         .target(name: "Sockets", dependencies: ["CLinux"], swiftSettings: strict),
-        // What the relay is held against: SQLite, PostgreSQL and a server that does nothing but write.
+        // The floors: SQLite, PostgreSQL and a server that does nothing but write.
         .target(name: "Floors", dependencies: ["Sockets", "CSQLite"], swiftSettings: strict),
         .executableTarget(name: "Benchmarks", dependencies: ["Sockets", "Floors"], swiftSettings: strict),
         .executableTarget(

@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// An app as an SDK user writes it. `check` lists what it resolves: nothing that only the relay needs.
+// An app as an SDK user writes it. `check` lists the packages it resolves: none may be for the relay only.
 let package = Package(
     name: "DependentApp",
     platforms: [.macOS(.v15)],

@@ -1,12 +1,13 @@
 /*
- * Tells the thread sanitizer what Swift's Mutex does where it cannot see it.
+ * Reports to the thread sanitizer what Swift's Mutex does in code that the sanitizer does not instrument.
  *
- * On Linux the fast ways of Mutex are atomic operations that the compiler puts into our own code, where the sanitizer watches
- * them. The slow ones, for a lock that somebody else holds, are in Swift's library, which is not watched: a lock that was waited
- * for would seem never to have been taken, and all that it guards a race. So these three functions stand in front of the
- * library's, call them, and say what happened. The linker takes a program's own functions before those of libraries.
+ * On Linux, the fast paths of Mutex are atomic operations that the compiler inlines into our code, where the sanitizer
+ * instruments them. The slow paths, for a contended lock, are in Swift's library, which is not instrumented: after a wait,
+ * the lock would seem never to have been taken, and every access that it guards would look like a race. These three
+ * functions therefore interpose the library's, call them, and report what happened. The linker prefers a program's own
+ * functions to those of libraries.
  *
- * Nothing of this is in a build without the sanitizer.
+ * Builds without the sanitizer contain none of this.
  */
 #if defined(__linux__) && defined(__has_feature)
 #if __has_feature(thread_sanitizer)

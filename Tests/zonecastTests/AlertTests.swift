@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Alerts on their way out: by the command, and from a relay that runs.
+/// Alerts that the command and a running relay send to a webhook.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct AlertTests {
     private let folder = ScratchFolder()
 
@@ -12,7 +12,7 @@ import Testing
         try Command.run(["alerts"] + arguments, environment: environment)
     }
 
-    /// Those about the rule: of a busy machine a relay may have more to tell.
+    /// Returns the messages about one rule: on a busy machine a relay may send others too.
     private func messages(_ collector: Collector, of rule: String) throws -> [Message] {
         try collector.bodies.map { try JSONDecoder().decode(Message.self, from: $0) }.filter { $0.rule == rule }
     }
@@ -26,22 +26,22 @@ import Testing
         }
     }
 
-    @Test func aTestMessageArrivesOrSaysWhyNot() throws {
+    @Test func aTestMessageArrivesOrTheCommandReportsTheReason() throws {
         let collector = try Collector()
         let hook = ["ZONECAST_ALERTS_WEBHOOK": "http://127.0.0.1:\(collector.port)/hook"]
         let sent = try alerts("test", environment: hook)
-        #expect(sent.status == 0 && sent.output == "sent to webhook at 127.0.0.1\n", "\(sent.complaint)")
+        #expect(sent.status == 0 && sent.output == "sent to webhook at 127.0.0.1\n", "\(sent.errors)")
         let message = try firstMessage(collector, of: "test")
         #expect(message.state == "test" && message.text.hasPrefix("A test"))
 
-        let nobody = try alerts("test")
-        #expect(nobody.status == 1 && nobody.complaint.contains("alerts.webhook"))
+        let unconfigured = try alerts("test")
+        #expect(unconfigured.status == 1 && unconfigured.errors.contains("alerts.webhook"))
         let refusing = try FixedAnswer("HTTP/1.1 500 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope")
         let other = ["ZONECAST_ALERTS_WEBHOOK": "http://127.0.0.1:\(refusing.port)/hook"]
         let failed = try alerts("test", environment: other)
         #expect(
-            failed.status == 3 && failed.complaint.contains("alerts.webhook answers 500 nope"),
-            "\(failed.complaint)"
+            failed.status == 3 && failed.errors.contains("alerts.webhook answers 500 nope"),
+            "\(failed.errors)"
         )
         for wrong in ["http://example.org/hook", "ftp://127.0.0.1/", "https://user:pw@example.org/", "hook"] {
             #expect(try alerts("test", environment: ["ZONECAST_ALERTS_WEBHOOK": wrong]).status == 2, "\(wrong)")
@@ -61,7 +61,7 @@ import Testing
                 "ZONECAST_ALERTS_FORMAT": "alertmanager",
             ]
         )
-        #expect(sent.status == 0, "\(sent.complaint)")
+        #expect(sent.status == 0, "\(sent.errors)")
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .iso8601
         let body = try #require(collector.bodies.first)
@@ -72,7 +72,7 @@ import Testing
         #expect(try alerts("test", environment: ["ZONECAST_ALERTS_FORMAT": "xml"]).status == 2)
     }
 
-    @Test func aRelayTellsOnceOfWhatGoesOn() throws {
+    @Test func aRelayReportsAnOngoingAlertOnce() throws {
         let collector = try Collector()
         let relay = try RelayProcess(
             folder: folder.path,
@@ -81,7 +81,7 @@ import Testing
                 "ZONECAST_CONSOLE": "false",
             ]
         )
-        // More than any disk has: the alert is there from now on.
+        // No disk has this much free space, so the alert fires from now on.
         #expect(try alerts("limit", "disk", "1e20", "--data", folder.path).output.hasPrefix("Free disk space: "))
         let first = try firstMessage(collector, of: "disk")
         #expect(first.state == "firing" && first.text.contains("Free space"))
@@ -99,15 +99,15 @@ import Testing
         #expect(try messages(collector, of: "disk").count == 1)
     }
 
-    /// What operators have set is neither forgotten without a word nor written over.
-    @Test func limitsThatCannotBeReadAreTold() throws {
+    /// Limits in a damaged file are neither ignored silently nor overwritten.
+    @Test func unreadableLimitsAreReported() throws {
         _ = try Command.run(["container", "create", "iCloud.org.example.notes", "--data", folder.path])
         let book = folder.path + "/alerts.json"
         let text = #"{"limits":{"disk":5e9},"muted":{"backup-age":}}"#
         try Data(text.utf8).write(to: URL(fileURLWithPath: book))
         for arguments in [["show"], ["limit", "disk", "1"], ["mute", "disk"]] {
             let run = try Command.run(["alerts"] + arguments + ["--data", folder.path])
-            #expect(run.status == 1 && run.complaint.contains("\(book) cannot be used"), "\(run.complaint)")
+            #expect(run.status == 1 && run.errors.contains("\(book) cannot be used"), "\(run.errors)")
         }
         #expect(FileManager.default.contents(atPath: book).map { String(decoding: $0, as: UTF8.self) } == text)
         let doctor = try Command.run(

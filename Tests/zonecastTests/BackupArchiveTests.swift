@@ -16,7 +16,7 @@ import Testing
         return try body(folder)
     }
 
-    /// A backup with these files besides its own.
+    /// Creates a backup with additional files.
     private func backup(in folder: String, with files: [String: Data] = [:]) throws -> Backup {
         _ = try AccountStore(folder: "\(folder)/data")
         let backup = try Backup.create(of: "\(folder)/data", in: "\(folder)/backups", now: Timestamp(milliseconds: 1))
@@ -31,7 +31,7 @@ import Testing
         return backup
     }
 
-    /// All pieces written to a file; gives how many bytes there were.
+    /// Writes the whole archive to a file and returns its length.
     private func write(_ archive: BackupArchive, to path: String) throws -> Int64 {
         var (archive, bytes) = (archive, Data())
         while let piece = try archive.next() {
@@ -47,7 +47,7 @@ import Testing
         return Int64(bytes.count)
     }
 
-    @Test func whatIsUnpackedIsTheBackup() throws {
+    @Test func tarUnpacksAnArchiveToTheSameBackup() throws {
         try withFolder { folder in
             let files = [
                 "containers/iCloud.org.example.notes/empty": Data(),
@@ -63,7 +63,7 @@ import Testing
             #expect(try write(archive, to: "\(folder)/file.tar") == archive.length)
             try FileManager.default.createDirectory(atPath: "\(folder)/out", withIntermediateDirectories: true)
             let unpacking = try Tool.run("tar", ["-xf", "\(folder)/file.tar", "-C", "\(folder)/out"])
-            #expect(unpacking.status == 0, "\(unpacking.said)")
+            #expect(unpacking.status == 0, "\(unpacking.output)")
             let unpacked = try Backup(at: "\(folder)/out/\(backup.name)")
             #expect(unpacked.verify() == [])
             for (path, content) in files {
@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    @Test func linksLeadNowhere() throws {
+    @Test func symbolicLinksAreLeftOutOfAnArchive() throws {
         try withFolder { folder in
             let backup = try backup(in: folder)
             let plain = try BackupArchive(backup).length
@@ -87,7 +87,7 @@ import Testing
         }
     }
 
-    @Test func aBackupThatChangesMeanwhileIsNotTakenForWhole() throws {
+    @Test func anArchiveFailsWhenItsBackupIsRemovedWhileItIsRead() throws {
         try withFolder { folder in
             let backup = try backup(in: folder, with: ["containers/a/one": Data([1]), "containers/a/two": Data([2])])
             var archive = try BackupArchive(backup)
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test func whatAVerificationSaidStaysUntilTheBackupGoes() throws {
+    @Test func theResultOfAVerificationIsKeptUntilTheBackupIsDeleted() throws {
         try withFolder { folder in
             let backup = try backup(in: folder)
             #expect(backup.verdict == nil)
@@ -113,17 +113,17 @@ import Testing
         }
     }
 
-    @Test func ofTwoBackupsAtOnceOneIsMade() throws {
+    @Test func aSecondBackupAtTheSameTimeIsRefused() throws {
         try withFolder { folder in
             let first = try backup(in: folder)
-            // What a process left that was killed half-way.
+            // A leftover of a process that was killed during a backup.
             let broken = "\(folder)/backups/2026-01-01T000000Z.zonecastbak.partial"
             try FileManager.default.createDirectory(atPath: broken + "/containers", withIntermediateDirectories: true)
             let lock = open("\(folder)/backups", O_RDONLY | O_DIRECTORY)
             #expect(flock(lock, LOCK_EX) == 0)
             let refusal = #expect(throws: BackupFailure.self) { try backup(in: folder) }
             #expect(refusal?.description.contains("Another backup is being made in \(folder)/backups") == true)
-            #expect(FileManager.default.fileExists(atPath: broken), "it may be the other's")
+            #expect(FileManager.default.fileExists(atPath: broken), "it may belong to the other process")
             close(lock)
             let second = try backup(in: folder)
             let left = try FileManager.default.contentsOfDirectory(atPath: "\(folder)/backups")
@@ -131,8 +131,8 @@ import Testing
         }
     }
 
-    /// Unpacked in the folder where somebody works, it goes by its own name.
-    @Test func aBackupIsFoundWhereItWasUnpacked() throws {
+    /// A backup in the current folder is named by its file name alone.
+    @Test func aBackupInTheCurrentFolderIsFoundByItsName() throws {
         try withFolder { folder in
             let backup = try backup(in: folder)
             let now = Timestamp(milliseconds: 2)
@@ -144,9 +144,9 @@ import Testing
         }
     }
 
-    /// A backup may come from somebody else, and is put back by root.
+    /// A backup may come from another person, and root restores it.
     @Test(arguments: ["../relay.sqlite", "/etc/passwd", "containers/../../x.sqlite", "./relay.sqlite", "a//b", ""])
-    func aManifestNamesNoOtherPlace(path: String) throws {
+    func aManifestWithAPathOutsideTheDataFolderIsRefused(path: String) throws {
         try withFolder { folder in
             let backup = try backup(in: folder)
             let manifest = "\(backup.path)/manifest.json"
@@ -161,12 +161,12 @@ import Testing
         }
     }
 
-    /// They are added up and subtracted by the relay itself, which looks into its folder of backups.
+    /// The relay computes with these numbers when it reads its backup folder.
     @Test(arguments: [
         (#""made" : 1"#, #""made" : -9223372036854775808"#), (#""made" : 1"#, #""made" : 9223372036854775807"#),
         (#""records" : 0"#, #""records" : 9223372036854775807"#), (#""bytes" : "#, #""bytes" : 922337203685"#),
     ])
-    func aManifestsNumbersAreThoseOfABackup(number: String, other: String) throws {
+    func aManifestWithImplausibleNumbersIsRefused(number: String, other: String) throws {
         try withFolder { folder in
             let backup = try backup(in: folder)
             let manifest = "\(backup.path)/manifest.json"
@@ -179,8 +179,8 @@ import Testing
         }
     }
 
-    /// Else a record would be in the backup without its file.
-    @Test func noAssetIsClearedWhileABackupIsMade() async throws {
+    /// Otherwise a backup could contain a record without its asset's file.
+    @Test func unusedAssetsAreNotRemovedDuringABackup() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
         defer { try? FileManager.default.removeItem(atPath: folder) }
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -209,8 +209,8 @@ import Testing
         #expect(steps > 0)
     }
 
-    /// Without it everybody would be somebody new, whose zones nobody finds.
-    @Test func storesWithoutTheFileThatSaysWhoseTheyAreAreNotBegunAnew() throws {
+    /// Otherwise every user would get a new identity and lose access to the existing zones.
+    @Test func aFolderWithStoresButWithoutAccountsIsRefused() throws {
         try withFolder { folder in
             let data = "\(folder)/data"
             try FileManager.default.createDirectory(atPath: "\(data)/containers/a", withIntermediateDirectories: true)
@@ -223,7 +223,7 @@ import Testing
         }
     }
 
-    @Test func theLatestOfOneSecondIsTheLatest() throws {
+    @Test func backupsOfTheSameSecondAreOrderedByCreation() throws {
         try withFolder { folder in
             let first = try backup(in: folder)
             let names = try (2...11).map { number in
@@ -238,7 +238,7 @@ import Testing
         }
     }
 
-    @Test func whereThereIsNoRoomForOneMoreTheOldestGoesFirst() throws {
+    @Test func theOldestBackupIsDeletedWhenTheDiskHasNoRoomForANewOne() throws {
         try withFolder { folder in
             let first = try backup(in: folder)
             let schedule = BackupSchedule(.daily, keep: 2, folder: "\(folder)/backups")
@@ -253,14 +253,14 @@ import Testing
             #expect(try due(on: 1) { _ in plenty } == nil)
             let third = try #require(try due(on: 2) { $0 == 2 ? 0 : plenty })
             #expect(Backup.all(in: schedule.folder).map(\.name) == [second.name, third.name])
-            // Where that would not do either, one stays.
+            // If deleting does not free enough space, one backup stays.
             #expect(throws: BackupFailure.self) { try due(on: 3) { _ in 0 } }
             #expect(Backup.all(in: schedule.folder).map(\.name) == [third.name])
         }
     }
 
-    /// The clock was ten years ahead for some days, and is right again.
-    @Test func backupsFromTheFutureKeepNoneFromBeingMadeAndGoFirst() throws {
+    /// The clock was ten years ahead for some days, and then was corrected.
+    @Test func backupsWithFutureDatesDoNotBlockNewOnesAndAreDeletedFirst() throws {
         try withFolder { folder in
             let place = "\(folder)/backups"
             _ = try backup(in: folder)

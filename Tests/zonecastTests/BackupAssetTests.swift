@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What becomes of assets whose files are damaged or gone, in backups, and what commands say of it.
+/// Backups and commands when the files of assets are damaged or missing.
 extension BackupTests {
     private struct Made: Decodable {
         var backup: String, assets: Int, missingAssets: Int, damagedAssets: Int, rescuedAssets: Int
@@ -15,7 +15,7 @@ extension BackupTests {
     }
     private struct Listed: Decodable { var backups: [Row] }
 
-    /// A record with an asset; the asset's file.
+    /// Saves a record with an asset and returns the asset's file.
     private func fill() throws -> URL {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
@@ -48,20 +48,20 @@ extension BackupTests {
         return try Command.run(["assets", "verify"] + home)
     }
 
-    @Test func damageOfALiveAssetReachesNoBackup() throws {
+    @Test func aDamagedLiveAssetIsReplacedFromAnEarlierBackup() throws {
         let live = try fill()
         let first = try backup("create").json(Made.self)
         let kept = try #require(assetFile(in: first.backup))
-        #expect(try node(kept) != node(live), "a copy, no link to what is in use")
+        #expect(try node(kept) != node(live), "the backup has a copy, not a link to the live file")
         try damage(live)
         #expect(try backup("verify", "latest").status == 0)
 
         let next = try backup("create")
-        #expect(next.status == 1, "the data folder is not well, and that is said")
+        #expect(next.status == 1, "the command reports the damage in the data folder")
         let made = try next.json(Made.self)
         #expect(made.assets == 1 && made.rescuedAssets == 1 && made.missingAssets + made.damagedAssets == 0)
-        #expect(try node(try #require(assetFile(in: made.backup))) == node(kept), "it costs no room")
-        #expect(try backup("verify", "latest").status == 0, "the backup has the sound copy")
+        #expect(try node(try #require(assetFile(in: made.backup))) == node(kept), "both are hard links")
+        #expect(try backup("verify", "latest").status == 0, "the backup has the undamaged copy")
 
         let checked = try verifyAssets()
         let found = try checked.json(Checked.self)
@@ -75,11 +75,11 @@ extension BackupTests {
         #expect(try node(restored) != node(kept) && Data(contentsOf: restored) == Data("a picture".utf8))
     }
 
-    @Test func whatNoBackupHasIsToldAndTheLastGoodBackupStays() throws {
+    @Test func assetsWithoutAnUndamagedCopyAreReportedAndTheLastGoodBackupIsKept() throws {
         let live = try fill()
         let content = try Data(contentsOf: live)
         let good = try backup("create").json(Made.self)
-        // As if it were damaged in the backup too, before another is made; that was never verified.
+        // The backup's copy is missing too, and this backup was never verified.
         try FileManager.default.removeItem(at: try #require(assetFile(in: good.backup)))
         try FileManager.default.removeItem(at: live)
         let gone = try backup("create")
@@ -92,7 +92,7 @@ extension BackupTests {
         try Data("no picture".utf8).write(to: live)
         #expect(try backup("create").json(Made.self).damagedAssets == 1)
         #expect(try backup("verify", "latest").status == 1)
-        #expect(try backup("restore", "latest").status == 0, "it is the best there is")
+        #expect(try backup("restore", "latest").status == 0, "a backup with damaged assets can still be restored")
         let place = live.deletingLastPathComponent()
         try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
         try content.write(to: live)

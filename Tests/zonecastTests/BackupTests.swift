@@ -3,7 +3,7 @@ import GRDB
 import TestSupport
 import Testing
 
-/// `zonecast backup` beside a relay that runs and writes, and what devices meet after a restore.
+/// `zonecast backup` while a relay runs and writes, and what devices see after a restore.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct BackupTests {
     let folder = ScratchFolder()
 
@@ -87,7 +87,7 @@ import Testing
         return #"{"file":{"type":"ASSETID","value":\#(value)}}"#
     }
 
-    @Test func aBackupIsMadeBesideWritersAndPutBack() throws {
+    @Test func aBackupOfARunningRelayIsRestored() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         try makeZone(on: connection)
@@ -96,7 +96,7 @@ import Testing
         let early = try #require(try feed(on: connection).syncToken)
 
         let made = try backup("create").json(Row.self)
-        // The public and alice's default zone, and her user record, are among them.
+        // The zones include the public default zone and alice's default zone; the records include her user record.
         #expect(made.zones == 3 && made.records == 52 && made.assets == 1 && made.missingAssets == 0)
         #expect(try backup("verify", "latest").json(Verified.self).faults.isEmpty)
 
@@ -104,7 +104,7 @@ import Testing
         #expect(try backup("restore", "latest").status == 5, "a relay runs on the folder")
         #expect(relay.stop().status == 0)
         let restored = try backup("restore", "latest")
-        #expect(restored.status == 0, "\(restored.complaint)")
+        #expect(restored.status == 0, "\(restored.errors)")
 
         let again = try RelayProcess(folder: folder.path)
         let device = try again.connect()
@@ -113,7 +113,7 @@ import Testing
         #expect(page.records?.contains { $0.recordName == "after" } == false)
         #expect(
             try feed(since: early, on: device).ckErrorCode == "CHANGE_TOKEN_EXPIRED",
-            "devices are told to fetch anew"
+            "the relay tells devices to fetch everything again"
         )
         let changes = try Command.run([
             "records", "changes", "--zone", "Notes", "--since", early, "--json", "--container",
@@ -121,14 +121,14 @@ import Testing
             "--web-token", "dev-alice", "--url", "http://127.0.0.1:\(again.port)",
         ])
         #expect(changes.status == 1 && changes.output.contains(#""code":"CHANGE_TOKEN_EXPIRED""#), "\(changes.output)")
-        #expect(changes.complaint.contains("without --since"))
+        #expect(changes.errors.contains("without --since"))
         let tags = Set(lost.compactMap(\.recordChangeTag))
         let fresh = try save(["n2", "n3", "n4"], on: device).compactMap(\.recordChangeTag)
-        #expect(tags.isDisjoint(with: fresh), "no number is given twice")
+        #expect(tags.isDisjoint(with: fresh), "no change tag is issued twice")
         #expect(again.stop().status == 0)
     }
 
-    @Test func itsSizeIsThatOfAllThatIsInIt() throws {
+    @Test func theSizeOfABackupIncludesItsAssets() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         try makeZone(on: connection)
@@ -138,7 +138,7 @@ import Testing
         let made = try backup("create").json(Row.self)
         #expect(relay.stop().status == 0)
         #expect(made.bytes - before >= 2_000_000 && made.bytes - before < 3_000_000, "\(before), \(made.bytes)")
-        // Of one that counted no assets they are counted when it is looked at.
+        // The manifest of an older version has no asset sizes, so `list` counts the assets.
         let path = made.backup + "/manifest.json"
         let text = try String(contentsOfFile: path, encoding: .utf8)
         let older = text.replacing(/\n *"assetBytes" : \d+,/, with: "")
@@ -148,7 +148,7 @@ import Testing
         #expect(listed?.last?.bytes == made.bytes)
     }
 
-    @Test func eachKindOfDamageIsFound() throws {
+    @Test func damageToEachKindOfFileIsFound() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         try makeZone(on: connection)
@@ -160,7 +160,7 @@ import Testing
         for file in files where file.hasSuffix(".sqlite") || file.contains(".assets/") {
             let path = "\(made.backup)/\(file)"
             guard let content = FileManager.default.contents(atPath: path), !content.isEmpty else { continue }
-            // The asset is a link to the live one: replaced, not written over.
+            // The asset is a hard link to the live file: replace it, do not overwrite it.
             try FileManager.default.removeItem(atPath: path)
             var damaged = content
             damaged[damaged.count / 2] ^= 0xFF
@@ -174,7 +174,7 @@ import Testing
         #expect(try backup("verify", "latest").status == 0)
     }
 
-    @Test func oldBackupsGoAndBrokenOnesDoNotCount() throws {
+    @Test func unfinishedBackupsAreNotCountedAndSchedulesAreValidated() throws {
         #expect(
             try Command.run(["container", "create", "iCloud.org.example.backup", "--data", folder.path]).status == 0
         )
@@ -192,19 +192,19 @@ import Testing
         #expect(try backup("schedule", "off").output.contains(#""schedule":null"#))
     }
 
-    @Test func aScheduleKeepsAnotherNumber() throws {
+    @Test func theNumberOfKeptBackupsCanBeChanged() throws {
         #expect(
             try Command.run(["container", "create", "iCloud.org.example.backup", "--data", folder.path]).status == 0
         )
         let none = try backup("schedule", "--keep", "5")
-        #expect(none.status == 1 && none.complaint.contains("backup schedule daily --keep 5"), "\(none.complaint)")
+        #expect(none.status == 1 && none.errors.contains("backup schedule daily --keep 5"), "\(none.errors)")
         #expect(try backup("schedule", "weekly").output.contains(#""interval":"weekly","keep":7"#))
         #expect(try backup("schedule", "--keep", "5").output.contains(#""interval":"weekly","keep":5"#))
         for number in ["0", "999999999999"] { #expect(try backup("schedule", "--keep", number).status == 2) }
         #expect(try backup("schedule").output.contains(#""interval":"weekly","keep":5"#))
     }
 
-    @Test func aBrokenScheduleIsToldWhereverItCounts() throws {
+    @Test func aDamagedScheduleIsReportedByCommandDoctorAndRelay() throws {
         #expect(
             try Command.run(["container", "create", "iCloud.org.example.backup", "--data", folder.path]).status == 0
         )
@@ -212,7 +212,7 @@ import Testing
         let file = folder.path + "/backups/schedule.json"
         try Data("{".utf8).write(to: URL(fileURLWithPath: file))
         let shown = try backup("schedule")
-        #expect(shown.status == 1 && shown.complaint.contains("schedule.json"), "\(shown.complaint)")
+        #expect(shown.status == 1 && shown.errors.contains("schedule.json"), "\(shown.errors)")
         let seen = try Command.run(["doctor", "--quick", "--data", folder.path]).output
         #expect(seen.contains("no scheduled backup is made"), "\(seen)")
         let log = folder.path + ".log"
@@ -224,20 +224,20 @@ import Testing
         #expect(try backup("schedule", "daily").status == 0)
     }
 
-    @Test func whatIsNoBackupIsNamedByItsPath() throws {
+    @Test func aPathThatIsNoBackupIsNamedInTheError() throws {
         let verified = try backup("verify", "/etc/passwd")
-        #expect(verified.status == 1 && verified.complaint.contains("/etc/passwd"), "\(verified.complaint)")
+        #expect(verified.status == 1 && verified.errors.contains("/etc/passwd"), "\(verified.errors)")
     }
 
-    /// What a relay and its commands leave in a data folder and no backup has: the lock, which says who holds the folder;
-    /// SQLite's own beside its files; the marks that say that a store is there; uploads under way; other backups and their schedule, which names a place of this machine.
-    private static func isLeft(_ path: String) -> Bool {
+    /// Whether a backup omits this path: locks, SQLite's files beside its databases, marks, unfinished uploads, and the
+    /// other backups with their schedule, which names a path of this machine.
+    private static func isOmitted(_ path: String) -> Bool {
         ["relay.lock", "assets.lock", "backups"].contains(path) || path.hasPrefix("backups/")
             || path.hasPrefix("stores-here")
             || [".sqlite-wal", ".sqlite-shm", ".assets/incoming"].contains(where: path.hasSuffix)
     }
 
-    @Test func everythingInTheFolderIsInTheBackupAndComesBackElsewhere() throws {
+    @Test func aBackupContainsTheWholeFolderAndRestoresItElsewhere() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         try makeZone(on: connection)
@@ -247,7 +247,7 @@ import Testing
         ] {
             _ = try Command.run(["alerts"] + change + ["--data", folder.path])
         }
-        // With one made already the relay makes none by itself, however long this takes.
+        // The relay then makes no scheduled backup of its own, however long this test takes.
         #expect(try backup("create").status == 0)
         #expect(try backup("schedule", "daily").status == 0)
         let made = try backup("create").json(Row.self)
@@ -255,13 +255,13 @@ import Testing
 
         let kept = Set(try #require(FileManager.default.enumerator(atPath: made.backup)).compactMap { $0 as? String })
         for case let path as String in try #require(FileManager.default.enumerator(atPath: folder.path)) {
-            #expect(kept.contains(path) || Self.isLeft(path), "\(path) is in no backup")
+            #expect(kept.contains(path) || Self.isOmitted(path), "\(path) is in no backup")
         }
         #expect(relay.stop().status == 0)
 
         let elsewhere = ScratchFolder()
         let restored = try Command.run(["backup", "restore", made.backup, "--data", elsewhere.path])
-        #expect(restored.status == 0, "\(restored.complaint)")
+        #expect(restored.status == 0, "\(restored.errors)")
         #expect(restored.output.contains("zonecast backup schedule daily"), "\(restored.output)")
         func alerts(_ folder: String) throws -> String {
             try Command.run(["alerts", "show", "--json", "--data", folder]).output
@@ -269,15 +269,15 @@ import Testing
         #expect(try alerts(elsewhere.path).contains(#""limit":3000000000"#))
         #expect(try alerts(elsewhere.path) == alerts(folder.path))
 
-        // As every other file of the backup it is held against what was written.
+        // The verification compares this file with the manifest, like all others.
         try Data("{}".utf8).write(to: URL(fileURLWithPath: "\(made.backup)/alerts.json"))
         let found = try backup("verify", "latest")
         #expect(found.status == 1 && found.output.contains("alerts.json is not as it was written"), "\(found.output)")
     }
 
-    @Test func aFolderWithoutDataIsToldApart() throws {
+    @Test func aFolderWithoutRelayDataIsReported() throws {
         let answer = try backup("create")
         #expect(answer.status == 1)
-        #expect(answer.complaint.contains("There is no relay data in \(folder.path)"))
+        #expect(answer.errors.contains("There is no relay data in \(folder.path)"))
     }
 }

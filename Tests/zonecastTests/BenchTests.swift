@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `zonecast bench`, for a second each.
+/// `zonecast bench`, one second for each load.
 @Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct BenchTests {
     private struct Report: Decodable {
         struct Milliseconds: Decodable { var p50: Double, p99: Double, max: Double }
@@ -11,18 +11,18 @@ import Testing
     }
 
     @Test(arguments: ["writes", "changes", "notices", "public", "mixed"])
-    func everyLoadIsMeasured(_ load: String) throws {
+    func everyLoadIsMeasuredAndCleansUp(_ load: String) throws {
         let folder = ScratchFolder()
         let relay = try RelayProcess(folder: folder.path)
         let run = try Command.run([
             "bench", load, "--url", "http://127.0.0.1:\(relay.port)", "--seconds", "1", "--clients", "3", "--json",
         ])
-        #expect(run.status == 0, "\(run.complaint)")
-        #expect(run.complaint.isEmpty, "\(run.complaint)")
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(run.errors.isEmpty, "\(run.errors)")
         let report = try run.json(Report.self)
         #expect(report.load == load && report.clients == 3 && report.done > 0 && report.refused.isEmpty)
         #expect(report.milliseconds.p50 > 0 && report.milliseconds.p50 <= report.milliseconds.max)
-        // Nothing of it stays.
+        // The benchmark deletes its zones and records.
         let connection = try relay.connect()
         let place = "/database/1/iCloud.zonecast.bench/development"
         let zones = try connection.send("POST", "\(place)/private/zones/list?ckWebAuthToken=dev-bench", body: "{}")
@@ -33,25 +33,25 @@ import Testing
         #expect(relay.stop().status == 0)
     }
 
-    @Test func withoutAnAddressItMakesARelayOfItsOwn() throws {
+    @Test func withoutAURLItStartsItsOwnRelay() throws {
         let run = try Command.run(["bench", "writes", "--seconds", "1", "--clients", "2"])
-        #expect(run.status == 0, "\(run.complaint)")
-        // As long as was asked for, and what the last request took longer.
+        #expect(run.status == 0, "\(run.errors)")
+        // The duration includes the time of the last request, so it may exceed the requested second.
         let seconds = try #require(run.output.firstMatch(of: /^writes  2 clients  ([0-9.]+) s/)).1
         #expect(Double(seconds) ?? 0 >= 1, "\(run.output)")
         #expect(run.output.contains("p99"))
     }
 
-    @Test func wrongUseIsSaid() throws {
+    @Test func wrongUsageIsReported() throws {
         #expect(try Command.run(["bench", "everything"]).status == 2)
         #expect(try Command.run(["bench", "--seconds", "0"]).status == 2)
         #expect(try Command.run(["bench", "--clients", "65"]).status == 2)
         #expect(try Command.run(["bench", "--url", "nowhere"]).status == 2)
-        let nobody = try Command.run(["bench", "--url", "http://127.0.0.1:9"])
-        #expect(nobody.status == 3 && nobody.complaint.contains("127.0.0.1:9"))
+        let unreachable = try Command.run(["bench", "--url", "http://127.0.0.1:9"])
+        #expect(unreachable.status == 3 && unreachable.errors.contains("127.0.0.1:9"))
         let folder = ScratchFolder()
         let relay = try RelayProcess(folder: folder.path, [])
-        let stranger = try Command.run(["bench", "--url", "http://127.0.0.1:\(relay.port)", "--seconds", "1"])
-        #expect(stranger.status == 4 && stranger.complaint.contains("--web-token"), "\(stranger.complaint)")
+        let signedOut = try Command.run(["bench", "--url", "http://127.0.0.1:\(relay.port)", "--seconds", "1"])
+        #expect(signedOut.status == 4 && signedOut.errors.contains("--web-token"), "\(signedOut.errors)")
     }
 }

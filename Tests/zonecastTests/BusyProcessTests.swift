@@ -5,15 +5,15 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// The real program while 64 clients do everything at once: killed, stopped, started and stopped again, out of room.
+/// The real program under 64 clients that use every operation: killed, stopped, restarted, and on a full disk.
 ///
 /// See Reliability.md, "Invariants", a, b, g and i, and "Faults".
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(30))) struct BusyProcessTests {
     let folder = ScratchFolder()
-    /// More in a soak.
+    /// A soak runs more rounds.
     private static let rounds = ProcessInfo.processInfo.environment["ZONECAST_KILLS"].flatMap { Int($0) } ?? 1
 
-    /// Counts what is done, for whoever waits for so many.
+    /// Counts completed requests and lets a test wait for a number of them.
     private final class Count: Sendable {
         private let count = Mutex(0)
         private let changed = NSCondition()
@@ -23,7 +23,7 @@ import Testing
             changed.withLock { changed.broadcast() }
         }
 
-        /// Waits for that many more than there were.
+        /// Waits until `more` further requests have completed.
         func wait(for more: Int, until end: Date) -> Bool {
             changed.lock()
             defer { changed.unlock() }
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test func killedUnderEverythingThatClientsDo() throws {
+    @Test func aKillUnderFullLoadLosesNoAcknowledgedRequest() throws {
         let clients = (0..<64).map { BusyClient(number: $0, seed: 5) }
         var followed = [BusyClient.Contents](repeating: [:], count: clients.count)
         var tokens = [[String: String]](repeating: [:], count: clients.count)
@@ -49,8 +49,8 @@ import Testing
             try #require(reached, "waited 180 s for requests to be answered")
             relay = try RelayProcess(folder: folder.path)
             for (index, client) in clients.enumerated() {
-                let said = try client.check(on: relay, following: &followed[index], &tokens[index])
-                #expect(said.isEmpty, "round \(round), client \(index): \(said)")
+                let faults = try client.check(on: relay, following: &followed[index], &tokens[index])
+                #expect(faults.isEmpty, "round \(round), client \(index): \(faults)")
             }
         }
         #expect(relay.stop().status == 0)
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func stoppedUnderLoadItTellsEverySocketAndLosesNothing() throws {
+    @Test func aStopUnderLoadClosesEverySocketWith1001AndLosesNothing() throws {
         let clients = (0..<16).map { BusyClient(number: $0, seed: 6) }
         let relay = try RelayProcess(folder: folder.path)
         let sockets = try (0..<40).map { try NoticeSocket("device-\($0)", on: relay) }
@@ -80,13 +80,13 @@ import Testing
         let next = try RelayProcess(folder: folder.path)
         for (index, client) in clients.enumerated() {
             var (contents, tokens) = (BusyClient.Contents(), [String: String]())
-            let said = try client.check(on: next, following: &contents, &tokens)
-            #expect(said.isEmpty, "client \(index): \(said)")
+            let faults = try client.check(on: next, following: &contents, &tokens)
+            #expect(faults.isEmpty, "client \(index): \(faults)")
         }
     }
 
-    /// Told to stop at any moment of its start it ends, and the next one starts.
-    @Test func stoppedWhileItStarts() throws {
+    /// A relay that is told to stop at any moment of its start ends, and the next one starts.
+    @Test func aRelayCanBeStoppedWhileItStarts() throws {
         for round in 0..<10 {
             let process = ChildProcess()
             process.executableURL = Command.program
@@ -95,13 +95,13 @@ import Testing
             process.standardOutput = FileHandle.nullDevice
             process.standardError = FileHandle.nullDevice
             try process.run()
-            // The moment is what is tried.
+            // The test varies the moment of the signal.
             usleep(UInt32(round * 12_000))
             process.terminate()
             let start = ContinuousClock.now
             process.waitUntilExit()
             #expect(ContinuousClock.now - start < .seconds(120), "round \(round)")
-            // Before it listens for signals it ends by this one, as every program does.
+            // Before the relay handles signals, SIGTERM ends it as it ends any program.
             let isEnded = process.terminationReason == .uncaughtSignal && process.terminationStatus == SIGTERM
             #expect(isEnded || process.terminationStatus == 0, "round \(round): \(process.terminationStatus)")
         }
@@ -110,7 +110,7 @@ import Testing
         #expect(relay.stop().status == 0)
     }
 
-    /// A file system of a few megabytes, where one may be mounted.
+    /// A file system of a few megabytes, if the test may mount one.
     private final class SmallDisk {
         let path: String
 
@@ -139,7 +139,7 @@ import Testing
         }
     }
 
-    /// Mounting needs root, so where the tests run without there is nothing to see.
+    /// Mounting requires root; without it the test is skipped.
     private static let canMount = geteuid() == 0 && SmallDisk(megabytes: 1) != nil
 
     @Test(.enabled(if: canMount)) func aFullDiskRefusesWritesUntilThereIsRoom() throws {
@@ -161,7 +161,7 @@ import Testing
         func isSaved(_ answer: HTTPConnection.Answer) -> Bool {
             answer.status == 200 && !String(decoding: answer.body, as: UTF8.self).contains("serverErrorCode")
         }
-        // Between two refusals the log may be brought into the file, and one more fits: full is what refuses again and again.
+        // A checkpoint between two refusals can make room for one more write: five in a row mean that the disk is full.
         var (kept, refusals) = (0, 0)
         while kept < 400, refusals < 5 {
             let answer = try save(kept)
@@ -170,18 +170,18 @@ import Testing
                 continue
             }
             refusals += 1
-            let said = String(decoding: answer.body, as: UTF8.self)
-            #expect(said.contains("TRY_AGAIN_LATER") && said.contains("disk is full"), "\(said.prefix(300))")
+            let reply = String(decoding: answer.body, as: UTF8.self)
+            #expect(reply.contains("TRY_AGAIN_LATER") && reply.contains("disk is full"), "\(reply.prefix(300))")
         }
-        #expect(kept > 10 && kept < 400, "\(kept) writes of 60 kB fitted on 8 MB")
+        #expect(kept > 10 && kept < 400, "\(kept) writes of 60 kB fit on 8 MB")
         func names() throws -> Int {
             let body = #"{"zones":[{"zoneID":{"zoneName":"Notes"},"desiredKeys":[],"resultsLimit":200}]}"#
             let answer = try connection.send("POST", Path.to("changes/zone"), body: body)
             return String(decoding: answer.body, as: UTF8.self).components(separatedBy: #""recordName":"r"#).count - 1
         }
-        #expect(try names() == min(kept, 200), "reads go on")
+        #expect(try names() == min(kept, 200), "reads still work")
         try FileManager.default.removeItem(atPath: ballast)
-        #expect(isSaved(try save(kept)), "there is room again")
+        #expect(isSaved(try save(kept)), "writes succeed once there is room")
         relay.killHard()
         let next = try RelayProcess(folder: data)
         let again = try next.connect()

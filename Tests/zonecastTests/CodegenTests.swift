@@ -2,11 +2,11 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `zonecast schema codegen`: what it writes is Swift that compiles, against the very modules it is for.
+/// The Swift code that `zonecast schema codegen` writes compiles against the modules it is for.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct CodegenTests {
     private let folder = ScratchFolder()
 
-    /// One of everything, names that Swift knows otherwise among them.
+    /// Every field type, with names that have a meaning in Swift.
     private static let schema = """
         DEFINE SCHEMA
             RECORD TYPE Note (
@@ -24,8 +24,8 @@ import Testing
         try Command.run(["schema", "codegen", "--file", "-"] + arguments, input: schema)
     }
 
-    /// The compiler's complaints about a text that is a file of its own; none where it is good.
-    private func complaints(about text: String, and use: String) throws -> String {
+    /// Compiles a generated file with a file that uses it and returns the compiler's output, "" on success.
+    private func diagnostics(about text: String, and use: String) throws -> String {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let files = ["made": text, "use": use].map { name, text -> String in
             let path = "\(folder.path)/\(name).swift"
@@ -44,16 +44,16 @@ import Testing
                 "InternalImportsByDefault", "-I", built + "/Modules", "-module-name", "Made",
             ] + maps.flatMap { ["-Xcc", "-fmodule-map-file=\($0)"] } + files.sorted()
         )
-        return run.status == 0 ? "" : run.said
+        return run.status == 0 ? "" : run.output
     }
 
-    /// Those of C modules that ours stand on, each module once.
+    /// Returns the module maps of the C modules that our modules import, each module once.
     private static func moduleMaps(_ roots: [String]) throws -> [String] {
         var known: Set<String> = []
         var found: [String] = []
         for root in roots {
             let run = try Tool.run("find", [root, "-maxdepth", "5", "-name", "module.modulemap"])
-            for path in run.said.split(separator: "\n").map(String.init).sorted() {
+            for path in run.output.split(separator: "\n").map(String.init).sorted() {
                 let text = try String(contentsOfFile: path, encoding: .utf8)
                 let names = text.matches(of: /module\s+(\w+)/).map { String($0.1) }
                 guard known.isDisjoint(with: names) else { continue }
@@ -64,10 +64,10 @@ import Testing
         return found
     }
 
-    @Test(.enabled(if: Tool.isThere("swiftc"), "there is no compiler"))
+    @Test(.enabled(if: Tool.isInstalled("swiftc"), "swiftc is not installed"))
     func recordsCompile() throws {
         let made = try generate("--form", "records", "--access", "public")
-        #expect(made.status == 0, "\(made.complaint)")
+        #expect(made.status == 0, "\(made.errors)")
         #expect(made.output.hasPrefix("// Made from standard input by: zonecast schema codegen --form records\n"))
         let use = """
             import ZoneKit
@@ -84,13 +84,13 @@ import Testing
                 return (note.record["title"] as String?) ?? Users(note.record).nickname ?? Lowercase.recordType
             }
             """
-        #expect(try complaints(about: made.output, and: use) == "")
+        #expect(try diagnostics(about: made.output, and: use) == "")
     }
 
-    @Test(.enabled(if: Tool.isThere("swiftc"), "there is no compiler"))
+    @Test(.enabled(if: Tool.isInstalled("swiftc"), "swiftc is not installed"))
     func mirrorsCompile() throws {
         let made = try generate("--form", "mirror", "--access", "public")
-        #expect(made.status == 0, "\(made.complaint)")
+        #expect(made.status == 0, "\(made.errors)")
         #expect(made.output.contains("usesPrefix = false"))
         #expect(made.output.contains("// tags, list of STRING: not for mirrors, read it with ZoneKit."))
         let use = """
@@ -103,7 +103,7 @@ import Testing
                 return note.due == nil ? .ofSchema : MirrorModel(Note.self, DateRecord.self)
             }
             """
-        #expect(try complaints(about: made.output, and: use) == "")
+        #expect(try diagnostics(about: made.output, and: use) == "")
 
         let prefixed = """
             DEFINE SCHEMA
@@ -119,10 +119,10 @@ import Testing
         )
         #expect(core.output.contains("struct Note: SyncedRecord {"))
         #expect(!core.output.contains("ckAsset") && !core.output.contains("entityNames"))
-        #expect(try complaints(about: core.output, and: "let note = Note().at") == "")
+        #expect(try diagnostics(about: core.output, and: "let note = Note().at") == "")
     }
 
-    /// Every word of Swift, names that only differ in what is mapped, and names that Swift has for something else.
+    /// Every keyword of Swift, names that map to the same identifier, and names of standard types.
     private static let odd: String = {
         let words = """
             associatedtype class deinit enum extension fileprivate func import init inout internal let open operator private
@@ -149,34 +149,34 @@ import Testing
     }()
 
     @Test(
-        "what is written for an odd schema compiles",
-        .enabled(if: Tool.isThere("swiftc"), "there is no compiler"),
+        "the code for a schema with unusual names compiles",
+        .enabled(if: Tool.isInstalled("swiftc"), "swiftc is not installed"),
         arguments: ["records", "mirror"],
         ["internal", "public"]
     )
     func oddSchemasCompile(form: String, access: String) throws {
         let made = try generate("--form", form, "--access", access, schema: Self.odd)
-        #expect(made.status == 0, "\(made.complaint)")
-        // What the module itself says by the standard names means the standard types.
+        #expect(made.status == 0, "\(made.errors)")
+        // In the generated module, the names of standard types still mean the standard types.
         let use = """
             func use(_ error: any Error) async -> Result<[Int], Never> {
                 let number: Optional<Int64> = await Task { 1 }.value
                 return .success(Array(number.map { [Int($0), String($0).count] } ?? []))
             }
             """
-        #expect(try complaints(about: made.output, and: use) == "")
+        #expect(try diagnostics(about: made.output, and: use) == "")
         for name in ["struct Note ", "struct Note:", "struct NoteRecord ", "struct NoteRecord:"] {
             #expect(made.output.components(separatedBy: name).count <= 2, "\(name)")
         }
-        // The same text whatever the order in which the schema was declared.
+        // The output does not depend on the order of the declarations.
         let lines = Self.odd.split(separator: "\n")
         let turned = ([lines[0]] + lines.dropFirst().reversed()).joined(separator: "\n")
         #expect(try generate("--form", form, "--access", access, schema: turned).output == made.output)
     }
 
     @Test(
-        "what is written for few types, none, or names of one prefix compiles",
-        .enabled(if: Tool.isThere("swiftc"), "there is no compiler"),
+        "the code for few types, none, or names with one prefix compiles",
+        .enabled(if: Tool.isInstalled("swiftc"), "swiftc is not installed"),
         arguments: [
             "", "RECORD TYPE Note ( id TIMESTAMP, tags LIST<TIMESTAMP> );", "RECORD TYPE Empty ( );",
             "RECORD TYPE CD_note ( CD_title STRING, title STRING ); RECORD TYPE CD_Note ( CD_title STRING );",
@@ -186,15 +186,15 @@ import Testing
     func smallSchemasCompile(_ types: String) throws {
         for form in ["records", "mirror"] {
             let made = try generate("--form", form, "--access", "public", schema: "DEFINE SCHEMA\n\(types)\n")
-            #expect(made.status == 0, "\(form): \(made.complaint)")
-            #expect(try complaints(about: made.output, and: "") == "", "\(form)")
+            #expect(made.status == 0, "\(form): \(made.errors)")
+            #expect(try diagnostics(about: made.output, and: "") == "", "\(form)")
         }
     }
 
-    @Test func itIsTheSameEachTimeAndRefusesWhatIsNoSchema() throws {
+    @Test func theOutputIsDeterministicAndAnInvalidSchemaIsRefused() throws {
         #expect(try generate().output == generate().output)
         let wrong = try generate(schema: "DEFINE SCHEMA RECORD TYPE A ( a STRIN );")
-        #expect(wrong.status == 1 && wrong.complaint.contains("standard input:1:"))
+        #expect(wrong.status == 1 && wrong.errors.contains("standard input:1:"))
         #expect(try Command.run(["schema", "codegen"]).status == 2)
         let made = try Command.run(["container", "create", "iCloud.org.example.notes", "--data", folder.path])
         #expect(made.status == 0)

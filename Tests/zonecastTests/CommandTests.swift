@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The commands as a script calls them, on a folder that no relay runs on.
+/// The commands as a script calls them, on a folder that no relay uses.
 @Suite(.ownThread, .serialized) struct CommandTests {
     let folder = ScratchFolder()
 
@@ -16,8 +16,8 @@ import Testing
     @Test func containersRoundTrip() throws {
         let missing = try zonecast("container", "list")
         #expect(missing.status == 1)
-        #expect(missing.complaint.contains("zonecast container create"))
-        #expect(!FileManager.default.fileExists(atPath: folder.path), "a list must not make a folder")
+        #expect(missing.errors.contains("zonecast container create"))
+        #expect(!FileManager.default.fileExists(atPath: folder.path), "list must not create the folder")
 
         #expect(try zonecast("container", "create", "iCloud.org.example.notes", "--json").status == 0)
         #expect(try zonecast("container", "create", "iCloud.org.example.notes").status == 5)
@@ -30,7 +30,7 @@ import Testing
         #expect(list.containers.map(\.container) == ["iCloud.org.example.notes"])
     }
 
-    @Test func usageOfAContainerIsShown() throws {
+    @Test func theUsageOfAContainerIsShown() throws {
         struct Usage: Decodable {
             var users: Int
             var publicRecordBytes: Int
@@ -70,21 +70,21 @@ import Testing
             ("http://[::0:1]:5173", "http://[::1]:5173"),
         ] {
             let made = try Command.run(create.map { $0 == "https://a.example" ? written : $0 } + home)
-            #expect(made.status == 0, "\(made.complaint)")
+            #expect(made.status == 0, "\(made.errors)")
             #expect(try zonecast("token", "list", "--json").json(List.self).apiTokens.last?.allowedOrigins == [origin])
         }
         for wrong in [
             "https://*.example", "file:///a", "https://a.example:0", "ws://a.example", "https://a b.example", "null",
         ] {
             let refused = try Command.run(create.map { $0 == "https://a.example" ? wrong : $0 } + home)
-            #expect(refused.status == 2 && refused.complaint.contains("is not an origin."), "\(wrong)")
+            #expect(refused.status == 2 && refused.errors.contains("is not an origin."), "\(wrong)")
         }
         let pathInOrigin = ["token", "create", "--allowed-origin", "https://a.example/x", "--data", folder.path]
         #expect(try Command.run(pathInOrigin + home).status == 2)
         #expect(try zonecast("token", "create").status == 2)
     }
 
-    @Test func aTokenSaysWhereSignInsGo() throws {
+    @Test func aTokenStoresTheCallbackURLOfSignIns() throws {
         struct List: Decodable {
             struct Row: Decodable { var callbackURL: String? }
             var apiTokens: [Row]
@@ -142,12 +142,12 @@ import Testing
         #expect(person.subject == "7" && person.email == "a@b.example")
         let refused = try Command.run(check, input: message + ".AAAA\n")
         #expect(refused.status == 1)
-        #expect(refused.complaint.contains("Its signature was not made with a key of the issuer."))
+        #expect(refused.errors.contains("Its signature was not made with a key of the issuer."))
         #expect(try Command.run(["issuer", "remove", "--issuer", "https://id.example"] + place).status == 0)
         #expect(try Command.run(["issuer", "remove", "--issuer", "https://id.example"] + place).status == 1)
     }
 
-    @Test func aUsersNameAndNumberAreSetAndTakenAway() throws {
+    @Test func aUsersNameAndPhoneNumberCanBeSetAndRemoved() throws {
         struct List: Decodable {
             struct Row: Decodable { var givenName: String?, familyName: String?, phone: String? }
             var users: [Row]
@@ -185,8 +185,8 @@ import Testing
         #expect(try added.json([String: String].self) == ["email": email])
         #expect(try zonecast("user", "add", email, "--password-stdin", input: "another one").status == 5)
         #expect(try zonecast("user", "add", "b@example.org", "--password-stdin", input: "short").status == 2)
-        #expect(try zonecast("user", "add", "nobody", "--password-stdin", input: "long enough").status == 2)
-        // Neither a terminal nor a pipe that was announced: it must not hang.
+        #expect(try zonecast("user", "add", "noaddress", "--password-stdin", input: "long enough").status == 2)
+        // Without a terminal and without --password-stdin the command must not hang.
         #expect(try zonecast("user", "add", "b@example.org").status == 2)
 
         let signIn = ["user", "sign-in", email, "--json", "--data", folder.path] + home
@@ -213,7 +213,7 @@ import Testing
         let old = try #require(first["keyID"])
         #expect(old.count == 64)
         #expect(try zonecast("key", "list", "--json").output.contains(old))
-        // Another in its place is the same user.
+        // A rotated key belongs to the same user.
         try P256.Signing.PrivateKey().publicKey.pemRepresentation.write(toFile: file, atomically: true, encoding: .utf8)
         let second = try zonecast("token", "server-key", "rotate", old, "--public-key", file, "--json")
             .json([String: String].self)
@@ -225,15 +225,15 @@ import Testing
         try "no key".write(toFile: file, atomically: true, encoding: .utf8)
         let refused = try Command.run(add)
         #expect(refused.status == 2)
-        #expect(refused.complaint.contains("openssl ec"))
+        #expect(refused.errors.contains("openssl ec"))
     }
 
-    @Test func helpAndVersionAreAnswers() throws {
+    @Test func helpAndVersionGoToStandardOutput() throws {
         for arguments in [["--help"], ["serve", "--help"], ["--version"]] {
             let answer = try Command.run(arguments)
             #expect(answer.status == 0)
             #expect(!answer.output.isEmpty)
-            #expect(answer.complaint.isEmpty)
+            #expect(answer.errors.isEmpty)
         }
         #expect(try Command.run(["no-such-command"]).status == 2)
     }

@@ -5,10 +5,10 @@ import Testing
 
 @testable import zonecast
 
-/// Every command that people are promised is there, says how it is used, and tells wrong usage by its exit code.
+/// Every promised command exists, prints its usage, and reports wrong usage by its exit code.
 ///
-/// See CONTRIBUTING.md, "Commands and error texts". More than one machine (`node`, `shard`, other stores than folders)
-/// is for later versions.
+/// See CONTRIBUTING.md, "Commands and error texts". Commands for several machines (`node`, `shard`, stores other than
+/// folders) are for later versions.
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct CommandTreeTests {
     private static let tree = [
         "serve", "init", "demo", "bench", "doctor", "config show", "config check", "config reference", "container list",
@@ -33,25 +33,25 @@ import Testing
         "export-schema", "import-schema", "validate-schema", "reset-schema",
     ]
 
-    @Test func everyOneIsThere() {
+    @Test func everyPromisedCommandExists() {
         for command in Self.tree {
             let help = HelpText.of(command.split(separator: " ").map(String.init))
             #expect(help?.contains("USAGE: zonecast \(command)") == true, "\(command)")
         }
     }
 
-    /// Under `token` everything is made by the same word.
+    /// Under `token`, `create` works for every kind of token.
     @Test(arguments: [
         ("token server-key create", "token server-key add"), ("token session create", "token session sign-in"),
     ])
-    func oneWordMakesAllTokens(other: String, name: String) {
+    func createMakesEveryKindOfToken(other: String, name: String) {
         let help = HelpText.of(other.split(separator: " ").map(String.init))
         #expect(help?.contains("USAGE: zonecast \(name)") == true)
         #expect(MistypedCommand.first(in: other.split(separator: " ").map(String.init)) == nil)
     }
 
-    /// What answers at all answers programs too.
-    @Test func theyAnswerPrograms() {
+    /// Every command with output has `--json`.
+    @Test func everyCommandHasJSONOutput() {
         let without = ["serve", "completions", "logs", "logout"]
         for command in Self.tree where !without.contains(command) {
             let isTool = command.hasSuffix("-records") || command.hasSuffix("-record")
@@ -60,17 +60,17 @@ import Testing
         }
     }
 
-    /// As other programs have it, and only where it is no argument.
-    @Test func helpMayStandBehind() throws {
+    /// `help` as the last word shows the help, unless it is an argument of the command.
+    @Test func helpIsAcceptedAsTheLastWord() throws {
         let help = try Command.run(["push", "help"])
-        #expect(help.status == 0 && help.output.contains("USAGE: zonecast push"), "\(help.complaint)")
+        #expect(help.status == 0 && help.output.contains("USAGE: zonecast push"), "\(help.errors)")
         #expect(try Command.run(["pusch", "help"]).status == 2)
         let name = try Command.run(["user", "show", "help", "--data", "/nowhere"])
         #expect(name.status != 0 && !name.output.contains("USAGE"))
     }
 
-    /// The program says the same, and says it where and how scripts expect it.
-    @Test func wrongUsageIsToldByTheExitCode() throws {
+    /// The program prints help to standard output and reports wrong usage with exit code 2.
+    @Test func wrongUsageExitsWith2() throws {
         for words in [["serve"], ["records", "query"], ["token", "api", "create"]] {
             let help = try Command.run(words + ["--help"])
             #expect(help.status == 0 && help.output.contains("USAGE: zonecast \(words.joined(separator: " "))"))
@@ -80,13 +80,13 @@ import Testing
     }
 }
 
-/// What the command says of itself, without a program being started.
+/// The help texts of commands, without starting the program.
 ///
-/// In a debug build a help text costs up to a second of a core, so each is made once for all tests.
+/// In a debug build a help text takes up to a second of CPU time, so each is made once for all tests.
 enum HelpText {
     private static let known = Mutex<[[String]: String]>([:])
 
-    /// The help of a command; `nil` where there is no such.
+    /// Returns the help of a command, `nil` if the command does not exist.
     static func of(_ words: [String]) -> String? {
         if let text = known.withLock({ $0[words] }) { return text }
         let text = make(words)
@@ -96,7 +96,7 @@ enum HelpText {
 
     private static func make(_ words: [String]) -> String? {
         do {
-            // A command of its own, which says it by being thrown.
+            // `--help` parses to a command that throws the help text when it runs.
             var help = try Zonecast.parseAsRoot(words + ["--help"])
             try help.run()
             return nil

@@ -21,15 +21,15 @@ import Testing
         try await ConfigurationReading(flags: flags, environment: environment, file: try file(text))
     }
 
-    @Test func mistakesAreJSONForWhoAsksForIt() throws {
+    @Test func configurationFaultsAreReportedAsJSON() throws {
         struct Answer: Decodable { var faults: [String]? }
         let path = try file("lisen: 127.0.0.1:1\nlimits.connections: many\n")
         let checked = try Command.run(["config", "check", path, "--json"])
-        #expect(checked.status == 2 && checked.complaint.contains("lisen"))
+        #expect(checked.status == 2 && checked.errors.contains("lisen"))
         #expect(try checked.json(Answer.self).faults?.count == 2, "\(checked.output)")
     }
 
-    @Test func flagsComeBeforeTheEnvironmentBeforeTheFile() async throws {
+    @Test func flagsTakePrecedenceOverTheEnvironmentAndTheFile() async throws {
         let text = """
             # A comment, and a value with a hash in quotes.
             listen: 127.0.0.1:1
@@ -114,20 +114,20 @@ import Testing
     )
     func refusedSettings(key: String, written: String, reason: String) throws {
         let checked = try Command.run(["config", "check", try file("\(key): \"\(written)\"\n")])
-        #expect(checked.status == 2 && checked.complaint.contains(key), "\(checked.complaint)")
-        #expect(checked.complaint.contains(reason), "\(checked.complaint)")
+        #expect(checked.status == 2 && checked.errors.contains(key), "\(checked.errors)")
+        #expect(checked.errors.contains(reason), "\(checked.errors)")
     }
 
-    /// A deletion is told for 90 days at the least, or for ever.
+    /// The horizon is at least 90 days, or 0 for no limit.
     @Test(arguments: [(0, true), (1, false), (89, false), (90, true), (36_500, true), (36_501, false)])
-    func tombstonesStayForMonthsAtTheLeast(days: Int, isTaken: Bool) async throws {
+    func theTombstoneHorizonIsAtLeast90Days(days: Int, isAccepted: Bool) async throws {
         let path = try file("tombstones.horizon: \(days)\n")
         let checked = try Command.run(["config", "check", path])
-        #expect((checked.status == 0) == isTaken, "\(checked.output)\(checked.complaint)")
-        if !isTaken { #expect(checked.complaint.contains("0 or a whole number from 90 to 36500")) }
+        #expect((checked.status == 0) == isAccepted, "\(checked.output)\(checked.errors)")
+        if !isAccepted { #expect(checked.errors.contains("0 or a whole number from 90 to 36500")) }
     }
 
-    @Test(arguments: ["\r\n", "\r", "\n"]) func linesEndAsEditorsEndThem(end: String) async throws {
+    @Test(arguments: ["\r\n", "\r", "\n"]) func allLineEndingsAreAccepted(end: String) async throws {
         let text = ["# mine", "listen: 127.0.0.1:1", "log:", "  level: debug", ""].joined(separator: end)
         let reading = try await read(text)
         #expect(try written("log.level", reading) == "debug")
@@ -156,14 +156,14 @@ import Testing
         #expect(try await written("tls-cert", read(text)) == value, "\(text)")
     }
 
-    @Test func anEditKeepsTheLinesEnds() {
+    @Test func anEditKeepsTheLineEndings() {
         var edit = ConfigurationEdit("listen: a\r\n# mine\r\n")
         edit.set("listen", to: "127.0.0.1:1")
         edit.set("dev", to: "true")
         #expect(edit.text == "listen: 127.0.0.1:1\r\n# mine\r\ndev: true\r\n")
     }
 
-    @Test func devIsGenerousUnlessToldOtherwise() async throws {
+    @Test func devHasNoRateLimitsUnlessTheyAreConfigured() async throws {
         func values(_ text: String) async throws -> [String] {
             let reading = try await read(text)
             return try ["dev", "limits.requests-per-second", "limits.request-burst"].map { try written($0, reading) }
@@ -175,13 +175,13 @@ import Testing
     }
 
     @Test(arguments: [(20_000, 16_180), (100_000, 30_000), (Int.max, 30_000), (4_096, 10_000), (1_024, 10_000)])
-    func devTakesAsManyConnectionsAsThereIsRoomForAndNoFewerThanItSays(descriptors: Int, connections: Int) {
+    func theConnectionLimitOfDevFollowsTheDescriptorLimit(descriptors: Int, connections: Int) {
         #expect(ServeSettings(isDev: true, descriptors: descriptors).server.limits.connections == connections)
         #expect(ServeSettings(isDev: false, descriptors: descriptors).server.limits.connections == 10_000)
     }
 
-    /// A key's value as `config show` writes it.
-    @Test func whatIsWrittenIsReadAgain() async throws {
+    /// `config show` writes a value in the form in which the file may contain it.
+    @Test func aWrittenValueIsReadBack() async throws {
         for place in [
             "/srv/a", "/srv/with a space", #"/srv/a "quoted" one"#, "/srv/it's", #"/srv/both ' and ""#, #"C:\d"#,
         ] {
@@ -218,10 +218,10 @@ import Testing
         ("alerts:\n  webhook: https://[::1]:99999/t\n", "line 2, alerts.webhook"),
         ("public-url: https://a.example:99999\n", "line 1, public-url"),
     ])
-    func aMistakeIsNamedWithItsLine(text: String, complaint: String) async throws {
+    func aFaultIsReportedWithItsLine(text: String, message: String) async throws {
         let failure = await #expect(throws: CommandFailure.self) { try await read(text) }
         #expect(failure?.exit == .usage)
-        #expect(failure?.description.contains("zonecast.yaml " + complaint) == true, "\(failure?.description ?? "")")
+        #expect(failure?.description.contains("zonecast.yaml " + message) == true, "\(failure?.description ?? "")")
     }
 
     @Test(arguments: [
@@ -232,21 +232,21 @@ import Testing
         ("log:\n  level: info\n format: json\n", 3, "while parsing a block mapping did not find expected key"),
         ("listen: *a\n", 1, "found undefined alias"),
     ])
-    func whatIsNoYAMLIsToldAsAnyMistakeIs(text: String, line: Int, reason: String) async throws {
+    func invalidYAMLIsReportedWithItsLine(text: String, line: Int, reason: String) async throws {
         let failure = await #expect(throws: CommandFailure.self) { try await read(text) }
         let told = "zonecast.yaml line \(line): this is not YAML: \(reason). Write lines like  listen: 127.0.0.1:8080"
         #expect(failure?.description == told)
     }
 
     @Test(arguments: [("/nothing/here.yaml", "No such file or directory"), ("/", "Is a directory")])
-    func aFileThatCannotBeReadSaysWhy(path: String, reason: String) async throws {
+    func anUnreadableFileIsReportedWithTheReason(path: String, reason: String) async throws {
         let failure = await #expect(throws: CommandFailure.self) {
             _ = try await ConfigurationReading(flags: [:], environment: [:], file: path)
         }
         #expect(failure?.description.hasPrefix("The configuration \(path) cannot be read: \(reason).") == true)
     }
 
-    @Test func aNearMissInTheEnvironmentIsNamedAndOtherProgramsVariablesAreNot() async throws {
+    @Test func aMistypedEnvironmentVariableIsReportedAndUnrelatedOnesAreIgnored() async throws {
         let failure = await #expect(throws: CommandFailure.self) {
             try await read("dev: true\n", environment: ["ZONECAST_LISTENN": "x"])
         }
@@ -261,17 +261,17 @@ import Testing
         ("dev: true\npublic-url: http://[::1]:8080\n", false), ("dev: true\n", false),
         ("public-url: https://sync.example.org\n", false),
     ])
-    func devWhereOthersReachItIsWarnedOf(text: String, isWarned: Bool) async throws {
+    func devWithAPublicAddressIsWarnedAbout(text: String, isWarned: Bool) async throws {
         let settings = try await read(text).settings
         let warning = settings.warning
         #expect((warning?.contains("public-url") == true) == isWarned)
         #expect((warning == nil) != isWarned)
-        // A name with a certificate is for others.
+        // A public https address is in use by other people, so `serve` refuses dev with it.
         let isRefused = isWarned && text.contains("https:")
         #expect((try? settings.checkStart()) == nil ? isRefused : !isRefused, "\(text)")
     }
 
-    @Test func everyKeyTakesItsOwnDefaultBackAndRefusesNonsense() {
+    @Test func everyKeyAcceptsItsDefaultAndRefusesInvalidValues() {
         let names = ConfigurationKeys.all.map(\.name)
         #expect(Set(names).count == names.count)
         for key in ConfigurationKeys.all {
@@ -288,8 +288,8 @@ import Testing
         }
     }
 
-    /// With every # taken away it says what is so without it, for each key by its one name.
-    @Test func theFileWithAllKeysIsACorrectOne() async throws {
+    /// The reference file parses, and with every # removed it states the defaults.
+    @Test func theReferenceFileIsValidAndStatesTheDefaults() async throws {
         let reading = try await read(ConfigurationText.reference)
         #expect(reading.origins.values.allSatisfy { $0 == .standard })
         let lines = ConfigurationText.reference.split(separator: "\n", omittingEmptySubsequences: false)
@@ -304,7 +304,7 @@ import Testing
         #expect(try await written("limits.body", read("limits.body: 4096\n")) == "4096")
     }
 
-    @Test func originsAreShownWhenAskedFor() throws {
+    @Test func originsAreShownWithTheFlag() throws {
         let path = try file("listen: 127.0.0.1:1\n")
         let shown = try Command.run(["config", "show", "--origin", "--config", path])
         #expect(shown.output.contains("FROM") && shown.output.contains("file line 1"))
@@ -320,12 +320,12 @@ import Testing
         #expect(ListenAddress(text)?.description == text)
     }
 
-    @Test func allAddressesAreOneThatCanBeConnectedTo() {
+    @Test func aStarListensOnAllAddresses() {
         #expect(ListenAddress("*:8080") == ListenAddress(host: "0.0.0.0", port: 8080))
     }
 
     @Test(arguments: ["", ":8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:80", "host:-1"])
-    func whatIsNoAddress(text: String) {
+    func invalidAddresses(text: String) {
         #expect(ListenAddress(text) == nil)
     }
 }

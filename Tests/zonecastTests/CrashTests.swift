@@ -4,19 +4,19 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Kill -9 while several clients write: whatever was acknowledged is there afterwards, and no feed has a gap.
+/// Kill -9 while several clients write: acknowledged writes survive, and no feed has a gap.
 ///
-/// See Reliability.md, "Invariants", a, b, c and i, and "Faults". A killed process proves nothing about power loss; for
-/// that the stores' `synchronous` is read back, below and in the stores' own tests.
+/// See Reliability.md, "Invariants", a, b, c and i, and "Faults". A killed process proves nothing about power loss; the
+/// stores' own tests check that `synchronous` is set for it.
 @Suite(.ownThread, .serialized) struct CrashTests {
     let folder = ScratchFolder()
 
     private static let zones = ["Notes", "Lists"]
-    /// More in a soak.
+    /// A soak runs more rounds.
     private static let rounds = ProcessInfo.processInfo.environment["ZONECAST_KILLS"].flatMap { Int($0) } ?? 3
     private static let writers = 6
 
-    @Test(.timeLimit(.minutes(30))) func acknowledgedWritesSurviveAndFeedsHaveNoGap() throws {
+    @Test(.timeLimit(.minutes(30))) func acknowledgedWritesSurviveAKillAndFeedsHaveNoGap() throws {
         let ledger = Ledger()
         var followers = Self.zones.map { Follower(zone: $0) }
         var relay = try RelayProcess(folder: folder.path)
@@ -25,7 +25,7 @@ import Testing
             try writeUntilKilled(relay, ledger, acknowledgements: 250 * min(round, 4))
             relay = try RelayProcess(folder: folder.path)
             for index in followers.indices {
-                // Its token is from before the kill.
+                // The follower's token is older than the kill.
                 try followers[index].catchUp(on: relay, pageSize: [200, 7, 50][round % 3])
                 try followers[index].check(on: relay, ledger, "round \(round)")
             }
@@ -34,7 +34,7 @@ import Testing
         try checkFiles()
     }
 
-    /// Runs the writers and kills the relay when so many writes are acknowledged, 180 s at most.
+    /// Runs the writers and kills the relay after a number of acknowledged writes, waiting 180 s at most.
     private func writeUntilKilled(_ relay: RelayProcess, _ ledger: Ledger, acknowledgements: Int) throws {
         let finished = Writer.start(Self.writers, in: Self.zones, on: relay, ledger)
         let reached = ledger.waitForAcknowledgements(acknowledgements, until: Date(timeIntervalSinceNow: 180))

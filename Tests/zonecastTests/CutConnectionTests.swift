@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A peer may go away at any byte of what it sends and of what it is sent.
+/// A peer may disconnect at any byte of its request or of the response.
 ///
 /// See Reliability.md, "Faults".
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct CutConnectionTests {
@@ -18,23 +18,23 @@ import Testing
         var zones: [Zone]
     }
 
-    @Test func atEveryByteNothingIsHalfDoneAndNothingLeaks() throws {
+    @Test func aDisconnectAtAnyByteWritesNothingPartiallyAndLeaksNothing() throws {
         let relay = try RelayProcess(folder: folder.path)
         try Path.makeZones(["Notes"], on: relay)
-        #expect(try isThere(relay) == false)
+        #expect(try isSaved(relay) == false)
         let before = relay.openDescriptors
         let request = Self.request
         for count in request.indices { _ = try talk(to: relay, sending: request[..<count], reading: 0) }
-        #expect(try isThere(relay) == false)
+        #expect(try isSaved(relay) == false)
         let answer = try talk(to: relay, sending: request[...], reading: .max)
         #expect(answer.starts(with: Array("HTTP/1.1 200 ".utf8)))
         for count in answer.indices { _ = try talk(to: relay, sending: request[...], reading: count) }
-        #expect(try isThere(relay))
+        #expect(try isSaved(relay))
         #expect(try feed(relay) == ["a"])
-        // Readers of the store are kept, some files each; sockets are not.
+        // The store keeps its readers open, with some files each; sockets must be closed.
         let deadline = ContinuousClock.now + .seconds(120)
         while relay.openDescriptors > before + 60, ContinuousClock.now < deadline { usleep(5_000) }
-        #expect(relay.openDescriptors <= before + 60, "\(request.count + answer.count) peers went away")
+        #expect(relay.openDescriptors <= before + 60, "\(request.count + answer.count) peers disconnected")
         #expect(relay.stop().status == 0)
     }
 
@@ -54,7 +54,7 @@ import Testing
         return Array((head + body).utf8)
     }
 
-    /// Sends that and reads so much at the most, then is gone: every second time without a goodbye.
+    /// Sends `bytes`, reads at most `count` bytes and disconnects: every second time with a reset.
     private func talk(to relay: RelayProcess, sending bytes: ArraySlice<UInt8>, reading count: Int) throws -> [UInt8] {
         let descriptor = try HTTPConnection.connect(port: relay.port)
         defer { close(descriptor) }
@@ -73,7 +73,7 @@ import Testing
         return read
     }
 
-    private func isThere(_ relay: RelayProcess) throws -> Bool {
+    private func isSaved(_ relay: RelayProcess) throws -> Bool {
         let body = #"{"zoneID":{"zoneName":"Notes"},"records":[{"recordName":"a"}]}"#
         let found: Found = try relay.connect().send("POST", Path.to("records/lookup"), body: body).json()
         return try #require(found.records.first).serverErrorCode == nil

@@ -2,21 +2,23 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A data folder on a disk that takes no writes any more: what is there can be read, and brought to another one.
+/// A data folder on a disk that accepts no writes can still be read, backed up and copied to another disk.
 @Suite(.ownThread, .timeLimit(.minutes(15)), .enabled(if: Tool.canMount, "only root can mount"))
 struct FailingDiskTests {
     private let folder = ScratchFolder()
     private let elsewhere = ScratchFolder()
     private var store: String { "\(folder.path)/containers/\(Path.container)/development.sqlite" }
 
-    enum End: CaseIterable { case stopped, killed }
+    enum Shutdown: CaseIterable { case stopped, killed }
 
-    /// A folder with two zones; of SQLite's files beside a store only those are there that hold something, as after a restore.
-    private func makeFolder(_ end: End, alsoOfAccounts: Bool = true) throws {
+    /// Makes a folder with two zones.
+    ///
+    /// Of SQLite's extra files only those with content remain, as after a restore.
+    private func makeFolder(_ shutdown: Shutdown, includingAccounts: Bool = true) throws {
         let relay = try RelayProcess(folder: folder.path)
         try Path.makeZones(["Notes", "Lists"], on: relay)
-        if end == .killed { relay.killHard() } else { try #require(relay.stop().status == 0) }
-        for file in [store] + (alsoOfAccounts ? ["\(folder.path)/relay.sqlite"] : []) {
+        if shutdown == .killed { relay.killHard() } else { try #require(relay.stop().status == 0) }
+        for file in [store] + (includingAccounts ? ["\(folder.path)/relay.sqlite"] : []) {
             let isEmpty = (try? FileManager.default.attributesOfItem(atPath: file + "-wal")[.size] as? Int) == 0
             for ending in isEmpty ? ["-wal", "-shm"] : ["-shm"] {
                 try? FileManager.default.removeItem(atPath: file + ending)
@@ -25,17 +27,17 @@ struct FailingDiskTests {
         try FileManager.default.createDirectory(atPath: elsewhere.path, withIntermediateDirectories: true)
     }
 
-    /// What commands say, each of them followed by its exit code, in a system where `/mnt` is what `mount` makes it.
-    private func say(_ mount: String, _ commands: [String]) throws -> String {
+    /// Runs commands in a mount namespace set up by `mount`; returns their output, with each command's exit code.
+    private func run(_ mount: String, _ commands: [String]) throws -> String {
         let lines = commands.map { "'\(Command.program.path)' \($0); echo \"= $?\"" }
         let script = ([mount] + lines).joined(separator: "\n")
-        return try Tool.run("unshare", ["-m", "sh", "-c", "{ \(script)\n} 2>&1"]).said
+        return try Tool.run("unshare", ["-m", "sh", "-c", "{ \(script)\n} 2>&1"]).output
     }
 
-    /// The folder is all of `/mnt`.
+    /// Mounts the data folder read-only at `/mnt`.
     private var readOnly: String { "mount --bind '\(folder.path)' /mnt && mount -o remount,ro,bind /mnt || exit 1" }
 
-    /// A copy of the folder is `/mnt/r`.
+    /// Mounts a full disk with a copy of the data folder at `/mnt/r`.
     private var onAFullDisk: String {
         """
         mount -t tmpfs -o size=4m tmpfs /mnt && cp -a '\(folder.path)' /mnt/r || exit 1
@@ -43,9 +45,9 @@ struct FailingDiskTests {
         """
     }
 
-    @Test(arguments: End.allCases) func whatLiesOnADiskThatIsReadOnlyCanBeBroughtToAnother(_ end: End) throws {
-        try makeFolder(end)
-        let said = try say(
+    @Test(arguments: Shutdown.allCases) func aFolderOnAReadOnlyDiskCanBeCopied(_ shutdown: Shutdown) throws {
+        try makeFolder(shutdown)
+        let output = try run(
             readOnly,
             [
                 "backup create --data /mnt --backups '\(elsewhere.path)/backups'",
@@ -54,22 +56,22 @@ struct FailingDiskTests {
                 "storage compact --dry-run --data /mnt", "user list --data /mnt",
             ]
         )
-        #expect(said.matches(of: /= 0/).count == 6, "\(said)")
-        // The container's own, and the public database's and the user's default ones.
-        #expect(said.matches(of: /good .* 4 zones/).count == 1, "\(said)")
-        #expect(said.contains("copied    4 zones"), "\(said)")
+        #expect(output.matches(of: /= 0/).count == 6, "\(output)")
+        // The container's two zones, and the default zones of the public database and the user.
+        #expect(output.matches(of: /good .* 4 zones/).count == 1, "\(output)")
+        #expect(output.contains("copied    4 zones"), "\(output)")
     }
 
-    @Test func whoNamesNoOtherDiskIsToldTo() throws {
+    @Test func aBackupOntoAReadOnlyDiskSuggestsAnotherFolder() throws {
         try makeFolder(.stopped)
-        let said = try say(readOnly, ["backup create --data /mnt", "doctor --data /mnt", "serve --data /mnt"])
-        #expect(said.contains("its disk is mounted read-only. Name a folder on another disk"), "\(said)")
-        #expect(said.contains("zonecast backup create --data /mnt --backups DIR"), "\(said)")
-        #expect(said.contains("= 4"), "\(said)")
+        let output = try run(readOnly, ["backup create --data /mnt", "doctor --data /mnt", "serve --data /mnt"])
+        #expect(output.contains("its disk is mounted read-only. Name a folder on another disk"), "\(output)")
+        #expect(output.contains("zonecast backup create --data /mnt --backups DIR"), "\(output)")
+        #expect(output.contains("= 4"), "\(output)")
     }
 
-    /// What was closed in good order is opened without any room.
-    @Test func aDiskWithoutAnyRoomIsReadAfterAGoodEnd() throws {
+    /// SQLite needs no disk space to open a store that was closed cleanly.
+    @Test func aCleanStopLeavesAnEmptyWALBesideTheStore() throws {
         let relay = try RelayProcess(folder: folder.path)
         try Path.makeZones(["Notes"], on: relay)
         try #require(relay.stop().status == 0)
@@ -78,31 +80,31 @@ struct FailingDiskTests {
         #expect(size == 0)
     }
 
-    /// A backup elsewhere needs none of the room that is missing.
-    @Test func whatLiesOnAFullDiskCanBeBroughtToAnother() throws {
-        try makeFolder(.stopped, alsoOfAccounts: false)
-        let said = try say(
+    /// A backup or a copy on another disk needs no space on the full one.
+    @Test func aFolderOnAFullDiskCanBeCopied() throws {
+        try makeFolder(.stopped, includingAccounts: false)
+        let output = try run(
             onAFullDisk,
             [
                 "backup create --data /mnt/r --backups '\(elsewhere.path)/backups'",
                 "storage copy --data /mnt/r --to '\(elsewhere.path)/copy'", "storage info --data /mnt/r",
             ]
         )
-        #expect(said.matches(of: /= 0/).count == 3, "\(said)")
+        #expect(output.matches(of: /= 0/).count == 3, "\(output)")
     }
 
-    @Test func whoHasNoRoomForABackupOrARestoreIsToldToMakeSome() throws {
-        try makeFolder(.stopped, alsoOfAccounts: false)
+    @Test func aFullDiskIsReportedByRestoreAndSchedule() throws {
+        try makeFolder(.stopped, includingAccounts: false)
         let made = try Command.run(["backup", "create", "--data", folder.path, "--backups", elsewhere.path])
-        try #require(made.status == 0, "\(made.complaint)")
-        let said = try say(
+        try #require(made.status == 0, "\(made.errors)")
+        let output = try run(
             onAFullDisk,
             [
                 "backup restore latest --data /mnt/r --backups '\(elsewhere.path)'",
                 "backup schedule daily --data /mnt/r", "storage info --data /mnt/r",
             ]
         )
-        #expect(said.matches(of: /No space left on device. Make room on the disk./).count == 2, "\(said)")
-        #expect(said.matches(of: /= 1/).count == 2 && said.contains("= 0"), "\(said)")
+        #expect(output.matches(of: /No space left on device. Make room on the disk./).count == 2, "\(output)")
+        #expect(output.matches(of: /= 1/).count == 2 && output.contains("= 0"), "\(output)")
     }
 }

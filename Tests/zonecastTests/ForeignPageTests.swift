@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Pages of other sites, at a relay as it really runs: what a browser that was led astray would send, byte for byte.
+/// Requests that a browser sends for pages of other sites, to a real relay.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct ForeignPageTests {
     private let folder = ScratchFolder()
     private static let push = "/push/1/iCloud.org.example.notes/development"
@@ -17,15 +17,15 @@ import Testing
         return try connection.send("GET", Self.push + "?ckWebAuthToken=dev-alice", headers: headers)
     }
 
-    @Test func aSocketIsForTheRelaysOwnPagesAndProgramsOnly() throws {
+    @Test func socketsAreRefusedForPagesOfOtherSites() throws {
         let relay = try RelayProcess(folder: folder.path)
         let own = "127.0.0.1:\(relay.port)"
-        #expect(try upgrade(relay.port, origin: nil, host: own).status == 101, "a program says no origin")
+        #expect(try upgrade(relay.port, origin: nil, host: own).status == 101, "programs send no Origin")
         #expect(try upgrade(relay.port, origin: "http://\(own)", host: own).status == 101)
         for origin in ["https://evil.example", "null", "http://127.0.0.1.evil.example", "file://"] {
             #expect(try upgrade(relay.port, origin: origin, host: own).status == 403, "\(origin)")
         }
-        // A name of the attacker's own that was made to point to this machine.
+        // DNS rebinding: a name of the attacker's that resolves to this machine.
         let rebound = try upgrade(relay.port, origin: "http://evil.example", host: "evil.example")
         #expect(rebound.status == 403)
     }
@@ -41,7 +41,7 @@ import Testing
         return try relay.connect().send(method, "/console/api/\(path)", headers: all, body: "{}").status
     }
 
-    @Test func theConsoleAnswersNoOtherPage() throws {
+    @Test func theConsoleRefusesPagesOfOtherSites() throws {
         let relay = try RelayProcess(folder: folder.path)
         let made = try Command.run(["console", "link", "--json", "--data", folder.path])
         struct Link: Decodable { var code: String }
@@ -49,7 +49,7 @@ import Testing
         let connection = try relay.connect()
         let own = ["X-Zonecast-Console": "1"]
         let body = #"{"code":"\#(code)","name":"ada","password":"correct horse"}"#
-        // The code alone lets no foreign page in.
+        // A valid setup code does not let another site's page in.
         let foreign = ["X-Zonecast-Console": "1", "Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"]
         #expect(try connection.send("POST", "/console/api/setup", headers: foreign, body: body).status == 403)
         let entered = try connection.send("POST", "/console/api/setup", headers: own, body: body)
@@ -62,15 +62,15 @@ import Testing
             #expect(try ask("GET", "session", headers, cookie, relay) == 403, "\(site)")
             #expect(try ask("POST", "containers/add", headers, cookie, relay) == 403, "\(site)")
         }
-        // What a form or an image of another site can send: the cookie, and no header of ours.
+        // A form or an image of another site sends the cookie, but not our header.
         #expect(try ask("GET", "session", ["Origin": "https://evil.example"], cookie, relay) == 403)
         #expect(try ask("POST", "backups/create", ["Origin": "https://evil.example"], cookie, relay) == 403)
-        // And no script of theirs is told that it may.
-        let wish = [
+        // A preflight grants another site's script nothing.
+        let preflightHeaders = [
             "Origin": "https://evil.example", "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "x-zonecast-console",
         ]
-        let preflight = try connection.send("OPTIONS", "/console/api/session", headers: wish)
+        let preflight = try connection.send("OPTIONS", "/console/api/session", headers: preflightHeaders)
         #expect(preflight.status >= 400 && preflight.headers["access-control-allow-origin"] == nil)
         let backups = try Command.run(["backup", "list", "--json", "--data", folder.path])
         #expect(backups.output.contains("\"backups\":[]"), "\(backups.output)")

@@ -4,22 +4,22 @@ import Testing
 
 @testable import zonecast
 
-/// The guides' commands, typed one after the other in an empty folder as a newcomer does; what is left out says why.
+/// Runs the commands of each guide in order, in an empty folder; commands that cannot run are listed with the reason.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct GuideRunTests {
-    /// How a guide's commands become ones that a test can run: places of its own for the system's, names for what is left
-    /// open, and what has to be there before.
-    struct Walk: Sendable, CustomTestStringConvertible {
+    /// How to run a guide's commands in a test: paths of the test in place of the system's, values in place of
+    /// placeholders, and preparation between commands.
+    struct GuideRun: Sendable, CustomTestStringConvertible {
         var guide: String
-        /// In a shell, before the first.
+        /// Shell commands that run first.
         var setup: String
-        /// Text of commands, and what stands for it here.
+        /// Text in commands, and what replaces it.
         var names: [(String, String)] = []
-        /// By how a command begins: what a person would have done before it.
+        /// By the beginning of a command: what runs before it.
         var before: [(String, String)] = []
-        /// By how a command begins: what is added behind it, such as an answer that is asked for.
-        var behind: [(String, String)] = []
-        /// By how a command begins: why it is not run.
-        var leftOut: [(String, String)] = []
+        /// By the beginning of a command: what is appended to it, such as its input.
+        var appended: [(String, String)] = []
+        /// By the beginning of a command: why it is not run.
+        var skipped: [(String, String)] = []
 
         var testDescription: String { guide }
 
@@ -27,18 +27,18 @@ import Testing
             var lines = [setup]
             for command in commands {
                 func find(_ rules: [(String, String)]) -> String? { rules.first { command.hasPrefix($0.0) }?.1 }
-                if find(leftOut) != nil { continue }
+                if find(skipped) != nil { continue }
                 if let step = find(before) { lines.append(step) }
                 let named = names.reduce(command) { $0.replacing($1.0, with: $1.1) }
                 lines.append("echo 'step: \(named.replacing("'", with: ""))'")
-                lines.append(named + (find(behind) ?? ""))
+                lines.append(named + (find(appended) ?? ""))
             }
             return lines.joined(separator: "\n") + "\n"
         }
     }
 
     private static let container = "iCloud.org.example.notes"
-    /// A relay on the folder, and a wait until it is ready; what an earlier one said of itself is forgotten first.
+    /// Starts a relay on the folder and waits until it is ready; clears the output of an earlier one first.
     private static let serve = """
         : > ready
         ZONECAST_LOG_ACCESS=true zonecast serve --dev --data "$PWD/data" --listen 127.0.0.1:0 > ready 2>> relay.log &
@@ -51,7 +51,7 @@ import Testing
         for name in ada bob; do zonecast user add $name@example.org --password-stdin < password > /dev/null; done
         """
 
-    private static let operating = Walk(
+    private static let operating = GuideRun(
         guide: "operating",
         setup: """
             zonecast init --yes --domain sync.example.org --container \(container) --files "$PWD/etc" --data "$PWD/data"
@@ -77,17 +77,17 @@ import Testing
             ("zonecast user add", serve),
             ("zonecast push apns", "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out AuthKey.p8"),
         ],
-        behind: [
+        appended: [
             ("zonecast logs --errors", " < relay.log"),
             ("zonecast logs", " < relay.log | grep -q 'status=200'"),
             ("zonecast user add", " --password-stdin < password"),
             ("zonecast user delete", " --yes"),
-            // It goes on until it is stopped.
+            // `watch` runs until it is stopped.
             ("zonecast watch", " || [ $? -eq 124 ]"),
         ]
     )
 
-    private static let apps = Walk(
+    private static let apps = GuideRun(
         guide: "apps",
         setup: """
             export ZONECAST_DATA="$PWD/data" ZONECAST_WEB_TOKEN=dev-alice
@@ -114,40 +114,40 @@ import Testing
                 "export ZONECAST_WEB_TOKEN=$(zonecast user sign-in bob@example.org --quiet --container \(container))"
             ), ("zonecast shares permission", "export ZONECAST_WEB_TOKEN=dev-alice"),
         ],
-        behind: [
+        appended: [
             ("zonecast schema export", " --container \(container) > schema.ckdb"),
             ("zonecast schema codegen --file", ""),
             ("zonecast shares invite", " --container \(container) | tee invitation"),
-            // It says why this is none.
+            // The token is invalid, so the check exits with 1.
             ("zonecast issuer check", " --container \(container) || [ $? -eq 1 ]"),
             ("zonecast", " --container \(container)"),
         ],
-        leftOut: [("curl", "it takes an identity token of somebody else's issuer")]
+        skipped: [("curl", "it needs an identity token of an external issuer")]
     )
 
-    private static let sdk = Walk(
+    private static let sdk = GuideRun(
         guide: "sdk",
         setup: "shared=$(dirname \"$(command -v zonecast)\")/shared-notes",
         names: [
             ("swift run shared-notes", "$shared"), ("zonecast serve --dev --data ./relay &", serve),
             ("LINK", "$(grep -o 'http[^ ]*' link | head -1)"),
         ],
-        behind: [
-            // Of a device that has just been told to come: it fetches first what the link leads to.
+        appended: [
+            // The device must first fetch the share that the link points to.
             ("swift run shared-notes share", " --url $ZONECAST_URL | tee link"), ("swift run shared-notes --help", ""),
             ("swift run shared-notes", " --url $ZONECAST_URL"),
         ]
     )
 
-    private static let walks = [operating, apps, sdk]
+    private static let guideRuns = [operating, apps, sdk]
 
-    @Test(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"), arguments: walks)
-    func theCommandsOfAGuideRun(_ walk: Walk) throws {
+    @Test(.enabled(if: Tool.isInstalled("openssl"), "openssl is not installed"), arguments: guideRuns)
+    func theCommandsOfEachGuideRun(_ guideRun: GuideRun) throws {
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let collector = try Collector()
-        var commands = try GuideTests.commands(in: "Deploy/guides/\(walk.guide).md")
-        // In the foreground it goes on until it is stopped; the same line in the background is run.
+        var commands = try GuideTests.commands(in: "Deploy/guides/\(guideRun.guide).md")
+        // In the foreground the relay runs until it is stopped; the same line in the background is run.
         commands.removeAll { $0 == "zonecast serve --dev" }
         #expect(commands.count > 5)
         let script = """
@@ -159,16 +159,16 @@ import Testing
 
             """
         let file = folder.path + "/script"
-        try Data((script + walk.script(commands)).utf8).write(to: URL(fileURLWithPath: file))
+        try Data((script + guideRun.script(commands)).utf8).write(to: URL(fileURLWithPath: file))
         let run = try Tool.run("bash", [file])
-        #expect(run.status == 0, "\(run.said.suffix(2000))")
+        #expect(run.status == 0, "\(run.output.suffix(2000))")
     }
 
-    /// Nothing is left out but what says why.
-    @Test func everyGuideWithCommandsIsWalked() throws {
+    /// A guide with commands needs an entry in `guideRuns`.
+    @Test func everyGuideWithCommandsIsRun() throws {
         for guide in ["operating", "apps", "sdk", "demo"] {
             let commands = try GuideTests.commands(in: "Deploy/guides/\(guide).md")
-            #expect(commands.isEmpty == !Self.walks.contains { $0.guide == guide }, "\(guide)")
+            #expect(commands.isEmpty == !Self.guideRuns.contains { $0.guide == guide }, "\(guide)")
         }
     }
 }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import zonecast
 
-/// The README and the guides: their commands run, or at least exist, and what they name is there.
+/// The README and the guides: their commands run or at least exist, and the paths they name exist.
 @Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct GuideTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../..").standardizedFileURL.path
@@ -14,7 +14,7 @@ import Testing
         try String(contentsOfFile: "\(root)/\(path)", encoding: .utf8)
     }
 
-    /// The lines behind `$` in blocks of a console, without what stands behind a `#`.
+    /// Returns the lines after `$ ` in console blocks, without their `#` comments.
     static func commands(in path: String) throws -> [String] {
         var isConsole = false
         var found: [String] = []
@@ -30,11 +30,11 @@ import Testing
         return found
     }
 
-    /// All that need no root and no build, in their order, by a shell in an empty folder.
-    @Test func theReadmesCommandsRun() throws {
+    /// Runs all commands that need neither root nor a build, in order, in an empty folder.
+    @Test func theCommandsOfTheREADMERun() throws {
         let own = try Self.commands(in: "README.md").filter {
-            // Tour and chaos have tests of their own (`DemoRunTests`); what takes root is typed by Deploy/debian/test and
-            // Deploy/systemd/test, in a copy of the machine.
+            // `DemoRunTests` covers the demo; Deploy/debian/test and Deploy/systemd/test run the commands that need
+            // root, in a copy of the machine.
             ($0.hasPrefix("zonecast ") && !$0.hasPrefix("zonecast demo")) || $0.hasPrefix("export ")
         }
         #expect(own.count > 15)
@@ -65,11 +65,11 @@ import Testing
         let file = folder.path + "/script"
         try Data(script.utf8).write(to: URL(fileURLWithPath: file))
         let run = try Tool.run("bash", [file])
-        #expect(run.status == 0, "\(run.said)")
+        #expect(run.status == 0, "\(run.output)")
     }
 
-    /// Verbs and options of every command that is written down anywhere.
-    @Test func everyCommandIsOne() throws {
+    /// Every documented command has these verbs and options.
+    @Test func everyDocumentedCommandExists() throws {
         for path in ["README.md"] + Self.guides {
             for command in try Self.commands(in: path) {
                 var words = command.split(separator: " ").map(String.init)
@@ -87,7 +87,7 @@ import Testing
         }
     }
 
-    @Test func whatIsNamedIsThere() throws {
+    @Test func everyNamedPathExists() throws {
         for path in ["README.md"] + Self.guides {
             let text = try Self.text(path)
             for match in text.matches(of: /(?:Deploy|Sources|Tests)\/[A-Za-z0-9_.\/-]*[A-Za-z0-9]/) {
@@ -98,7 +98,7 @@ import Testing
             }
         }
         let lines = try Self.text("README.md").split(separator: "\n", omittingEmptySubsequences: false)
-        #expect(lines.count < 180, "a newcomer reads no more")
+        #expect(lines.count < 180, "the README stays short enough to read in one go")
         for match in try Self.text("README.md").matches(of: /!\[[^\]]+\]\(([^)]+)\)/) {
             let attributes = try FileManager.default.attributesOfItem(atPath: "\(Self.root)/\(match.1)")
             #expect((attributes[.size] as? Int ?? .max) < 200_000, "\(match.1)")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import zonecast
 
-/// `zonecast init`: all that a relay needs, made once and never written over.
+/// `zonecast init` makes everything that a relay needs, once, and overwrites nothing.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct InitTests {
     private let folder = ScratchFolder()
 
@@ -29,7 +29,7 @@ import Testing
         try String(contentsOfFile: "\(files)/\(name)", encoding: .utf8)
     }
 
-    @Test func systemdReadsPathsAsTheyAre() {
+    @Test func pathsAreEscapedForSystemd() {
         var files = SetupFiles(domain: "sync.example.org")
         files.data = "/srv/d 9/100%"
         files.configuration = "/etc/s p/$x.yaml"
@@ -37,7 +37,7 @@ import Testing
         #expect(files.unit.contains(#"serve --config "/etc/s p/$$x.yaml""# + "\n"))
     }
 
-    @Test func aDomainGivesFilesAContainerAndAnAccountAndTheRelayStartsWithThem() throws {
+    @Test func initWithADomainMakesFilesAContainerAndAnAccountThatTheRelayStartsWith() throws {
         let made = try initialize(
             "--domain",
             "sync.example.org",
@@ -49,7 +49,7 @@ import Testing
             "--json",
             input: "correct horse\n"
         )
-        #expect(made.status == 0, "\(made.complaint)")
+        #expect(made.status == 0, "\(made.errors)")
         #expect(try made.json(Answer.self).steps.allSatisfy(\.made))
         #expect(try made.json(Answer.self).next == ["zonecast serve --config \(files)/zonecast.yaml"])
         let shown = try Command.run(["config", "show", "--json", "--config", files + "/zonecast.yaml"])
@@ -58,7 +58,7 @@ import Testing
         #expect(try Command.run(["container", "list", "--data", data]).output.contains("iCloud.org.example.sync"))
         #expect(try text("proxy/nginx.conf").contains("proxy_pass http://127.0.0.1:18080;"))
         for name in ["proxy/Caddyfile", "proxy/haproxy.cfg", "zonecast.service"] { #expect(try !text(name).isEmpty) }
-        // The admin is let into the console by the same password, before the relay has ever run.
+        // The password opens the console for the admin before the relay has ever run.
         let operators = try Command.run(["console", "operators", "--data", data])
         #expect(operators.output.contains("ada@example.org"))
         let relay = try RelayProcess(folder: data, ["--config", files + "/zonecast.yaml"])
@@ -72,7 +72,7 @@ import Testing
         #expect(signIn.status == 200, "\(String(decoding: signIn.body, as: UTF8.self))")
     }
 
-    @Test func asOftenAsItIsRunWhatIsThereStays() throws {
+    @Test func repeatedRunsKeepExistingFiles() throws {
         _ = try initialize("--domain", "sync.example.org", "--admin", "ada@example.org")
         try "mine\n".write(toFile: files + "/proxy/nginx.conf", atomically: true, encoding: .utf8)
         try "public-url: https://other.example\n".write(
@@ -82,7 +82,7 @@ import Testing
         )
         let again = try initialize("--domain", "sync.example.org", "--admin", "ada@example.org", "--json")
         #expect(again.status == 0)
-        // The file lacked some keys and got them; what it says stays.
+        // The configuration lacked some keys, which were added; its values stay.
         #expect(try again.json(Answer.self).steps.filter(\.made).map(\.what) == ["configuration"])
         #expect(try text("proxy/nginx.conf") == "mine\n")
         let configuration = try text("zonecast.yaml")
@@ -102,19 +102,19 @@ import Testing
         #expect(try third.json(Answer.self).steps.allSatisfy { !$0.made })
     }
 
-    /// Whoever mistyped the domain, or has files of another relay there, would go on with a configuration that is not theirs.
-    @Test func whatStaysOtherwiseThanItWasAskedForIsTold() throws {
+    /// Otherwise a mistyped domain, or files of another relay, would go unnoticed.
+    @Test func existingSettingsThatDifferFromTheOptionsAreReported() throws {
         func detail(_ run: Command) throws -> String {
             try #require(run.json(Answer.self).steps.first { $0.what == "configuration" }).detail
         }
         let path = "\(files)/zonecast.yaml"
         #expect(try detail(initialize("--domain", "sync.exmaple.org", "--port", "18080", "--json")) == path)
-        // What is left out is not asked for.
+        // Options that are not given are not compared.
         #expect(try detail(initialize("--domain", "sync.exmaple.org", "--json")) == path)
-        let mended = try initialize("--domain", "sync.example.org", "--port", "9090", "--json")
-        #expect(mended.status == 0)
+        let corrected = try initialize("--domain", "sync.example.org", "--port", "9090", "--json")
+        #expect(corrected.status == 0)
         #expect(
-            try detail(mended)
+            try detail(corrected)
                 == "\(path), where listen: 127.0.0.1:18080 and public-url: https://sync.exmaple.org stay. Change that there."
         )
         let elsewhere = try Command.run([
@@ -124,7 +124,7 @@ import Testing
         #expect(try detail(elsewhere) == "\(path): console, where data: \(data) stays. Change that there.")
     }
 
-    @Test func aContainerAloneNeedsNoFilesAndNothingIsRefusedInTheMiddle() throws {
+    @Test func aContainerNeedsNoFilesAndInvalidOptionsLeaveNothingBehind() throws {
         #expect(try initialize("--container", "iCloud.a.b").status == 0)
         #expect(!FileManager.default.fileExists(atPath: files))
         for wrong in [[], ["--domain", "https://x.example"], ["--domain", "a..b"], ["--password-stdin"]] {
@@ -132,13 +132,13 @@ import Testing
         }
         for wrong in ["sync.example.org:8443", "bücher.example"] {
             let run = try Command.run(["init", "--yes", "--data", data + "/2", "--domain", wrong])
-            #expect(run.status == 2 && run.complaint.contains("without https:// and port"), "\(run.complaint)")
+            #expect(run.status == 2 && run.errors.contains("without https:// and port"), "\(run.errors)")
         }
         #expect(!FileManager.default.fileExists(atPath: data + "/2"))
     }
 
-    /// `Deploy` shows what `init` writes.
-    @Test func theSamplesInTheRepositoryAreTheFilesItWrites() throws {
+    /// The samples in `Deploy` are the files that `init` writes.
+    @Test func theSamplesInTheRepositoryMatchTheFilesThatInitWrites() throws {
         let deploy = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
             .appendingPathComponent("../../Deploy").standardizedFileURL.path
         let samples = SetupFiles(domain: "sync.example.org")
@@ -150,15 +150,15 @@ import Testing
         }
     }
 
-    /// It exits 0 on values that it does not understand, so any word of it is a failure.
-    @Test(.enabled(if: Tool.isThere("systemd-analyze"), "systemd-analyze is not installed"))
-    func systemdHasNothingToSayAboutTheService() throws {
+    /// `systemd-analyze` exits with 0 on values that it does not understand, so any output is a failure.
+    @Test(.enabled(if: Tool.isInstalled("systemd-analyze"), "systemd-analyze is not installed"))
+    func systemdAcceptsTheService() throws {
         try FileManager.default.createDirectory(atPath: files, withIntermediateDirectories: true)
         var setup = SetupFiles(domain: "sync.example.org")
-        // It looks whether the program is there.
+        // systemd-analyze checks that the program exists.
         setup.program = Command.program.path
         try setup.unit.write(toFile: files + "/zonecast.service", atomically: true, encoding: .utf8)
         let verdict = try Tool.run("systemd-analyze", ["verify", "--recursive-errors=no", files + "/zonecast.service"])
-        #expect(verdict.status == 0 && verdict.said.isEmpty, "\(verdict.said)")
+        #expect(verdict.status == 0 && verdict.output.isEmpty, "\(verdict.output)")
     }
 }

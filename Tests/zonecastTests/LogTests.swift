@@ -9,7 +9,7 @@ import Testing
 
 @testable import zonecast
 
-/// What the relay writes about itself, and what it does not.
+/// What the relay logs, and what it must not log.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct LogTests {
     private let folder = ScratchFolder()
 
@@ -24,7 +24,7 @@ import Testing
         var bytes: Int?
     }
 
-    @Test func everyRequestIsALineOfJSONWithItsIdentifierAndNothingPrivate() throws {
+    @Test func everyRequestIsOneJSONLineWithItsUUIDAndWithoutPrivateData() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let log = folder.path + "/log"
         let relay = try RelayProcess(
@@ -49,9 +49,9 @@ import Testing
         for secret in ["alice", "nonsense", "Secret", "ckWebAuthToken"] { #expect(!text.contains(secret), "\(secret)") }
     }
 
-    /// Nobody has asked for lines of all requests, and every uuid that was handed out is there.
+    /// Refusals are logged with their UUIDs, whether or not the access log is enabled.
     @Test(arguments: [[:], ["ZONECAST_LOG_ACCESS": "true"]])
-    func everyRefusalsIdentifierIsThere(settings: [String: String]) throws {
+    func theUUIDOfEveryRefusalIsLogged(settings: [String: String]) throws {
         struct Refusal: Decodable { var uuid: String }
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let log = folder.path + "/log"
@@ -85,7 +85,7 @@ import Testing
         #expect(text.contains("status=200") == !settings.isEmpty)
     }
 
-    @Test func refusalsWithoutEndAreAFewLines() throws {
+    @Test func repeatedRefusalsAreRateLimitedInTheLog() throws {
         let lines = WrittenLines()
         let logger = Logger(label: "test") { _ in LogLines(format: .text, write: { lines.add($0) }) }
         let uptime = Mutex(Duration.zero)
@@ -102,7 +102,7 @@ import Testing
         #expect(lines.all.count == 161)
     }
 
-    @Test func atDebugItDoesNotWriteItselfDown() throws {
+    @Test func theDebugLogContainsNoDumpedValues() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let log = folder.path + "/log"
         let relay = try RelayProcess(folder: folder.path, environment: ["ZONECAST_LOG_LEVEL": "debug"], log: log)
@@ -111,8 +111,8 @@ import Testing
         #expect(!text.contains("(Function)") && !text.contains("RelayServer("), "\(text)")
     }
 
-    /// As a timer runs it: nothing is piped in, so the service's log is meant.
-    @Test(arguments: [true, false]) func withNothingPipedInTheServicesLogIsShown(_ isNothing: Bool) throws {
+    /// As under a timer: without piped input, the command reads the service's log.
+    @Test(arguments: [true, false]) func withoutPipedInputTheServicesLogIsShown(_ hasNoInput: Bool) throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let stub = folder.path + "/journalctl"
         try Data("#!/bin/sh\necho 'now error of the service'\n".utf8).write(to: URL(fileURLWithPath: stub))
@@ -122,17 +122,17 @@ import Testing
         process.arguments = ["logs", "--errors"]
         process.environment = Command.cleanEnvironment(adding: ["PATH": "\(folder.path):/usr/bin:/bin"])
         let (input, output) = (Pipe(), Pipe())
-        process.standardInput = isNothing ? FileHandle.nullDevice : input
+        process.standardInput = hasNoInput ? FileHandle.nullDevice : input
         process.standardOutput = output
         try process.run()
         input.fileHandleForWriting.write(Data("now error of a pipe\n".utf8))
         try input.fileHandleForWriting.close()
         let shown = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         process.waitUntilExit()
-        #expect(shown == (isNothing ? "now error of the service\n" : "now error of a pipe\n"))
+        #expect(shown == (hasNoInput ? "now error of the service\n" : "now error of a pipe\n"))
     }
 
-    @Test func aLineCannotBeForgedByWhatIsInIt() {
+    @Test func valuesCannotForgeALogLine() {
         let date = Date(timeIntervalSince1970: 0)
         let facts: Logger.Metadata = ["path": "a b\n\"c\"\u{1}", "status": .stringConvertible(200)]
         #expect(
@@ -145,7 +145,7 @@ import Testing
         )
     }
 
-    @Test func linesAreCountedFromTheEndOfAnyLog() throws {
+    @Test func theLastLinesAreShownFromFilesAndPipes() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let log = folder.path + "/log"
         let text = (0..<5).map { "2026-01-01T00:00:00Z info line\($0)\n" }.joined()
@@ -156,7 +156,7 @@ import Testing
             #expect(try Command.run(["logs", "--lines", count], input: text).output == expected)
         }
         #expect(try Command.run(["logs", "--file", log]).output == text)
-        // A copy that ends within a line.
+        // The last line has no line ending.
         try String(text.dropLast()).write(toFile: log, atomically: true, encoding: .utf8)
         #expect(try Command.run(["logs", "--file", log]).output == text)
     }
@@ -166,12 +166,12 @@ import Testing
         ("/asset/1/d/secret/name", "/asset/1/d/…"), ("/prefix/asset/1/u/secret", "/prefix/asset/1/u/…"),
         ("/share/iCloud.x/production/0kq~p.tag", "/share/iCloud.x/…"),
     ])
-    func addressesThatAreKeysAreCut(path: String, shown: String) {
+    func pathsThatGrantAccessAreTruncated(path: String, shown: String) {
         #expect(RequestLog.loggable(path) == shown)
     }
 }
 
-/// What a log has written.
+/// Collects the lines of a log.
 private final class WrittenLines: Sendable {
     private let lines = Mutex<[String]>([])
 

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Schemas from elsewhere, by a management token, at a relay that runs.
+/// Schema commands with a management token, against a running relay.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct ManagementTests {
     private let folder = ScratchFolder()
     private static let container = "iCloud.org.example.notes"
@@ -46,16 +46,16 @@ import Testing
         )
     }
 
-    @Test func aSchemaIsImportedComparedAndPromotedFromElsewhere() throws {
+    @Test func aSchemaIsImportedComparedAndPromotedRemotely() throws {
         let made = try create(Self.container, "--name", "build machine", "--days", "90")
         #expect(made.managementToken.count == 64 && made.expires != nil)
-        // Neither in dev nor with a console: the token is all it takes.
+        // The relay has neither dev nor a console: the token is enough.
         let relay = try RelayProcess(folder: folder.path, [])
         let key = made.managementToken
         let dry = try schema(relay, key, "validate", "-", "--json", input: Self.text).json(Report.self)
         #expect(dry.accepted && !dry.applied && dry.changes.contains { $0.recordType == "Note" })
         let done = try schema(relay, key, "import", "-", input: Self.text)
-        #expect(done.status == 0 && done.output.contains("imported into development, "), "\(done.complaint)")
+        #expect(done.status == 0 && done.output.contains("imported into development, "), "\(done.errors)")
         let there = try schema(relay, key, "export")
         #expect(there.output.hasPrefix("DEFINE SCHEMA") && there.output.contains("RECORD TYPE Note"))
         let here = try Command.run(["schema", "export", "--container", Self.container, "--data", folder.path])
@@ -66,11 +66,11 @@ import Testing
         let promoted = try schema(relay, key, "promote", "--json").json(Report.self)
         #expect(promoted.accepted && promoted.applied)
         #expect(try schema(relay, key, "export", "--environment", "production").output == there.output)
-        // Production's field cannot go any more.
+        // A field that is in production cannot be removed.
         let without = Self.text.replacing("        title         STRING QUERYABLE SORTABLE,\n", with: "")
         let refused = try schema(relay, key, "import", "-", input: without)
-        #expect(refused.status == 1 && refused.complaint.contains("Nothing was changed."), "\(refused.complaint)")
-        // A program sees it by the status; what was only asked has its answer.
+        #expect(refused.status == 1 && refused.errors.contains("Nothing was changed."), "\(refused.errors)")
+        // A refused change has status 409; a dry run has 200 and the same answer.
         let connection = try relay.connect()
         for (query, status) in [("", 409), ("?dryRun=1", 200)] {
             let answer = try connection.send(
@@ -79,12 +79,12 @@ import Testing
                 headers: ["Authorization": "Bearer \(key)"],
                 body: without
             )
-            let said = String(decoding: answer.body, as: UTF8.self)
-            #expect(answer.status == status && said.contains("\"isAllowed\":false"), "\(said)")
+            let output = String(decoding: answer.body, as: UTF8.self)
+            #expect(answer.status == status && output.contains("\"isAllowed\":false"), "\(output)")
         }
         let audit = try Command.run(["console", "audit", "--data", folder.path])
         #expect(audit.output.contains("token build machine") && audit.output.contains("schema.promote"))
-        // cktool's verbs, with its --token.
+        // cktool's verbs and its --token work too.
         let tool = try Command.run([
             "export-schema", "--container-id", Self.container, "--url", "http://127.0.0.1:\(relay.port)", "--token",
             key,
@@ -92,8 +92,8 @@ import Testing
         #expect(tool.output == there.output)
     }
 
-    /// In the folder and elsewhere the commands say the same, to people and to programs.
-    @Test func theSameIsSaidOfARelayElsewhere() throws {
+    /// The commands print the same for a data folder and for a remote relay, as text and as JSON.
+    @Test func aRemoteRelayGivesTheSameOutputAsTheFolder() throws {
         let key = try create().managementToken
         let relay = try RelayProcess(folder: folder.path, [])
         func both(_ arguments: String..., input: String = "") throws -> (here: [String], there: [String]) {
@@ -102,7 +102,7 @@ import Testing
             let elsewhere = ["--url", "http://127.0.0.1:\(relay.port)", "--management-token", key]
             let there = try Command.run(["schema"] + arguments + place + elsewhere, input: input)
             return (
-                ["\(here.status)", here.output, here.complaint], ["\(there.status)", there.output, there.complaint]
+                ["\(here.status)", here.output, here.errors], ["\(there.status)", there.output, there.errors]
             )
         }
         _ = try schema(relay, key, "import", "-", input: Self.text)
@@ -125,13 +125,13 @@ import Testing
         }
     }
 
-    @Test func aTokenOpensItsContainersSchemasAndNothingElse() throws {
+    @Test func aTokenGrantsAccessToItsContainersSchemasOnly() throws {
         let made = try create()
         let other = try create("iCloud.org.example.other")
         let relay = try RelayProcess(folder: folder.path, ["--dev"])
         for wrong in [other.managementToken, "nonsense", String(repeating: "0", count: 64)] {
             let refused = try schema(relay, wrong, "export")
-            #expect(refused.status == 4 && refused.complaint.contains("zonecast token management create"))
+            #expect(refused.status == 4 && refused.errors.contains("zonecast token management create"))
         }
         #expect(try schema(relay, "", "export").status == 2)
         let connection = try relay.connect()
@@ -146,7 +146,7 @@ import Testing
         }
         let place = "\(Self.container)/development/schema"
         #expect(try status("GET", place, nil).status == 401)
-        // Nowhere but in its header: an address would be in logs and histories.
+        // Only the Authorization header counts: an address would appear in logs and histories.
         #expect(try status("GET", place + "?token=\(made.managementToken)", nil).status == 401)
         let answer = try status("GET", place, made.managementToken)
         #expect(answer.status == 200 && answer.headers["access-control-allow-origin"] == nil)
@@ -156,7 +156,7 @@ import Testing
         for path in ["\(Self.container)/development/records", "\(Self.container)/development", "x/y/z", ""] {
             #expect(try status("GET", path, made.managementToken).status == 404, "\(path)")
         }
-        // It lets nobody into the console.
+        // The token does not open the console.
         let bearer = ["Authorization": "Bearer \(made.managementToken)", "X-Zonecast-Console": "1"]
         #expect(try connection.send("GET", "/console/api/overview", headers: bearer).status == 401)
     }
@@ -184,7 +184,7 @@ import Testing
         }
     }
 
-    @Test func whoGuessesHasToWait() throws {
+    @Test func guessingTokensIsRateLimited() throws {
         _ = try create()
         let relay = try RelayProcess(folder: folder.path, [])
         let connection = try relay.connect()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import zonecast
 
-/// More containers than the system gives the relay descriptors for.
+/// More containers than the descriptor limit allows stores to be open.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct ManyContainersTests {
     private let folder = ScratchFolder()
 
@@ -35,7 +35,7 @@ import Testing
         return try #require(try answer.json(Page.self).zones.first)
     }
 
-    @Test func allAreServedUnderALowLimitAndTheDoctorSaysHow() throws {
+    @Test func allContainersAreServedUnderALowDescriptorLimitAndTheDoctorAdvisesToRaiseIt() throws {
         let count = 60
         let relay = try RelayProcess(folder: folder.path, openFiles: 256)
         let connection = try relay.connect()
@@ -61,7 +61,7 @@ import Testing
         #expect(relay.stop().status == 0)
     }
 
-    @Test func theDoctorJudgesOpenFilesByWhatTheyAreFor() {
+    @Test func theDoctorGradesOpenFilesByConnectionsAndStores() {
         func grade(_ limit: Int, _ count: Int?, connections: Int, stores: Int) -> Finding.Grade {
             OpenFiles(limit: limit, count: count).finding(connections: connections, stores: stores).grade
         }

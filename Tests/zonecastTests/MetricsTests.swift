@@ -2,11 +2,11 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `GET /metrics` of a running relay: what it shows and to whom.
+/// `GET /metrics` of a running relay, and its token.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct MetricsTests {
     private let folder = ScratchFolder()
 
-    @Test func whatWasDoneIsCounted() throws {
+    @Test func requestsErrorsAndQueuesAreCounted() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         let base = "/database/1/iCloud.org.example.metrics/development/private"
@@ -24,7 +24,7 @@ import Testing
         #expect(try relay.connect().send("GET", "nowhere").status == 400)
         #expect(try relay.connect().send("BREW", "/a").status == 501)
 
-        // The relay may still be at the end of what it has answered.
+        // The relay may still finish work for requests that it has answered.
         let deadline = ContinuousClock.now + .seconds(120)
         var answer = try connection.send("GET", "/metrics")
         while !Self.isAtRest(answer), ContinuousClock.now < deadline { answer = try connection.send("GET", "/metrics") }
@@ -60,9 +60,9 @@ import Testing
             #expect(lines.contains("zonecast_\(queue) 0"), "\(queue)")
         }
         #expect(lines.contains("zonecast_connections 1"))
-        if Tool.isThere("promtool") {
+        if Tool.isInstalled("promtool") {
             let checked = try Tool.run("promtool", ["check", "metrics"], input: answer.body)
-            #expect(checked.status == 0 && checked.said.isEmpty, "\(checked.said)")
+            #expect(checked.status == 0 && checked.output.isEmpty, "\(checked.output)")
         }
         #expect(relay.stop().status == 0)
     }
@@ -77,7 +77,7 @@ import Testing
         return queues.allSatisfy(lines.contains) && !lines.contains("zonecast_commit_seconds_count 0")
     }
 
-    /// Every sample belongs to a family that was described before it, and no family is described twice.
+    /// Every sample belongs to a metric family declared before it, and each family is declared once.
     private static func isWellFormed(_ lines: [String]) -> Bool {
         var families: Set<String> = []
         for line in lines {
@@ -94,7 +94,7 @@ import Testing
         return true
     }
 
-    @Test func withoutTheTokenThereIsNothing() throws {
+    @Test func metricsRequireTheToken() throws {
         let file = folder.path + "-token"
         defer { try? FileManager.default.removeItem(atPath: file) }
         try Data("0123456789abcdef0123456789abcdef\n".utf8).write(to: URL(fileURLWithPath: file))
@@ -114,6 +114,6 @@ import Testing
             environment: settings
         )
         #expect(refused.status == 2)
-        #expect(refused.complaint.contains("openssl rand -hex 32"))
+        #expect(refused.errors.contains("openssl rand -hex 32"))
     }
 }

@@ -3,8 +3,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The real program in trouble that only processes can have: told to stop, doubled, copied and out of room while clients
-/// write to it.
+/// The real program while clients write to it: stopped, started several times, restored elsewhere, and with a limit on
+/// the size of its files.
 ///
 /// See Reliability.md, "Faults".
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct ProcessTests {
@@ -24,14 +24,14 @@ import Testing
             let stopped = relay.stop()
             #expect(stopped.status == 0)
             #expect(stopped.took < .seconds(120))
-            #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not notice the end")
+            #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not stop after the relay ended")
         }
         let relay = try RelayProcess(folder: folder.path)
         try expectEverything(of: ledger, on: relay, "after two stops")
         #expect(!FileManager.default.fileExists(atPath: folder.path + "/relay.sqlite-wal") || relay.stop().status == 0)
     }
 
-    @Test func ofManyThatStartTogetherOneServes() throws {
+    @Test func onlyOneOfSeveralRelaysStartedTogetherServes() throws {
         let starts = (0..<5).map { _ in
             let process = ChildProcess()
             process.executableURL = Command.program
@@ -49,7 +49,7 @@ import Testing
         for process in starts where !process.isRunning { #expect(process.terminationStatus == 5) }
     }
 
-    @Test func backupsBesideWritersAndARestoreElsewhere() throws {
+    @Test func aBackupMadeDuringWritesIsRestoredElsewhere() throws {
         let ledger = Ledger()
         let relay = try RelayProcess(folder: folder.path)
         try Path.makeZones(Self.zones, on: relay)
@@ -59,20 +59,20 @@ import Testing
         let copies = ScratchFolder()
         for _ in 0..<2 {
             let made = try Command.run(["backup", "create", "--backups", copies.path, "--data", folder.path, "--json"])
-            #expect(made.status == 0, "\(made.complaint)")
+            #expect(made.status == 0, "\(made.errors)")
         }
-        // The clients go on, and know more than the backup.
+        // The clients go on, so they know writes that the backup lacks.
         #expect(ledger.waitForAcknowledgements(200, until: Date(timeIntervalSinceNow: 180)), "waited 180 s for writes")
         var followers = Self.zones.map { Follower(zone: $0) }
         for index in followers.indices { try followers[index].catchUp(on: relay, pageSize: 50) }
         relay.killHard()
-        #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not notice the kill")
+        #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not stop after the kill")
 
         let elsewhere = ScratchFolder()
         let restored = try Command.run([
             "backup", "restore", "latest", "--backups", copies.path, "--data", elsewhere.path,
         ])
-        #expect(restored.status == 0, "\(restored.complaint)")
+        #expect(restored.status == 0, "\(restored.errors)")
         let again = try RelayProcess(folder: elsewhere.path)
         for follower in followers {
             #expect(try follower.refusal(on: again) == "CHANGE_TOKEN_EXPIRED")
@@ -80,16 +80,16 @@ import Testing
             try fresh.catchUp(on: again, pageSize: 7)
             for (name, entry) in before where entry.zone == follower.zone {
                 guard let acknowledged = entry.acknowledged else { continue }
-                #expect((fresh.values[name] ?? -1) >= acknowledged, "\(name) was there before the backup")
+                #expect((fresh.values[name] ?? -1) >= acknowledged, "\(name) was saved before the backup")
             }
             for (name, value) in fresh.values {
-                #expect(value <= follower.values[name] ?? -1, "\(name) is newer than it ever was")
+                #expect(value <= follower.values[name] ?? -1, "\(name) is newer than any value in the feed")
             }
         }
         try expectTheClientsGoOn(ledger, on: again)
     }
 
-    /// Writers on the restored relay, and a follower from before their first write.
+    /// Writes to the restored relay while followers hold tokens from before these writes.
     private func expectTheClientsGoOn(_ ledger: Ledger, on relay: RelayProcess) throws {
         var followers = Self.zones.map { Follower(zone: $0) }
         for index in followers.indices { try followers[index].catchUp(on: relay, pageSize: 200) }
@@ -97,7 +97,7 @@ import Testing
         let finished = Writer.start(4, in: Self.zones, on: relay, fresh)
         #expect(fresh.waitForAcknowledgements(100, until: Date(timeIntervalSinceNow: 180)), "waited 180 s for writes")
         #expect(relay.stop().status == 0)
-        #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not notice the end")
+        #expect(finished.wait(timeout: .now() + 180) == .success, "the writers did not stop after the relay ended")
         let last = try RelayProcess(folder: relay.folder)
         for index in followers.indices {
             try followers[index].catchUp(on: last, pageSize: 3)
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func aDiskThatKeepsNoMoreEndsTheRelayAndLosesNothing() throws {
+    @Test func aFailedWriteToTheDiskEndsTheRelayAndLosesNothing() throws {
         let ledger = Ledger()
         do {
             let relay = try RelayProcess(folder: folder.path)
@@ -117,11 +117,11 @@ import Testing
         let log = folder.path + "/relay.log"
         let relay = try RelayProcess(folder: folder.path, log: log, longestFile: 1_500)
         let finished = Writer.start(4, in: Self.zones, on: relay, ledger)
-        #expect(finished.wait(timeout: .now() + 180) == .success, "waited 180 s for the log to reach its bound")
-        // Whoever watches over it starts a program again that failed, not one that has done its work.
+        #expect(finished.wait(timeout: .now() + 180) == .success, "waited 180 s for the log to reach its size limit")
+        // A supervisor restarts a program that failed, but not one that exits with 0.
         #expect(try relay.end() == 1)
-        let said = String(decoding: FileManager.default.contents(atPath: log) ?? Data(), as: UTF8.self)
-        #expect(said.contains("A commit could not be written to the disk"), "\(said)")
+        let output = String(decoding: FileManager.default.contents(atPath: log) ?? Data(), as: UTF8.self)
+        #expect(output.contains("A commit could not be written to the disk"), "\(output)")
         #expect(ledger.entries.contains { $0.value.acknowledged != nil })
         try expectEverything(of: ledger, on: RelayProcess(folder: folder.path), "after the failed write")
     }

@@ -5,18 +5,18 @@ import Testing
 
 @testable import zonecast
 
-/// The proxy samples with the real proxies: checked by the proxy itself, then a sync through it, over TLS and with a real
+/// The proxy samples with the real proxies: each proxy checks its sample, then a client syncs through it over TLS and a
 /// WebSocket.
 @Suite(
     .ownThread,
-    .enabled(if: Tool.isThere("openssl"), "openssl is not installed"),
+    .enabled(if: Tool.isInstalled("openssl"), "openssl is not installed"),
     .serialized,
     .timeLimit(.minutes(15))
 )
 struct ProxyTests {
     private let folder = ScratchFolder()
 
-    /// A proxy that runs until the test lets go of it.
+    /// A proxy process that ends with this object.
     private final class Proxy {
         let process = ChildProcess()
 
@@ -43,13 +43,13 @@ struct ProxyTests {
         return path
     }
 
-    /// What clients see: every check of the doctor, through the proxy.
+    /// Expects all checks of the doctor to pass through the proxy.
     private func expectSync(through port: Int, _ certificate: TestCertificate, log: String) throws {
         let deadline = ContinuousClock.now + .seconds(120)
         while (try? HTTPConnection(port: port)) == nil {
             guard ContinuousClock.now < deadline else {
-                let said = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
-                throw RelayProcess.Failure(description: "waited 120 s for the proxy to listen; it said: \(said)")
+                let output = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
+                throw RelayProcess.Failure(description: "waited 120 s for the proxy to listen; its output: \(output)")
             }
             usleep(20_000)
         }
@@ -65,7 +65,8 @@ struct ProxyTests {
         #expect(run.status == 0)
     }
 
-    @Test(.enabled(if: Tool.isThere("nginx"), "nginx is not installed")) func nginxPassesEverythingOn() throws {
+    @Test(.enabled(if: Tool.isInstalled("nginx"), "nginx is not installed"))
+    func nginxForwardsRequestsAndWebSockets() throws {
         let certificate = try TestCertificate(in: folder.path, days: 90)
         let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
         let port = try FreePort.take()
@@ -89,14 +90,15 @@ struct ProxyTests {
             "nginx.conf"
         )
         let checked = try Tool.run("nginx", ["-t", "-c", path, "-p", folder.path])
-        #expect(checked.status == 0, "\(checked.said)")
+        #expect(checked.status == 0, "\(checked.output)")
         let log = folder.path + "/proxy.log"
         let proxy = try Proxy("nginx", ["-c", path, "-p", folder.path], log: log, home: folder.path)
         try expectSync(through: port, certificate, log: log)
         withExtendedLifetime(proxy) {}
     }
 
-    @Test(.enabled(if: Tool.isThere("haproxy"), "haproxy is not installed")) func haproxyPassesEverythingOn() throws {
+    @Test(.enabled(if: Tool.isInstalled("haproxy"), "haproxy is not installed"))
+    func haproxyForwardsRequestsAndWebSockets() throws {
         let certificate = try TestCertificate(in: folder.path, days: 90)
         let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
         let port = try FreePort.take()
@@ -113,14 +115,15 @@ struct ProxyTests {
             "haproxy.cfg"
         )
         let checked = try Tool.run("haproxy", ["-c", "-f", path])
-        #expect(checked.status == 0, "\(checked.said)")
+        #expect(checked.status == 0, "\(checked.output)")
         let log = folder.path + "/proxy.log"
         let proxy = try Proxy("haproxy", ["-f", path], log: log, home: folder.path)
         try expectSync(through: port, certificate, log: log)
         withExtendedLifetime(proxy) {}
     }
 
-    @Test(.enabled(if: Tool.isThere("caddy"), "caddy is not installed")) func caddyPassesEverythingOn() throws {
+    @Test(.enabled(if: Tool.isInstalled("caddy"), "caddy is not installed"))
+    func caddyForwardsRequestsAndWebSockets() throws {
         let certificate = try TestCertificate(in: folder.path, days: 90)
         let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
         let port = try FreePort.take()
@@ -132,7 +135,7 @@ struct ProxyTests {
             )
         let path = try write("{\n    admin off\n    auto_https disable_redirects\n}\n" + site, "Caddyfile")
         let checked = try Tool.run("caddy", ["validate", "--adapter", "caddyfile", "--config", path])
-        #expect(checked.status == 0, "\(checked.said)")
+        #expect(checked.status == 0, "\(checked.output)")
         let log = folder.path + "/proxy.log"
         let arguments = ["run", "--adapter", "caddyfile", "--config", path]
         let proxy = try Proxy("caddy", arguments, log: log, home: folder.path)
@@ -140,8 +143,8 @@ struct ProxyTests {
         withExtendedLifetime(proxy) {}
     }
 
-    /// The monitoring files name only what the relay shows, and Prometheus takes them.
-    @Test func theDashboardAndTheAlertsNameWhatTheRelayShows() throws {
+    /// The monitoring files use only metrics that the relay exports, and Prometheus accepts the rules.
+    @Test func theDashboardAndTheAlertsUseMetricsOfTheRelay() throws {
         let relay = try RelayProcess(folder: folder.path + "/data", ["--dev"])
         let connection = try relay.connect()
         let caller = "/database/1/iCloud.a.b/development/public/users/caller?ckWebAuthToken=dev-alice"
@@ -156,8 +159,8 @@ struct ProxyTests {
             #expect(!named.isEmpty)
             for metric in named { #expect(shown.contains("\n\(metric)"), "\(name) names \(metric)") }
         }
-        guard Tool.isThere("promtool") else { return }
+        guard Tool.isInstalled("promtool") else { return }
         let tested = try Tool.run("promtool", ["test", "rules", "alerts.test.yaml"], in: deploy)
-        #expect(tested.status == 0, "\(tested.said)")
+        #expect(tested.status == 0, "\(tested.output)")
     }
 }

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `zonecast push SERVICE set`: what it writes a relay starts with, and what a person wrote stays.
+/// `zonecast push SERVICE set` writes settings that a relay starts with, and keeps the rest of the file.
 @Suite(.ownThread) struct PushSetTests {
     private let folder = ScratchFolder()
     private var file: String { folder.path + "/zonecast.yaml" }
@@ -14,7 +14,7 @@ import Testing
 
     private func text() throws -> String { try String(contentsOfFile: file, encoding: .utf8) }
 
-    @Test func writesWhatHolds() throws {
+    @Test func setWritesSettingsAndKeepsOtherLines() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let key = folder.path + "/key.p8"
         try Data(P256.Signing.PrivateKey().pemRepresentation.utf8).write(to: URL(fileURLWithPath: key))
@@ -42,7 +42,7 @@ import Testing
             "--topics",
             "org.example.notes,org.example.more"
         )
-        #expect(set.status == 0, "\(set.complaint)")
+        #expect(set.status == 0, "\(set.errors)")
         #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
         let now = try text()
         #expect(now.hasPrefix("# mine\nlisten: 127.0.0.1:8080   # here\npush:\n  contact: mailto:new@example.org\n"))
@@ -58,7 +58,7 @@ import Testing
         #expect(try !text().contains("apns"))
     }
 
-    @Test("what services present in another spelling is written in theirs, and what YAML needs is quoted")
+    @Test("values are written in the form that services present, and quoted where YAML requires it")
     func normalizedValues() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         try Data("push:\n  contact: mailto:old@example.org  # who\n  hosts: ntfy.sh\n".utf8).write(
@@ -66,25 +66,25 @@ import Testing
         )
         #expect(try push("webpush", "set", "--contact", "MAILTO:ops@B\u{FC}cher.example").status == 0)
         let set = try push("unifiedpush", "set", "--hosts", "*.lan,*.Push.B\u{FC}cher.example")
-        #expect(set.status == 0, "\(set.complaint)")
+        #expect(set.status == 0, "\(set.errors)")
         let now = try text()
         #expect(now.contains("contact: mailto:ops@xn--bcher-kva.example  # who\n"), "\(now)")
         #expect(try Command.run(["config", "check", file]).status == 0)
     }
 
-    @Test func theFolderIsTheOneThatTheFileNames() throws {
+    @Test func commandsUseTheDataFolderOfTheConfiguration() throws {
         let data = folder.path + "/d 1"
         #expect(try Command.run(["container", "create", "iCloud.org.example.notes", "--data", data]).status == 0)
         try Data("data: \(data)\n".utf8).write(to: URL(fileURLWithPath: file))
         for command in [["push", "show"], ["alerts", "show"]] {
             let shown = try Command.run(command + ["--config", file])
-            #expect(shown.status == 0, "\(shown.complaint)")
+            #expect(shown.status == 0, "\(shown.errors)")
         }
         let other = try Command.run(["push", "show", "--config", file, "--data", folder.path + "/none"])
-        #expect(other.status == 1 && other.complaint.contains("/none"))
+        #expect(other.status == 1 && other.errors.contains("/none"))
     }
 
-    @Test func whatCannotBeChangesNothing() throws {
+    @Test func anInvalidSettingChangesNothing() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         try Data("listen: 127.0.0.1:8080\n".utf8).write(to: URL(fileURLWithPath: file))
         let refused = try push(
@@ -99,7 +99,7 @@ import Testing
             "--topics",
             "a.b"
         )
-        #expect(refused.status == 2 && refused.complaint.contains("none.p8"), "\(refused.complaint)")
+        #expect(refused.status == 2 && refused.errors.contains("none.p8"), "\(refused.errors)")
         #expect(try push("webpush", "set", "--contact", "me").status == 2)
         for contact in [
             "mailto:ops@localhost", "mailto:<ops@example.org>", "mailto: ops@example.org", "https://localhost",
@@ -112,7 +112,7 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["zonecast.yaml"])
     }
 
-    // MARK: Where the file really is
+    // MARK: Links and mounts
 
     private func write(_ text: String, to path: String) throws {
         try FileManager.default.createDirectory(
@@ -122,29 +122,29 @@ import Testing
         try Data(text.utf8).write(to: URL(fileURLWithPath: path))
     }
 
-    @Test("a configuration behind symbolic links is changed where it is, and the links stay")
+    @Test("a configuration behind symbolic links is changed at its target, and the links stay")
     func symbolicLinks() throws {
         let real = folder.path + "/real/relay.yaml"
         try write("# mine\npush.contact: mailto:old@example.org\n", to: real)
         try FileManager.default.createSymbolicLink(atPath: folder.path + "/middle.yaml", withDestinationPath: real)
-        // One relative to its own folder, as configuration managers make them.
+        // A link relative to its own folder, as configuration managers make them.
         try FileManager.default.createSymbolicLink(atPath: file, withDestinationPath: "middle.yaml")
         #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
         #expect(try String(contentsOfFile: real, encoding: .utf8) == "# mine\npush.contact: mailto:new@example.org\n")
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: file) == "middle.yaml")
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: folder.path + "/middle.yaml") == real)
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path + "/real") == ["relay.yaml"])
-        // A refused change leaves it as it is.
+        // A refused change leaves the file as it is.
         #expect(try push("webpush", "set", "--contact", "me").status == 2)
         #expect(try text() == "# mine\npush.contact: mailto:new@example.org\n")
-        // A link to a file that is not there yet.
+        // The target of the link does not exist yet.
         try FileManager.default.removeItem(atPath: real)
         #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
         #expect(try String(contentsOfFile: real, encoding: .utf8) == "push.contact: mailto:new@example.org\n")
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: file) == "middle.yaml")
     }
 
-    @Test("init adds what is missing behind a symbolic link, and the link stays")
+    @Test("init adds missing settings behind a symbolic link, and the link stays")
     func symbolicLinksOfInit() throws {
         let (real, etc) = (folder.path + "/real/relay.yaml", folder.path + "/etc")
         try write("# mine\nlisten: 127.0.0.1:8080\n", to: real)
@@ -153,7 +153,7 @@ import Testing
         let run = try Command.run([
             "init", "--yes", "--domain", "a.example", "--files", etc, "--data", folder.path + "/data",
         ])
-        #expect(run.status == 0, "\(run.complaint)")
+        #expect(run.status == 0, "\(run.errors)")
         let now = try String(contentsOfFile: real, encoding: .utf8)
         #expect(now.hasPrefix("# mine\nlisten: 127.0.0.1:8080\n") && now.contains("public-url: https://a.example\n"))
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: etc + "/zonecast.yaml") == real)
@@ -172,16 +172,16 @@ import Testing
             --config '\(file)' && cat '\(file)'
             """
         let run = try Tool.run("unshare", ["-m", "sh", "-c", script])
-        #expect(run.status == 0, "\(run.said)")
+        #expect(run.status == 0, "\(run.output)")
         #expect(try String(contentsOfFile: real, encoding: .utf8) == "push.contact: mailto:new@example.org # who\n")
-        #expect(run.said.hasSuffix("push.contact: mailto:new@example.org # who\n"))
+        #expect(run.output.hasSuffix("push.contact: mailto:new@example.org # who\n"))
         #expect(
             try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["outside", "zonecast.yaml"]
         )
     }
 
     @Test(
-        "a file that its folder's rights keep from being replaced is changed in place",
+        "a file in a read-only folder is changed in place",
         .enabled(if: Tool.canMount, "only root may mount")
     )
     func readOnlyFolders() throws {
@@ -193,14 +193,14 @@ import Testing
             && '\(Command.program.path)' push webpush set --contact mailto:new@example.org --config '\(etc)/zonecast.yaml'
             """
         let run = try Tool.run("unshare", ["-m", "sh", "-c", script])
-        #expect(run.status == 0, "\(run.said)")
+        #expect(run.status == 0, "\(run.output)")
         let now = try String(contentsOfFile: outside, encoding: .utf8)
         #expect(now == "push.ntfy: true\npush.contact: mailto:new@example.org\n")
     }
 
-    // MARK: What a person wrote
+    // MARK: Comments and quotes
 
-    @Test("comments stay, beside values, in lists and above what is taken out")
+    @Test("comments stay, beside values, in lists and above removed settings")
     func comments() throws {
         try write(
             """
@@ -223,7 +223,7 @@ import Testing
         )
         #expect(try push("webpush", "set", "--contact", "mailto:new@example.org").status == 0)
         let set = try push("unifiedpush", "set", "--hosts", "ntfy.sh,*.lan,push.example")
-        #expect(set.status == 0, "\(set.complaint)")
+        #expect(set.status == 0, "\(set.errors)")
         let now = try text()
         for kept in [
             "# top\n", "push:   # all of it\n", "  # whom\n", "contact: mailto:new@example.org   # it's ours\n",
@@ -234,7 +234,7 @@ import Testing
         }
         #expect(!now.contains("old.lan") && !now.contains("x.example"))
         let shown = try Command.run(["config", "show", "--config", file, "--json"])
-        #expect(shown.output.contains("ntfy.sh,*.lan,push.example"), "\(shown.output)\(shown.complaint)")
+        #expect(shown.output.contains("ntfy.sh,*.lan,push.example"), "\(shown.output)\(shown.errors)")
         #expect(try push("unifiedpush", "set", "--off").status == 0)
         let left = try text()
         for kept in ["# top\n", "# all of it", "# whom\n", "# it's ours", "# theirs\n", "# own\n", "debug # for now\n"]
@@ -247,13 +247,13 @@ import Testing
     }
 
     @Test(
-        "values are quoted where YAML needs it",
+        "values are quoted where YAML requires it",
         arguments: ["*.lan", "*.lan,*.home.arpa", "[2001:db8::1]", "1.2.3.4"]
     )
     func quotes(hosts: String) throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let set = try push("unifiedpush", "set", "--hosts", hosts)
-        #expect(set.status == 0, "\(set.complaint)")
+        #expect(set.status == 0, "\(set.errors)")
         #expect(try Command.run(["config", "check", file]).status == 0)
         let shown = try Command.run(["config", "show", "--config", file, "--json"])
         #expect(shown.output.contains("\"value\":\"\(hosts)\""), "\(shown.output)")

@@ -31,10 +31,10 @@ import Testing
         #expect(try run("zones", "delete", "More", "--quiet", zone: nil).output.isEmpty)
         #expect(try run("zones", "list", zone: nil).output.contains("Notes"))
         let milk = try run("records", "create", "Note", "title=Buy milk", "count:=2", "--name", "milk")
-        #expect(milk.status == 0 && milk.output.hasPrefix("saved    milk  tag "), "\(milk.complaint)")
+        #expect(milk.status == 0 && milk.output.hasPrefix("saved    milk  tag "), "\(milk.errors)")
         #expect(
             try run("records", "create", "Note", "title=Other", "--name", "milk").status == 5,
-            "it is there already"
+            "the record already exists"
         )
         #expect(try run("records", "create", "Note", "title=Call Bob", "count:=5", "--name", "bob").status == 0)
 
@@ -43,22 +43,22 @@ import Testing
         let sorted = try run("records", "query", "Note", "--sort=-count", "--filter", "title BEGINS_WITH B").output
         #expect(sorted.contains("title=Buy milk") && !sorted.contains("Bob"))
         let several = try run("records", "query", "Note", "--filter", #"title IN ["Buy milk","nothing"]"#)
-        #expect(several.status == 0 && several.output.contains("title=Buy milk"), "\(several.complaint)")
+        #expect(several.status == 0 && several.output.contains("title=Buy milk"), "\(several.errors)")
 
         #expect(try run("records", "update", "milk", "title=Buy oats", "count=").status == 0)
         let shown = try run("records", "get", "milk")
         #expect(shown.output.contains("title=Buy oats") && !shown.output.contains("count="))
         #expect(try run("records", "update", "milk", "title=x", "--tag", "0").status == 5)
-        let missing = try run("records", "update", "nobody", "title=x")
-        #expect(missing.status == 1 && missing.complaint.contains("There is no record nobody in Notes."))
+        let missing = try run("records", "update", "absent", "title=x")
+        #expect(missing.status == 1 && missing.errors.contains("There is no record absent in Notes."))
         #expect(try run("records", "update", "made", "title=x", "--type", "Note").status == 0)
         #expect(try run("records", "delete", "made").status == 0)
-        let nobody = try run("records", "get", "nobody")
-        #expect(nobody.status == 1 && nobody.output.isEmpty)
+        let absent = try run("records", "get", "absent")
+        #expect(absent.status == 1 && absent.output.isEmpty)
         let list = try run("records", "query", "Note", "--filter", "title IN a,b")
-        #expect(list.status == 2 && list.complaint.contains("takes a list in JSON"), "\(list.complaint)")
+        #expect(list.status == 2 && list.errors.contains("takes a list in JSON"), "\(list.errors)")
         let comparator = try run("records", "query", "Note", "--filter", "title LIKE a")
-        #expect(comparator.status == 2 && comparator.complaint.contains("BEGINS_WITH"), "\(comparator.complaint)")
+        #expect(comparator.status == 2 && comparator.errors.contains("BEGINS_WITH"), "\(comparator.errors)")
 
         #expect(try run("records", "delete-many", "Note", "--dry-run").output == "2 records would be deleted\n")
         #expect(try run("records", "delete", "milk").output == "deleted  milk\n")
@@ -66,8 +66,8 @@ import Testing
         #expect(changes.output.contains("bob") && changes.output.contains("token  "))
     }
 
-    /// Fields that no schema declares become what they are said to be, in ours and in cktool's words.
-    @Test func typesOfNewFieldsAreSaid() throws {
+    /// The type of a new field can be given in our notation and in cktool's.
+    @Test func theTypeOfANewFieldCanBeGiven() throws {
         #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
         let time = "1795809890479"
         let made = try run(
@@ -91,14 +91,14 @@ import Testing
             for field in [
                 #""at":{"value":\#(time),"type":"TIMESTAMP"}"#, #""share":{"value":1.0,"type":"DOUBLE"}"#,
                 #""sizes":{"value":[1.0],"type":"DOUBLE_LIST"}"#, #""n":{"value":1,"type":"INT64"}"#,
-            ] { #expect(output.contains(field), "\(output) \(made.complaint)") }
+            ] { #expect(output.contains(field), "\(output) \(made.errors)") }
         }
         let wrong = try tool(#"{"at":{"type":"dateType","value":1}}"#)
-        #expect(wrong.status == 2 && wrong.complaint.contains("dateType is not a type. Use stringType, int64Type"))
+        #expect(wrong.status == 2 && wrong.errors.contains("dateType is not a type. Use stringType, int64Type"))
         #expect(try run("records", "create", "Note", "at:DATE=1").status == 2)
     }
 
-    @Test("a filter's value means what the field holds, whatever it looks like")
+    @Test("a filter's value is read with the type of its field")
     func filtersOnTexts() throws {
         #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
         let texts = ["1984", "-1.50", "1e3", "007", "true", "null", "[1,2]", #"{"a":1}"#, "12345678901234567890"]
@@ -113,11 +113,11 @@ import Testing
                 "--name",
                 "n\(place)"
             )
-            #expect(made.status == 0, "\(made.complaint)")
+            #expect(made.status == 0, "\(made.errors)")
         }
         func names(_ filters: String...) throws -> [String] {
             let found = try run(["records", "query", "Note", "--json"] + filters.flatMap { ["--filter", $0] })
-            #expect(found.status == 0, "\(filters): \(found.complaint)")
+            #expect(found.status == 0, "\(filters): \(found.errors)")
             return texts.indices.map { "n\($0)" }.filter { found.output.contains("\"recordName\":\"\($0)\"") }
         }
         for (place, text) in texts.enumerated() {
@@ -127,39 +127,39 @@ import Testing
         #expect(try names("title BEGINS_WITH 19") == ["n0"])
         #expect(try names("title IN [1984, true]") == ["n0", "n4"])
         #expect(try names(#"title IN ["1984", 1e3]"#) == ["n0", "n2"])
-        // Numbers are numbers where the field holds some, and filters may be mixed.
+        // Values are compared as numbers where the field holds numbers; filters on different types can be combined.
         #expect(try names("count = 3") == ["n3"] && names("count >= 7") == ["n7", "n8"])
         #expect(try names("count IN [1, 2]") == ["n1", "n2"])
         #expect(try names("done = true", "count < 2") == ["n0", "n1"])
         #expect(try names("title = true", "done = true") == ["n4"])
         #expect(try names("title = null", "title != true", "count > 1") == ["n5"])
-        // What the relay says first is said where nothing else helps.
+        // If no reading of the value works, the relay's first error is reported.
         let refused = try run("records", "query", "Note", "--filter", "count = true", "--filter", "nothing = true")
-        #expect(refused.status != 0 && refused.complaint.contains("nothing"), "\(refused.complaint)")
+        #expect(refused.status != 0 && refused.errors.contains("nothing"), "\(refused.errors)")
         let deleted = try run("records", "delete-many", "Note", "--filter", "title = 1984")
-        #expect(deleted.status == 0, "\(deleted.complaint)")
+        #expect(deleted.status == 0, "\(deleted.errors)")
         #expect(try names("title = 1984").isEmpty && names("title = 1e3") == ["n2"])
     }
 
-    @Test("an empty list creates no field unless its type is said")
+    @Test("an empty list creates a field only if its type is given")
     func emptyLists() throws {
         #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
         let refused = try run("records", "create", "Note", "tags:=[]", "--name", "a")
         #expect(refused.status != 0)
         #expect(
-            refused.complaint.contains("cannot use an empty list to initialize a new field (field 'tags'"),
-            "\(refused.complaint)"
+            refused.errors.contains("cannot use an empty list to initialize a new field (field 'tags'"),
+            "\(refused.errors)"
         )
         #expect(try run("records", "create", "Note", "tags:INT64_LIST=[]", "--name", "a").status == 0)
         #expect(try run("records", "create", "Note", "tags:=[]", "--name", "b").status == 0)
         #expect(try run("records", "create", "Note", "tags:=[1]", "--name", "c").status == 0)
-        // An export says the types, so an import needs no schema.
+        // An export contains the types, so an import needs no schema.
         let exported = try run("records", "export").output
         #expect(try run("zones", "create", "Copy", zone: nil).status == 0)
         #expect(try run("records", "import", "-", zone: "Copy", input: exported).status == 0)
     }
 
-    @Test func changesAreFollowedUntilASignal() throws {
+    @Test func followPrintsChangesUntilASignal() throws {
         #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
         #expect(try run("records", "create", "Note", "title=old", "--name", "old").status == 0)
         let follow = ChildProcess()
@@ -173,12 +173,12 @@ import Testing
         follow.standardOutput = output
         try follow.run()
         var shown = ""
-        // Each wait ends with what is waited for, or with the test's own time.
+        // Reads until the words appear or the program ends; the suite's time limit bounds the wait.
         func wait(for words: String) {
             while !shown.contains(words) {
                 let more = output.fileHandleForReading.availableData
                 guard !more.isEmpty else {
-                    Issue.record("it ended with: \(shown)")
+                    Issue.record("the command ended with: \(shown)")
                     return
                 }
                 shown += String(decoding: more, as: UTF8.self)
@@ -197,8 +197,8 @@ import Testing
         #expect(try run("records", "changes", "--follow", "--database", "public").status == 2)
     }
 
-    /// Whoever may write to a public database does not act on the terminal of whoever lists it.
-    @Test func whatOthersWroteDoesNotReachTheTerminalAsItIs() throws {
+    /// Terminal escapes in other users' records must not reach the terminal.
+    @Test func controlCharactersInRecordsAreReplacedInTheOutput() throws {
         #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
         #expect(try run("records", "create", "Note", "title=a\u{1B}[31mred\tb\u{202E}c", "--name", "n").status == 0)
         for command in [["records", "query", "Note"], ["records", "get", "n"], ["records", "changes"]] {
@@ -211,7 +211,7 @@ import Testing
         }
     }
 
-    @Test func whatIsExportedIsImportedAgain() throws {
+    @Test func exportedRecordsCanBeImported() throws {
         #expect(try run("zones", "create", "Notes", "Copy", zone: nil).status == 0)
         for number in 0..<3 {
             #expect(try run("records", "create", "Note", "title=n\(number)", "--name", "n\(number)").status == 0)
@@ -219,16 +219,16 @@ import Testing
         let exported = try run("records", "export").output
         #expect(exported.split(separator: "\n").count == 3)
         let imported = try run("records", "import", "-", zone: "Copy", input: exported)
-        #expect(imported.output.split(separator: "\n").count == 3, "\(imported.complaint)")
+        #expect(imported.output.split(separator: "\n").count == 3, "\(imported.errors)")
         #expect(try run("records", "get", "n2", zone: "Copy").output.contains("title=n2"))
         let marked = try run("records", "import", "-", zone: "Copy", input: "\u{FEFF}" + exported)
-        #expect(marked.status == 0, "\(marked.complaint)")
+        #expect(marked.status == 0, "\(marked.errors)")
         let broken = try run("records", "import", "-", zone: "Copy", input: exported + "{\n")
-        #expect(broken.status == 2 && broken.complaint.contains("line 4"))
+        #expect(broken.status == 2 && broken.errors.contains("line 4"))
     }
 
-    /// What was changed last stands last, and be it what all others hang from.
-    @Test func anImportOfManyNeedsNoOrderAndNoSmallRecords() throws {
+    /// An export lists records by change, so parents and targets of references may come last.
+    @Test func anImportAcceptsLargeRecordsInAnyOrder() throws {
         #expect(try run("zones", "create", "Notes", zone: nil).status == 0)
         let text = String(repeating: "x", count: 30_000)
         let folder = #"{"value": {"recordName": "top", "action": "DELETE_SELF"}}"#
@@ -240,40 +240,40 @@ import Testing
             #"{"recordName": "top", "recordType": "Folder", "fields": {}}"#,
         ]
         let imported = try run("records", "import", "-", input: (leaves + tops).joined(separator: "\n"))
-        #expect(imported.status == 0, "\(imported.complaint)")
+        #expect(imported.status == 0, "\(imported.errors)")
         #expect(imported.output.split(separator: "\n").count(where: { $0.hasPrefix("saved") }) == 203)
     }
 
-    @Test func anImportSharesNothing() throws {
+    @Test func anImportLeavesSharesOut() throws {
         #expect(try run("zones", "create", "Notes", "Copy", zone: nil).status == 0)
         #expect(try run("records", "create", "Note", "title=n", "--name", "n").status == 0)
         let shared = try run("shares", "create", "Notes", zone: nil)
-        #expect(shared.status == 0, "\(shared.complaint)")
+        #expect(shared.status == 0, "\(shared.errors)")
         let exported = try run("records", "export").output
         #expect(exported.contains("cloudkit.share"))
         let imported = try run("records", "import", "-", zone: "Copy", input: exported)
-        #expect(imported.status == 0 && imported.complaint.contains("1 share was left out"), "\(imported.complaint)")
+        #expect(imported.status == 0 && imported.errors.contains("1 share was left out"), "\(imported.errors)")
         #expect(imported.output.hasPrefix("saved    n") && !imported.output.contains("share"))
         let copy = try run("records", "export", zone: "Copy").output
         #expect(copy.contains(#""recordName":"n""#) && !copy.contains("cloudkit.share"))
     }
 
-    @Test func databasesAreOfferedByTheirNames() throws {
+    @Test func theHelpListsTheDatabases() throws {
         let help = try Command.run(["records", "get", "--help"]).output
         let words = help.split { $0.isWhitespace }.joined(separator: " ")
         #expect(words.contains("(values: public, private, shared; default: private)"), "\(help)")
     }
 
-    @Test func refusalsSayWhatToDo() throws {
-        let nobody = try run("records", "get", "x", as: nil)
-        #expect(nobody.status == 4 && nobody.complaint.contains("ZONECAST_WEB_TOKEN"))
+    @Test func errorsSayWhatToDo() throws {
+        let anonymous = try run("records", "get", "x", as: nil)
+        #expect(anonymous.status == 4 && anonymous.errors.contains("ZONECAST_WEB_TOKEN"))
         let missing = try run("records", "get", "x", zone: "Nowhere")
-        #expect(missing.status == 1 && missing.complaint.contains("Zone not found"))
+        #expect(missing.status == 1 && missing.errors.contains("Zone not found"))
         let away = try Command.run(
             ["zones", "list", "--container", "iCloud.org.example.cli", "--url", "http://127.0.0.1:9"],
             environment: ["ZONECAST_WEB_TOKEN": "dev-alice"]
         )
-        #expect(away.status == 3 && away.complaint.contains("http://127.0.0.1:9"))
+        #expect(away.status == 3 && away.errors.contains("http://127.0.0.1:9"))
         #expect(try run("records", "create", "Note", "title").status == 2)
     }
 }

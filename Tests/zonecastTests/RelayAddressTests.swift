@@ -5,7 +5,7 @@ import Testing
 
 @testable import zonecast
 
-/// What commands say of a relay that they cannot speak to, or that does not take them.
+/// Errors of commands that cannot reach a relay, or that a relay refuses.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct RelayAddressTests {
     private let folder = ScratchFolder()
     private let container = ["--container", "iCloud.org.example.cli"]
@@ -19,22 +19,22 @@ import Testing
         "http://127.0.0.1:99999", "http://127.0.0.1:65536", "http://[::1]:99999", "http://127.0.0.1:0",
         "ftp://127.0.0.1", "http://127.0.0.1:-1", "http://127.0.0.1:99999999999999999999",
     ])
-    func whatIsNoAddressIsRefused(_ address: String) throws {
+    func anInvalidAddressIsRefused(_ address: String) throws {
         for command in Self.commands {
             let run = try Command.run(
                 command + container + ["--url", address],
                 input: "token\n",
                 environment: ["ZONECAST_WEB_TOKEN": "dev-alice"]
             )
-            #expect(run.status == 2, "\(command): \(run.complaint)")
-            #expect(run.complaint.contains("'\(address)' is not an address such as http"), "\(run.complaint)")
+            #expect(run.status == 2, "\(command): \(run.errors)")
+            #expect(run.errors.contains("'\(address)' is not an address such as http"), "\(run.errors)")
         }
         let demo = try Command.run(["demo", "--url", address])
-        #expect(demo.status == 2 && demo.complaint.contains("is not an address"), "\(demo.complaint)")
+        #expect(demo.status == 2 && demo.errors.contains("is not an address"), "\(demo.errors)")
     }
 
-    @Test(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"))
-    func aRelayThatIsNotTrustedIsNotOneThatIsNotThere() throws {
+    @Test(.enabled(if: Tool.isInstalled("openssl"), "openssl is not installed"))
+    func anUntrustedCertificateIsDistinguishedFromAnUnreachableRelay() throws {
         let certificate = try TestCertificate(in: folder.path + "/tls", days: 90)
         let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
         for (scheme, words) in [("https", "has an invalid certificate"), ("http", "speaks TLS")] {
@@ -44,33 +44,33 @@ import Testing
                     input: "dev-alice\n",
                     environment: ["ZONECAST_WEB_TOKEN": "dev-alice"]
                 )
-                #expect(run.status == 3 && run.complaint.contains(words), "\(command): \(run.complaint)")
+                #expect(run.status == 3 && run.errors.contains(words), "\(command): \(run.errors)")
             }
         }
     }
 
-    @Test func theTokenThatIsMissingIsNamed() throws {
+    @Test func aMissingAPITokenIsNamed() throws {
         let made = try Command.run(["container", "create", "iCloud.org.example.cli", "--data", folder.path])
-        try #require(made.status == 0, "\(made.complaint)")
+        try #require(made.status == 0, "\(made.errors)")
         let relay = try RelayProcess(folder: folder.path, [])
         let url = ["--url", "http://127.0.0.1:\(relay.port)"]
-        let unnamed = try Command.run(
+        let withoutToken = try Command.run(
             ["zones", "list"] + container + url,
             environment: ["ZONECAST_WEB_TOKEN": "some"]
         )
-        #expect(unnamed.status == 4 && unnamed.complaint.contains("--api-token"), "\(unnamed.complaint)")
+        #expect(withoutToken.status == 4 && withoutToken.errors.contains("--api-token"), "\(withoutToken.errors)")
         let wrong = try Command.run(
             ["zones", "list"] + container + url + ["--api-token", "wrong"],
             environment: ["ZONECAST_WEB_TOKEN": "some"]
         )
-        #expect(wrong.status == 4 && wrong.complaint.contains("API token is revoked"), "\(wrong.complaint)")
+        #expect(wrong.status == 4 && wrong.errors.contains("API token is revoked"), "\(wrong.errors)")
         let doctor = try Command.run(
             ["doctor", "--timeout", "120", "--web-token", "some"] + container + url
         )
         #expect(doctor.output.contains("→ add the container's API token with --api-token"), "\(doctor.output)")
     }
 
-    @Test func aRefusalIsPassedOnInTheRelaysOwnWords() async throws {
+    @Test func aRefusalIsReportedInTheRelaysWords() async throws {
         let words = "Too many connections are open. Try again in a few seconds"
         let body = #"{"serverErrorCode":"TRY_AGAIN_LATER","reason":"\#(words)."}"#
         let server = try FixedAnswer(
@@ -84,17 +84,17 @@ import Testing
         }
     }
 
-    @Test func whatKeepsNoticesAwayIsToldWhileItIsTriedOn() throws {
+    @Test func watchReportsWhyNoNoticesArriveAndKeepsTrying() throws {
         let server = try FixedAnswer("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         let watch = ChildProcess()
         watch.executableURL = Command.program
         watch.arguments = ["watch", "--url", "http://127.0.0.1:\(server.port)", "--web-token", "dev-alice"] + container
         watch.environment = Command.cleanEnvironment()
-        let complaints = Pipe()
+        let errors = Pipe()
         watch.standardOutput = FileHandle.nullDevice
-        watch.standardError = complaints
+        watch.standardError = errors
         try watch.run()
-        let line = String(decoding: complaints.fileHandleForReading.availableData, as: UTF8.self)
+        let line = String(decoding: errors.fileHandleForReading.availableData, as: UTF8.self)
         #expect(line.hasPrefix("No notices arrive: the relay at http://127.0.0.1:\(server.port) answers 404"))
         #expect(watch.isRunning)
         watch.terminate()

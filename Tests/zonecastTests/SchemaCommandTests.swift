@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The schema commands as a script calls them, with and without a relay that runs.
+/// The schema commands as a script calls them, with and without a running relay.
 @Suite(.ownThread, .serialized) struct SchemaCommandTests {
     let folder = ScratchFolder()
     private let container = "iCloud.org.example.notes"
@@ -51,7 +51,7 @@ import Testing
 
         """
 
-    @Test func aTextGoesInAndComesOutTheSame() throws {
+    @Test func anImportedSchemaIsExportedUnchanged() throws {
         let early = try zonecast("schema", "export")
         #expect(early.status == 1)
         try makeContainer()
@@ -66,15 +66,15 @@ import Testing
         #expect(try again.json(Report.self).changes.isEmpty)
         let wrong = try zonecast("schema", "import", "--environment", "production", "--file", "-", input: Self.notes)
         #expect(wrong.status == 2)
-        #expect(wrong.complaint.contains("zonecast schema promote"))
+        #expect(wrong.errors.contains("zonecast schema promote"))
     }
 
-    @Test func aTextIsRefusedAsAWholeWithAllThatIsWrong() throws {
+    @Test func anInvalidSchemaIsRefusedAsAWholeWithAllErrors() throws {
         try makeContainer()
         let broken = "DEFINE SCHEMA RECORD TYPE A ( a STRIN,\n b INT64 SEARCHABLE );"
         let refused = try zonecast("schema", "import", "--file", "-", input: broken)
         #expect(refused.status == 1)
-        let lines = refused.complaint.split(separator: "\n")
+        let lines = refused.errors.split(separator: "\n")
         #expect(lines.first?.hasPrefix("standard input:1:33: expected a type") == true, "\(lines)")
         #expect(lines.dropFirst().first?.hasPrefix("standard input:2:10: field 'b' cannot be SEARCHABLE") == true)
         #expect(lines.last == "zonecast: The schema was refused as a whole, for 2 reasons. Nothing was changed.")
@@ -98,7 +98,7 @@ import Testing
         #expect(try zonecast("schema", "export").output == Self.notes)
     }
 
-    @Test func whatIsPromotedIsShownFirst() throws {
+    @Test func aDryRunShowsWhatPromotionWouldChange() throws {
         try makeContainer()
         _ = try zonecast("schema", "import", "--file", "-", input: Self.notes)
         let shown = try zonecast("schema", "promote", "--dry-run", "--json").json(Report.self)
@@ -113,29 +113,29 @@ import Testing
         #expect(try zonecast("schema", "diff").output == "production and development are the same\n")
     }
 
-    // MARK: Beside a running relay
+    // MARK: With a running relay
 
-    /// What is asked of a relay elsewhere, or of production, must not be done to development's records here.
-    @Test func aToolsResetOfAnotherPlaceLeavesThisOneAlone() throws {
+    /// A reset of a remote relay or of production must not reset the local development schema.
+    @Test func aResetOfARemoteRelayOrOfProductionIsRefused() throws {
         try makeContainer()
         _ = try zonecast("schema", "import", "--file", "-", input: Self.notes)
         let elsewhere = try zonecast("reset-schema", "--url", "https://sync.example.org", "--token", "t")
         #expect(elsewhere.status == 2)
-        #expect(elsewhere.complaint.contains("without --url"), "\(elsewhere.complaint)")
+        #expect(elsewhere.errors.contains("without --url"), "\(elsewhere.errors)")
         let production = try zonecast("reset-schema", "--environment", "production")
         #expect(production.status == 2)
-        #expect(production.complaint.contains("development"), "\(production.complaint)")
+        #expect(production.errors.contains("development"), "\(production.errors)")
         #expect(try zonecast("schema", "export").output == Self.notes)
         let here = try zonecast("reset-schema", "--team-id", "T", "--token", "t", "--environment", "development")
         #expect(here.status == 0)
         #expect(try zonecast("schema", "export").output == "DEFINE SCHEMA\n\n")
     }
 
-    @Test func ofTwoTextsNoneIsTaken() throws {
+    @Test func twoSchemaFilesAreRefused() throws {
         try makeContainer()
         let two = try zonecast("schema", "import", "schema.ckdb", "--file", "-", input: Self.notes)
         #expect(two.status == 2)
-        #expect(two.complaint.contains("schema.ckdb or -"), "\(two.complaint)")
+        #expect(two.errors.contains("schema.ckdb or -"), "\(two.errors)")
         #expect(try zonecast("schema", "export").output == "DEFINE SCHEMA\n\n")
     }
 
@@ -160,26 +160,26 @@ import Testing
         return try connection.send("POST", target, body: body).json(Answer.self)
     }
 
-    @Test func aRunningRelayGoesByWhatTheCommandLineChanges() throws {
+    @Test func aRunningRelayUsesSchemasAndRolesChangedByCommands() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
-        // Made by being saved, for whoever is signed in.
+        // Development declares the type and grants rights on it with the first save.
         #expect(try modify(connection, "development", "a", #"{"title":{"value":"x"}}"#)?.serverErrorCode == nil)
         let grown = try zonecast("schema", "export").output
         #expect(grown.contains("title           STRING QUERYABLE SEARCHABLE SORTABLE"))
         #expect(try modify(connection, "production", "a", #"{"title":{"value":"x"}}"#)?.serverErrorCode == "NOT_FOUND")
 
         #expect(try zonecast("schema", "import", "--file", "-", input: Self.notes).status == 0)
-        // The very next write is decided by the new schema, though it was made ready under the old one.
+        // The next write is decided with the new schema, although it was prepared with the old one.
         #expect(
             try modify(connection, "development", "b", #"{"title":{"value":"x"}}"#)?.serverErrorCode == "ACCESS_DENIED"
         )
-        #expect(try zonecast("role", "give", "Writer", "dev-alice").complaint.contains("Its roles: Editor"))
+        #expect(try zonecast("role", "give", "Writer", "dev-alice").errors.contains("Its roles: Editor"))
         #expect(try zonecast("role", "give", "Editor", "dev-alice").status == 0)
         #expect(try modify(connection, "development", "c", #"{"title":{"value":"x"}}"#)?.serverErrorCode == nil)
         let bob = try modify(connection, "development", as: "bob", "d", #"{"title":{"value":"x"}}"#)
         #expect(bob?.serverErrorCode == "ACCESS_DENIED")
-        // A field that development does not have yet is declared with the record that brings it.
+        // Development declares a new field with the first record that has it.
         #expect(try modify(connection, "development", "e", #"{"more":{"value":1}}"#)?.serverErrorCode == nil)
         #expect(try zonecast("schema", "export").output.contains("more            INT64 QUERYABLE SORTABLE"))
 
@@ -192,7 +192,7 @@ import Testing
                 + "console: Schema > Indexes."
         )
 
-        // A query is read by the new schema too: a number without a tag is a moment where the field is one.
+        // Queries are read with the new schema too: a number without a type is a date if the field holds dates.
         let dated = Self.notes.replacingOccurrences(
             of: "title           STRING",
             with: "due TIMESTAMP QUERYABLE, title STRING"
@@ -203,7 +203,7 @@ import Testing
 
         #expect(try zonecast("schema", "promote").status == 0)
         let unknown = try modify(connection, "production", "a", #"{"text":{"value":"x"}}"#)
-        #expect(unknown?.serverErrorCode == "ACCESS_DENIED", "the roles of development are not those of production")
+        #expect(unknown?.serverErrorCode == "ACCESS_DENIED", "production does not use development's role members")
         #expect(try zonecast("role", "give", "Editor", "dev-alice", "--environment", "production").status == 0)
         #expect(try modify(connection, "production", "a", #"{"title":{"value":"x"}}"#)?.serverErrorCode == nil)
         #expect(try modify(connection, "production", "b", #"{"text":{"value":"x"}}"#)?.serverErrorCode == "BAD_REQUEST")
@@ -215,18 +215,18 @@ import Testing
         #expect(try zonecast("role", "list").output.contains("No user has a role"))
     }
 
-    @Test func aResetWantsTheRelayStopped() throws {
+    @Test func aResetRequiresTheRelayToBeStopped() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         #expect(try modify(connection, "development", "a", #"{"title":{"value":"x"}}"#)?.serverErrorCode == nil)
         let refused = try zonecast("schema", "reset")
         #expect(refused.status == 5)
-        #expect(refused.complaint.contains("Stop it"))
+        #expect(refused.errors.contains("Stop it"))
         #expect(try query(connection, "").records?.count == 1)
         _ = relay.stop()
-        let unasked = try zonecast("schema", "reset")
-        #expect(unasked.status == 2)
-        #expect(unasked.complaint.contains("in development. Add --yes to confirm without a terminal."))
+        let unconfirmed = try zonecast("schema", "reset")
+        #expect(unconfirmed.status == 2)
+        #expect(unconfirmed.errors.contains("in development. Add --yes to confirm without a terminal."))
         #expect(try zonecast("schema", "export").output.contains("Note"))
         #expect(try zonecast("schema", "reset", "--yes").status == 0)
         #expect(try zonecast("schema", "export").output == "DEFINE SCHEMA\n\n")

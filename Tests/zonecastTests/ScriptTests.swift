@@ -2,11 +2,11 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `/zonecast.js` as others use it: what its comments say of types holds, by the judge that editors ask.
+/// The type annotations of `/zonecast.js` and the other scripts hold, checked with `tsc`.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct ScriptTests {
     private let folder = ScratchFolder()
 
-    /// A page's own code on top of it, with a mistake that only types can find.
+    /// Code of a page that uses the module, to which a test adds an error that only types can find.
     private static let use = """
         import { Container, values } from "./zonecast.js";
         const container = new Container({ container: "iCloud.org.example.notes", apiToken: "t" });
@@ -36,31 +36,31 @@ import Testing
     }
 
     /// Returns what `tsc` reports about the files of the folder; "" if it reports nothing.
-    private func complaints(about files: [String]) throws -> String {
+    private func diagnostics(about files: [String]) throws -> String {
         let run = try Tool.run("tsc", Self.options + files, in: folder.path)
-        return run.status == 0 ? "" : run.said
+        return run.status == 0 ? "" : run.output
     }
 
-    private func complaints(_ use: String, _ module: Data) throws -> String {
+    private func diagnostics(_ use: String, _ module: Data) throws -> String {
         try write(String(decoding: module, as: UTF8.self), to: "zonecast.js")
         try write(use, to: "use.js")
-        return try complaints(about: ["use.js"])
+        return try diagnostics(about: ["use.js"])
     }
 
-    @Test(.enabled(if: Tool.isThere("tsc"), "tsc is not installed: sudo apt install node-typescript"))
-    func itsTypesHold() throws {
+    @Test(.enabled(if: Tool.isInstalled("tsc"), "tsc is not installed: sudo apt install node-typescript"))
+    func theTypesOfTheClientModuleHold() throws {
         let relay = try RelayProcess(folder: folder.path + "/relay")
         let module = try relay.connect().send("GET", "/zonecast.js").body
         #expect(relay.stop().status == 0)
-        #expect(try complaints(Self.use, module) == "")
+        #expect(try diagnostics(Self.use, module) == "")
         let wrong = Self.use.replacing("publicPermission: \"READ_ONLY\"", with: "publicPermission: \"SOME\"")
-        #expect(try complaints(wrong, module).contains("SOME"))
+        #expect(try diagnostics(wrong, module).contains("SOME"))
     }
 
     /// Checks the scripts in the layout in which the relay serves them.
     @Test(
         "tsc accepts every script of the console, the demo and zonecast.js",
-        .enabled(if: Tool.isThere("tsc"), "tsc is not installed: sudo apt install node-typescript")
+        .enabled(if: Tool.isInstalled("tsc"), "tsc is not installed: sudo apt install node-typescript")
     )
     func allScriptsHaveTypes() throws {
         let web = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
@@ -81,6 +81,6 @@ import Testing
         }
         for (path, contents) in scripts { try write(contents, to: path) }
         #expect(scripts.count > 3)
-        #expect(try complaints(about: scripts.keys.sorted()) == "")
+        #expect(try diagnostics(about: scripts.keys.sorted()) == "")
     }
 }

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `serve` as an operator meets it.
+/// `serve` as an operator uses it.
 @Suite(.ownThread, .serialized) struct ServeTests {
     let folder = ScratchFolder()
 
@@ -18,7 +18,7 @@ import Testing
     private struct SignIn: Decodable { var ckWebAuthToken: String, userRecordName: String }
     private struct Identity: Decodable { var userRecordName: String }
 
-    @Test func itSaysReadyAnswersAndStopsInTime() throws {
+    @Test func aRelayReportsReadyAnswersAndStops() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         for path in ["/healthz", "/readyz"] { #expect(try connection.send("GET", path).status == 200) }
@@ -30,33 +30,33 @@ import Testing
         #expect(stopped.took < .seconds(120))
     }
 
-    @Test func aSecondOneOnTheFolderIsRefusedAndTheFirstGoesOn() throws {
+    @Test func aSecondRelayOnTheFolderIsRefusedAndTheFirstKeepsRunning() throws {
         let relay = try RelayProcess(folder: folder.path)
         for isLockFileGone in [false, true] {
             if isLockFileGone { try FileManager.default.removeItem(atPath: folder.path + "/relay.lock") }
             let second = try Command.run(["serve", "--dev", "--data", folder.path, "--listen", "127.0.0.1:0"])
             #expect(second.status == 5)
-            #expect(second.complaint.contains("in use by another relay"))
+            #expect(second.errors.contains("in use by another relay"))
             #expect(second.output.isEmpty)
         }
         #expect(try relay.connect().send("GET", "/healthz").status == 200)
         relay.killHard()
-        // A lock that outlived its holder would lock the operator out.
+        // The kernel must release the lock of a killed relay, or the operator could not restart it.
         _ = try RelayProcess(folder: folder.path)
     }
 
-    @Test func itWaitsForACommandThatHoldsTheFolder() throws {
+    @Test func aRelayWaitsForACommandThatUsesTheFolder() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let lock = open(folder.path + "/relay.lock", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         #expect(lock >= 0 && flock(lock, LOCK_EX) == 0 && write(lock, "1 command\n", 10) == 10)
         let log = folder.path + "/serve.log"
-        let said = "A command (process 1) uses \(folder.path). Waiting for it to end"
+        let expected = "A command (process 1) uses \(folder.path). Waiting for it to end"
         Thread {
-            // Lets go once the relay says that it waits; at the latest when that has taken too long.
+            // Releases the lock once the relay reports that it waits, at the latest after 60 s.
             let deadline = ContinuousClock.now + .seconds(60)
             while ContinuousClock.now < deadline {
                 let words = (try? String(contentsOfFile: log, encoding: .utf8)) ?? ""
-                if words.contains(said) { break }
+                if words.contains(expected) { break }
                 usleep(5_000)
             }
             close(lock)
@@ -64,21 +64,21 @@ import Testing
         let start = ContinuousClock.now
         let relay = try RelayProcess(folder: folder.path, log: log)
         #expect(try relay.connect().send("GET", "/healthz").status == 200)
-        #expect(ContinuousClock.now - start < .seconds(60), "It should have said that it waits.")
+        #expect(ContinuousClock.now - start < .seconds(60), "the relay did not report that it waits")
     }
 
     @Test(arguments: ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"])
-    func devAndTheTestDoorStayOnLoopback(address: String) throws {
+    func devAndTestDoorAreAllowedOnLoopbackOnly(address: String) throws {
         for flag in ["--dev", "--test-door"] {
             let refused = try Command.run(["serve", flag, "--listen", address, "--data", folder.path])
             #expect(refused.status == 2)
-            #expect(refused.complaint.contains("allowed on loopback only"))
+            #expect(refused.errors.contains("allowed on loopback only"))
         }
         #expect(!FileManager.default.fileExists(atPath: folder.path))
     }
 
     @Test(.enabled(if: Tool.canMount, "only root can mount"))
-    func aDiskThatCannotBeWrittenIsToldAsWhatItIs() throws {
+    func aReadOnlyDiskIsReported() throws {
         let program = "'\(Command.program.path)'"
         let script = """
             mount -t tmpfs tmpfs /mnt && \(program) container create iCloud.a.b --data /mnt/relay >/dev/null 2>&1
@@ -87,28 +87,28 @@ import Testing
             \(program) serve --data /mnt/new --listen 127.0.0.1:0; echo "new $?"
             \(program) container create iCloud.c.d --data /mnt/relay; echo "create $?"
             """
-        let said = try Tool.run("unshare", ["-m", "sh", "-c", "{ \(script)\n} 2>&1"]).said
-        #expect(said.matches(of: /Read-only file system. The disk is mounted read-only/).count == 2, "\(said)")
-        #expect(said.contains("serve 4") && said.contains("new 4") && said.contains("create 1"), "\(said)")
-        #expect(said.contains("relay.sqlite: it cannot be written") && !said.contains("Name another"), "\(said)")
+        let output = try Tool.run("unshare", ["-m", "sh", "-c", "{ \(script)\n} 2>&1"]).output
+        #expect(output.matches(of: /Read-only file system. The disk is mounted read-only/).count == 2, "\(output)")
+        #expect(output.contains("serve 4") && output.contains("new 4") && output.contains("create 1"), "\(output)")
+        #expect(output.contains("relay.sqlite: it cannot be written") && !output.contains("Name another"), "\(output)")
     }
 
-    @Test func devIsNoPartOfProduction() throws {
+    @Test func devWithAPublicURLIsRefused() throws {
         let refused = try Command.run(
             ["serve", "--dev", "--listen", "127.0.0.1:0", "--data", folder.path],
             environment: ["ZONECAST_PUBLIC_URL": "https://sync.example.org"]
         )
-        #expect(refused.status == 2 && refused.complaint.contains("Remove dev, or public-url."), "\(refused.complaint)")
+        #expect(refused.status == 2 && refused.errors.contains("Remove dev, or public-url."), "\(refused.errors)")
         #expect(!FileManager.default.fileExists(atPath: folder.path))
     }
 
-    @Test func theTestDoorIsNoPartOfProduction() throws {
+    @Test func testDoorWithAPublicURLIsRefused() throws {
         let refused = try Command.run(
             ["serve", "--test-door", "--listen", "127.0.0.1:0", "--data", folder.path],
             environment: ["ZONECAST_PUBLIC_URL": "https://sync.example.org"]
         )
         #expect(refused.status == 2)
-        #expect(refused.complaint.contains("test-door") && refused.complaint.contains("public-url"))
+        #expect(refused.errors.contains("test-door") && refused.errors.contains("public-url"))
         #expect(!FileManager.default.fileExists(atPath: folder.path))
         let relay = try RelayProcess(
             folder: folder.path,
@@ -118,30 +118,30 @@ import Testing
         #expect(relay.stop().status == 0)
     }
 
-    @Test func aTakenPortIsNamedWithWhatToType() throws {
+    @Test func aPortInUseIsReportedWithACommandToTry() throws {
         let relay = try RelayProcess(folder: folder.path)
         let other = ScratchFolder()
         let refused = try Command.run(["serve", "--listen", "127.0.0.1:\(relay.port)", "--data", other.path])
         #expect(refused.status == 1)
         #expect(
-            refused.complaint
+            refused.errors
                 == "zonecast: 127.0.0.1:\(relay.port) is in use by another program. "
                 + "Try: zonecast serve --listen 127.0.0.1:0 (any free port)\n"
         )
         #expect(!FileManager.default.fileExists(atPath: other.path))
     }
 
-    @Test func whatIsMadeWhileItRunsCountsAtOnceAndWhatIsRevokedSoonDoesNot() throws {
+    @Test func aRunningRelayAcceptsNewCredentialsAndSoonRefusesRevokedOnes() throws {
         let relay = try RelayProcess(folder: folder.path, [])
         let connection = try relay.connect()
         #expect(try connection.send("GET", caller + "?ckWebAuthToken=dev-alice").status == 401)
 
         #expect(try zonecast("container", "create", "iCloud.org.example.notes").status == 0)
         let token = try Command.run(["token", "create", "--json", "--data", folder.path] + home).json(Token.self)
-        let nobody = try connection.send("GET", caller + "?ckAPIToken=" + token.apiToken)
-        #expect(nobody.status == 421)
+        let unauthenticated = try connection.send("GET", caller + "?ckAPIToken=" + token.apiToken)
+        #expect(unauthenticated.status == 421)
         struct Required: Decodable { var serverErrorCode: String, reason: String, redirectURL: String }
-        let required = try nobody.json(Required.self)
+        let required = try unauthenticated.json(Required.self)
         #expect(required.serverErrorCode == "AUTHENTICATION_REQUIRED")
         #expect(required.reason == "request needs authorization")
         #expect(
@@ -168,7 +168,7 @@ import Testing
         #expect(try status(of: target, on: relay, becomes: 401))
     }
 
-    @Test func aServerKeySignsItsWayIn() throws {
+    @Test func aRequestSignedWithAServerKeyIsAccepted() throws {
         let key = P256.Signing.PrivateKey()
         _ = try zonecast("container", "create", "iCloud.org.example.notes")
         let file = folder.path + "/key.pem"
@@ -189,7 +189,7 @@ import Testing
         #expect(try connection.send("GET", caller + "?ckAPIToken=x", headers: headers).status == 401)
     }
 
-    @Test func itStopsInTimeWithRequestsUnderWay() throws {
+    @Test func aRelayStopsInTimeDuringRequests() throws {
         let relay = try RelayProcess(folder: folder.path)
         let port = relay.port
         let caller = caller
@@ -209,8 +209,8 @@ import Testing
         _ = threads
     }
 
-    /// The server waits for every answer before it ends, and cuts what is late.
-    @Test func aPollThatWaitsIsAnsweredWhenItStops() throws {
+    /// The server waits for open responses before it ends, and cuts late ones.
+    @Test func aWaitingPollIsAnsweredWhenTheRelayStops() throws {
         struct Device: Decodable { var webcourierURL: String }
         let relay = try RelayProcess(folder: folder.path, environment: ["ZONECAST_NOTICES_LONGEST_POLL": "300"])
         let create = "/device/1/iCloud.org.example.notes/development/tokens/create?ckWebAuthToken=dev-alice"
@@ -218,11 +218,11 @@ import Testing
         let poll = String(address.drop { $0 != "?" })
         let path = "/device/1/iCloud.org.example.notes/development/webcourier"
         try #require(address.hasSuffix(path + poll), "\(address)")
-        // Of two polls of one device the later waits, once the earlier is told that it does.
+        // The second poll of a device waits; the first is answered when the second arrives.
         let polls = try [relay.connect(), relay.connect()]
         for connection in polls { try connection.begin("GET", path + poll) }
         let deadline = ContinuousClock.now + .seconds(120)
-        while !polls.contains(where: { $0.hears(within: 5) }), ContinuousClock.now < deadline {}
+        while !polls.contains(where: { $0.hasInput(within: 5) }), ContinuousClock.now < deadline {}
         relay.beginStop()
         for connection in polls {
             let answer = try connection.finish()
@@ -231,7 +231,7 @@ import Testing
         #expect(try relay.end() == 0)
     }
 
-    @Test func itEndsWithTheProgramThatStartedItWhereAskedTo() throws {
+    @Test func withStopWithInputARelayEndsWhenItsInputCloses() throws {
         let input = Pipe()
         let relay = try RelayProcess(folder: folder.path, ["--dev", "--stop-with-input"], input: input)
         #expect(try relay.connect().send("GET", "/healthz").status == 200)
@@ -239,7 +239,7 @@ import Testing
         #expect(try relay.end() == 0)
     }
 
-    /// Asks again on fresh connections until the answer has this status, 120 s at most.
+    /// Repeats a request on new connections until it gets this status; `false` after 120 s.
     private func status(of target: String, on relay: RelayProcess, becomes status: Int) throws -> Bool {
         let deadline = ContinuousClock.now + .seconds(120)
         while ContinuousClock.now < deadline {

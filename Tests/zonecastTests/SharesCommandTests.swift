@@ -38,66 +38,66 @@ import Testing
         }
     }
 
-    @Test func fromTheFirstInvitationToTheEnd() throws {
+    @Test func aShareIsCreatedInvitedToChangedAndStopped() throws {
         let world = try World()
         #expect(try world.shares("list").output.hasPrefix("Nothing is shared."))
         let missing = try world.shares("participants", "Notes")
-        #expect(missing.status == 1 && missing.complaint.contains("zonecast shares create Notes"))
+        #expect(missing.status == 1 && missing.errors.contains("zonecast shares create Notes"))
         let made = try world.shares("create", "Notes", "--title", "My \"notes\"")
-        #expect(made.status == 0, "\(made.complaint)")
+        #expect(made.status == 0, "\(made.errors)")
         let link = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
         #expect(link.contains("/share/iCloud.org.example.notes/development/"))
         let twice = try world.shares("create", "Notes")
-        #expect(twice.status == 5 && twice.complaint.contains("already shared"), "\(twice.complaint)")
+        #expect(twice.status == 5 && twice.errors.contains("already shared"), "\(twice.errors)")
         let unnamed = try world.shares("invite", "Notes", "")
-        #expect(unnamed.status == 2 && unnamed.complaint.contains("A name is empty"), "\(unnamed.complaint)")
+        #expect(unnamed.status == 2 && unnamed.errors.contains("A name is empty"), "\(unnamed.errors)")
         let invited = try world.shares("invite", "Notes", "bob@example.org", "carol@example.org")
         #expect(invited.output.contains("bob@example.org  http") && invited.output.contains("carol@example.org  http"))
         #expect(try world.shares("accept", link, as: "dave@example.org").status == 4)
         let joined = try world.shares("accept", link, as: "bob@example.org")
-        #expect(joined.output == "joined Notes  (read-only)\n", "\(joined.complaint)")
+        #expect(joined.output == "joined Notes  (read-only)\n", "\(joined.errors)")
         let theirs = try world.shares("list", as: "bob@example.org").output
         #expect(theirs.contains("Notes") && theirs.contains("My \"notes\""))
-        // Who is in, and the way out, are for participants to see too.
+        // Participants may list participants, and may leave.
         let seen = try world.shares("participants", "Notes", as: "bob@example.org")
-        #expect(seen.output.contains("OWNER") && seen.output.contains("bob@example.org"), "\(seen.complaint)")
+        #expect(seen.output.contains("OWNER") && seen.output.contains("bob@example.org"), "\(seen.errors)")
         let removal = try world.shares("participants", "Notes", "--remove", "carol@example.org", as: "bob@example.org")
-        #expect(removal.status == 4 && removal.complaint.contains("Only the owner"))
+        #expect(removal.status == 4 && removal.errors.contains("Only the owner"))
         #expect(try world.shares("stop", "Notes", as: "bob@example.org").output == "left  Notes\n")
         #expect(try world.shares("list", as: "bob@example.org").output.hasPrefix("Nothing is shared."))
         let again = try world.shares("invite", "Notes", "bob@example.org")
-        #expect(again.status == 0, "\(again.complaint)")
+        #expect(again.status == 0, "\(again.errors)")
         #expect(try world.shares("accept", link, as: "bob@example.org").status == 0)
         let write = try world.shares("permission", "Notes", "--participant", "bob@example.org", "--may", "write")
-        #expect(write.status == 0, "\(write.complaint)")
+        #expect(write.status == 0, "\(write.errors)")
         let list = try world.shares("participants", "Notes").output
         #expect(list.contains("READ_WRITE") && list.contains("INVITED"))
-        // Opening the link takes carol's invitation, and says so first.
+        // Opening the link to everybody revokes carol's invitation, so the command asks for confirmation.
         let warned = try world.shares("permission", "Notes", "--may", "read")
-        #expect(warned.status == 1 && warned.complaint.contains("carol@example.org"))
+        #expect(warned.status == 1 && warned.errors.contains("carol@example.org"))
         #expect(try world.shares("permission", "Notes", "--may", "read", "--yes").status == 0)
         #expect(try world.shares("accept", link, as: "dave@example.org").status == 0)
         #expect(try world.shares("permission", "Notes", "--may", "none", "--yes").status == 0)
         #expect(try world.shares("list", as: "bob@example.org").output.hasPrefix("Nothing is shared."))
         let stopped = try world.shares("stop", "Notes", "--return-to", "Home")
-        #expect(stopped.output == "stopped  1 record is in Home\n", "\(stopped.complaint)")
+        #expect(stopped.output == "stopped  1 record is in Home\n", "\(stopped.errors)")
         #expect(try world.shares("accept", link, as: "bob@example.org").status == 1)
     }
 
-    @Test func aRecordAndAllBelowIt() throws {
+    @Test func aRecordIsSharedWithItsDescendants() throws {
         let world = try World()
         let made = try world.shares("create", "Notes", "--root", "a", "--public", "write")
-        #expect(made.status == 0, "\(made.complaint)")
+        #expect(made.status == 0, "\(made.errors)")
         let link = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
         #expect(try world.shares("accept", link, as: "bob").output == "joined Notes  (read and write)\n")
         let again = try world.shares("create", "Notes", "--root", "a")
-        #expect(again.status == 5 && again.complaint.contains("a share of its own already"))
+        #expect(again.status == 5 && again.errors.contains("a share of its own already"))
         #expect(try world.shares("stop", "Notes", "--root", "a").status == 0)
         let gone = try world.shares("participants", "Notes", "--root", "a")
-        #expect(gone.status == 1 && gone.complaint.contains("is not shared"))
+        #expect(gone.status == 1 && gone.errors.contains("is not shared"))
     }
 
-    @Test func oneTooManyIsRefusedWithASentence() throws {
+    @Test func the101stParticipantIsRefused() throws {
         let world = try World()
         #expect(try world.shares("create", "Notes").status == 0)
         let people = (1...99).map { "p\($0)@example.org" }
@@ -108,17 +108,17 @@ import Testing
                     "--web-token", "dev-alice@example.org",
                 ]
         )
-        #expect(invited.status == 0, "\(invited.complaint)")
+        #expect(invited.status == 0, "\(invited.errors)")
         let more = try world.shares("invite", "Notes", "late@example.org")
-        #expect(more.status != 0 && more.complaint.contains("at most 100 participants"), "\(more.complaint)")
+        #expect(more.status != 0 && more.errors.contains("at most 100 participants"), "\(more.errors)")
     }
 
-    @Test func aRelayThatIsNotThere() throws {
-        let nobody = try Command.run([
+    @Test func anUnreachableRelayIsReported() throws {
+        let unreachable = try Command.run([
             "shares", "list", "--url", "http://127.0.0.1:1", "--container", "iCloud.org.example.notes", "--web-token",
             "x",
         ])
-        #expect(nobody.status == 3)
-        #expect(nobody.complaint.contains("cannot be reached: Connection refused"))
+        #expect(unreachable.status == 3)
+        #expect(unreachable.errors.contains("cannot be reached: Connection refused"))
     }
 }

@@ -4,7 +4,7 @@ import RelayStore
 import TestSupport
 import Testing
 
-/// `zonecast storage compact|copy|migrate` and `assets gc`, on folders with and without a relay.
+/// `zonecast storage compact|copy|migrate` and `assets gc`, with and without a running relay.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct StorageCommandTests {
     private let folder = ScratchFolder()
     private static let container = "iCloud.org.example.storage"
@@ -40,7 +40,7 @@ import Testing
         #expect(try connection.send("POST", Self.path("zones/modify"), body: body).status == 200)
     }
 
-    /// Records of so many letters, or their deletion.
+    /// Saves records whose text has this length, or deletes them.
     private static func modify(
         _ numbers: Range<Int>,
         deletes: Bool = false,
@@ -67,15 +67,15 @@ import Testing
         return try #require(try answer.json(Feed.self).zones.first)
     }
 
-    /// A record with a file of five bytes.
+    /// Saves a record with an asset of five bytes.
     private func saveFile(_ connection: HTTPConnection) throws {
         struct Tokens: Decodable {
             struct Token: Decodable { var url: String }
             var tokens: [Token]
         }
-        let wish =
+        let tokenRequest =
             #"{"zoneID":{"zoneName":"Notes"},"tokens":[{"recordType":"Note","recordName":"with file","fieldName":"file"}]}"#
-        let tokens = try connection.send("POST", Self.path("assets/upload"), body: wish).json(Tokens.self)
+        let tokens = try connection.send("POST", Self.path("assets/upload"), body: tokenRequest).json(Tokens.self)
         let url = try #require(tokens.tokens.first.flatMap { URLComponents(string: $0.url) })
         let place = url.path + (url.query.map { "?\($0)" } ?? "")
         let uploaded = String(decoding: try connection.send("POST", place, body: "hello").body, as: UTF8.self)
@@ -86,7 +86,7 @@ import Testing
         #expect(saved.status == 200, "\(String(decoding: saved.body, as: UTF8.self))")
     }
 
-    @Test func ofADamagedStoreNoStatementIsShown() throws {
+    @Test func errorsAboutADamagedStoreContainNoSQL() throws {
         let relay = try RelayProcess(folder: folder.path)
         try makeZone(try relay.connect())
         #expect(relay.stop().status == 0)
@@ -94,28 +94,28 @@ import Testing
         let store = try #require(files.first { $0.hasSuffix("development.sqlite") })
         try Data(repeating: 0x61, count: 8_192).write(to: URL(fileURLWithPath: folder.path + "/" + store))
         let run = try zonecast("storage", "compact", "--dry-run")
-        #expect(run.status == 1 && run.complaint.contains("is damaged"), "\(run.complaint)")
-        #expect(!run.complaint.contains("SELECT") && !run.complaint.contains("PRAGMA"))
+        #expect(run.status == 1 && run.errors.contains("is damaged"), "\(run.errors)")
+        #expect(!run.errors.contains("SELECT") && !run.errors.contains("PRAGMA"))
     }
 
-    @Test func aStoreShrinksWhileItsRelayRunsAndWrites() throws {
+    @Test func aStoreIsCompactedWhileItsRelayWrites() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         try makeZone(connection)
         try Self.modify(0..<800, connection)
         try Self.modify(0..<700, deletes: true, connection)
 
-        // The first time as a whole: small enough for the relay's writes to wait for it.
+        // The first compaction rewrites the whole store: it is small enough for the relay's writes to wait.
         let first = try zonecast("storage", "compact", "--json")
-        #expect(first.status == 0, "\(first.complaint)")
+        #expect(first.status == 0, "\(first.errors)")
         let before = try #require(try first.json(Compacted.self).development)
         #expect(before.freeBytes > 4_000_000)
         #expect(before.bytesAfter ?? .max < before.bytes - 4_000_000, "\(before)")
 
-        // From then on a few pages at a time, while somebody writes.
+        // Later compactions free a few pages at a time, while a client writes.
         try Self.modify(1_000..<1_600, connection)
         try Self.modify(1_000..<1_600, deletes: true, connection)
-        let writes = Thread.Box()
+        let writes = Thread.WriteProgress()
         let port = relay.port
         let writer = Thread {
             let own = try? HTTPConnection(port: port)
@@ -136,7 +136,7 @@ import Testing
         let deadline = ContinuousClock.now + .seconds(120)
         while !writes.hasEnded, ContinuousClock.now < deadline { usleep(5_000) }
         #expect(writes.hasEnded, "waited 120 s for the writer to end")
-        #expect(second.status == 0, "\(second.complaint)")
+        #expect(second.status == 0, "\(second.errors)")
         let after = try #require(try second.json(Compacted.self).development)
         #expect(after.freeBytes > 3_000_000 && (after.bytesAfter ?? .max) < after.bytes - 3_000_000, "\(after)")
 
@@ -158,12 +158,12 @@ import Testing
         #expect(audit.output.contains("storage.compact"))
     }
 
-    @Test func aBigStoreWithARelayAsksFirst() throws {
+    @Test func aDryRunOfCompactLeavesTheStoreAndAStoppedStoreIsCompactedAsAWhole() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         try makeZone(connection)
         let file = "\(folder.path)/containers/\(Self.container)/development.sqlite"
-        // As if it held more: what counts is its length in its own head, and SQLite believes that.
+        // A store with little content, whatever the length in its header.
         try Self.modify(0..<10, connection)
         let dry = try zonecast("storage", "compact", "--dry-run", "--json").json(Compacted.self)
         #expect(dry.development?.bytesAfter == nil)
@@ -173,7 +173,7 @@ import Testing
         #expect(try zonecast("storage", "compact", "--json").json(Compacted.self).development?.freeBytes == 0)
     }
 
-    @Test func aCopyIsEqualAndDevicesGoOn() throws {
+    @Test func aCopyEqualsTheFolderAndDevicesContinueWithTheirTokens() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         try makeZone(connection)
@@ -189,20 +189,20 @@ import Testing
         #expect(try Command.run(["assets", "verify"] + own).status == 0)
         let early = try zonecast("storage", "copy", "--to", other)
         #expect(early.status == 5)
-        #expect(early.complaint.contains("Stop it first") && !FileManager.default.fileExists(atPath: other))
+        #expect(early.errors.contains("Stop it first") && !FileManager.default.fileExists(atPath: other))
         #expect(relay.stop().status == 0)
 
         #expect(try Command.run(["alerts", "limit", "disk", "5e9", "--data", folder.path]).status == 0)
         let copied = try zonecast("storage", "copy", "--to", other, "--json")
-        #expect(copied.status == 0, "\(copied.complaint)")
+        #expect(copied.status == 0, "\(copied.errors)")
         let answer = try copied.json(Copied.self)
         #expect(answer.isEqual && answer.records >= 51 && answer.rows > 51 && answer.assets == 1, "\(answer)")
         #expect(FileManager.default.fileExists(atPath: other + "/alerts.json"))
-        #expect(try zonecast("storage", "copy", "--to", other).status == 1, "it is not empty")
+        #expect(try zonecast("storage", "copy", "--to", other).status == 1, "the target is not empty")
         let inside = try zonecast("storage", "copy", "--to", folder.path + "/containers/copy")
-        #expect(inside.status == 1 && inside.complaint.contains("Name a folder outside of it"))
+        #expect(inside.status == 1 && inside.errors.contains("Name a folder outside of it"))
         let far = try zonecast("storage", "copy", "--to", "postgres://relay@db1/relay")
-        #expect(far.status == 2 && far.complaint.contains("folders with SQLite files"))
+        #expect(far.status == 2 && far.errors.contains("folders with SQLite files"))
         #expect(!FileManager.default.fileExists(atPath: other + ".partial"))
 
         let moved = try RelayProcess(folder: other)
@@ -213,7 +213,7 @@ import Testing
         #expect(moved.stop().status == 0)
     }
 
-    @Test func anEarlierFolderIsBroughtUpToDateWithABackupBefore() throws {
+    @Test func anEarlierLayoutIsMigratedAfterABackup() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         try makeZone(connection)
@@ -221,7 +221,7 @@ import Testing
         #expect(relay.stop().status == 0)
         #expect(try zonecast("storage", "migrate", "--json").json(Migrated.self).isCurrent)
 
-        // As versions before left it.
+        // Replace the store by one of an earlier version.
         let file = "\(folder.path)/containers/\(Self.container)/development.sqlite"
         for end in ["", "-wal", "-shm"] { unlink(file + end) }
         try EarlierLayout.makeStore(file, version: 3, records: 5)
@@ -232,9 +232,9 @@ import Testing
         #expect(done.isCurrent && done.files.allSatisfy { $0.missing.isEmpty })
         let backup = try #require(done.backup)
         #expect(FileManager.default.fileExists(atPath: backup + "/manifest.json"))
-        // Which holds the earlier layout, and is brought up to date where it is put back.
+        // The backup has the earlier layout; the restore migrates it.
         let restored = try zonecast("backup", "restore", "latest")
-        #expect(restored.status == 0, "\(restored.complaint)")
+        #expect(restored.status == 0, "\(restored.errors)")
         #expect(try zonecast("storage", "migrate", "--json").json(Migrated.self).isCurrent)
 
         for end in ["", "-wal", "-shm"] { unlink(file + end) }
@@ -243,10 +243,10 @@ import Testing
         try newer.write { try $0.execute(sql: "INSERT INTO grdb_migrations VALUES ('99 of tomorrow')") }
         try newer.close()
         let refused = try zonecast("storage", "migrate")
-        #expect(refused.status == 1 && refused.complaint.contains("newer version"), "\(refused.complaint)")
+        #expect(refused.status == 1 && refused.errors.contains("newer version"), "\(refused.errors)")
     }
 
-    @Test func unusedAssetsGoWhereNoRelayRuns() throws {
+    @Test func unusedAssetsAreDeletedWithoutARunningRelay() throws {
         let relay = try RelayProcess(folder: folder.path)
         try makeZone(try relay.connect())
         #expect(relay.stop().status == 0)
@@ -256,11 +256,11 @@ import Testing
         try Data("hello".utf8).write(to: URL(fileURLWithPath: "\(place)/\(hash)"))
         struct Answer: Decodable { var removed: Int, bytes: Int64, isDone: Bool }
         let own = ["assets", "gc", "--container", Self.container, "--data", folder.path, "--json"]
-        #expect(try Command.run(own).json(Answer.self).removed == 0, "it came just now")
+        #expect(try Command.run(own).json(Answer.self).removed == 0, "the file is too new")
         let dry = try Command.run(own + ["--older-than", "0", "--dry-run"]).json(Answer.self)
         #expect(dry.removed == 1 && dry.bytes == 5 && !dry.isDone)
         #expect(FileManager.default.fileExists(atPath: "\(place)/\(hash)"))
-        // Times of files are whole seconds to the store.
+        // The store compares file times in whole seconds.
         usleep(1_100_000)
         #expect(try Command.run(own + ["--older-than", "0"]).json(Answer.self).removed == 1)
         #expect(!FileManager.default.fileExists(atPath: "\(place)/\(hash)"))
@@ -268,8 +268,8 @@ import Testing
 }
 
 extension Thread {
-    /// What two threads tell each other.
-    fileprivate final class Box: @unchecked Sendable {
+    /// Shared between the writing thread and the test.
+    fileprivate final class WriteProgress: @unchecked Sendable {
         // Unchecked: every access is under the lock.
         private let lock = NSLock()
         private var values = (isOver: false, hasEnded: false, count: 0)

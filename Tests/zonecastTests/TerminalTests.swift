@@ -6,21 +6,21 @@ import Testing
 
 @testable import zonecast
 
-/// What a command shows in a terminal, and how it leaves one.
+/// Output to terminals, and terminal settings that a command changes.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct TerminalTests {
     private let folder = ScratchFolder()
 
     @Test(arguments: ["Cafe\u{301} au lait END", "👩‍👩‍👧🍎 END", "日本 END", "plain"])
-    func whatIsFilledIsNeverCut(_ text: String) {
+    func fillingNeverTruncates(_ text: String) {
         #expect(text.filled(to: 2) == text)
         #expect(text.filled(to: text.columns + 3) == text + "   ")
     }
 
-    /// As terminals show them: what is beside or below stays in its column.
+    /// Column counts match terminals, so that text beside and below stays aligned.
     @Test(arguments: [
         ("plain", 5), ("Cafe\u{301}", 4), ("日本", 4), ("한국", 4), ("🥛", 2), ("👩‍👩‍👧", 2), ("🇫🇷", 2), ("❤️", 2), ("☑ ○ … │", 7),
         ("ｆｕｌｌ", 8), ("", 0),
-    ]) func aTextTakesAsManyColumnsAsATerminalGivesIt(_ text: String, _ columns: Int) {
+    ]) func theColumnCountOfATextMatchesTerminals(_ text: String, _ columns: Int) {
         #expect(text.columns == columns)
         #expect(text.prefix(columns: columns) == text)
         if columns > 0 { #expect(text.prefix(columns: columns - 1).columns < columns) }
@@ -28,7 +28,7 @@ import Testing
         for width in 0...12 { #expect(paint.fit(text, width).columns == max(width, columns > width ? 1 : 0)) }
     }
 
-    @Test func aTableShowsAllOfAName() throws {
+    @Test func aTableShowsTheWholeName() throws {
         let name = "Cafe\u{301} 👩‍👩‍👧🍎 END"
         let data = ["--data", folder.path]
         let person = ["user", "add", "ada@example.org", "--given-name", name, "--password-stdin"]
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func whoBreaksOffAtAPasswordSeesAgainWhatTheyType() throws {
+    @Test func interruptingAPasswordPromptRestoresTheEcho() throws {
         let terminal = try PseudoTerminal()
         let login = terminal.process([
             "login", "--url", "http://127.0.0.1:9", "--container", "iCloud.org.example.notes",
@@ -47,13 +47,13 @@ import Testing
         try login.run()
         let deadline = ContinuousClock.now + .seconds(120)
         while terminal.echoes, ContinuousClock.now < deadline { usleep(20_000) }
-        #expect(!terminal.echoes, "waited for the question")
+        #expect(!terminal.echoes, "waited 120 s for the password prompt")
         login.signal(SIGINT)
         login.waitUntilExit()
         #expect(login.terminationStatus == 128 + SIGINT && terminal.echoes)
     }
 
-    @Test func theEndOfTheInputIsNoAnswer() throws {
+    @Test func endOfInputCancelsAPrompt() throws {
         let terminal = try PseudoTerminal()
         let data = folder.path + "/data"
         let begun = terminal.process(["init", "--data", data, "--files", folder.path + "/files"])
@@ -63,7 +63,7 @@ import Testing
         #expect(begun.terminationStatus == 1 && !FileManager.default.fileExists(atPath: folder.path))
     }
 
-    @Test func pathsAreWordsOfAShell() {
+    @Test func pathsAreQuotedForTheShell() {
         #expect("/var/lib/zonecast-data_1.0".shellWord == "/var/lib/zonecast-data_1.0")
         #expect("sp ace".shellWord == "'sp ace'" && "it's".shellWord == #"'it'\''s'"# && "".shellWord == "''")
     }

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Traces of a running relay, as its collector gets them.
+/// Traces that a running relay sends to a collector.
 @Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct TraceTests {
     private let folder = ScratchFolder()
 
@@ -20,7 +20,7 @@ import Testing
         var spans: [Span] { resourceSpans.flatMap { $0.scopeSpans.flatMap(\.spans) } }
     }
 
-    @Test func aSaveIsSeenFromRequestToNotice() throws {
+    @Test func aSaveIsTracedFromRequestToNotice() throws {
         let collector = try Collector()
         let relay = try RelayProcess(
             folder: folder.path,
@@ -50,7 +50,7 @@ import Testing
 
         let deadline = ContinuousClock.now + .seconds(120)
         var spans: [Export.Span] = []
-        // They come in as many pieces as the exporter's clock cuts them into.
+        // The exporter sends the spans in several batches.
         let all: Set = ["records/modify", "wait", "decide", "commit", "notices"]
         while ContinuousClock.now < deadline, !all.isSubset(of: spans.map(\.name)) {
             usleep(50_000)
@@ -67,15 +67,15 @@ import Testing
         for name in ["wait", "decide", "commit", "notices"] {
             #expect(spans.contains { $0.name == name && $0.parentSpanId == own.spanId }, "waited for the span \(name)")
         }
-        let said = collector.bodies.map { String(decoding: $0, as: UTF8.self) }.joined()
-        for secret in ["Secret", "hidden", "dev-alice", "127.0.0.1"] { #expect(!said.contains(secret), "\(secret)") }
+        let output = collector.bodies.map { String(decoding: $0, as: UTF8.self) }.joined()
+        for secret in ["Secret", "hidden", "dev-alice", "127.0.0.1"] { #expect(!output.contains(secret), "\(secret)") }
 
         let shown = String(decoding: try connection.send("GET", "/metrics").body, as: UTF8.self)
         #expect(shown.contains("\nzonecast_trace_spans_dropped_total 0\n"))
         #expect(relay.stop().status == 0)
     }
 
-    @Test func aCollectorThatIsNotThereIsNoTroubleForAnybody() throws {
+    @Test func anUnreachableCollectorDoesNotAffectRequests() throws {
         let relay = try RelayProcess(
             folder: folder.path,
             environment: ["ZONECAST_TRACES_ENDPOINT": "http://127.0.0.1:9/v1/traces", "ZONECAST_TRACES_SAMPLE": "1000"]
@@ -88,7 +88,7 @@ import Testing
     }
 }
 
-/// A running `zonecast watch` of dev-alice.
+/// A running `zonecast watch` of the user dev-alice.
 private final class WatchProcess {
     private let process = ChildProcess()
 
@@ -98,12 +98,12 @@ private final class WatchProcess {
             "watch", "--url", "http://127.0.0.1:\(port)", "--container", container, "--web-token", "dev-alice",
         ]
         process.environment = Command.cleanEnvironment()
-        let complaints = Pipe()
+        let errors = Pipe()
         process.standardOutput = FileHandle.nullDevice
-        process.standardError = complaints
+        process.standardError = errors
         try process.run()
-        // It says so once it listens.
-        let line = String(decoding: complaints.fileHandleForReading.availableData, as: UTF8.self)
+        // The command reports when it listens.
+        let line = String(decoding: errors.fileHandleForReading.availableData, as: UTF8.self)
         guard line.hasPrefix("watching as") else { throw RelayProcess.Failure(description: "watch said: \(line)") }
     }
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import zonecast
 
-/// What a relay knows of people, what they may store, and how they leave.
+/// Commands about users: quotas, export, deletion, sign-ins, profiles and logs.
 @Suite(.ownThread, .timeLimit(.minutes(15)), .serialized) struct UserCommandTests {
     private let folder = ScratchFolder()
     private let container = "iCloud.org.example.notes"
@@ -27,7 +27,7 @@ import Testing
         )
     }
 
-    @Test func aUsersOwnQuotaCounts() throws {
+    @Test func aQuotaForOneUserIsApplied() throws {
         struct Quota: Decodable { var user: String, privateQuota: Int? }
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
@@ -36,37 +36,37 @@ import Testing
         #expect(
             try zonecast("user", "quota", "dev-ada", "--set", "2kb", "--json").json(Quota.self).privateQuota == 2_000
         )
-        // The running relay goes by it within a second or so.
+        // The running relay applies a new quota within a second or so.
         let deadline = ContinuousClock.now + .seconds(120)
         var refused = false
         var bytes = 900
         while !refused, ContinuousClock.now < deadline {
-            // What does not grow is always taken.
+            // A write that does not grow is always accepted, so each one is larger.
             bytes += 1
             refused = String(decoding: try save(connection, 3, bytes: bytes).body, as: UTF8.self).contains(
                 "QUOTA_EXCEEDED"
             )
             if !refused { usleep(100_000) }
         }
-        #expect(refused, "waited for the quota to count")
+        #expect(refused, "waited 120 s for the quota to apply")
         #expect(try zonecast("user", "quota", "dev-ada").output.contains("2 kB"))
         #expect(try zonecast("user", "quota", "dev-ada", "--reset").status == 0)
         #expect(try zonecast("user", "quota", "dev-ada", "--set", "much").status == 2)
         #expect(try zonecast("user", "quota", "dev-ada", "--set", "1GB", "--reset").status == 2)
-        #expect(try zonecast("user", "quota", "nobody@example.org").status == 1)
+        #expect(try zonecast("user", "quota", "unknown@example.org").status == 1)
         #expect(relay.stop().status == 0)
     }
 
-    /// The sign-in of the command has ended by then, and the addresses that it printed are good.
-    @Test func theFilesOfAnExportCanBeFetched() throws {
+    /// The command's sign-in has ended by then, but the printed download addresses are still valid.
+    @Test func theAssetsOfAnExportCanBeDownloaded() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         func ask(_ operation: String, _ body: String) throws -> String {
             let path = "/database/1/\(container)/development/private/\(operation)?ckWebAuthToken=dev-ada"
             return String(decoding: try connection.send("POST", path, body: body).body, as: UTF8.self)
         }
-        let wish = #"{"tokens":[{"recordType":"Photo","recordName":"p","fieldName":"file"}]}"#
-        let place = try #require(try ask("assets/upload", wish).firstMatch(of: /"url":"([^"]+)"/)).1
+        let tokenRequest = #"{"tokens":[{"recordType":"Photo","recordName":"p","fieldName":"file"}]}"#
+        let place = try #require(try ask("assets/upload", tokenRequest).firstMatch(of: /"url":"([^"]+)"/)).1
         let upload = try #require(URLComponents(string: String(place))).path
         let stored = String(decoding: try connection.send("POST", upload, body: "hello").body, as: UTF8.self)
         let file = try #require(stored.firstMatch(of: /"singleFile":(\{.*\})\}/)).1
@@ -80,8 +80,8 @@ import Testing
         #expect(relay.stop().status == 0)
     }
 
-    /// No sign-in and no token of a command's own is left behind by it.
-    private func leavesNothing() throws -> Bool {
+    /// Whether the command left neither a sign-in nor a token behind.
+    private func leftNothingBehind() throws -> Bool {
         let tokens = try zonecast("token", "list").output
         return try !tokens.contains("command line")
             && zonecast("user", "sessions", "dev-ada").output.contains("has no sessions")
@@ -98,61 +98,61 @@ import Testing
         return process
     }
 
-    @Test func aBrokenOffExportLeavesNoSignInBehind() throws {
+    @Test func anInterruptedExportLeavesNoSignInBehind() throws {
         let relay = try RelayProcess(folder: folder.path)
-        // More than a pipe holds.
+        // More than a pipe's buffer holds.
         #expect(try save(try relay.connect(), 150, bytes: 1_000).status == 200)
         let full = export(to: try #require(FileHandle(forWritingAtPath: "/dev/full")))
         try full.run()
         full.waitUntilExit()
-        #expect(try full.terminationStatus == 1 && leavesNothing())
+        #expect(try full.terminationStatus == 1 && leftNothingBehind())
 
         let unread = Pipe()
         try unread.fileHandleForReading.close()
         let cut = export(to: unread)
         try cut.run()
         cut.waitUntilExit()
-        #expect(try cut.terminationStatus == 128 + SIGPIPE && leavesNothing())
+        #expect(try cut.terminationStatus == 128 + SIGPIPE && leftNothingBehind())
 
         let slow = Pipe()
         let stopped = export(to: slow)
         try stopped.run()
-        // It has signed in when it writes, and waits for a reader then.
+        // The command has signed in when it writes, and then blocks until its output is read.
         #expect(try slow.fileHandleForReading.read(upToCount: 1)?.count == 1)
         stopped.terminate()
         stopped.waitUntilExit()
-        #expect(try stopped.terminationStatus == 128 + SIGTERM && leavesNothing())
+        #expect(try stopped.terminationStatus == 128 + SIGTERM && leftNothingBehind())
         #expect(relay.stop().status == 0)
     }
 
-    @Test func whatIsNotThereIsToldInWords() throws {
+    @Test func missingUsersContainersAndDevicesAreReported() throws {
         #expect(try zonecast("container", "create", container).status == 0)
         for command in [["export"], ["delete", "--yes"]] {
-            let run = try Command.run(["user"] + command + ["nobody@example.org", "--data", folder.path])
-            #expect(run.status == 1 && run.complaint.hasPrefix("zonecast: There is no user nobody@example.org in "))
+            let run = try Command.run(["user"] + command + ["unknown@example.org", "--data", folder.path])
+            #expect(run.status == 1 && run.errors.hasPrefix("zonecast: There is no user unknown@example.org in "))
         }
         let added = try zonecast("user", "add", "ada@example.org", "--password-stdin", input: "correct horse\n")
         #expect(added.status == 0)
         let nowhere = try zonecast("user", "export", "ada@example.org", "--container", "nope")
-        #expect(nowhere.status == 1 && nowhere.complaint.contains("There is no container nope"), "\(nowhere.complaint)")
+        #expect(nowhere.status == 1 && nowhere.errors.contains("There is no container nope"), "\(nowhere.errors)")
         let device = try zonecast("push", "remove", "nope")
-        #expect(device.status == 1 && device.output.isEmpty && device.complaint.contains("There is no device nope"))
+        #expect(device.status == 1 && device.output.isEmpty && device.errors.contains("There is no device nope"))
         let nothing = try Command.run(["user", "list", "--data", ""])
-        #expect(nothing.status == 2 && nothing.complaint.contains("--data is empty"))
+        #expect(nothing.status == 2 && nothing.errors.contains("--data is empty"))
     }
 
-    /// As a shell leaves it behind an =, where it would become a folder of that name.
+    /// A shell does not expand ~ after =, and the relay must not create a folder named ~.
     @Test(arguments: [["user", "list"], ["serve", "--dev", "--listen", "127.0.0.1:0"], ["init", "--yes"]])
-    func aHomeFolderThatTheShellLeftAsItIsIsNoFolder(command: [String]) throws {
+    func anUnexpandedTildeIsRefused(command: [String]) throws {
         let run = try Command.run(command + ["--data=~/zonecast-of-a-test"])
         #expect(
-            run.status == 2 && (run.complaint.contains("ome folder") || run.complaint.contains("without ~")),
-            "\(run.complaint)"
+            run.status == 2 && (run.errors.contains("ome folder") || run.errors.contains("without ~")),
+            "\(run.errors)"
         )
         #expect(!FileManager.default.fileExists(atPath: "~"))
     }
 
-    @Test func whoOnlyWantsWhatWasAskedForGetsNoConfirmation() throws {
+    @Test func quietPrintsNoConfirmation() throws {
         let added = try zonecast(
             "user",
             "add",
@@ -166,7 +166,7 @@ import Testing
         #expect(changed.status == 0 && changed.output.isEmpty)
     }
 
-    @Test func whoIsInSomebodysShareLeavesItAndIsDeleted() throws {
+    @Test func deletingAUserRemovesThemFromShares() throws {
         let relay = try RelayProcess(folder: folder.path)
         let connection = try relay.connect()
         func ask(_ user: String, _ operation: String, _ body: String) throws -> String {
@@ -191,7 +191,7 @@ import Testing
         #expect(try participants() > alone)
 
         let deleted = try zonecast("user", "delete", "dev-bob", "--yes")
-        #expect(deleted.status == 0, "\(deleted.complaint)")
+        #expect(deleted.status == 0, "\(deleted.errors)")
         #expect(try participants() == alone)
         #expect(relay.stop().status == 0)
     }
@@ -226,19 +226,19 @@ import Testing
         #expect(!saved.contains("serverErrorCode"), "\(saved)")
 
         let export = try zonecast("user", "export", "dev-ada")
-        #expect(export.status == 0, "\(export.complaint)")
-        #expect(export.output.split(separator: "\n").count == 7 && export.complaint == "7 records of dev-ada\n")
+        #expect(export.status == 0, "\(export.errors)")
+        #expect(export.output.split(separator: "\n").count == 7 && export.errors == "7 records of dev-ada\n")
         #expect(export.output.contains(#""recordName":"n3""#) && export.output.contains("my own words"))
         #expect(export.output.contains(#""database":"public","zone":"_defaultZone","record":{"recordName":"post""#))
 
-        #expect(try zonecast("user", "delete", "dev-ada").status == 2, "nobody can be asked here")
-        // Whom the relay lets in no more can still be deleted.
+        #expect(try zonecast("user", "delete", "dev-ada").status == 2, "without a terminal the command needs --yes")
+        // A disabled user can still be exported and deleted.
         #expect(try zonecast("user", "disable", "dev-ada").status == 0)
-        #expect(try zonecast("user", "export", "dev-ada").complaint == "7 records of dev-ada\n")
-        #expect(try zonecast("user", "show", "dev-ada", "--json").json(Shown.self).signIns == 0, "visits end")
+        #expect(try zonecast("user", "export", "dev-ada").errors == "7 records of dev-ada\n")
+        #expect(try zonecast("user", "show", "dev-ada", "--json").json(Shown.self).signIns == 0, "sign-ins end")
         let deleted = try zonecast("user", "delete", "dev-ada", "--yes")
-        #expect(deleted.status == 0 && deleted.output.contains("2 zones"), "\(deleted.complaint)")
-        // By the users that there are public quotas grow.
+        #expect(deleted.status == 0 && deleted.output.contains("2 zones"), "\(deleted.errors)")
+        // The public quota grows with the number of users, so it must drop with them.
         struct Usage: Decodable { var users: Int }
         #expect(try zonecast("container", "usage", container, "--json").json(Usage.self).users == 0)
         #expect(try zonecast("user", "show", "dev-ada").status == 1)
@@ -246,19 +246,19 @@ import Testing
         #expect(left.contains(#""recordType":"Users""#) && !left.contains("my own words"), "\(left)")
         let audit = try zonecast("console", "audit", "--json").output
         #expect(audit.contains("user.export") && audit.contains("user.delete"))
-        // Somebody of that name begins anew.
+        // A new user with the same name has an empty database.
         let list = "/database/1/\(container)/development/private/zones/list?ckWebAuthToken=dev-ada"
         #expect(!String(decoding: try connection.send("POST", list, body: "{}").body, as: UTF8.self).contains("Lists"))
         #expect(relay.stop().status == 0)
         #expect(try zonecast("user", "disable", "dev-ada").status == 0)
         #expect(try zonecast("user", "delete", "dev-ada", "--yes").status == 3, "no relay is running")
-        #expect(try zonecast("user", "list").output.contains("disabled"), "and so they stay")
+        #expect(try zonecast("user", "list").output.contains("disabled"), "the failed deletion left the user disabled")
         #expect(try zonecast("user", "disable", "dev-ada", "--undo").status == 0)
         let late = try zonecast("user", "export", "dev-ada")
-        #expect(late.status == 3 && late.complaint.contains("zonecast serve"))
+        #expect(late.status == 3 && late.errors.contains("zonecast serve"))
     }
 
-    @Test func signInsAreListedAndEnded() throws {
+    @Test func sessionsAreListedAndEnded() throws {
         struct List: Decodable {
             struct Row: Decodable { var container: String }
             var sessions: [Row]
@@ -272,7 +272,7 @@ import Testing
         #expect(try zonecast("user", "sessions", "ada@example.org").output.contains("has no sessions"))
     }
 
-    @Test func filesAndAssetsAreCountedAndChecked() throws {
+    @Test func storageAndAssetsAreCountedAndVerified() throws {
         let relay = try RelayProcess(folder: folder.path)
         #expect(try save(try relay.connect(), 2).status == 200)
         let info = try zonecast("storage", "info")
@@ -283,7 +283,7 @@ import Testing
         let verified = try Command.run(["assets", "verify", "--json"] + place)
         #expect(verified.status == 0 && verified.output.contains(#""damaged":[]"#))
         #expect(relay.stop().status == 0)
-        // A file that is not what its name says.
+        // A file whose content does not match its name, which is a hash.
         let assets = "\(folder.path)/containers/\(container)/development.assets/ab"
         try FileManager.default.createDirectory(atPath: assets, withIntermediateDirectories: true)
         let name = "ab" + String(repeating: "0", count: 38)
@@ -300,12 +300,12 @@ import Testing
         #expect(relay.stop().status == 0)
         #expect(try zonecast("container", "delete", container).status == 2)
         let deleted = try zonecast("container", "delete", container, "--yes")
-        #expect(deleted.status == 0 && deleted.output.contains(".zonecastbak"), "\(deleted.complaint)")
+        #expect(deleted.status == 0 && deleted.output.contains(".zonecastbak"), "\(deleted.errors)")
         for left in ["containers/\(container)", "container-deleted"] {
             #expect(!FileManager.default.fileExists(atPath: "\(folder.path)/\(left)"), "\(left)")
         }
         #expect(try !zonecast("container", "list").output.contains(container))
-        // And back again.
+        // The backup restores the container.
         #expect(try zonecast("backup", "restore", "latest").status == 0)
         #expect(try zonecast("container", "list").output.contains(container))
     }
@@ -320,7 +320,7 @@ import Testing
         #expect(Set([old.apiToken, kept.apiToken, new.apiToken]).count == 3)
         let rows = try zonecast("token", "list").output.split(separator: "\n").dropFirst()
         #expect(rows.count == 3 && rows.allSatisfy { $0.contains("web") })
-        #expect(rows.count { $0.hasSuffix("-") } == 2, "only the one that was not kept has ended")
+        #expect(rows.count { $0.hasSuffix("-") } == 2, "only the token that was not kept is revoked")
         #expect(try zonecast("token", "rotate", kept.id).status == 1)
     }
 
@@ -332,17 +332,17 @@ import Testing
         let login = ["login", "--url", url, "--container", container]
         #expect(try Command.run(login, input: "nonsense\n", environment: own).status != 0)
         let saved = try Command.run(login, input: "dev-ada\n", environment: own)
-        #expect(saved.status == 0 && saved.output.hasPrefix("saved  default  _"), "\(saved.complaint)")
+        #expect(saved.status == 0 && saved.output.hasPrefix("saved  default  _"), "\(saved.errors)")
         let file = config.path + "/zonecast/profiles.json"
         let rights = try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int
         #expect(rights == 0o600)
         let make = ["zones", "create", "Saved", "--container", container]
         #expect(try Command.run(make, environment: own).status == 0)
-        // Another relay is not shown the token.
+        // The saved token is not sent to another relay.
         let elsewhere = try Command.run(make + ["--url", "http://localhost:\(relay.port)"], environment: own)
-        #expect(elsewhere.status == 4, "\(elsewhere.output)\(elsewhere.complaint)")
+        #expect(elsewhere.status == 4, "\(elsewhere.output)\(elsewhere.errors)")
         let unknown = try Command.run(make + ["--profile", "work"], environment: own)
-        #expect(unknown.status == 2 && unknown.complaint.contains("zonecast login --profile work"))
+        #expect(unknown.status == 2 && unknown.errors.contains("zonecast login --profile work"))
         #expect(try Command.run(["logout"], environment: own).status == 0)
         #expect(try Command.run(["logout"], environment: own).status == 1)
         #expect(relay.stop().status == 0)
@@ -366,7 +366,7 @@ import Testing
         #expect(try lines("--operation", "records/modify").count == 1)
         let id = try #require(refused.headers["x-apple-request-uuid"])
         #expect(try lines("--request", id).count == 1)
-        // By user: the data folder knows what the log calls them, and the log alone does not.
+        // The log has pseudonyms of users; with the data folder, users can be found by name.
         let bobs = "/database/1/\(container)/development/private/zones/list?ckWebAuthToken=dev-bob"
         #expect(try connection.send("POST", bobs, body: "{}").status == 200)
         #expect(relay.stop().status == 0)
@@ -375,10 +375,10 @@ import Testing
             #expect(own.count == 1 && own.allSatisfy { $0.contains(operation) }, "\(own)")
             let name = try #require(own.first.flatMap { LogFilter.value("user", in: String($0)) })
             #expect(name.count == 10 && name.allSatisfy(\.isHexDigit))
-            #expect(try lines("--user", name) == own, "the name of the log alone will do")
+            #expect(try lines("--user", name) == own, "a pseudonym from the log works without the data folder")
         }
-        let nobody = try Command.run(["logs", "--file", log, "--user", "dev-carol", "--data", folder.path])
-        #expect(nobody.status == 1 && nobody.complaint.contains("dev-carol"), "\(nobody.complaint)")
+        let unknown = try Command.run(["logs", "--file", log, "--user", "dev-carol", "--data", folder.path])
+        #expect(unknown.status == 1 && unknown.errors.contains("dev-carol"), "\(unknown.errors)")
         let text = try String(contentsOfFile: log, encoding: .utf8)
         #expect(try Command.run(["logs", "--operation", "zones/list"], input: text).output.contains(id))
         #expect(try Command.run(["logs", "--file", "/nonexistent"]).status == 1)

@@ -57,7 +57,7 @@ package final class NoticeHub: Sendable {
 
     /// Sends notices about the changes to the devices concerned.
     ///
-    /// Must be called after the commit, in commit order. Costs one lock, and one lookup per change if nobody listens;
+    /// Must be called after the commit, in commit order. Costs one lock, and one lookup per change without listeners;
     /// never blocks on a connection.
     package func publish(_ changes: [ZoneChange], traces: [RequestTrace] = []) {
         guard !changes.isEmpty else { return }

@@ -84,7 +84,7 @@ extension ConsoleAPI {
             return Done()
         },
         .post("users/password") { call in
-            /// Requires the operator's own password, because whoever sets a password could sign in as the user.
+            /// Requires the operator's own password, because an operator who sets a password can sign in as the user.
             struct Request: Decodable { var id: Int64, password: String, own: String }
             let ask = try call.body(Request.self)
             let account = try account(call, "\(ask.id)")

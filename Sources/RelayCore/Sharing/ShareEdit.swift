@@ -121,7 +121,7 @@ package struct ShareEdit: Sendable {
                 added[index].permission = input.permission ?? added[index].permission
             } else {
                 guard user != nil || contact != nil || input.isForAnybody, user != owner else { continue }
-                // A share may have one from before; as a new one it would invite whoever has the number in any country.
+                // Existing shares may have such a number, but as a new invitation it could reach people in any country.
                 if case .phone(let number)? = contact, !number.hasPrefix("+") { throw .phoneWithoutCountry }
                 if let user, contact == nil, !isSomebody(user, share) { throw .nobody }
                 added.append(newParticipant(input, user, contact, of: share, among: added))

@@ -2,12 +2,12 @@ import Records
 
 /// The address at which push services find the operator (RFC 8292, the claim `sub`).
 ///
-/// Apple's service refuses every push of a relay whose contact nobody can reach, so such a contact is refused here.
+/// Apple's service refuses every push of a relay with an unreachable contact, so such a contact is refused here.
 package enum PushContact {
     /// The contact as it is sent; `nil` if a service would refuse it.
     package static func canonical(_ text: String) -> String? { try? read(text).get() }
 
-    /// Why services would refuse the contact; `nil` if they would not.
+    /// Returns why services would refuse the contact; `nil` if they would not.
     package static func objection(to text: String) -> String? {
         switch read(text) {
         case .success: nil
@@ -19,12 +19,12 @@ package enum PushContact {
         var reason: String
     }
 
-    /// Names that lead nowhere outside of one's own machine or network (RFC 6761 and 6762).
+    /// Names that are valid only on one machine or in one network (RFC 6761 and 6762).
     private static let local: Set<Substring> = ["localhost", "localdomain", "local", "invalid"]
 
     private static func read(_ text: String) -> Result<String, Fault> {
         func refused(_ reason: String) -> Result<String, Fault> { .failure(Fault(reason: reason)) }
-        // RFC 3986: the characters of an address, without brackets, of which none of its hosts here needs one.
+        // RFC 3986: the characters of a URL without brackets, which no host of a contact needs.
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F && !"<>\"\\^`{|}[]".utf8.contains($0) }) else {
             return refused("Services refuse blanks, brackets and quotes in it.")
         }
@@ -75,17 +75,17 @@ package enum PushContact {
 
 /// The hosts that devices may name as their push services.
 package enum PushHost {
-    /// A host, or with `*.` before it all hosts below it, as push services present theirs; `nil` if none can be so.
+    /// A host, or all hosts below it with `*.` before it, as push services write theirs; `nil` if the text is neither.
     package static func canonical(_ text: String) -> String? {
         let star = text.hasPrefix("*.") ? "*." : ""
         let name = text.dropFirst(star.count)
         guard let host = HostName.ascii(name.hasSuffix(".") ? name.dropLast() : name) else { return nil }
-        // There is nothing below an address.
+        // An IP address has no subdomains.
         let isAddress = host.hasPrefix("[") || host.split(separator: ".").last?.utf8.allSatisfy(\.isASCIIDigit) == true
         return star.isEmpty || !isAddress ? star + host : nil
     }
 
-    /// Why no push service can have this host; `nil` if one can.
+    /// Returns why no push service can have this host; `nil` if one can.
     package static func objection(to text: String) -> String? {
         guard canonical(text) == nil else { return nil }
         if text.contains("://") || text.contains("/") {

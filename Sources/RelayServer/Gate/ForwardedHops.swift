@@ -2,10 +2,10 @@ import Records
 
 /// The hops that proxies wrote into `X-Forwarded-For`, or into `Forwarded` (RFC 7239), the nearest last.
 ///
-/// Proxies write an address with or without a port, brackets, quotes, and a zone; `unknown` or a made-up name stands for a
-/// client that the proxy does not tell.
+/// Proxies write an address with or without a port, brackets, quotes, and a zone; `unknown` or an obfuscated name
+/// stands for a client whose address the proxy hides.
 struct ForwardedHops {
-    /// `nil` for a hop whose address is not told.
+    /// `nil` for a hop without an address.
     private(set) var addresses: [IPAddress?] = []
 
     /// Reads the lines of `X-Forwarded-For`.
@@ -26,9 +26,9 @@ struct ForwardedHops {
         }
     }
 
-    /// The client's address: the nearest that is not one of our own proxies, as far as these tell it.
+    /// The client's address: that of the nearest hop that is not one of our own proxies, if the proxies report it.
     ///
-    /// What stands before the hop of a stranger may be made up.
+    /// A client can forge the hops before its own.
     func client(behind peer: IPAddress, trusting proxies: [AddressRange]) -> IPAddress {
         var nearest = peer
         for hop in addresses.reversed() {
@@ -38,15 +38,15 @@ struct ForwardedHops {
         return nearest
     }
 
-    /// The parts of a text between separators, without blanks around them; empty ones are left out.
+    /// Splits a text at separators and trims the parts; omits empty ones.
     private static func split(_ text: String, at separator: UInt8) -> [String] {
         // By bytes: letters that join with a comma must not hide it.
         text.utf8.split(separator: separator).map { Substring($0).trimmingBlanks() }.filter { !$0.isEmpty }
     }
 
-    /// The same, where a separator within quotes is none.
+    /// Splits a text at separators outside of quotes.
     ///
-    /// A quote that a client opened and never closed must not swallow what a proxy added: then quotes mean nothing.
+    /// If a client opens a quote and never closes it, quotes are ignored, so that they do not hide what a proxy added.
     private static func splitOutsideQuotes(_ text: String, at separator: UInt8) -> [String] {
         var parts: [String] = []
         var (isQuoted, isEscaped) = (false, false)
@@ -76,7 +76,7 @@ struct ForwardedHops {
         return parameter[parameter.index(after: sign)...].trimmingBlanks()
     }
 
-    /// The address in `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80` and each of them in quotes.
+    /// Parses `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`, and each of them in quotes.
     private static func address(_ hop: String) -> IPAddress? {
         var text = Substring(hop)
         if text.count >= 2, text.first == "\"", text.last == "\"" {
@@ -87,12 +87,12 @@ struct ForwardedHops {
             return IPAddress(text[text.index(after: text.startIndex)..<end])
         }
         if let address = IPAddress(text) { return address }
-        // A port that follows without brackets; one of four digits after `::` cannot be told from a part of the address.
+        // A port without brackets. After `::`, four digits cannot be distinguished from a part of the address.
         guard let colon = text.lastIndex(of: ":"), isPort(text[colon...]) else { return nil }
         return IPAddress(text[..<colon])
     }
 
-    /// Nothing, or a colon and a port, which RFC 7239 also lets a proxy make up (`:_a1`).
+    /// Whether the rest is empty, or a colon and a port; RFC 7239 allows obfuscated ports (`:_a1`).
     private static func isPort(_ text: Substring) -> Bool {
         guard text.first == ":" else { return text.isEmpty }
         let port = text.dropFirst()

@@ -234,7 +234,7 @@ enum AccountSchema {
 
     /// Converts names that earlier versions stored as they were typed to the composed form in which they are looked up.
     ///
-    /// A name whose composed form somebody has registered meanwhile stays as it is.
+    /// A name stays as it is if another account has its composed form.
     private static let composition = """
         UPDATE OR IGNORE accounts SET login = composed(login) WHERE is_dev = 0 AND login <> composed(login);
         UPDATE accounts SET email = login WHERE is_dev = 0;
@@ -246,10 +246,10 @@ enum AccountSchema {
     /// Which change of the directory an issuer's row is from.
     private static let issuerRevisions = "ALTER TABLE issuers ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;"
 
-    /// Addresses in the one spelling in which they are looked for, whichever spelling of the domain they were added with.
+    /// Converts addresses to the spelling of lookups, whichever spelling of the domain they were added with.
     ///
-    /// Two accounts of one address both stay: the second keeps its own spelling as its login, and each signs in with its own
-    /// password, under either spelling.
+    /// If one address has two accounts, both stay: the second keeps its own spelling as its login, and each signs in
+    /// with its own password, under either spelling.
     private static let addresses = """
         UPDATE accounts SET email = address(login) WHERE is_dev = 0;
         UPDATE OR IGNORE accounts SET login = email WHERE is_dev = 0 AND login <> email;

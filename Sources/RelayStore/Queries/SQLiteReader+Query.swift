@@ -96,7 +96,7 @@ extension SQLiteReader {
     }
 }
 
-/// What the queries of one access may cost, and have cost.
+/// The limits and the accumulated cost of the queries of one access.
 struct QueryWork {
     var allowance = QueryRun.Allowance(records: 20_000)
     var tuning = QueryTuning()

@@ -9,7 +9,7 @@ class SQLiteReader: StoreReader {
     private let connection: StoreConnection?
     var names: StoreNames
     let committedSchema: Schema
-    /// What queries may cost in this access, and have cost.
+    /// The limits and the accumulated cost of queries in this access.
     var queryWork = QueryWork()
     private var lastUser: (number: Int64, user: UserID)?
     private var lastType: (number: Int64, name: String)?

@@ -25,7 +25,7 @@ package struct StoreContent: Sendable {
         package var fields: [UInt8]
     }
 
-    /// A participant who has joined a share, or a share that nobody has joined.
+    /// A participant who has joined a share, or a share without participants.
     package struct Member: Sendable {
         package var zone: Int64
         package var share: Int64

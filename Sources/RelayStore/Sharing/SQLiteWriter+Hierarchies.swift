@@ -29,7 +29,7 @@ extension SQLiteWriter {
         return update.latest.values.max() ?? 0
     }
 
-    /// What one update has found out so far.
+    /// The intermediate results of one update.
     private struct EntryUpdate {
         /// The records just put, by name.
         let records: [String: StoredRecord]

@@ -47,8 +47,8 @@ public final class CKShareParticipant: NSObject, NSSecureCoding, NSCopying, Send
 
     /// Creates a participant for an unknown person: the first one who opens a one-time URL.
     ///
-    /// Add the participant to a share and save the share; `CKShare.oneTimeURL(for:)` then returns the URL. Until
-    /// somebody has used it, the participant has no name and no address.
+    /// Add the participant to a share and save the share; `CKShare.oneTimeURL(for:)` then returns the URL. Until the
+    /// URL is used, the participant has no name and no address.
     ///
     /// - Returns: A participant with the permission `readOnly`.
     public static func oneTimeURLParticipant() -> Self {

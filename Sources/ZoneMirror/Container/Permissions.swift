@@ -11,7 +11,7 @@ struct Permissions {
         enum Kind: Hashable {
             case local
             case privateStore
-            /// `isGranted` means that the user's roles may write records of this type, whoever created them.
+            /// `isGranted` means that the user's roles may write records of this type by any creator.
             ///
             /// `isOpen` means that they may write or create records of some type.
             case publicStore(isMine: Bool, isGranted: Bool = false, isOpen: Bool = true)

@@ -15,7 +15,7 @@ extension CKShare {
     /// The current user's permission.
     public var currentUserPermission: ParticipantPermission { currentUserParticipant?.permission ?? .none }
 
-    /// Invites somebody by e-mail address; the invitation is bound to the user who signs in with this address.
+    /// Invites a person by e-mail address; the invitation is bound to the user who signs in with this address.
     ///
     /// The relay refuses this while the share has a public link.
     public func addParticipant(emailAddress: String, permission: ParticipantPermission) {

@@ -149,7 +149,7 @@ extension MirrorSync {
             }
             await tellOthers([zone])
         }
-        // Somebody has changed an original since it was copied; the next fetch merges that into its object.
+        // Another user has changed an original since it was copied; the next fetch merges that into its object.
         if hasNews { tell(.noticed(nil)) }
         var isDone = true
         for zone in zones {

@@ -129,7 +129,7 @@ extension MirroredContainer {
 
     /// Ends a share of this user: the participants lose it, and its objects move back to the unshared ones.
     ///
-    /// Nothing is deleted, whoever created it. If only some records of a zone are shared, or the zone for new objects,
+    /// Nothing is deleted, by any creator. If only some records of a zone are shared, or the zone for new objects,
     /// the objects stay in their zone. Returns when the relay has completed this; after an interruption, the next
     /// round continues.
     ///
@@ -196,7 +196,7 @@ extension MirroredContainer {
 
     /// Creates the private database again from what this device and the user's other devices hold.
     ///
-    /// Use it after the key of the encrypted values was lost, so that nobody can decrypt those on the relay. The
+    /// Use it after the key of the encrypted values was lost, when no device can decrypt those on the relay. The
     /// relay's records are fetched first, so that nothing older replaces them; without a network, nothing happens.
     /// Shares of this user end. Returns when the relay has been updated; the objects are sent afterwards.
     ///

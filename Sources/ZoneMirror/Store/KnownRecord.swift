@@ -82,7 +82,7 @@ struct KnownRecord {
     /// The fields that the model does not know, for a record that is created again, without assets, whose files are
     /// not here.
     ///
-    /// Values that could not be decrypted are left out: nobody can decrypt them in a new record.
+    /// Values that could not be decrypted are left out: no device could decrypt them in a new record.
     func unknownFields(_ mapping: RecordMapping, _ table: TableForm) -> [String: FieldValue] {
         let own = mapping.ownFields(of: table)
         return serverFields().filter { !own.contains($0.key) && !$0.value.type.isAsset }

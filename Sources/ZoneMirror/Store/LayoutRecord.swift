@@ -4,7 +4,7 @@ import GRDB
 /// The columns and defaults of the model that last mirrored the file.
 ///
 /// For each table and column: the default as a SQL literal, or `nil` for a column that had left the model by then. The
-/// file still has such columns, but nobody has updated their values since.
+/// file still has such columns, but their values have not been updated since.
 struct LayoutRecord: Codable {
     private(set) var columns: [String: [String: String?]] = [:]
 

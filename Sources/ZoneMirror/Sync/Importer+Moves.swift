@@ -94,7 +94,7 @@ extension Importer {
 
     // MARK: Originals of moved records
 
-    /// Imports somebody's change to a record that this device is about to move, or whose copy it has sent, into the
+    /// Imports another user's change to a record that this device is about to move, or whose copy it has sent, into the
     /// object.
     func takeOriginal(
         _ record: Record,

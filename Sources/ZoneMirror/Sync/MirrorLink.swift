@@ -357,7 +357,7 @@ struct MirrorLink: Sendable {
 
 /// State that a link keeps between calls.
 private final class LinkMemory: Sendable {
-    /// The user in whose name it reads and writes, whoever else signs in; `nil` until the sign-in was checked.
+    /// The user for whom the link reads and writes, whichever user signs in; `nil` until the sign-in was checked.
     let binding = Mutex<AccountBinding?>(nil)
     /// Created when first needed, and again after the container was configured again.
     let files = Mutex<(caller: CallerMemory, keeper: AssetKeeper)?>(nil)

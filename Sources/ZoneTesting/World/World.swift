@@ -99,7 +99,7 @@ package final class World: Sendable {
             let count = stage.count
             let pending = await unsettled()
             await stage.idle()
-            // What was pending while others were at work may be done by now; the clock need not move for it.
+            // Work that was pending may be done by now, without moving the clock.
             guard stage.count == count else { continue }
             if pending.isEmpty { return }
             guard let next = clock.nextDeadline, next <= end else {
@@ -134,7 +134,7 @@ struct DeviceSurroundings: Surroundings {
 
 /// Thrown by `TestRelay.settle(within:)` if there is still something to do.
 public struct NotSettled: Error, CustomStringConvertible, Sendable {
-    /// What is still to be done: one sentence each, which begins with the device.
+    /// The pending work: one sentence each, which begins with the device.
     public let pending: [String]
     /// How far the clock was moved.
     public let waited: Duration

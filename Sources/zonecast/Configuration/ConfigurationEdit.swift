@@ -47,13 +47,13 @@ struct ConfigurationEdit {
         for next in lines.indices.dropFirst(index + 1) {
             let line = EditedLine(lines[next])
             if line.isItem { end = next + 1 }
-            // Comments and empty lines may go on with the list, or stand before the next key.
+            // Comments and empty lines may be followed by more items of the list, or by the next key.
             guard line.isItem || line.isBlank else { break }
         }
         return (index + 1)..<end
     }
 
-    /// Returns the lines of a list with other items; items that stay keep their lines, and new ones follow the last.
+    /// Returns the lines of a list with other items; kept items keep their lines, and new ones follow the last.
     private static func items(_ old: ArraySlice<String>, changedTo wanted: [String]) -> [String] {
         var missing = wanted
         var indent = "  "
@@ -139,13 +139,13 @@ struct ConfigurationEdit {
 
 /// A line of a configuration file in its parts.
 private struct EditedLine {
-    /// The blanks at its start.
+    /// The leading spaces.
     let indent: String
-    /// Up to the colon that ends the key, with it; empty where there is none.
+    /// The key including its colon, empty without a key.
     private let key: String
-    /// What stands between the key and the comment, without blanks around it.
+    /// The trimmed text between the key and the comment.
     let value: String
-    /// With the blanks before it; empty where there is none.
+    /// The comment with the spaces before it, empty without a comment.
     private let comment: String
 
     init(_ line: String) {
@@ -174,7 +174,7 @@ private struct EditedLine {
     var isItem: Bool { key.isEmpty && (value == "-" || value.hasPrefix("- ")) }
     var isBlank: Bool { key.isEmpty && value.isEmpty }
 
-    /// What a list's item says, without quotes.
+    /// A list item without quotes.
     var item: String {
         let text = value.dropFirst().drop { $0 == " " }
         guard text.count >= 2, let quote = text.first, quote == text.last, "\"'".contains(quote) else {

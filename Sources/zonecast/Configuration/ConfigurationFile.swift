@@ -86,7 +86,7 @@ struct ConfigurationFile {
     static func comment(in line: Substring) -> Substring.Index? {
         var quote: Character?
         var isEscaped = false
-        // What stands before, without blanks; a value begins after these.
+        // The last character other than a space; a value begins after these.
         var before: Character?
         var previous: Character = " "
         for index in line.indices {

@@ -129,12 +129,12 @@ extension ConfigurationKey {
         )
     }
 
-    /// The items of a list with commas between.
+    /// Splits a list at commas and trims the items.
     static func items(_ text: String) -> [String] {
         text.split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces) }
     }
 
-    /// What `normalize` makes of each item, without repetitions; `nil` if one of them is none.
+    /// Returns the normalized items without duplicates; `nil` if one of them is invalid.
     static func every(_ items: [String], _ normalize: (String) -> String?) -> [String]? {
         var found: [String] = []
         for item in items {

@@ -383,7 +383,7 @@ enum ConfigurationKeys {
         ),
     ]
 
-    /// Its origin is compared with those that browsers send, so it is kept as they write it.
+    /// Its origin is compared with those that browsers send, so it is stored in that spelling.
     private static func publicURL(_ text: String) -> String?? {
         guard text.hasPrefix("https://") || text.hasPrefix("http://"), !text.contains(where: \.isWhitespace) else {
             return nil

@@ -1,20 +1,20 @@
 import Foundation
 import RelayStore
 
-/// Where a configuration file really is, and how it is replaced there.
+/// The location of a configuration file, and how the file is replaced there.
 ///
-/// Symbolic links are followed, and stay. A file that cannot be replaced in one step, since it is mounted by itself or its
-/// folder takes no other files, is written in place.
+/// Symbolic links are followed and kept. A file that cannot be replaced atomically, because it is mounted as a single
+/// file or its folder is read-only, is written in place.
 struct ConfigurationPlace {
-    /// As the person named it.
+    /// The path as the user gave it.
     private let name: String
-    /// Without links.
+    /// The path with all links resolved.
     let path: String
 
     init(_ name: String) {
         self.name = name
         var path = name.hasPrefix("/") ? name : FileManager.default.currentDirectoryPath + "/" + name
-        // As many links as the system itself follows.
+        // The system's own limit of links.
         for _ in 0..<40 {
             guard let next = try? FileManager.default.destinationOfSymbolicLink(atPath: path) else { break }
             path = next.hasPrefix("/") ? next : (path as NSString).deletingLastPathComponent + "/" + next
@@ -22,31 +22,31 @@ struct ConfigurationPlace {
         self.path = path
     }
 
-    /// A text that may take the file's place.
+    /// A text that can replace the file.
     struct Draft {
-        /// Where the text is until then; YAML is known by its ending.
+        /// The draft's path; its extension tells the reader that it is YAML.
         let path: String
         fileprivate let text: String
         fileprivate let place: ConfigurationPlace
-        /// The draft is beside the file, and can take its place in one step.
+        /// Whether the draft is beside the file and can replace it atomically.
         fileprivate let isBeside: Bool
 
-        /// Puts the text in the file's place.
+        /// Replaces the file by the text.
         func publish() throws {
             if isBeside {
                 guard rename(path, place.path) != 0 else { return }
                 let fault = errno
-                // A file that is mounted by itself is busy.
+                // A file that is mounted as a single file is busy.
                 guard fault == EBUSY || fault == EXDEV || fault == EROFS else { throw place.failure(fault) }
             }
             try place.write(text)
         }
 
-        /// Removes what is left of it.
+        /// Removes the draft.
         func remove() { unlink(path) }
     }
 
-    /// Writes a text beside the file, or where its folder takes none into the folder for temporary files.
+    /// Writes a text beside the file, or to the temporary folder if the file's folder is read-only.
     func draft(_ text: String) throws -> Draft {
         var facts = stat()
         let isThere = stat(path, &facts) == 0
@@ -66,7 +66,7 @@ struct ConfigurationPlace {
         return Draft(path: elsewhere, text: text, place: self, isBeside: false)
     }
 
-    /// Writes into the file itself, and puts the old text back where the new one cannot be written whole.
+    /// Writes into the file itself, and restores the old text if the new one cannot be written completely.
     private func write(_ text: String) throws {
         guard let file = FileHandle(forUpdatingAtPath: path) else { throw failure(errno) }
         defer { try? file.close() }

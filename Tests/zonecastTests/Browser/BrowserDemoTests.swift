@@ -12,18 +12,18 @@ import Testing
 struct BrowserDemoTests {
     let folder = ScratchFolder()
 
-    private static let areLive =
+    private static let allPanesAreLive =
         "document.body?.dataset.ready === 'yes' && document.querySelectorAll('.pane.live').length === 3"
 
-    /// Whether a client shows a note.
+    /// Returns a script that tells whether a client shows a note.
     private func shows(_ pane: String, _ title: String) -> String {
         "[...document.querySelectorAll('#\(pane) .notes input[type=text]')].some((input) => input.value === '\(title)')"
     }
 
-    @Test func theTourHolds() throws {
+    @Test func allScenesOfTheTourPass() throws {
         let relay = try RelayProcess(folder: folder.path)
         let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo")
-        try page.wait(for: Self.areLive)
+        try page.wait(for: Self.allPanesAreLive)
         try page.keepPicture("demo-start")
         try page.text("document.getElementById('run-tour').click()")
         try page.wait(600, for: "document.body.dataset.tour !== undefined")
@@ -38,14 +38,14 @@ struct BrowserDemoTests {
         #expect(page.requests.allSatisfy { request in own.contains { request.hasPrefix($0) } })
     }
 
-    @Test func aFirstVisitMeetsNoRefusal() throws {
+    @Test func aFirstVisitCausesNoFailedRequests() throws {
         let relay = try RelayProcess(folder: folder.path)
         let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/", width: 390)
-        try page.wait(for: Self.areLive)
+        try page.wait(for: Self.allPanesAreLive)
         try page.text("document.querySelector('#bob-tablet .board form input').focus()")
         try page.type("Lost: one umbrella")
         try page.press("Enter")
-        // By polling, so later than notes.
+        // The board is polled, so it is later than notices.
         try page.wait(
             for: "document.querySelector('#alice-phone .board').innerHTML.includes('Lost: one umbrella')"
                 + " || [...document.querySelectorAll('#alice-phone .board input')].some((one) => one.value.includes('umbrella'))"
@@ -54,10 +54,10 @@ struct BrowserDemoTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func sharingByItsButtons() throws {
+    @Test func notesAreSharedWithTheButtons() throws {
         let relay = try RelayProcess(folder: folder.path)
         let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/", isDark: true)
-        try page.wait(for: Self.areLive)
+        try page.wait(for: Self.allPanesAreLive)
         try page.text("document.querySelector('#alice-phone .add input').focus()")
         try page.type("From alice")
         try page.press("Enter")
@@ -79,10 +79,10 @@ struct BrowserDemoTests {
         #expect(page.faults.isEmpty)
     }
 
-    @Test func theKeyboardIsEnough() throws {
+    @Test func theDemoCanBeUsedWithTheKeyboard() throws {
         let relay = try RelayProcess(folder: folder.path)
         let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/")
-        try page.wait(for: Self.areLive)
+        try page.wait(for: Self.allPanesAreLive)
         for key in ["2", "a"] { try page.press(key) }
         try page.type("By keys")
         try page.press("Enter")
@@ -91,8 +91,8 @@ struct BrowserDemoTests {
         for key in ["1", "o"] { try page.press(key) }
         try page.wait(for: "document.querySelector('#alice-phone .switch').getAttribute('aria-checked') === 'false'")
         try page.press("o")
-        try page.wait(for: Self.areLive)
-        // One stop of the tab key for the whole timeline; arrows lead from step to step.
+        try page.wait(for: Self.allPanesAreLive)
+        // The tab key stops once in the timeline; the arrow keys move between its steps.
         #expect(try page.text("document.querySelectorAll('#timeline .step[tabindex=\"0\"]').length") == "1")
         try page.text("document.querySelector('#timeline .step[tabindex=\"0\"]').focus()")
         for _ in 0..<6 { try page.press("ArrowLeft") }
@@ -101,8 +101,8 @@ struct BrowserDemoTests {
         #expect(page.faults.isEmpty)
     }
 
-    /// A browser each, as on two real devices.
-    @Test func onePaneAloneAtPhoneWidth() throws {
+    /// Each page has its own browser context, as two devices would.
+    @Test func aSingleClientFitsThePhoneWidth() throws {
         let relay = try RelayProcess(folder: folder.path)
         let browser = try Chromium()
         let pages = try ["phone", "laptop"].map { device in
@@ -124,8 +124,8 @@ struct BrowserDemoTests {
         }
     }
 
-    /// One store for two pages would be wrong; a page that is loaded again is no second one.
-    @Test func aDeviceIsOnceInABrowserHoweverOftenItIsLoaded() throws {
+    /// A second window of a device is refused, but reloading a page is not a second window.
+    @Test func aSecondWindowOfADeviceIsRefusedButReloadsAreNot() throws {
         let relay = try RelayProcess(folder: folder.path)
         let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/?user=dora&device=phone")
         try page.wait(for: "document.querySelectorAll('.pane.live').length === 1")
@@ -141,7 +141,7 @@ struct BrowserDemoTests {
         #expect(page.faults.isEmpty && second.faults.isEmpty)
     }
 
-    @Test func theClientModuleHolds() throws {
+    @Test func theClientModulePassesItsChecks() throws {
         let relay = try RelayProcess(folder: folder.path)
         let page = try Chromium().open("http://127.0.0.1:\(relay.port)/demo/?user=x&device=y")
         try page.wait(for: "document.readyState === 'complete'")
@@ -149,8 +149,8 @@ struct BrowserDemoTests {
         #expect(faults.isEmpty, "\(faults)")
     }
 
-    /// A relay for everybody: the relay's own sign-in page, in a window, hands the sign-in to the page that asked.
-    @Test func peopleSignInOnARelayThatIsNotInDev() throws {
+    /// On a relay without dev, the relay's sign-in page opens in a window and passes the sign-in to the demo page.
+    @Test func usersSignInOnARelayWithoutDev() throws {
         let relay = try RelayProcess(folder: folder.path, [], environment: ["ZONECAST_DEMO": "true"])
         let origin = "http://127.0.0.1:\(relay.port)"
         let container = "iCloud.org.zonecast.demo"
@@ -177,7 +177,7 @@ struct BrowserDemoTests {
         try page.press("Enter")
         try page.wait(for: "document.querySelector('.facts .pending dd').textContent === '0'")
         try page.wait(for: shows("ada-phone", "Signed in"))
-        // The sign-in is kept with the client. What is looked at is the page that comes, and not still the one that goes.
+        // The client stores the sign-in. `isOld` tells the reloaded page from the one before.
         try page.text("(window.isOld = true, setTimeout(() => location.reload()))")
         try page.wait(for: "window.isOld === undefined && " + shows("ada-phone", "Signed in"))
         try page.wait(for: "document.querySelectorAll('.pane.live').length === 1")

@@ -2,14 +2,14 @@ import ChildProcesses
 import Foundation
 import TestSupport
 
-/// Debian's chromium without a window, driven by the DevTools protocol over a pipe, so that no package is needed for it.
+/// Debian's chromium, headless, controlled over a pipe with the DevTools protocol, so that no package is needed.
 final class Chromium {
-    /// The program; `nil` where it is not installed.
+    /// The program, `nil` if it is not installed.
     static let program = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].first {
         FileManager.default.isExecutableFile(atPath: $0)
     }
 
-    /// It went away, refused a call, or did not do something in time.
+    /// The browser ended, refused a call, or missed a deadline.
     struct Failure: Error, CustomStringConvertible {
         var description: String
     }
@@ -19,13 +19,13 @@ final class Chromium {
     private let (calls, answers) = (Pipe(), Pipe())
     private var lastCall = 0
     private var pending: [UInt8] = []
-    /// What it told by itself, by page.
+    /// Events that the browser sent, by page.
     fileprivate var events: [String: [Event]] = [:]
 
     init() throws {
         guard let program = Self.program else { throw Failure(description: "chromium is not installed") }
         process.executableURL = URL(fileURLWithPath: "/bin/sh")
-        // It reads calls from descriptor 3 and writes answers to 4; a ChildProcess hands on the first three only.
+        // Chromium reads calls from descriptor 3 and writes replies to 4; a ChildProcess passes on 0 to 2 only.
         process.arguments = [
             "-c", "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null", program, "--remote-debugging-pipe",
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
@@ -39,12 +39,12 @@ final class Chromium {
 
     deinit {
         kill(process.processIdentifier, SIGKILL)
-        // Its folder is removed next, and it writes there to its end.
+        // The browser writes to its profile folder, which is deleted next, until it ends.
         let deadline = ContinuousClock.now + .seconds(120)
         while process.isRunning, ContinuousClock.now < deadline { usleep(5_000) }
     }
 
-    /// Opens an address in a page of its own, which shares nothing with the others unless they have one `context`.
+    /// Opens an address in a new page with a browser context of its own.
     func open(_ address: String, width: Int = 1280, height: Int = 960, isDark: Bool = false) throws -> Page {
         let context: Context = try call("Target.createBrowserContext", Empty())
         let target: Target = try call("Target.createTarget", NewTarget(browserContextId: context.browserContextId))
@@ -61,7 +61,7 @@ final class Chromium {
         return Page(self, target: target, session: attached.sessionId, context: context)
     }
 
-    /// The window that a page has opened, when it has.
+    /// Waits for the window that a page opened and attaches to it.
     fileprivate func window(openedBy target: String, in context: String) throws -> Page {
         let deadline = ContinuousClock.now + .seconds(120)
         while ContinuousClock.now < deadline {
@@ -95,7 +95,7 @@ final class Chromium {
         }
     }
 
-    /// Messages end with a zero byte.
+    /// Messages are separated by zero bytes.
     private func nextMessage(until deadline: ContinuousClock.Instant, of method: String) throws -> Data {
         while true {
             if let end = pending.firstIndex(of: 0) {
@@ -114,7 +114,7 @@ final class Chromium {
         }
     }
 
-    /// One page, as somebody in front of it uses it.
+    /// A page, used as a person would use it.
     final class Page {
         private let browser: Chromium
         private let target: String
@@ -128,14 +128,14 @@ final class Chromium {
             self.context = context
         }
 
-        /// The window that its scripts have opened.
+        /// The window that the page's scripts opened.
         func openedWindow() throws -> Page { try browser.window(openedBy: target, in: context) }
 
         fileprivate func tell(_ method: String, _ parameters: some Encodable) throws {
             let _: Empty = try browser.call(method, parameters, session: session)
         }
 
-        /// The value of an expression, as text; a promise is waited for.
+        /// Evaluates an expression and returns its value as text; waits for promises.
         @discardableResult func text(_ expression: String) throws -> String {
             let script = "(async () => String(await (\(expression))))()"
             let outcome: Outcome = try browser.call("Runtime.evaluate", Script(expression: script), session: session)
@@ -148,7 +148,7 @@ final class Chromium {
         /// Waits until an expression is true.
         func wait(_ seconds: Int = 120, for expression: String) throws {
             let deadline = ContinuousClock.now + .seconds(seconds)
-            // A page on its way to another has nothing to say for a moment.
+            // While a page navigates, evaluations can fail.
             while (try? text(expression)) != "true" {
                 guard ContinuousClock.now < deadline else {
                     let shown = try text("document.body.innerText")
@@ -161,9 +161,9 @@ final class Chromium {
             }
         }
 
-        /// Presses a key, as a keyboard would; a single letter is also written.
+        /// Presses a key; a single letter is also typed.
         ///
-        /// The page sees it at `time`, in seconds since 1970; left out, now.
+        /// The event has the time `time`, in seconds since 1970, or now.
         func press(_ key: String, at time: Double? = nil) throws {
             let text = key == "Enter" ? "\r" : key.count == 1 ? key : nil
             let codes = ["Enter": 13, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, " ": 32]
@@ -181,7 +181,7 @@ final class Chromium {
 
         func type(_ text: String) throws { for letter in text { try press(String(letter)) } }
 
-        /// Gives the machine a device that keeps passkeys and knows its person, as a laptop with a fingerprint reader does.
+        /// Adds a virtual authenticator that stores passkeys and verifies the user.
         func addAuthenticator() throws {
             try tell("WebAuthn.enable", Empty())
             let _: Authenticator = try browser.call(
@@ -191,7 +191,7 @@ final class Chromium {
             )
         }
 
-        /// Has the browser keep what it downloads, by the names that servers give.
+        /// Saves downloads to a folder, under the names that the server sends.
         func keepDownloads(in folder: String) throws {
             let _: Empty = try browser.call(
                 "Browser.setDownloadBehavior",
@@ -199,7 +199,7 @@ final class Chromium {
             )
         }
 
-        /// Keeps what the page looks like, in the folder that `ZONECAST_SCREENSHOTS` names, for a person to look at.
+        /// Saves a screenshot to the folder in `ZONECAST_SCREENSHOTS`, if it is set.
         func keepPicture(_ name: String) throws {
             guard let folder = ProcessInfo.processInfo.environment["ZONECAST_SCREENSHOTS"] else { return }
             let picture: Picture = try browser.call("Page.captureScreenshot", Shot(), session: session)
@@ -207,7 +207,7 @@ final class Chromium {
             try picture.data.write(to: URL(fileURLWithPath: "\(folder)/\(name).png"))
         }
 
-        /// Answers that the browser calls errors: of a page that works there are none.
+        /// Failed requests, as the browser logs them: a working page has none.
         var refusals: [String] {
             (browser.events[session] ?? []).compactMap { event in
                 guard let entry = event.params?.entry, entry.level == "error", entry.source == "network" else {
@@ -217,7 +217,7 @@ final class Chromium {
             }
         }
 
-        /// What went wrong in its scripts, and what the browser refused it.
+        /// Script errors, and everything that the browser blocked.
         var faults: [String] {
             (browser.events[session] ?? []).compactMap { event in
                 if let exception = event.params?.exceptionDetails { return exception.words }
@@ -228,12 +228,12 @@ final class Chromium {
             }
         }
 
-        /// Every address it has asked for.
+        /// The addresses of all requests.
         var requests: [String] { (browser.events[session] ?? []).compactMap { $0.params?.request?.url } }
     }
 }
 
-// The protocol's own words.
+// Types of the DevTools protocol.
 
 private struct Call<Parameters: Encodable>: Encodable {
     var id: Int
@@ -341,10 +341,10 @@ private struct ExceptionDetails: Decodable {
     var words: String { exception?.description ?? text }
 }
 
-/// What the browser tells by itself, as far as anybody here wants to know.
+/// The parts of browser events that tests use.
 private struct Event: Decodable {
     struct Entry: Decodable { var source: String, level: String, text: String }
-    /// That of a socket has no address here.
+    /// `nil` for a WebSocket.
     struct Request: Decodable { var url: String? }
     struct Parameters: Decodable {
         var exceptionDetails: ExceptionDetails?

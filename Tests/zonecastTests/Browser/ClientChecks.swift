@@ -1,8 +1,8 @@
-/// What must hold of `zonecast.js` and the demo's pure parts, tried in the browser that is to run them.
+/// Checks of `zonecast.js` and of the demo's functions, run in a browser.
 enum ClientChecks {
-    /// The body of an async function whose `faults` say what did not hold.
+    /// The body of an async function that collects failed checks in `faults`.
     ///
-    /// The digests of QR codes are those of codes that another program has read.
+    /// Another program has read the QR codes whose digests are checked.
     static let script = #"""
         const { Container, Notices, RelayError, afterClose, field, filter, randomName, values } =
           await import("/zonecast.js");
@@ -35,7 +35,7 @@ enum ClientChecks {
         check("whole numbers of a filter", filter("n", "IN", [1, 2]).fieldValue, { value: [1, 2], type: "INT64_LIST" });
         check("more than an integer holds", field(1e20).type, "DOUBLE");
 
-        // What a close code asks for.
+        // Reactions to close codes.
         check("first back-off", afterClose(1006, 0, undefined, 0.5), { action: "reconnect", delay: 250 });
         check("longest back-off", afterClose(1001, 40, undefined, 1).delay, 60000);
         check("as promised", afterClose(1012, 3, 2, 0).delay, 2000);
@@ -44,7 +44,7 @@ enum ClientChecks {
         check("renew", afterClose(4450, 0, undefined, 1).action, "renew");
         check("too many", afterClose(4451, 0, undefined, 1).action, "reconnect");
 
-        // Calls, with a relay that is made up.
+        // Calls to a fake relay.
         const answers = [];
         const asked = [];
         const fake = new Container({
@@ -66,7 +66,7 @@ enum ClientChecks {
         answers.push(new TypeError("no network"));
         const lost = await refusal(fake.privateDatabase.save({ recordType: "T" }));
         check("no answer", [lost.serverErrorCode, lost.isPassing, asked.length], ["NETWORK_ERROR", true, 3]);
-        // The same call again goes under the name that it went by before, until there is an answer.
+        // A repeated call keeps its operation ID until there is an answer.
         const lastID = () => JSON.parse(asked.at(-1).body).operationID;
         const lostID = lastID();
         check("named", typeof lostID, "string");
@@ -84,7 +84,7 @@ enum ClientChecks {
         await fake.privateDatabase.save({ recordType: "T" });
         const ids = asked.slice(-3).map((one) => JSON.parse(one.body).operationID);
         check("a repeat after a refusal, and of the module's own", ids, [proxyID, proxyID, proxyID]);
-        // Who has looked at the record since means it as it is now.
+        // After a fetch of the record, the same call is a new write.
         const force = [{ operationType: "forceUpdate", record: { recordName: "r", recordType: "T", fields: { n: 1 } } }];
         answers.push(new TypeError("no network"), { body: { records: [{ recordName: "r" }] } }, { body: { records: [] } });
         await refusal(fake.privateDatabase.modify(force));
@@ -92,7 +92,7 @@ enum ClientChecks {
         await fake.privateDatabase.fetch("r");
         await fake.privateDatabase.modify(force);
         check("after a look", lastID() === forceID, false);
-        // What makes a record means the same when it is come upon.
+        // A creation keeps its operation ID after its record was seen in a list.
         answers.push(new TypeError("no network"), { body: { zones: [{ records: [{ recordName: "m" }] }] } }, { body: { records: [] } });
         const make = () => fake.privateDatabase.saveAll([{ recordName: "m", recordType: "T" }]);
         await refusal(make());
@@ -124,7 +124,7 @@ enum ClientChecks {
         const unsent = await refusal(fake.privateDatabase.uploadAsset({ recordType: "F" }, "f", new Uint8Array(1)));
         check("a proxy's page for a file", unsent.serverErrorCode, "NETWORK_ERROR");
 
-        // A fresh token is for whoever asked; and nothing is repeated in the name of who has come since.
+        // A renewed token belongs to the user who asked, and a call is not repeated under another user.
         const held = [];
         const turns = new Container({
           url: "http://relay.invalid", container: "iCloud.x", webAuthToken: "alice-1",
@@ -141,7 +141,7 @@ enum ClientChecks {
         const slow = { serverErrorCode: "THROTTLED", reason: "slow", retryAfter: 0.01 };
         held[1].resolve(new Response(JSON.stringify(slow), { status: 429 }));
         const repeated = new Promise((resolve) => setTimeout(() => resolve({ serverErrorCode: "REPEATED" }), 2000));
-        check("in nobody else's name", (await Promise.race([begun, repeated])).serverErrorCode, "THROTTLED");
+        check("not repeated for another user", (await Promise.race([begun, repeated])).serverErrorCode, "THROTTLED");
         check("asked twice", held.length, 2);
 
         // Merging.
@@ -153,7 +153,7 @@ enum ClientChecks {
         check("no ancestor", merge(null, base, base), { note: base, lost: [] });
         check("no token", tokenNumber(undefined), "–");
 
-        // QR codes: the standard's own example of a correction, and codes that a reader has read.
+        // QR codes: the standard's example of error correction, and codes that a reader has read.
         check("correction", correction([16, 32, 12, 86, 97, 128, 236, 17, 236, 17, 236, 17, 236, 17, 236, 17], 10),
           [165, 36, 212, 193, 237, 54, 199, 135, 44, 85]);
         const digest = async (text) => {
@@ -165,7 +165,7 @@ enum ClientChecks {
         check("code of version 10", await digest("x".repeat(200)), "64e9db0f7dcf");
         check("too long", (() => { try { qrCode("x".repeat(300)); } catch (error) { return error.name; } return "fits"; })(), "RangeError");
 
-        // A real relay.
+        // With a real relay.
         const user = `dev-check-${randomName()}`;
         const device = (deviceID) => new Container({ container: "iCloud.org.zonecast.checks", webAuthToken: user, deviceID });
         const [one, two] = [device("one"), device("two")];
@@ -193,7 +193,7 @@ enum ClientChecks {
         await two.privateDatabase.save({ ...second, fields: { title: "d" } }, { zone: "Notes" });
         notices.stop();
         check("deaf to its own", heard.length, 1);
-        // A browser's program sees no pings of the relay, so it asks by a frame of its own.
+        // A script in a browser does not see the relay's pings, so it sends a ping frame of its own.
         const asking = new WebSocket(`${location.origin.replace(/^http/, "ws")}/push/1/iCloud.org.zonecast.checks/development`);
         const frames = [];
         asking.onopen = () => asking.send(JSON.stringify({ hello: { deviceID: "asks", ckWebAuthToken: user } }));
@@ -204,7 +204,7 @@ enum ClientChecks {
         };
         await next(asking, "close");
         check("a ping is answered", frames.filter((kind) => kind !== "notice"), ["ready", "pong"]);
-        // Another user comes: from then on their notices come, and not one of the user before.
+        // After another user signs in, only that user's notices arrive.
         const other = `dev-check-${randomName()}`;
         const others = new Container({ container: "iCloud.org.zonecast.checks", webAuthToken: other, deviceID: "others" }).privateDatabase;
         await others.saveZones(["Theirs"]);
@@ -225,7 +225,7 @@ enum ClientChecks {
         await theirs;
         switching.stop();
         check("the former user's notices", zones.filter(([isOther, zone]) => isOther && zone === "Notes"), []);
-        // Who comes back is told what it missed.
+        // A client that reconnects receives a notice about what it missed.
         const again = new Notices(one, () => ({ private: syncToken }));
         again.start();
         check("caught up", (await next(again, "notice")).ck.met.zid, "Notes");
@@ -247,11 +247,11 @@ enum ClientChecks {
         const kept = await mine.save({ recordType: "File", recordName: file, fields: { content } }, { zone: "Notes" });
         const { downloadURL } = values(await mine.fetch(kept.recordName, { zone: "Notes" })).content;
         check("asset", await (await fetch(downloadURL)).text(), "bytes of a file");
-        // A field of fractions takes a whole number too.
+        // A field of doubles accepts whole numbers.
         const priced = await mine.save({ recordType: "Price", recordName: "price", fields: { euros: 1.5, all: [0.5] } }, { zone: "Notes" });
         const whole = await mine.save({ ...priced, fields: { euros: 2, all: [1, 2] } }, { zone: "Notes" });
         check("fractions", [whole.fields.euros, whole.fields.all.type], [{ value: 2, type: "DOUBLE" }, "DOUBLE_LIST"]);
-        // A write that arrived though its answer was lost is no conflict with itself.
+        // A write that arrived, although its answer was lost, does not conflict with its repetition.
         let isCut = false;
         const cut = new Container({
           container: "iCloud.org.zonecast.checks", webAuthToken: user, deviceID: "cut",
@@ -267,7 +267,7 @@ enum ClientChecks {
         const edit = () => cut.save({ ...shaky, fields: { title: "b" } }, { zone: "Notes" });
         check("lost", (await refusal(edit())).serverErrorCode, "NETWORK_ERROR");
         check("repeated", values(await edit()).title, "b");
-        // Nor does a client of the demo miss what somebody has made of its note before it asked again.
+        // A demo client keeps an edit that another client made to its note between two attempts.
         const place = { container: "iCloud.org.zonecast.checks", environment: "development", isDev: true, boardType: "Post" };
         const owner = `check-${randomName().slice(0, 12)}`;
         const client = new Client(place, owner, "phone", () => {});
@@ -294,9 +294,9 @@ enum ClientChecks {
         await until("the repeat", () => client.pending === 0);
         check("both edits", client.notes().map(({ title, done }) => [title, done]), [["b", true]]);
         await client.close();
-        const nobody = new Container({ container: "iCloud.org.zonecast.checks" });
-        check("who is asked for", (await refusal(nobody.privateDatabase.zones())).serverErrorCode, "AUTHENTICATION_REQUIRED");
-        check("where to sign in", new URL(await nobody.signInAddress()).pathname, "/signin");
+        const anonymous = new Container({ container: "iCloud.org.zonecast.checks" });
+        check("who is asked for", (await refusal(anonymous.privateDatabase.zones())).serverErrorCode, "AUTHENTICATION_REQUIRED");
+        check("where to sign in", new URL(await anonymous.signInAddress()).pathname, "/signin");
         check("nothing to sign in to", await one.signInAddress(), undefined);
         """#
 }

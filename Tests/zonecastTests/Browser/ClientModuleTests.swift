@@ -2,11 +2,13 @@ import Foundation
 import TestSupport
 import Testing
 
-/// `/zonecast.js` outside of a browser and in one: values that are as they were, and notices that notice.
+/// `/zonecast.js` in Node and in a browser: exact values, and the connection for notices.
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct ClientModuleTests {
     private let folder = ScratchFolder()
 
-    /// Runs a script in Node with the module that a relay serves as `module`, and that relay's address as `url`; gives its `faults`.
+    /// Runs a script in Node, with the relay's module as `module` and its address as `url`.
+    ///
+    /// Returns the failed checks that the script collects in `faults`.
     private func faults(of script: String) throws -> String {
         let relay = try RelayProcess(folder: folder.path + "/relay")
         let module = try relay.connect().send("GET", "/zonecast.js").body
@@ -21,12 +23,12 @@ import Testing
             """
         try Data(text.utf8).write(to: URL(fileURLWithPath: folder.path + "/run.js"))
         let run = try Tool.run("node", ["run.js"], in: folder.path)
-        #expect(run.status == 0, "\(run.said)")
+        #expect(run.status == 0, "\(run.output)")
         #expect(relay.stop().status == 0)
-        return run.said.trimmingCharacters(in: .whitespacesAndNewlines)
+        return run.output.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    @Test("a record that is read and saved keeps every value as it was", .enabled(if: Tool.isThere("node")))
+    @Test("a record that is read and saved keeps every value as it was", .enabled(if: Tool.isInstalled("node")))
     func valuesSurvive() throws {
         #expect(try faults(of: Self.exactValues) == "")
     }
@@ -47,13 +49,13 @@ import Testing
         #expect(try page.text(script) == "")
     }
 
-    @Test("notices find a dead connection, an ended token and another user", .enabled(if: Tool.isThere("node")))
-    func noticesNotice() throws {
+    @Test("notices detect a dead connection, an ended token and another user", .enabled(if: Tool.isInstalled("node")))
+    func connectionStates() throws {
         #expect(try faults(of: Self.notices) == "")
     }
 
-    /// The table holds for the Swift client too: see `NoticeLineTableTests`.
-    @Test("the browser's client reacts as the table says", .enabled(if: Tool.isThere("node")))
+    /// The Swift client reads the same table: see `NoticeLineTableTests`.
+    @Test("the browser's client reacts as the table specifies", .enabled(if: Tool.isInstalled("node")))
     func reactions() throws {
         let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         let table = tests.deletingLastPathComponent().appendingPathComponent("NoticeLineTable.json")
@@ -94,7 +96,7 @@ import Testing
         const zone = "Exact";
         await database.saveZones([zone]);
 
-        // A record with everything that is easily changed on its way, written by another program.
+        // A record written by another program, with values that are easily changed by reading and saving.
         const record = `"title":{"value":"a","type":"STRING"},"largest":{"value":9223372036854775807,"type":"INT64"},"smallest":{"value":-9223372036854775808,"type":"INT64"},
         "odd":{"value":9007199254740993,"type":"INT64"},"even":{"value":9007199254740992,"type":"INT64"},"safe":{"value":-9007199254740991,"type":"INT64"},
         "ids":{"value":[9223372036854775806,1,-9007199254740995,0],"type":"INT64_LIST"},"noIDs":{"value":[],"type":"INT64_LIST"},
@@ -131,7 +133,7 @@ import Testing
           for (const [how, read] of Object.entries(reads)) {
             const saved = await database.save(change(await read()), { zone });
             check(`${what}, by ${how}`, await stored(recordName), before.replace('"title":{"value":"a"', '"title":{"value":"b"'));
-            // And what it answers is read as exactly.
+            // The response is read exactly too.
             check(`${what}, by ${how}, answered`, writeJSON(saved.fields.largest), '{"value":9223372036854775807,"type":"INT64"}');
           }
         }
@@ -140,14 +142,14 @@ import Testing
           "number,bigint,bigint,number,number");
         check("a list of both", read.fields.ids.value.map((value) => typeof value).join(), "bigint,number,bigint,number");
         check("plain", [values(read).at.getTime(), values(read).far, values(read).items.length].join(), "1795216898607,9223372036854775807,5");
-        // A date that was changed is what it was changed to, and one that was moved by less than a second too.
+        // A changed date is saved as it was changed, even by less than a second.
         const moved = values(read);
         moved.at.setTime(1795216898608);
         const later = await database.save({ ...read, fields: moved }, { zone });
         check("a changed date", writeJSON(later.fields.at), '{"value":1795216898608,"type":"TIMESTAMP"}');
         check("the dates beside it", writeJSON(later.fields.moments.exactSeconds), "[null,null,816909698.6068766]");
 
-        // Numbers of the program's own.
+        // Numbers that the program sets.
         const own = await database.save({ recordType: "Own", fields: {
           large: 9223372036854775807n, small: -9223372036854775808n, list: [1, 9007199254740993n], power: 2 ** 60, lowest: -(2 ** 63), ratio: 1.5,
           link: { recordName: "x" }, tags: ["a"] } }, { zone });
@@ -164,7 +166,7 @@ import Testing
           await found(filter("odd", "IN", [1, 9007199254740993n])), await found(filter("largest", "LESS_THAN", 9223372036854775807n))].join(), "6,0,6,0");
 
         const wasStored = await stored("r2");
-        // What no field can hold is refused before anything is sent, by the name of its field.
+        // A value that no field can hold is refused before anything is sent, with the name of its field.
         const impossible = {
           nan: NaN, infinity: Infinity, minusInfinity: -Infinity, date: new Date(NaN), list: [1, NaN], dates: [new Date(0), new Date("x")], large: 2n ** 63n,
           small: -(2n ** 63n) - 1n, larges: [1n, 2n ** 64n], wire: { value: NaN, type: "DOUBLE" }, wireList: { value: [0, -Infinity], type: "DOUBLE_LIST" },
@@ -214,7 +216,7 @@ import Testing
         const odd = { a: undefined, f() {}, d: new Date(0), n: new Number(3), e: [], o: {}, l: [undefined, () => 1], x: { y: [{ z: "\u2028" }] } };
         for (const indent of [0, 2]) check("as the browser's own", writeJSON(odd, indent), JSON.stringify(odd, null, indent));
         BigInt.prototype.toJSON = function () { return this.toString(); };
-        check("whatever a page has given BigInt", writeJSON([9007199254740993n]), "[9007199254740993]");
+        check("a page's own BigInt.prototype.toJSON", writeJSON([9007199254740993n]), "[9007199254740993]");
         delete BigInt.prototype.toJSON;
         """#
 
@@ -222,7 +224,7 @@ import Testing
         const { Container, Notices, RelayError } = module;
         const faults = [];
         const check = (what, is, wanted) => { if (JSON.stringify(is) !== JSON.stringify(wanted)) faults.push(`${what}: ${JSON.stringify(is)} and not ${JSON.stringify(wanted)}`); };
-        // A clock that goes when it is told to, and what is due with it.
+        // A clock and timers that the test controls.
         let now = 0, timers = [];
         const realTimeout = globalThis.setTimeout;
         globalThis.setTimeout = (act, delay) => { const timer = { act, at: now + (delay ?? 0) }; timers.push(timer); return timer; };
@@ -243,7 +245,7 @@ import Testing
           now = end;
           await settle();
         }
-        // A browser's window, document and sockets.
+        // A fake window, document and sockets.
         const listeners = {};
         globalThis.addEventListener = (type, act) => (listeners[type] ??= new Set()).add(act);
         globalThis.removeEventListener = (type, act) => listeners[type]?.delete(act);
@@ -253,7 +255,7 @@ import Testing
         globalThis.WebSocket = class {
           constructor() { this.readyState = 0; this.sent = []; sockets.push(this); }
           send(text) { this.sent.push(JSON.parse(text)); }
-          // Over a half-open connection the other end's close does not come.
+          // On a half-open connection, the peer's close does not arrive.
           close() { this.readyState = 2; }
           opens() { this.readyState = 1; this.onopen?.({}); }
           says(frame) { this.onmessage?.({ data: JSON.stringify(frame) }); }
@@ -332,7 +334,7 @@ import Testing
           last().ends(code, "no");
           for (let turn = 0; turn < 200 && !downs(heard).some(({ isFinal }) => isFinal); turn += 1) {
             await pass(10);
-            // Whoever connects with it again is told the same.
+            // A connection attempt with the same token gets the same close code.
             if (last().readyState === 0) { last().opens(); last().ends(code, "no"); }
           }
           const final = downs(heard).at(-1);
@@ -341,7 +343,7 @@ import Testing
           const count = sockets.length;
           await pass(3600);
           check(`${what}: no more tries`, sockets.length, count);
-          // Whoever signs in then is heard.
+          // A new sign-in connects again.
           answerCall = () => new Response("{}");
           const { container } = notices;
           container.setWebAuthToken("alice-2");
@@ -351,7 +353,7 @@ import Testing
           notices.stop();
         }
         {
-          // While nobody answers, nothing is known of the token.
+          // Without a network, a token is not taken for ended.
           answerCall = () => { throw new TypeError("no network"); };
           const { notices, heard, up } = listening();
           last().opens();
@@ -365,7 +367,7 @@ import Testing
           notices.stop();
         }
         {
-          // Another window of the same device has taken over; that the token was renewed meanwhile changes nothing of that.
+          // Another window of the device took over; a token renewed before does not change that.
           const { notices, heard, up, container } = listening();
           up();
           last().says({ renewed: { ckWebAuthToken: "alice-9" } });
@@ -402,7 +404,7 @@ import Testing
           bobs.says({ notice: { ck: { ckuserid: "_bob" } } });
           const count = sockets.length;
           await pass(600);
-          check(`${moment}: nobody`, [heard.filter(([type]) => type === "notice").length, sockets.length, downs(heard).at(-1).isFinal], [1, count, true]);
+          check(`${moment}: signed out`, [heard.filter(([type]) => type === "notice").length, sockets.length, downs(heard).at(-1).isFinal], [1, count, true]);
           container.setWebAuthToken("carol-1");
           up();
           check(`${moment}: carol`, [last().sent[0].hello.ckWebAuthToken, notices.isLive], ["carol-1", true]);

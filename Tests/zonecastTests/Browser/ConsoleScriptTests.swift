@@ -2,17 +2,17 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Parts of the console that need no browser to be tried.
+/// Parts of the console that can be tested without a browser.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct ConsoleScriptTests {
     private let folder = ScratchFolder()
 
-    /// As much of a browser as the frame wants while a page looks again and again.
+    /// The parts of a browser that `Shell` needs while a page refreshes.
     private static let browser = """
-        const said = [];
+        const output = [];
         globalThis.Node = class {};
         const element = () => Object.assign(new Node(), {
           dataset: {}, setAttribute() {}, addEventListener() {}, remove() {},
-          append(...parts) { said.push(...parts.filter((part) => typeof part === "string")); },
+          append(...parts) { output.push(...parts.filter((part) => typeof part === "string")); },
         });
         globalThis.location = { href: "http://relay.test/console/" };
         globalThis.document = { hidden: false, createElement: element, getElementById: element };
@@ -45,13 +45,13 @@ import Testing
         try Data(#"{"type":"module"}"#.utf8).write(to: URL(fileURLWithPath: folder.path + "/package.json"))
         try Data((Self.browser + script).utf8).write(to: URL(fileURLWithPath: folder.path + "/run.js"))
         let run = try Tool.run("node", ["run.js"], in: folder.path)
-        #expect(run.status == 0, "\(run.said)")
-        return run.said
+        #expect(run.status == 0, "\(run.output)")
+        return run.output
     }
 
-    @Test(.enabled(if: Tool.isThere("node"), "node is not installed"))
-    func aPageGoesOnWhenTheRelayIsBack() throws {
-        let said = try run(
+    @Test(.enabled(if: Tool.isInstalled("node"), "node is not installed"))
+    func aPageContinuesWhenTheRelayIsBack() throws {
+        let output = try run(
             """
             await look();
             fault = new Refusal({ error: "The relay does not answer.", code: "offline" }, 0);
@@ -61,57 +61,57 @@ import Testing
             fault = undefined;
             await look();
             await look();
-            console.log(count, isCleared, said.filter((text) => text !== "×").join("|"));
+            console.log(count, isCleared, output.filter((text) => text !== "×").join("|"));
             """
         )
-        #expect(said == "3 false The relay does not answer.|The relay answers again.\n")
+        #expect(output == "3 false The relay does not answer.|The relay answers again.\n")
     }
 
-    @Test(.enabled(if: Tool.isThere("node"), "node is not installed"))
-    func aPageThatIsRefusedLooksNoMore() throws {
-        let said = try run(
+    @Test(.enabled(if: Tool.isInstalled("node"), "node is not installed"))
+    func aPageStopsRefreshingAfterARefusal() throws {
+        let output = try run(
             """
             fault = new Refusal({ error: "There is no zone Notes." }, 404);
             await look();
-            console.log(count, isCleared, said.filter((text) => text !== "×").join("|"));
+            console.log(count, isCleared, output.filter((text) => text !== "×").join("|"));
             """
         )
-        #expect(said == "0 true There is no zone Notes.\n")
+        #expect(output == "0 true There is no zone Notes.\n")
     }
 
-    /// Half a byte is none: the middle of a chart without values would say the same as its top.
-    @Test(.enabled(if: Tool.isThere("node"), "node is not installed"))
-    func noMarkOfAChartSaysWhatAnotherSays() throws {
-        let said = try run(
+    /// Labels of a chart must differ: without values, the middle of a byte scale must not read as its top.
+    @Test(.enabled(if: Tool.isInstalled("node"), "node is not installed"))
+    func theLabelsOfAChartDiffer() throws {
+        let output = try run(
             """
             document.createElementNS = element;
             const { chart } = await import("./charts.js");
             const { bytes } = await import("./format.js");
             for (const top of [0, 4_000]) {
-              said.length = 0;
+              output.length = 0;
               chart("On the disk", [{ at: 0 }], [["files", () => top]], (value) => (value > 0 ? bytes(value) : "0"));
-              console.log(said.filter((text) => /^[0-9.]+( K?B)?$/.test(text)).join());
+              console.log(output.filter((text) => /^[0-9.]+( K?B)?$/.test(text)).join());
             }
             """,
             with: "charts.js",
             "format.js"
         )
-        #expect(said == "0,1 B\n0,2.5 KB,5.0 KB\n")
+        #expect(output == "0,1 B\n0,2.5 KB,5.0 KB\n")
     }
 
     @Test(
-        "what a field shows can be typed back, and what is no value of its type is refused",
-        .enabled(if: Tool.isThere("node"), "node is not installed"),
+        "the text of a field can be typed back, and invalid values are refused",
+        .enabled(if: Tool.isInstalled("node"), "node is not installed"),
         arguments: ["UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia"]
     )
     func fieldTexts(_ zone: String) throws {
-        let said = try run(
+        let output = try run(
             "process.env.TZ = '\(zone)';\n" + Self.fieldTexts,
             with: "fieldtext.js",
             "format.js",
             "query.js"
         )
-        #expect(said == "\n")
+        #expect(output == "\n")
     }
 
     private static let fieldTexts = #"""
@@ -166,7 +166,7 @@ import Testing
           means("TIMESTAMP", asText({ value: at }, "TIMESTAMP"), at);
         }
 
-        // What is shown of a value is taken for it.
+        // The text shown for a value is read back as that value.
         const shown = {
           "LIST<STRING>": [["a", "b"], ["", "a", ""], [""], [], ["a\r\nb", "c\nd"], ["[x]"], [" [x", " y "], ["x", "[y]"], ["\r"]],
           "LIST<INT64>": [[1, 9007199254740993n]], "LIST<DOUBLE>": [[1.5, -0, 1e21]], "LIST<TIMESTAMP>": [[0, -1]], "LIST<BYTES>": [["AAE=", ""]],
@@ -195,7 +195,7 @@ import Testing
         ]);
         check("a list with commas", typedSeveral("STRING", '["a, b",""]').value, ["a, b", ""]);
 
-        // JSON laid out anew.
+        // JSON formatted again.
         const text = '{ "a" : [1.0,9007199254740993, -0 ,1e+20,{}, [ ], "x, {\\" }"] ,"b":{"c" :null}}';
         check("on one line", laidOut(text), '{"a":[1.0,9007199254740993,-0,1e+20,{},[],"x, {\\" }"],"b":{"c":null}}');
         const value = { a: [1, { b: [] }], c: {} };

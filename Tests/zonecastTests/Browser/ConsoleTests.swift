@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The console in a real browser, as an operator uses it.
+/// The console in a real browser.
 @Suite(
     .ownThread,
     .serialized,
@@ -19,13 +19,13 @@ struct ConsoleTests {
         "explorer", "audit",
     ]
 
-    /// A relay with something in it, and the link it printed.
-    private final class Stage {
+    /// A relay with some records, and its console link.
+    private final class ConsoleFixture {
         let folder = ScratchFolder()
         let relay: RelayProcess
         let link: String
 
-        /// The browser goes there by the name `host`.
+        /// The browser opens the console under the host name `host`.
         init(host: String = "127.0.0.1", environment: [String: String] = [:]) throws {
             let log = folder.path + "-log"
             relay = try RelayProcess(folder: folder.path, environment: environment, log: log)
@@ -41,16 +41,16 @@ struct ConsoleTests {
             link = printed.replacing("127.0.0.1", with: host)
         }
 
-        func wire(_ operation: String, _ body: String, user: String = "alice") throws {
+        func post(_ operation: String, _ body: String, user: String = "alice") throws {
             let path = "/database/1/\(ConsoleTests.container)/development/\(operation)?ckWebAuthToken=dev-\(user)"
             #expect(try relay.connect().send("POST", path, body: body).status == 200)
         }
 
-        func fill() throws {
-            try wire("private/zones/modify", Self.zone)
-            try wire("private/records/modify", Self.note)
+        func saveRecords() throws {
+            try post("private/zones/modify", Self.zone)
+            try post("private/records/modify", Self.note)
             for (number, title) in ["Hello", "From the public", "=1+1", "<img src=x onerror=alert(1)>"].enumerated() {
-                try wire(
+                try post(
                     "public/records/modify",
                     """
                     {"operations":[{"operationType":"create","record":{"recordName":"post-\(number)","recordType":"Post",
@@ -68,8 +68,8 @@ struct ConsoleTests {
             "recordType":"Note","fields":{"title":{"value":"secret words"}}}}]}
             """
 
-        /// A browser that has come in by the link.
-        func enter(_ browser: Chromium, width: Int = 1280, isDark: Bool = false) throws -> Chromium.Page {
+        /// Opens the link and creates the first operator.
+        func signUp(_ browser: Chromium, width: Int = 1280, isDark: Bool = false) throws -> Chromium.Page {
             let page = try browser.open(link, width: width, isDark: isDark)
             try page.wait(for: "document.querySelectorAll('.door input').length === 3")
             #expect(try !page.text("location.href").contains("setup"))
@@ -88,14 +88,14 @@ struct ConsoleTests {
     private func go(_ page: Chromium.Page, _ name: String, _ query: String = "", production: Bool = false) throws {
         let environment = production ? "production" : "development"
         let address = "#/\(Self.container)/\(environment)/\(name)\(query)"
-        // By way of another address, so that the one where the page is now is a new one too.
+        // Go through another address, so that the page loads even if it is the current one.
         try page.text("history.replaceState(null, '', '#')")
         try page.text("(document.body.dataset.ready = '', location.hash = '\(address)')")
         try page.wait(for: isReady(name))
     }
 
-    /// Two keys, one a tenth of a second after the other however long they are on their way.
-    private func goByKeys(_ page: Chromium.Page, _ key: String, to name: String) throws {
+    /// Presses two keys with event times a tenth of a second apart, however long they take.
+    private func goWithKeys(_ page: Chromium.Page, _ key: String, to name: String) throws {
         try page.wait(for: "!document.querySelector('dialog[open]')")
         try page.wait(for: "!document.activeElement?.matches('input, textarea, select')")
         let now = Date().timeIntervalSince1970
@@ -104,17 +104,17 @@ struct ConsoleTests {
         try page.wait(for: isReady(name))
     }
 
-    @Test func everyPageShowsItselfWithoutAFault() throws {
-        let stage = try Stage()
-        try stage.fill()
-        // That this machine or its disk is slow is no fault of a page: the overview would show it.
+    @Test func everyPageLoadsWithoutErrors() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        // The overview would report a slow machine or disk, which is not a fault of a page.
         let limits = ["slow-requests": "1e9", "slow-commits": "1e9", "slow-notices": "1e9", "disk": "0"]
         for (rule, limit) in limits {
-            let told = try Command.run(["alerts", "limit", rule, limit, "--data", stage.folder.path])
-            #expect(told.status == 0, "\(told.complaint)")
+            let told = try Command.run(["alerts", "limit", rule, limit, "--data", fixture.folder.path])
+            #expect(told.status == 0, "\(told.errors)")
         }
         let browser = try Chromium()
-        let page = try stage.enter(browser)
+        let page = try fixture.signUp(browser)
         try page.wait(for: isReady("overview"))
         for name in Self.pages {
             try go(page, name)
@@ -127,19 +127,19 @@ struct ConsoleTests {
         #expect(try page.text("document.body.className") == "production")
         try page.keepPicture("console-production")
         #expect(page.faults.isEmpty, "\(page.faults)")
-        let own = "http://127.0.0.1:\(stage.relay.port)/"
+        let own = "http://127.0.0.1:\(fixture.relay.port)/"
         #expect(page.requests.allSatisfy { $0.hasPrefix(own) || $0.hasPrefix("data:") || $0.hasPrefix("blob:") })
     }
 
-    @Test func anAddressOfNothingShowsNothingElse() throws {
-        let stage = try Stage()
-        try stage.fill()
-        #expect(try Command.run(["container", "create", "_a", "--data", stage.folder.path]).status == 0)
-        let page = try stage.enter(try Chromium())
+    @Test func anUnknownAddressShowsNotHere() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        #expect(try Command.run(["container", "create", "_a", "--data", fixture.folder.path]).status == 0)
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
         #expect(
             try page.text("document.getElementById('container').value") == Self.container,
-            "apps' containers are first"
+            "containers of apps come first"
         )
         let here = "#/\(Self.container)"
         let addresses = [
@@ -153,28 +153,28 @@ struct ConsoleTests {
         try go(page, "zones")
     }
 
-    @Test func whereAFieldIsMarkedIsSaidBesideTheRefusal() throws {
-        let stage = try Stage()
-        let schema = stage.folder.path + "-schema.ckdb"
+    @Test func aRefusedQueryLinksToTheSchemaPage() throws {
+        let fixture = try ConsoleFixture()
+        let schema = fixture.folder.path + "-schema.ckdb"
         defer { unlink(schema) }
         let text =
             "DEFINE SCHEMA\nRECORD TYPE Post (title STRING, GRANT READ TO \"_world\", GRANT CREATE TO \"_icloud\");\n"
         try text.write(toFile: schema, atomically: true, encoding: .utf8)
-        let own = ["--container", Self.container, "--data", stage.folder.path]
-        #expect(try Command.run(["container", "create", Self.container, "--data", stage.folder.path]).status == 0)
+        let own = ["--container", Self.container, "--data", fixture.folder.path]
+        #expect(try Command.run(["container", "create", Self.container, "--data", fixture.folder.path]).status == 0)
         let imported = try Command.run(["schema", "import", "--file", schema] + own)
-        #expect(imported.status == 0, "\(imported.complaint)")
-        let page = try stage.enter(try Chromium())
+        #expect(imported.status == 0, "\(imported.errors)")
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
         try go(page, "records", "?type=Post")
         try page.wait(for: "document.getElementById('unmarked') !== null")
         #expect(try page.text("document.querySelector('#unmarked a').hash").hasSuffix("/schema?type=Post"))
     }
 
-    @Test("the role page shows what a grant includes, and that it cannot be taken away by itself")
+    @Test("the role page shows what a grant includes, and does not let it be removed separately")
     func includedRights() throws {
-        let stage = try Stage()
-        let schema = stage.folder.path + "-schema.ckdb"
+        let fixture = try ConsoleFixture()
+        let schema = fixture.folder.path + "-schema.ckdb"
         defer { unlink(schema) }
         let text = """
             DEFINE SCHEMA
@@ -183,10 +183,10 @@ struct ConsoleTests {
 
             """
         try text.write(toFile: schema, atomically: true, encoding: .utf8)
-        let own = ["--container", Self.container, "--data", stage.folder.path]
-        #expect(try Command.run(["container", "create", Self.container, "--data", stage.folder.path]).status == 0)
+        let own = ["--container", Self.container, "--data", fixture.folder.path]
+        #expect(try Command.run(["container", "create", Self.container, "--data", fixture.folder.path]).status == 0)
         #expect(try Command.run(["schema", "import", "--file", schema] + own).status == 0)
-        let page = try stage.enter(try Chromium())
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
         try go(page, "roles")
         func box(_ label: String) throws -> String {
@@ -207,10 +207,10 @@ struct ConsoleTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func darkAndNarrowItFits() throws {
-        let stage = try Stage()
-        try stage.fill()
-        let page = try stage.enter(try Chromium(), width: 390, isDark: true)
+    @Test func pagesFitANarrowDarkScreen() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        let page = try fixture.signUp(try Chromium(), width: 390, isDark: true)
         try page.wait(for: isReady("overview"))
         for name in Self.pages {
             try go(page, name)
@@ -222,19 +222,19 @@ struct ConsoleTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func aRecordsLife() throws {
-        let stage = try Stage()
-        try stage.fill()
-        let page = try stage.enter(try Chromium())
+    @Test func aRecordIsCreatedFoundChangedAndDeleted() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
         try go(page, "records", "?type=Post&sort=stars")
         #expect(try page.text("document.querySelectorAll('tbody tr').length") == "4")
-        // What looks like markup is text.
+        // Markup in values is shown as text.
         #expect(try page.text("document.querySelectorAll('main td img').length") == "0")
         #expect(try page.text("document.querySelector('main tbody').innerText").contains("<img src=x"))
         try go(page, "records", "?type=Post&filter=stars+GREATER_THAN+1")
         #expect(try page.text("document.querySelectorAll('tbody tr').length") == "2")
-        // Made, found by its name, changed, deleted.
+        // A record is created, found by its name, changed and deleted.
         try page.text("document.getElementById('new-record').click()")
         try page.wait(for: "document.querySelector('dialog[open] form') !== null")
         try page.text("document.querySelector('dialog input').focus()")
@@ -263,7 +263,7 @@ struct ConsoleTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    /// A record of values that a page easily changes on their way, as another program wrote it.
+    /// A record written by another program, with values that are easily changed by editing.
     private static let exactFields = #"""
         {"title":{"value":"a","type":"STRING"},"largest":{"value":9223372036854775807,"type":"INT64"},\#
         "ids":{"value":[9007199254740993,1],"type":"INT64_LIST"},"empty":{"value":"","type":"STRING"},\#
@@ -272,14 +272,14 @@ struct ConsoleTests {
         "at":{"value":1795216898607,"type":"TIMESTAMP","exactSeconds":816909698.6071234}}
         """#
 
-    private func storedFields(_ stage: Stage) throws -> String {
+    private func storedFields(_ fixture: ConsoleFixture) throws -> String {
         let path = "/database/1/\(Self.container)/development/public/records/lookup?ckWebAuthToken=dev-alice"
-        let answer = try stage.relay.connect().send("POST", path, body: #"{"records":[{"recordName":"exact"}]}"#)
+        let answer = try fixture.relay.connect().send("POST", path, body: #"{"records":[{"recordName":"exact"}]}"#)
         let text = String(decoding: answer.body, as: UTF8.self)
         return text.firstMatch(of: /"fields":(\{.*\}),"pluginFields"/).map { String($0.1) } ?? text
     }
 
-    /// Writes into inputs of the dialog as a person does, saves, and waits until it is closed or says what is wrong.
+    /// Fills in inputs of the dialog, saves, and returns the dialog's error, "" if it closed.
     private func edit(_ page: Chromium.Page, _ inputs: [String: String]) throws -> String {
         try page.wait(for: "document.querySelector('dialog[open] form') !== null")
         for (name, text) in inputs {
@@ -294,34 +294,34 @@ struct ConsoleTests {
         let trouble = "document.querySelector('dialog .trouble')"
         try page.text("(\(trouble).textContent = '', document.querySelector('dialog button[type=submit]').click())")
         try page.wait(for: "document.querySelector('dialog') === null || \(trouble).textContent !== ''")
-        let said = try page.text("\(trouble)?.textContent ?? ''")
+        let output = try page.text("\(trouble)?.textContent ?? ''")
         try page.text("document.querySelectorAll('dialog').forEach((one) => one.close())")
         try page.wait(for: "document.querySelector('dialog') === null")
-        return said
+        return output
     }
 
-    @Test("a record that is changed here keeps its other values, and exact numbers are shown, sent and exported")
+    @Test("changing a record keeps its other values, and exact numbers are shown, sent and exported")
     func exactValues() throws {
-        let stage = try Stage()
+        let fixture = try ConsoleFixture()
         let fields = Self.exactFields
-        try stage.wire(
+        try fixture.post(
             "public/records/modify",
             #"{"operations":[{"operationType":"create","record":{"recordName":"exact","recordType":"Exact","fields":\#(fields)}}]}"#
         )
-        #expect(try storedFields(stage) == fields)
-        let page = try stage.enter(try Chromium())
+        #expect(try storedFields(fixture) == fields)
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
         try go(page, "records", "?type=Exact")
         let row = try page.text("document.querySelector('main tbody').innerText")
         #expect(row.contains("9223372036854775807") && row.contains("9007199254740993"), "\(row)")
 
-        // One field changed.
+        // Changing one field keeps the others.
         try go(page, "records", "?type=Exact&record=exact")
         #expect(try edit(page, ["title": "b"]) == "")
         var expected = fields.replacing(#""title":{"value":"a""#, with: #""title":{"value":"b""#)
-        #expect(try storedFields(stage) == expected)
+        #expect(try storedFields(fixture) == expected)
 
-        // What is no value is refused, and nothing is saved.
+        // An invalid value is refused, and nothing is saved.
         let refusals = [
             ["price": "Infinity"], ["price": "1e999"], ["largest": "9223372036854775808"], ["largest": "1e3"],
             ["before": "yesterday"],
@@ -330,10 +330,10 @@ struct ConsoleTests {
         for inputs in refusals {
             try go(page, "records", "?type=Exact&record=exact")
             #expect(try edit(page, inputs).contains("Nothing was saved."), "\(inputs)")
-            #expect(try storedFields(stage) == expected, "\(inputs)")
+            #expect(try storedFields(fixture) == expected, "\(inputs)")
         }
 
-        // What is typed is what is stored; what a field shows can be typed back.
+        // Typed values are stored exactly, and the text of a field can be typed back.
         try go(page, "records", "?type=Exact&record=exact")
         let typed = [
             "largest": "-9223372036854775808", "before": "1815-12-10T00:00:00Z", "price": "1e21", "lines": "a\nc",
@@ -347,9 +347,9 @@ struct ConsoleTests {
             (#"["","a\nb",""]"#, #"["","x"]"#), ("[9007199254740993,1]", "[9007199254740993,2]"),
         ]
         for (before, after) in changes { expected = expected.replacing(before, with: after) }
-        #expect(try storedFields(stage) == expected)
+        #expect(try storedFields(fixture) == expected)
 
-        // A filter by a number that no double holds.
+        // A filter by a number that no double can hold.
         for (number, count) in [("-9223372036854775808", "1"), ("-9223372036854775807", "0")] {
             try go(page, "records", "?type=Exact&filter=largest+EQUALS+\(number)")
             #expect(try page.text("document.querySelectorAll('main tbody tr').length") == count)
@@ -374,7 +374,7 @@ struct ConsoleTests {
             try page.wait(for: "document.querySelector('dialog') === null")
         }
 
-        // The API page sends, shows and hands to curl what was typed.
+        // The API page sends, shows and exports exact numbers.
         try go(page, "explorer", "?operation=records/query&as=operator")
         let body =
             #"{"query": {"recordType": "Exact", "filterBy": [{"fieldName": "largest", "comparator": "LESS_THAN", "fieldValue": {"value": -9223372036854775807}}]}}"#
@@ -393,12 +393,12 @@ struct ConsoleTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func fromDevelopmentToProductionWithTheKeyboard() throws {
-        let stage = try Stage()
-        try stage.fill()
-        let page = try stage.enter(try Chromium())
+    @Test func theSchemaIsPromotedWithTheKeyboard() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
-        try goByKeys(page, "p", to: "promote")
+        try goWithKeys(page, "p", to: "promote")
         #expect(try page.text("document.querySelector('main tbody').innerText").contains("record type 'Post'"))
         try page.text("document.getElementById('promote').click()")
         try page.wait(for: "document.querySelector('dialog.production input') !== null")
@@ -408,7 +408,7 @@ struct ConsoleTests {
         try page.type(Self.container)
         try page.press("Enter")
         try page.wait(for: "document.querySelector('main').innerText.includes('No difference.')")
-        try goByKeys(page, "a", to: "audit")
+        try goWithKeys(page, "a", to: "audit")
         #expect(try page.text("document.querySelector('main tbody').innerText").contains("schema.promote"))
         try page.press("?")
         try page.wait(for: "document.querySelector('dialog[open] .keys') !== null")
@@ -416,15 +416,15 @@ struct ConsoleTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func theFeedIsLive() throws {
-        let stage = try Stage()
-        try stage.fill()
-        let page = try stage.enter(try Chromium())
+    @Test func theChangesPageUpdatesItself() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
         try go(page, "changes")
         try page.text("document.querySelector('main tbody a').click()")
         try page.wait(for: "document.querySelectorAll('main tbody tr').length === 1")
-        try stage.wire(
+        try fixture.post(
             "private/records/modify",
             """
             {"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"forceDelete","record":{"recordName":"secret-name"}}]}
@@ -437,10 +437,10 @@ struct ConsoleTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func theExplorerCallsAsAUser() throws {
-        let stage = try Stage()
-        try stage.fill()
-        let page = try stage.enter(try Chromium())
+    @Test func theExplorerCallsAsAUserOrAsTheOperator() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
         try go(page, "explorer", "?operation=records/lookup")
         try page.text("document.querySelectorAll('main .tokens input')[1].focus()")
@@ -449,11 +449,11 @@ struct ConsoleTests {
         try page.wait(for: "document.querySelector('main .badge.good')?.innerText === '200'")
         #expect(try page.text("document.querySelector('main').innerText").contains("NOT_FOUND"))
         #expect(try page.text("document.getElementById('acting').innerText").contains("You act as dev-alice"))
-        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("explorer.act-as-user"))
         #expect(try page.text("document.querySelector('main').innerText").contains("try await database.record(for:"))
         try page.keepPicture("console-explorer-answer")
-        // As the operator there are no tokens, and the public database alone.
+        // An operator has no tokens and only the public database.
         try page.text(
             """
             (() => { const who = [...document.querySelectorAll('main select')][1]; who.value = 'operator';
@@ -467,12 +467,12 @@ struct ConsoleTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func aContainersQuotaIsSetWhereItIsShown() throws {
-        let stage = try Stage()
-        try stage.fill()
-        let page = try stage.enter(try Chromium())
+    @Test func quotasAreChangedOnTheQuotaPage() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
-        try goByKeys(page, "q", to: "quotas")
+        try goWithKeys(page, "q", to: "quotas")
         #expect(try page.text("document.querySelector('main').innerText").contains("limits.requests-per-second"))
         try page.text("document.getElementById('change-quota').click()")
         try page.wait(for: "document.querySelectorAll('#container-quota select').length === 4")
@@ -487,11 +487,11 @@ struct ConsoleTests {
         try page.press("Enter")
         try page.wait(for: "document.querySelector('dialog') === null")
         try page.wait(for: "document.querySelector('main').innerText.includes('of 12.0 MB')")
-        let shown = try Command.run(["container", "quota", Self.container, "--data", stage.folder.path])
+        let shown = try Command.run(["container", "quota", Self.container, "--data", fixture.folder.path])
         #expect(
             shown.output.contains("public records   12 MB") && shown.output.contains("private          as configured")
         )
-        // One user's, from the same page.
+        // The quota of one user, from the same page.
         try page.text("document.querySelector('main td button').click()")
         try page.wait(for: "document.querySelector('dialog form select') !== null")
         try page.text(
@@ -503,16 +503,16 @@ struct ConsoleTests {
         )
         try page.press("Enter")
         try page.wait(for: "document.querySelector('main tbody').innerText.includes('7.0 MB of their own')")
-        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("container.quota") && audit.output.contains("user.quota"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func aBackupIsFetchedAsAFile() throws {
-        let stage = try Stage()
-        try stage.fill()
+    @Test func aBackupIsDownloaded() throws {
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
         let browser = try Chromium()
-        let page = try stage.enter(browser)
+        let page = try fixture.signUp(browser)
         try page.wait(for: isReady("overview"))
         let downloads = ScratchFolder()
         try page.keepDownloads(in: downloads.path)
@@ -532,32 +532,33 @@ struct ConsoleTests {
         let name = try page.text("document.querySelector('main td.mono span').title")
         let file = "\(downloads.path)/\(name).tar"
         let deadline = ContinuousClock.now + .seconds(120)
-        // The browser gives it its name when it is whole.
+        // The browser renames the file when the download is complete.
         while !FileManager.default.fileExists(atPath: file), ContinuousClock.now < deadline { usleep(50_000) }
         try #require(FileManager.default.fileExists(atPath: file), "waited 120 s for \(name).tar")
         let tar = try Tool.run("tar", ["-xf", file, "-C", downloads.path])
-        #expect(tar.status == 0, "\(tar.said)")
-        let verified = try Command.run(["backup", "verify", "\(downloads.path)/\(name)", "--data", stage.folder.path])
+        #expect(tar.status == 0, "\(tar.output)")
+        let verified = try Command.run(["backup", "verify", "\(downloads.path)/\(name)", "--data", fixture.folder.path])
         #expect(verified.status == 0, "\(verified.output)")
-        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("backup.download"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func aTestOfAPushSaysWhatCameOfIt() throws {
-        // Nobody listens at that port, so the test says so and nothing leaves the machine.
-        let stage = try Stage(environment: ["ZONECAST_PUSH_NTFY": "true", "ZONECAST_PUSH_HOSTS": "127.0.0.1"])
-        try stage.fill()
+    @Test func theResultOfAPushTestIsShown() throws {
+        // No server listens at that port, so the test reports it and nothing leaves the machine.
+        let environment = ["ZONECAST_PUSH_NTFY": "true", "ZONECAST_PUSH_HOSTS": "127.0.0.1"]
+        let fixture = try ConsoleFixture(environment: environment)
+        try fixture.saveRecords()
         let path = "/device/1/\(Self.container)/development/push/register?ckWebAuthToken=dev-alice"
-        let registered = try stage.relay.connect().send(
+        let registered = try fixture.relay.connect().send(
             "POST",
             path,
             body: #"{"ntfy":{"topicURL":"https://127.0.0.1:1/secret-topic"}}"#
         )
         #expect(registered.status == 200, "\(String(decoding: registered.body, as: UTF8.self))")
-        let page = try stage.enter(try Chromium())
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
-        try goByKeys(page, "y", to: "push")
+        try goWithKeys(page, "y", to: "push")
         #expect(try page.text("document.querySelectorAll('main .badge.good').length") == "1")
         try page.text("document.querySelector('main td button').click()")
         try page.wait(
@@ -568,16 +569,16 @@ struct ConsoleTests {
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func whoRunsIntoARateIsNamedByAPseudonym() throws {
-        let stage = try Stage(environment: ["ZONECAST_LIMITS_FAILED_CREDENTIALS_PER_MINUTE": "1"])
-        try stage.fill()
-        let page = try stage.enter(try Chromium(), width: 390, isDark: true)
+    @Test func rateLimitedAddressesAreShownAsPseudonyms() throws {
+        let fixture = try ConsoleFixture(environment: ["ZONECAST_LIMITS_FAILED_CREDENTIALS_PER_MINUTE": "1"])
+        try fixture.saveRecords()
+        let page = try fixture.signUp(try Chromium(), width: 390, isDark: true)
         try page.wait(for: isReady("overview"))
-        let connection = try stage.relay.connect()
+        let connection = try fixture.relay.connect()
         let path = "/database/1/\(Self.container)/development/private/zones/list?ckWebAuthToken=nonsense"
         var refused = 0
         let deadline = ContinuousClock.now + .seconds(120)
-        // One a minute may be wrong, so of two at least one is too many, however slow they are.
+        // One failure per minute is allowed, so at least one of two is refused, however slow they are.
         while refused < 2, ContinuousClock.now < deadline {
             if try connection.send("POST", path, body: "{}").status == 429 { refused += 1 }
         }
@@ -593,26 +594,26 @@ struct ConsoleTests {
     }
 
     @Test func aShareIsStoppedAndAUserDeleted() throws {
-        let stage = try Stage()
-        try stage.fill()
-        try stage.wire(
+        let fixture = try ConsoleFixture()
+        try fixture.saveRecords()
+        try fixture.post(
             "private/records/modify",
             """
             {"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"create","record":{"recordName":"cloudkit.zoneshare",
             "recordType":"cloudkit.share","publicPermission":"READ_ONLY","fields":{"cloudkit.title":{"value":"secret words"}}}}]}
             """
         )
-        let page = try stage.enter(try Chromium())
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("overview"))
         #expect(try page.text("document.querySelector('main').innerText").contains("What doctor says"))
-        try goByKeys(page, "h", to: "shares")
+        try goWithKeys(page, "h", to: "shares")
         #expect(try page.text("document.querySelector('main tbody').innerText").contains("anybody: read"))
         try page.keepPicture("console-share")
         try page.text("document.querySelector('main td .danger[aria-label^=Stop]').click()")
         try page.wait(for: "document.querySelector('dialog[open] .danger') !== null")
         try page.text("document.querySelector('dialog[open] .danger').click()")
         try page.wait(for: "document.querySelector('main').innerText.includes('Nobody shares anything here.')")
-        try goByKeys(page, "u", to: "users")
+        try goWithKeys(page, "u", to: "users")
         try page.text("document.querySelector('main tbody a').click()")
         try page.wait(for: "document.getElementById('delete-user') !== null")
         try page.keepPicture("console-user")
@@ -622,29 +623,29 @@ struct ConsoleTests {
         try page.keepPicture("console-user-delete")
         try page.press("Enter")
         try page.wait(for: "document.querySelector('main').innerText.includes('No users yet.')")
-        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("share.stop") && audit.output.contains("user.delete"))
         #expect(!audit.output.contains("secret"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    @Test func theEndOfASignInLeadsToTheDoor() throws {
-        let stage = try Stage()
-        let page = try stage.enter(try Chromium())
+    @Test func aPageAfterTheEndOfASignInShowsTheSignInForm() throws {
+        let fixture = try ConsoleFixture()
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("none"))
         try page.keepPicture("console-first")
-        #expect(try Command.run(["console", "remove", "ada@example.org", "--data", stage.folder.path]).status == 0)
+        #expect(try Command.run(["console", "remove", "ada@example.org", "--data", fixture.folder.path]).status == 0)
         try page.text("setTimeout(() => location.reload())")
         try page.wait(for: "document.querySelector('.door h1')?.innerText === 'Sign in'")
         try page.keepPicture("console-sign-in")
-        let link = try Command.run(["console", "link", "--data", stage.folder.path])
-        #expect(link.output.contains("http://127.0.0.1:\(stage.relay.port)/console/#setup="))
+        let link = try Command.run(["console", "link", "--data", fixture.folder.path])
+        #expect(link.output.contains("http://127.0.0.1:\(fixture.relay.port)/console/#setup="))
     }
 
-    /// Made by somebody signed in, and good instead of name and password from then on.
-    @Test func aPasskeyOpensTheConsole() throws {
-        let stage = try Stage(host: "localhost")
-        let page = try stage.enter(try Chromium())
+    /// A signed-in operator adds a passkey and then signs in with it.
+    @Test func anOperatorSignsInWithAPasskey() throws {
+        let fixture = try ConsoleFixture(host: "localhost")
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("none"))
         try page.addAuthenticator()
         try page.text("document.querySelector('.who').click()")
@@ -663,15 +664,15 @@ struct ConsoleTests {
         try page.keepPicture("console-sign-in-passkey")
         try page.text("document.getElementById('use-passkey').click()")
         try page.wait(for: "document.querySelector('.who')?.innerText === 'ada@example.org'")
-        let audit = try Command.run(["console", "audit", "--data", stage.folder.path])
+        let audit = try Command.run(["console", "audit", "--data", fixture.folder.path])
         #expect(audit.output.contains("operator.sign-in-passkey"))
         #expect(page.faults.isEmpty, "\(page.faults)")
     }
 
-    /// What a page says can be typed is a command.
-    @Test func theSameByCommandIsACommand() throws {
-        let stage = try Stage()
-        let page = try stage.enter(try Chromium())
+    /// The commands that the pages show exist.
+    @Test func theCommandsShownOnPagesExist() throws {
+        let fixture = try ConsoleFixture()
+        let page = try fixture.signUp(try Chromium())
         try page.wait(for: isReady("none"))
         let commands = try page.text(
             """
@@ -684,7 +685,7 @@ struct ConsoleTests {
         #expect(commands.count > 14)
         for command in commands {
             let words = command.split(separator: " ").prefix { $0 != "#" }.map(String.init)
-            // Asking for help reads the words before it as the command, and refuses what is none.
+            // Reading the help checks that the words before it are a command.
             let verbs = words.prefix { !$0.hasPrefix("-") && $0.lowercased() == $0 && !$0.contains(".") }
             let help = HelpText.of(Array(verbs))
             #expect(help != nil, "\(command)")

@@ -3,11 +3,11 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Demos that do not come to their end.
+/// Demos that end early.
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct DemoEndTests {
     private let folder = ScratchFolder()
 
-    /// A demo whose output is read as it comes.
+    /// A demo whose output is read while it runs.
     private struct Running {
         let process = ChildProcess()
         private let output = Pipe()
@@ -22,7 +22,7 @@ import Testing
             try process.run()
         }
 
-        /// What it prints until `words` are there, or it ends.
+        /// Returns the output until `words` appear or the demo ends.
         func read(until words: String? = nil) -> String {
             var text = Data()
             while case let more = output.fileHandleForReading.availableData, !more.isEmpty {
@@ -33,13 +33,13 @@ import Testing
         }
     }
 
-    @Test func aRecordingThatCannotBeWrittenIsToldBeforeAnythingIsPlayed() throws {
+    @Test func anUnwritableRecordingIsReportedBeforeTheDemoStarts() throws {
         let demo = try Command.run(["demo", "--record", folder.path + "/none/demo.cast"])
         #expect(demo.status == 1 && demo.output.isEmpty)
-        #expect(demo.complaint.contains("The recording cannot be written to \(folder.path)/none/demo.cast"))
+        #expect(demo.errors.contains("The recording cannot be written to \(folder.path)/none/demo.cast"))
     }
 
-    @Test func aDemoThatIsBrokenOffLeavesItsRecording() throws {
+    @Test func anInterruptedDemoKeepsItsRecording() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let path = folder.path + "/demo.cast"
         let demo = try Running(["--pace", "0", "--record", path])
@@ -51,18 +51,18 @@ import Testing
         #expect(lines.first?.contains("\"version\":2") == true && lines.count > 1)
     }
 
-    /// The process that another one started, by what the system tells of each.
+    /// Returns the child process of a process, from /proc.
     private func child(of parent: pid_t) throws -> pid_t {
         let children = try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { pid_t($0) }.filter {
             let facts = try? String(contentsOfFile: "/proc/\($0)/stat", encoding: .utf8)
-            // The name, which may hold anything, ends with the last bracket; the state and the parent follow.
+            // The name, which may contain anything, ends with the last parenthesis; the state and the parent follow.
             return facts?.split(separator: ")").last?.split(separator: " ").dropFirst().first == "\(parent)"
         }
         return try #require(children.first)
     }
 
     @Test(.enabled(if: FileManager.default.fileExists(atPath: "/proc/self"), "there is no /proc here"))
-    func aRelayOfTheDemosOwnThatDiesIsToldAndNotWaitedFor() throws {
+    func aDemoEndsWhenItsOwnRelayDies() throws {
         let demo = try Running([])
         #expect(demo.read(until: "scene 1").contains("scene 1"))
         kill(try child(of: demo.process.processIdentifier), SIGKILL)
@@ -73,7 +73,7 @@ import Testing
         #expect(last.contains("The demo's relay has ended by itself"), "\(rest)")
     }
 
-    @Test(arguments: [SIGHUP, SIGQUIT]) func aDemoThatIsBrokenOffLeavesNoFiles(signal: Int32) throws {
+    @Test(arguments: [SIGHUP, SIGQUIT]) func anInterruptedDemoLeavesNoFiles(signal: Int32) throws {
         let temporary = folder.path + "/tmp"
         try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
         let demo = try Running([], environment: ["TMPDIR": temporary])
@@ -84,7 +84,7 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: temporary).isEmpty)
     }
 
-    @Test func aRelayElsewhereThatDiesIsToldAndNotWaitedFor() throws {
+    @Test func aDemoEndsWhenARemoteRelayDies() throws {
         let relay = try RelayProcess(folder: folder.path)
         let demo = try Running(["--url", "http://127.0.0.1:\(relay.port)"])
         #expect(demo.read(until: "scene 1").contains("scene 1"))

@@ -4,9 +4,9 @@ import ZoneKit
 
 @testable import zonecast
 
-/// What the log makes of the bytes that a client exchanged with its relay.
+/// The log lines that the demo derives from requests and responses.
 @Suite struct DemoOverheardTests {
-    @Test func whatOthersHearComesBehindTheCommit() {
+    @Test func noticesAndFetchesFollowTheCommitInTheLog() {
         let journal = DemoJournal(.none)
         journal.note("alice/phone", "save", "milk")
         let write = journal.writeBegins()
@@ -20,17 +20,17 @@ import ZoneKit
         #expect(journal.last(10).map(\.what) == expected)
     }
 
-    /// The key `s` shares one, the tour two.
-    @Test func oneNoteIsOne() {
+    /// Pressing `s` shares one note, the tour shares two.
+    @Test func theNoteCountUsesTheSingular() {
         #expect(DemoClient.words("Camping", "bob", .readOnly, 1) == "\"Camping\" with bob, read only: 1 note")
         #expect(DemoClient.words("Camping", "bob", .readWrite, 2).hasSuffix(": 2 notes"))
     }
 
-    @Test func nothingIsHeldForGood() {
+    @Test func delayedLinesAppearAfterAWriteWithoutAnswer() {
         let journal = DemoJournal(.none)
         let writes = [journal.writeBegins(), journal.writeBegins()]
         journal.hear(.init("relay", "→ notice", "bob/tablet"), by: "bob/tablet")
-        // The first was never answered.
+        // The first write was never answered.
         journal.writeEnded(writes[0], of: "alice/phone", [])
         #expect(journal.last(10).isEmpty)
         journal.writeEnded(writes[1], of: "bob/tablet", [.init("relay", "commit", "bread")])
@@ -43,7 +43,7 @@ import ZoneKit
         return DemoOverheard.steps(request, response, client: "alice/phone")
     }
 
-    @Test func everyItemOfAWriteIsALine() {
+    @Test func everyItemOfAWriteHasALine() {
         let answer = """
             {"records":[
                 {"recordName":"n1","recordType":"Note","recordChangeTag":"8","fields":{}},
@@ -58,7 +58,7 @@ import ZoneKit
         #expect(found.last?.detail == "Note/n4 by alice/phone: ACCESS_DENIED")
     }
 
-    @Test func aFetchSaysFromWhereToWhere() {
+    @Test func aFetchShowsItsTokens() {
         let zone = "\"zoneID\":{\"zoneName\":\"com.apple.coredata.cloudkit.share.0A-BCDE\"}"
         let page = """
             {"zones":[{\(zone),"syncToken":"x","moreComing":false,"records":[
@@ -66,11 +66,11 @@ import ZoneKit
             """
         let found = steps("private/changes/zone", page)
         #expect(found.map(\.detail) == ["share-bcde since – → 1 changed, 1 deleted, token –"])
-        // Nothing came: no line.
+        // Without changes there is no line.
         #expect(steps("private/changes/zone", "{\"zones\":[{\(zone),\"syncToken\":\"x\",\"records\":[]}]}").isEmpty)
     }
 
-    @Test func aMoveIsOneLine() {
+    @Test func aMoveHasOneLine() {
         let answer = """
             {"records":[{"recordName":"n1","recordChangeTag":"8"},{"recordName":"n2","recordChangeTag":"9"}],
             "source":{"zoneID":{"zoneName":"Notes"}},"destination":{"zoneID":{"zoneName":"Other"}}}
@@ -79,7 +79,7 @@ import ZoneKit
     }
 
     @Test(arguments: ["", "nonsense", "[]", "{\"records\":7}", "{\"zones\":[]}"])
-    func whatIsNoAnswerIsNoLine(_ answer: String) {
+    func anInvalidResponseHasNoLine(_ answer: String) {
         #expect(steps("private/records/modify", answer).isEmpty)
         #expect(steps("private/changes/zone", answer).isEmpty)
         #expect(steps("private/zones/modify", answer).isEmpty)
@@ -88,14 +88,14 @@ import ZoneKit
 }
 
 @Suite struct DemoLedgerTests {
-    @Test func whatTheRelayRefusesIsTakenBack() {
+    @Test func refusedWritesAreTakenBack() {
         let ledger = DemoLedger()
         ledger.added("a", of: "alice")
         ledger.added("b", of: "alice")
         ledger.added("c", of: "alice")
         ledger.deleted("a")
         #expect(ledger.notes(of: "alice") == ["b", "c"])
-        // A deletion that is refused leaves the note, a new note that is refused is none; an edit changes nothing.
+        // A refused deletion keeps the note, a refused creation removes it, and a refused edit changes neither.
         ledger.refused("a", isDeletion: true, isNew: false)
         ledger.refused("b", isDeletion: false, isNew: true)
         ledger.refused("c", isDeletion: false, isNew: false)
@@ -106,7 +106,7 @@ import ZoneKit
 }
 
 @Suite struct ChaosPlanTests {
-    /// Plays a plan over clients that all show all notes, as if the network were perfect.
+    /// Runs a plan in which all clients show all notes, as over a perfect network.
     private func steps(_ count: Int, seed: UInt64, hasRelay: Bool = true) -> [ChaosPlan.Step] {
         var plan = ChaosPlan(clients: 3, hasRelay: hasRelay, seed: seed)
         var notes: [String] = []
@@ -120,12 +120,12 @@ import ZoneKit
         }
     }
 
-    @Test func oneSeedIsOneChaos() {
+    @Test func aPlanIsDeterminedByItsSeed() {
         #expect(steps(500, seed: 7) == steps(500, seed: 7))
         #expect(steps(500, seed: 7) != steps(500, seed: 8))
     }
 
-    @Test(arguments: 0..<20) func cutsAndOutagesEnd(seed: UInt64) {
+    @Test(arguments: 0..<20) func cutsAndOutagesHaveAMaximumLength(seed: UInt64) {
         var (away, down): ([Int: Int], Int?) = ([:], nil)
         for (number, step) in steps(2_000, seed: seed).enumerated() {
             switch step {
@@ -134,7 +134,7 @@ import ZoneKit
                 away[client] = number
             case .heal(let client):
                 let since = away.removeValue(forKey: client)
-                // Of clients whose time is up at once each takes a step.
+                // Clients whose cuts end at the same time take one step each.
                 #expect(since.map { number - $0 <= ChaosPlan.longestCut + 3 } == true)
             case .killRelay:
                 #expect(down == nil, "killed twice")
@@ -148,7 +148,7 @@ import ZoneKit
         #expect(away.values.allSatisfy { 2_000 - $0 <= ChaosPlan.longestCut + 3 })
     }
 
-    @Test(arguments: 0..<20) func whatAnotherHasWrittenIsNotDeletedAndWhatIsDeletedNotWritten(seed: UInt64) {
+    @Test(arguments: 0..<20) func notesOfOthersAreNotDeletedAndDeletedNotesAreNotEdited(seed: UInt64) {
         var (writers, deleted): ([String: Set<Int>], Set<String>) = ([:], [])
         for (number, step) in steps(2_000, seed: seed).enumerated() {
             switch step {
@@ -165,23 +165,23 @@ import ZoneKit
         #expect(!deleted.isEmpty)
     }
 
-    @Test func aRelayElsewhereIsNeverKilled() {
+    @Test func aRemoteRelayIsNeverKilled() {
         #expect(!steps(3_000, seed: 1, hasRelay: false).contains(.killRelay))
     }
 }
 
 @Suite struct WaitTests {
-    @Test func endsAtItsLimitEvenWhereTheWorkDoesNot() async {
+    @Test func waitingEndsAtTheLimitEvenIfTheWorkContinues() async {
         let failure = await #expect(throws: CommandFailure.self) {
             try await Wait.upTo(.zero, "the sun to rise") {
-                // Heeds no cancellation.
+                // This work ignores cancellation.
                 await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
             }
         }
         #expect(failure?.description == "Waited 0 s for the sun to rise.")
     }
 
-    @Test func handsOnResultAndFailure() async throws {
+    @Test func resultsAndErrorsAreReturned() async throws {
         #expect(try await Wait.upTo(.seconds(120), "a result") { 7 } == 7)
         await #expect(throws: CommandFailure.self) {
             try await Wait.upTo(.seconds(120), "a failure") { throw CommandFailure(.failed, "no") }
@@ -195,7 +195,7 @@ import ZoneKit
         DemoRecorder.Picture(seconds: 1.5, lines: ["┌ a < b ┐", "gone"]),
     ]
 
-    @Test func aCastHasAHeadAndALineForEachPicture() throws {
+    @Test func aCastHasAHeaderAndALineForEachPicture() throws {
         let lines = try DemoRecorder.cast(pictures).split(separator: "\n")
         #expect(lines.count == 3)
         #expect(lines[0].contains("\"version\":2"))
@@ -203,12 +203,12 @@ import ZoneKit
         #expect(lines[2].contains("gone"))
     }
 
-    @Test func aDrawingHoldsEachLineOnceAndIsXML() throws {
+    @Test func aDrawingContainsEachLineOnceAndEscapesXML() throws {
         let svg = DemoDrawing(pictures: pictures).svg
         #expect(svg.components(separatedBy: "<text ").count == 4)
         #expect(svg.contains("class=\"c31\">red &amp; bold</tspan>"))
         #expect(svg.contains("a &lt; b"))
-        // The second picture stays from 1.5 s of 5.5 s on.
+        // The second picture is shown from 1.5 s of 5.5 s on.
         #expect(svg.contains("27.273%{transform:translateX(-856.0px)}"))
     }
 }

@@ -51,14 +51,14 @@ import Testing
     }
 
     @Test(arguments: [(80, 24), (120, 40), (200, 60), (40, 12), (20, 8)], [1, 3, 50, 100])
-    func fillsTheTerminalExactly(_ size: (width: Int, height: Int), _ panes: Int) {
+    func theScreenFillsTheTerminalExactly(_ size: (width: Int, height: Int), _ panes: Int) {
         let lines = screen(panes: panes).lines(width: size.width, height: size.height, hasColour: false)
         #expect(lines.count == size.height)
         #expect(lines.allSatisfy { $0.count <= size.width })
     }
 
-    /// Who is not connected yet shows nothing, and is not up to date with those who show nothing either.
-    @Test func clientsThatAreStillComingAreNotUpToDate() {
+    /// Clients that are not connected yet have no notes, but must not count as up to date.
+    @Test func connectingClientsAreNotUpToDate() {
         var opening = screen(panes: 50)
         for number in opening.panes.indices {
             opening.panes[number].holdings = DemoHoldings()
@@ -67,24 +67,24 @@ import Testing
         opening.hint = DemoStage.progress(opening.panes)
         let text = text(opening, 120, 40)
         #expect(text.contains("7 of 50 clients connected"))
-        // One of each stands in the line that explains them.
+        // The legend contains each symbol once more.
         #expect(text.count { $0 == "●" } == 8 + 1 && text.count { $0 == "◐" } == 43 + 1)
     }
 
-    @Test(arguments: [(40, 10), (20, 8)]) func aWindowThatIsTooSmallIsToldToTheEnd(_ size: (width: Int, height: Int)) {
+    @Test(arguments: [(40, 10), (20, 8)]) func aTooSmallWindowShowsTheWholeMessage(_ size: (width: Int, height: Int)) {
         let lines = screen().lines(width: size.width, height: size.height, hasColour: false)
-        let said = lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }.joined(separator: " ")
-        #expect(said == "The window is too small: 40 columns and 12 lines are needed.")
+        let output = lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }.joined(separator: " ")
+        #expect(output == "The window is too small: 40 columns and 12 lines are needed.")
     }
 
-    @Test func whatAKeyCameToIsReadToItsEndAt80Columns() {
+    @Test func aHintIsShownInFullAt80Columns() {
         var screen = screen()
         screen.selected = 1
         screen.hint = "the list is not bob's to share: its owner is alice, who can"
         #expect(text(screen, 80, 24).contains("alice, who can"))
     }
 
-    @Test func keysAreReadInUTF8AndNamed() {
+    @Test func keysAreDecodedFromUTF8AndNamed() {
         for key in ["a", "é", "日", "😀", "\n"] {
             var rest = Array(key.utf8)[...]
             let first = rest.removeFirst()
@@ -96,7 +96,7 @@ import Testing
         #expect(names == ["Return", "Return", "Space", "Backspace", "Ctrl-A", "Ctrl-Z", "a control key", "é", "x"])
     }
 
-    @Test func showsWhatEachClientHolds() {
+    @Test func thePanesShowTheContentOfEachClient() {
         let shown = text(screen(), 120, 40)
         for part in [
             "alice / phone", "bob / tablet", "token 13  ✎ pending 1", "○ offline", "◌ connecting", "☐ Buy milk 39",
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func theFiguresAreThereAt80Columns() {
+    @Test func theFiguresFit80Columns() {
         let shown = text(screen(), 80, 24)
         for part in [
             "alice/laptop", "○ off", "token 13  ✎ 1", "⇄ r/o Camping ← alice", "k kill relay", "w rights", "q quit",
@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    @Test func theChosenNoteIsAlwaysInView() {
+    @Test func theSelectedNoteIsAlwaysVisible() {
         for chosen in ["n0", "n20", "n39"] {
             var screen = screen()
             screen.panes[0].selectedNote = chosen
@@ -124,13 +124,13 @@ import Testing
         }
     }
 
-    @Test func amongManyTheSelectedOneHasItsPane() {
+    @Test func theSelectedClientHasAPaneAmongMany() {
         let shown = text(screen(panes: 50), 100, 30)
         #expect(shown.contains("50 clients"))
         #expect(shown.contains("⇄ r/o Camping → bob?"))
     }
 
-    @Test func aCheckIsReadToItsEnd() {
+    @Test func aLongCheckIsShownInFull() {
         var screen = screen()
         let check = DemoLine(
             seconds: 9,
@@ -144,30 +144,30 @@ import Testing
         #expect(shown.contains("· held"))
     }
 
-    @Test func anAddressIsThereToItsEnd() {
+    @Test func aLongAddressIsShownInFull() {
         var screen = screen()
         let link = "http://127.0.0.1:43211/console/#setup=K7Q2-9M4D-K7Q2"
         screen.log.append(
             DemoLine(seconds: 0, who: "demo", what: "console", detail: "\(link)  (one use, 15 minutes)").text
         )
         let shown = screen.lines(width: 80, height: 24, hasColour: false)
-        // Whole, and with as few lines as that takes.
+        // The line is complete, and wrapped as little as possible.
         #expect(shown.contains { $0.hasPrefix("  \(link)  (one use, 15 minutes)") }, "\(shown)")
     }
 
-    @Test func saysThatTheRelayIsDownAndWhatToPress() {
+    @Test func aStoppedRelayIsShownWithTheKeyToRestartIt() {
         var down = screen()
         down.isRelayRunning = false
         #expect(text(down, 80, 24).contains("relay DOWN: press k to restart it"))
     }
 
-    @Test func aRelayElsewhereIsNotOffered() {
-        var elsewhere = screen()
-        elsewhere.isOurRelay = false
-        #expect(!text(elsewhere, 120, 24).contains("kill relay"))
+    @Test func killingARemoteRelayIsNotOffered() {
+        var remote = screen()
+        remote.isOurRelay = false
+        #expect(!text(remote, 120, 24).contains("kill relay"))
     }
 
-    @Test func coloursOnlyWhereAsked() {
+    @Test func coloursAreUsedOnlyOnRequest() {
         let escape = "\u{1B}"
         #expect(!screen(panes: 9).lines(width: 80, height: 24, hasColour: false).contains { $0.contains(escape) })
         #expect(screen(panes: 9).lines(width: 80, height: 24, hasColour: true).contains { $0.contains(escape) })

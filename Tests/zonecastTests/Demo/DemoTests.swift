@@ -5,7 +5,7 @@ import Testing
 
 @testable import zonecast
 
-/// The demo as its user runs it, without a terminal.
+/// The demo as a user runs it, without a terminal.
 @Suite(.ownThread, .serialized, .timeLimit(.minutes(15))) struct DemoRunTests {
     private struct Line: Decodable {
         var seconds: Double
@@ -14,10 +14,10 @@ import Testing
         var detail: String
     }
 
-    @Test func theTourHoldsAndItsLastLineSaysSo() throws {
+    @Test func theTourPassesAndItsLastLineReportsThat() throws {
         let demo = try Command.run(["demo", "--board-seconds", "1"])
         let last = demo.output.split(separator: "\n").last ?? ""
-        #expect(demo.status == 0, "\(demo.output)\n\(demo.complaint)")
+        #expect(demo.status == 0, "\(demo.output)\n\(demo.errors)")
         #expect(last.contains("check    3 mirrors equal the relay · 0 lost · 0 duplicated"))
         #expect(last.contains("1 write refused as expected"))
         #expect(last.contains("ms from save to shown"))
@@ -32,19 +32,19 @@ import Testing
         }
     }
 
-    @Test func asJSONEveryLineIsAnObject() throws {
+    @Test func withTheJSONFlagEveryLineIsAnObject() throws {
         let folder = ScratchFolder()
         let relay = try RelayProcess(folder: folder.path)
         let demo = try Command.run([
             "demo", "--json", "--board-seconds", "1", "--url", "http://127.0.0.1:\(relay.port)",
         ])
-        #expect(demo.status == 0, "\(demo.output)\n\(demo.complaint)")
+        #expect(demo.status == 0, "\(demo.output)\n\(demo.errors)")
         let lines = try demo.output.split(separator: "\n").map {
             try JSONDecoder().decode(Line.self, from: Data($0.utf8))
         }
         let last = try #require(lines.last)
         #expect(last.who == "tour" && last.what == "check")
-        // The relay is not the demo's own, so it is not killed.
+        // The remote relay is not killed, so there is one scene less.
         #expect(last.detail.hasSuffix("9 of 9 scenes passed"))
         #expect(zip(lines, lines.dropFirst()).allSatisfy { $0.seconds <= $1.seconds })
     }
@@ -53,57 +53,57 @@ import Testing
         let demo = try Command.run([
             "demo", "--script", "chaos", "--seconds", "6", "--seed", "7", "--board-seconds", "1",
         ])
-        #expect(demo.status == 0, "\(demo.output)\n\(demo.complaint)")
+        #expect(demo.status == 0, "\(demo.output)\n\(demo.errors)")
         let last = demo.output.split(separator: "\n").last ?? ""
         #expect(last.contains("chaos         check    ✔ "), "\(last)")
         #expect(last.hasSuffix("3 mirrors equal the relay · 0 lost · 0 duplicated"))
         #expect(demo.output.contains("to repeat: --script chaos --seed 7"))
     }
 
-    @Test func aRecordingIsWritten() throws {
+    @Test func theRecordingIsWritten() throws {
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let path = folder.path + "/demo.cast"
         let demo = try Command.run(["demo", "--board-seconds", "1", "--pace", "0", "--record", path])
-        #expect(demo.status == 0, "\(demo.complaint)")
+        #expect(demo.status == 0, "\(demo.errors)")
         let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n")
         #expect(lines.first?.contains("\"version\":2") == true)
         #expect(lines.count > 10)
         #expect(lines.last?.contains("3 mirrors equal") == true)
     }
 
-    @Test func noRelayThereIsToldAtOnce() throws {
+    @Test func anUnreachableRelayIsReportedAtOnce() throws {
         let demo = try Command.run(["demo", "--url", "http://127.0.0.1:1"])
         #expect(demo.status == 3)
-        #expect(demo.complaint.contains("No relay answers at http://127.0.0.1:1."))
+        #expect(demo.errors.contains("No relay answers at http://127.0.0.1:1."))
     }
 
-    @Test func aPortInUseIsNamed() throws {
+    @Test func aPortInUseIsReported() throws {
         let folder = ScratchFolder()
         let relay = try RelayProcess(folder: folder.path)
         let demo = try Command.run(["demo", "--port", "\(relay.port)"])
         #expect(demo.status == 1)
-        #expect(demo.complaint.contains("127.0.0.1:\(relay.port) is in use"), "\(demo.complaint)")
-        #expect(demo.complaint.contains("Without --port"), "\(demo.complaint)")
+        #expect(demo.errors.contains("127.0.0.1:\(relay.port) is in use"), "\(demo.errors)")
+        #expect(demo.errors.contains("Without --port"), "\(demo.errors)")
     }
 
     @Test(arguments: [
         ["--record", "demo.gif"], ["--clients", "2"], ["--web-token", "alice"], ["--web-token", "alice=t"],
         ["--api-token", "t"], ["--port", "70000"], ["--seconds", "5"],
     ])
-    func wrongUseIsRefused(_ arguments: [String]) throws {
+    func wrongUsageIsRefused(_ arguments: [String]) throws {
         let demo = try Command.run(["demo"] + arguments)
         #expect(demo.status == 2)
-        #expect(demo.complaint.contains(arguments[0]))
+        #expect(demo.errors.contains(arguments[0]))
     }
 
-    @Test func aReaderThatGoesAwayEndsItQuietly() throws {
+    @Test func aClosedOutputEndsTheDemoSilently() throws {
         let shell = ChildProcess()
         shell.executableURL = URL(fileURLWithPath: "/bin/sh")
         let folder = ScratchFolder()
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         shell.arguments = [
-            "-c", "{ \"$0\" demo --plain; echo $? > status; } 2> complaint | head -1", Command.program.path,
+            "-c", "{ \"$0\" demo --plain; echo $? > status; } 2> errors | head -1", Command.program.path,
         ]
         shell.currentDirectoryURL = URL(fileURLWithPath: folder.path)
         shell.environment = Command.cleanEnvironment(adding: ["TMPDIR": folder.path])
@@ -111,8 +111,8 @@ import Testing
         try shell.run()
         shell.waitUntilExit()
         #expect(try String(contentsOfFile: folder.path + "/status", encoding: .utf8) == "141\n")
-        #expect(try String(contentsOfFile: folder.path + "/complaint", encoding: .utf8).isEmpty)
-        // Relay and files are gone with it.
-        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["complaint", "status"])
+        #expect(try String(contentsOfFile: folder.path + "/errors", encoding: .utf8).isEmpty)
+        // The relay has ended, and its files are deleted.
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["errors", "status"])
     }
 }

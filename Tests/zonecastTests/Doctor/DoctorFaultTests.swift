@@ -6,50 +6,50 @@ import Testing
 
 @testable import zonecast
 
-/// Each thing that may be wrong, provoked: what `zonecast doctor` says of it to people and to programs, and its exit code.
+/// Provokes each fault and checks what `zonecast doctor` prints, as text and as JSON, and its exit code.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct DoctorFaultTests {
     private typealias Diagnosis = DoctorTests.Diagnosis
     private let folder = ScratchFolder()
 
-    /// Runs the doctor both ways, which have to say the same; gives the one finding.
+    /// Runs the doctor with and without --json, compares the outputs and returns one finding.
     private func finding(
         _ check: String,
         is grade: String,
         _ arguments: [String],
         environment: [String: String] = [:]
     ) throws -> Diagnosis.Check {
-        // Without a relay it is tried whether one could listen: at a port that nobody else on this machine can have.
+        // Without a relay, the doctor tries to listen: at any port, so that other programs do not interfere.
         let environment = environment.merging(["ZONECAST_LISTEN": "127.0.0.1:0"]) { own, _ in own }
-        let forPrograms = try Command.run(
+        let jsonRun = try Command.run(
             ["doctor", "--json", "--timeout", "120"] + arguments,
             environment: environment
         )
-        let diagnosis = try forPrograms.json(Diagnosis.self)
+        let diagnosis = try jsonRun.json(Diagnosis.self)
         let found = try #require(diagnosis[check], "\(diagnosis.checks)")
         #expect(found.grade == grade, "\(found)")
-        #expect(forPrograms.status == (diagnosis.problems == 0 ? 0 : 1))
+        #expect(jsonRun.status == (diagnosis.problems == 0 ? 0 : 1))
         #expect(diagnosis.problems == diagnosis.checks.count { $0.grade == "problem" })
 
-        let forPeople = try Command.run(["doctor", "--timeout", "120"] + arguments, environment: environment)
-        #expect(forPeople.status == forPrograms.status)
+        let textRun = try Command.run(["doctor", "--timeout", "120"] + arguments, environment: environment)
+        #expect(textRun.status == jsonRun.status)
         let mark = ["good": "ok     ", "advice": "advice ", "problem": "problem"][grade] ?? ""
-        let line = forPeople.output.split(separator: "\n").first { $0.hasPrefix("\(mark) \(check)") }
-        #expect(line != nil, "\(forPeople.output)")
-        #expect(found.next.map { forPeople.output.contains("→ \($0)\n") } ?? true, "\(forPeople.output)")
-        if forPeople.status == 1 {
-            #expect(forPeople.complaint.contains("failed; see above."), "\(forPeople.complaint)")
+        let line = textRun.output.split(separator: "\n").first { $0.hasPrefix("\(mark) \(check)") }
+        #expect(line != nil, "\(textRun.output)")
+        #expect(found.next.map { textRun.output.contains("→ \($0)\n") } ?? true, "\(textRun.output)")
+        if textRun.status == 1 {
+            #expect(textRun.errors.contains("failed; see above."), "\(textRun.errors)")
         }
-        // What is well is not told to who wants quiet; what is not, is.
+        // With --quiet, only findings other than "good" are printed.
         let quiet = try Command.run(["doctor", "--quiet", "--timeout", "120"] + arguments, environment: environment)
         let lines = quiet.output.split(separator: "\n")
-        #expect(quiet.status == forPrograms.status && !lines.contains { $0.hasPrefix("ok ") }, "\(quiet.output)")
+        #expect(quiet.status == jsonRun.status && !lines.contains { $0.hasPrefix("ok ") }, "\(quiet.output)")
         #expect(lines.contains { $0.hasPrefix("\(mark) \(check)") } == (grade != "good"), "\(quiet.output)")
         return found
     }
 
     private func makeContainer() throws {
         let made = try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path])
-        try #require(made.status == 0, "\(made.complaint)")
+        try #require(made.status == 0, "\(made.errors)")
     }
 
     // MARK: The folder
@@ -59,7 +59,7 @@ import Testing
         (EROFS, "Read-only file system", "the system makes a failing disk read-only"),
         (EIO, "Input/output error", "the disk fails: see dmesg"),
     ])
-    func aDiskThatTakesNothing(fault: Int32, words: String, next: String) throws {
+    func aFailedWriteIsReportedWithAdvice(fault: Int32, words: String, next: String) throws {
         try makeContainer()
         var disk = DiskCalls.system
         disk.write = { _, _ in
@@ -75,7 +75,7 @@ import Testing
         )
     }
 
-    @Test func aDiskThatTakesHalfAPageIsFull() throws {
+    @Test func aShortWriteIsReportedAsAFullDisk() throws {
         try makeContainer()
         var disk = DiskCalls.system
         disk.write = { _, bytes in bytes.count / 2 }
@@ -83,23 +83,23 @@ import Testing
         #expect(found.found.hasSuffix("cannot be written: No space left on device"))
     }
 
-    /// As somebody else, where the test may become somebody else.
-    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("setpriv"), "only root can become somebody else"))
-    func aFolderThatIsShut() throws {
+    /// Runs as another user, which only root can do.
+    @Test(.enabled(if: geteuid() == 0 && Tool.isInstalled("setpriv"), "only root can change its user"))
+    func aFolderWithoutAccessIsReported() throws {
         try makeContainer()
-        let stranger = try Tool.run(
+        let otherUser = try Tool.run(
             "setpriv",
             ["--reuid", "65534", "--clear-groups", Command.program.path, "doctor", "--data", folder.path]
         )
-        #expect(stranger.status == 1)
+        #expect(otherUser.status == 1)
         let words = "You have no access to \(folder.path). Run this as root: sudo zonecast …"
-        #expect(stranger.said.contains(words), "\(stranger.said)")
-        #expect(stranger.said.contains("→ sudo zonecast doctor --data \(folder.path)"))
+        #expect(otherUser.output.contains(words), "\(otherUser.output)")
+        #expect(otherUser.output.contains("→ sudo zonecast doctor --data \(folder.path)"))
     }
 
-    /// What a copy or a careless command may leave where the relay's own files are to be.
+    /// A copy or a careless command can leave a file in place of a folder, or a folder in place of a file.
     @Test(arguments: ["relay.lock", "containers", "containers/iCloud.a.b/development.sqlite"])
-    func aFileWhereAFolderShouldBeOrTheOtherWayRound(_ name: String) throws {
+    func aFileInPlaceOfAFolderAndTheReverseAreReported(_ name: String) throws {
         try makeContainer()
         let path = "\(folder.path)/\(name)"
         try? FileManager.default.removeItem(atPath: path)
@@ -112,17 +112,17 @@ import Testing
         #expect(found.found.hasPrefix("\(path) is a "), "\(found)")
         guard !name.hasSuffix(".sqlite") else { return }
         let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
-        #expect(serve.status == 1 && serve.complaint.contains("\(path) is a "), "\(serve.complaint)")
+        #expect(serve.status == 1 && serve.errors.contains("\(path) is a "), "\(serve.errors)")
     }
 
-    @Test func aDamagedStore() throws {
+    @Test func aDamagedStoreIsReported() throws {
         let relay = try RelayProcess(folder: folder.path)
         try Path.makeZones(["Notes"], on: relay)
         #expect(relay.stop().status == 0)
         #expect(try finding("storage", is: "good", ["--data", folder.path]).found.contains("writable"))
         let store = "\(folder.path)/containers/\(Path.container)/development.sqlite"
         var content = try #require(FileManager.default.contents(atPath: store))
-        // In the middle of a page that is in use: the second one.
+        // In the middle of the second page, which is in use.
         for place in 4096 + 2000..<4096 + 2200 { content[place] ^= 0xFF }
         try content.write(to: URL(fileURLWithPath: store))
         let found = try finding("storage", is: "problem", ["--data", folder.path])
@@ -130,7 +130,7 @@ import Testing
         #expect(found.next == "zonecast backup restore latest --data \(folder.path)")
     }
 
-    @Test func accountsThatAreNoDatabase() throws {
+    @Test func damagedAccountsAreReported() throws {
         try makeContainer()
         for end in ["", "-wal", "-shm"] {
             try? FileManager.default.removeItem(atPath: "\(folder.path)/relay.sqlite\(end)")
@@ -144,7 +144,7 @@ import Testing
 
     // MARK: The address
 
-    @Test func anAddressThatAnotherProgramHas() throws {
+    @Test func anAddressInUseIsReported() throws {
         try makeContainer()
         let other = try FixedAnswer("HTTP/1.1 200 OK\r\n\r\n")
         let address = "127.0.0.1:\(other.port)"
@@ -158,7 +158,7 @@ import Testing
         #expect(found.found.contains("\(address) is in use by another program"), "\(found)")
     }
 
-    @Test func anAddressWhereNobodyAnswers() throws {
+    @Test func anUnreachableAddressIsReported() throws {
         let found = try finding("public address", is: "problem", ["--url", "http://127.0.0.1:1"])
         #expect(found.found.hasPrefix("http://127.0.0.1:1 cannot be reached: "), "\(found)")
         #expect(found.next == "check the DNS name, the firewall, and that the proxy is running")
@@ -166,7 +166,7 @@ import Testing
         #expect(name.found.hasPrefix("http://no-such-name.invalid cannot be reached: "), "\(name)")
     }
 
-    @Test func aProxyThatDoesNotPassRequestsOn() throws {
+    @Test func aProxyThatDoesNotForwardRequestsIsReported() throws {
         let proxy = try FixedAnswer("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
         let url = "http://127.0.0.1:\(proxy.port)"
         let found = try finding("public address", is: "problem", ["--url", url])
@@ -174,7 +174,7 @@ import Testing
         #expect(found.next?.hasPrefix("the proxy does not forward requests to the relay") == true)
     }
 
-    @Test func aProxyWithoutUpgrade() throws {
+    @Test func aProxyWithoutUpgradeIsReported() throws {
         let proxy = try FixedAnswer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: \(HTTPDate.now)\r\n\r\nup\n")
         let url = "http://127.0.0.1:\(proxy.port)"
         let found = try finding("WebSocket", is: "problem", ["--url", url])
@@ -184,7 +184,7 @@ import Testing
         _ = try finding("clock", is: "good", ["--url", url])
     }
 
-    @Test func aWrongClock() throws {
+    @Test func aWrongClockIsReported() throws {
         let proxy = try FixedAnswer(
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\nup\n"
         )
@@ -199,8 +199,8 @@ import Testing
 
     // MARK: TLS
 
-    @Test(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"))
-    func aCertificateThatHasEnded() throws {
+    @Test(.enabled(if: Tool.isInstalled("openssl"), "openssl is not installed"))
+    func anExpiredCertificateIsReported() throws {
         let certificate = try TestCertificate.expired(in: folder.path + "/tls")
         let relay = try RelayProcess(folder: folder.path, ["--dev"] + certificate.flags)
         let url = "https://localhost:\(relay.port)"
@@ -213,19 +213,19 @@ import Testing
         #expect(found.found.hasSuffix(" days ago"))
         #expect(found.next?.hasPrefix("renew it; ") == true)
 
-        // The folder's own doctor reads the file.
+        // The doctor of the folder reads the certificate file.
         let settings = ["ZONECAST_TLS_CERT": certificate.certificate, "ZONECAST_TLS_KEY": certificate.key]
         let own = try finding("certificate", is: "problem", ["--data", folder.path], environment: settings)
         #expect(own.found.hasPrefix("\(certificate.certificate) certificate expired "), "\(own)")
 
-        // Where it knows of none, since the relay was started with flags, it looks at what that shows.
+        // The relay was started with flags, so the configuration names no file: the doctor checks the served one.
         let shown = try finding("certificate", is: "problem", ["--data", folder.path])
         #expect(shown.found.hasPrefix("https://127.0.0.1:\(relay.port), certificate expired "), "\(shown)")
         withExtendedLifetime(relay) {}
     }
 
-    @Test(.enabled(if: Tool.isThere("openssl"), "openssl is not installed"))
-    func filesOfTLSThatAreMissingOrDoNotMatch() throws {
+    @Test(.enabled(if: Tool.isInstalled("openssl"), "openssl is not installed"))
+    func missingAndMismatchedTLSFilesAreReported() throws {
         try makeContainer()
         let (one, other) = (
             try TestCertificate(in: folder.path + "/one", days: 30),
@@ -244,12 +244,12 @@ import Testing
     }
 
     @Test(arguments: [(-3.0, "problem"), (3.0, "problem"), (14.0, "advice"), (60.0, "good")])
-    func howLongCertificatesMustBeGood(days: Double, grade: String) {
+    func certificatesAreGradedByTheirRemainingDays(days: Double, grade: String) {
         #expect(RelayChecks.certificate("certificate", of: "x", seconds: days * 86_400).grade.rawValue == grade)
     }
 }
 
-/// A time as in the `Date` field.
+/// The current time in the format of the `Date` field.
 enum HTTPDate {
     static var now: String {
         let formatter = DateFormatter()

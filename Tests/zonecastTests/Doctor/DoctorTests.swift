@@ -4,7 +4,7 @@ import Testing
 
 @testable import zonecast
 
-/// `zonecast doctor` on folders and relays, well and ill.
+/// `zonecast doctor` on folders and relays.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct DoctorTests {
     private let folder = ScratchFolder()
 
@@ -21,14 +21,14 @@ import Testing
         subscript(name: String) -> Check? { checks.first { $0.check == name } }
     }
 
-    /// Without a relay it is tried whether one could listen: at a port that nobody else on this machine can have.
+    /// Without a relay, the doctor tries to listen: at any port, so that other programs do not interfere.
     private func doctor(_ arguments: String...) throws -> (status: Int32, diagnosis: Diagnosis) {
         let anyPort = ["ZONECAST_LISTEN": "127.0.0.1:0"]
         let run = try Command.run(["doctor", "--json", "--timeout", "120"] + arguments, environment: anyPort)
         return (run.status, try run.json(Diagnosis.self))
     }
 
-    @Test func aRunningRelayIsTriedAsAClientWouldAndKeepsNothingOfIt() throws {
+    @Test func aRunningRelayIsCheckedAsAClientAndKeepsNoTrace() throws {
         let relay = try RelayProcess(folder: folder.path, [])
         let (status, diagnosis) = try doctor("--data", folder.path)
         #expect(status == 0)
@@ -46,7 +46,7 @@ import Testing
         #expect(lines.output.hasSuffix("7 ok, 3 advice, 0 problems\n"), "\(lines.output)")
     }
 
-    @Test func theCollectorOfTracesIsLookedFor() throws {
+    @Test func theTraceCollectorIsChecked() throws {
         #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
         func found(at port: Int) throws -> Diagnosis.Check? {
             let settings = ["ZONECAST_TRACES_ENDPOINT": "http://127.0.0.1:\(port)/v1/traces"]
@@ -58,23 +58,23 @@ import Testing
         }
         let collector = try Collector()
         #expect(try found(at: collector.port)?.grade == "good")
-        let nobody = try found(at: 9)
-        #expect(nobody?.grade == "advice" && nobody?.next?.contains("traces.endpoint") == true)
+        let unreachable = try found(at: 9)
+        #expect(unreachable?.grade == "advice" && unreachable?.next?.contains("traces.endpoint") == true)
         #expect(try doctor("--data", folder.path).diagnosis["traces"] == nil)
     }
 
-    @Test func withoutARelayTheFolderIsCheckedAndThatIsSaid() throws {
+    @Test func withoutARelayTheFolderIsChecked() throws {
         #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
         let (status, diagnosis) = try doctor("--data", folder.path)
         #expect(status == 0)
         #expect(diagnosis["storage"]?.grade == "good")
         #expect(diagnosis["listening"]?.grade == "advice")
         #expect(diagnosis["round trip"] == nil)
-        // For a health check it is what matters.
+        // A health check fails without a relay.
         #expect(try doctor("--data", folder.path, "--quick").status == 1)
     }
 
-    @Test func aQuickLookAtARunningRelayIsEnoughForAHealthCheck() throws {
+    @Test func aQuickCheckOfARunningRelaySucceeds() throws {
         let relay = try RelayProcess(folder: folder.path)
         let (status, diagnosis) = try doctor("--data", folder.path, "--quick")
         #expect(status == 0)
@@ -83,14 +83,14 @@ import Testing
         withExtendedLifetime(relay) {}
     }
 
-    @Test func aFolderThatIsNoneIsAProblemWithACommand() throws {
+    @Test func aMissingFolderIsAProblemWithACommandToFixIt() throws {
         let (status, diagnosis) = try doctor("--data", folder.path)
         #expect(status == 1)
         #expect(diagnosis["storage"]?.next?.contains("zonecast init") == true)
         #expect(!FileManager.default.fileExists(atPath: folder.path))
     }
 
-    @Test func aMistakeInTheConfigurationIsNamed() throws {
+    @Test func aFaultInTheConfigurationIsReported() throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let file = folder.path + "/zonecast.yaml"
         try "storag: x\n".write(toFile: file, atomically: true, encoding: .utf8)
@@ -99,21 +99,21 @@ import Testing
         #expect(diagnosis["configuration"]?.found.contains("line 1: \"storag\" is not a key") == true)
     }
 
-    @Test func whatARelayWouldRefuseIsNotWell() throws {
+    @Test func settingsThatARelayWouldRefuseAreProblems() throws {
         let made = try Command.run(["container", "create", "iCloud.org.example.app", "--data", folder.path])
         #expect(made.status == 0)
         let file = folder.path + "/settings.yaml"
         for key in ["metrics.token-file", "push.trust-file", "push.fcm-account-file"] {
             try "data: '\(folder.path)'\n\(key): /nope\n".write(toFile: file, atomically: true, encoding: .utf8)
             let found = try doctor("--config", file)
-            // Also a file that only matters with other keys is to be there.
+            // The file must exist even if it only matters together with other keys.
             #expect(found.status == 1 && found.diagnosis["configuration"]?.found.contains(key) == true, "\(found)")
-            #expect(found.diagnosis["storage"]?.grade != nil, "the rest is looked at all the same")
+            #expect(found.diagnosis["storage"]?.grade != nil, "the other checks still run")
             #expect(try Command.run(["config", "check", file]).status == 2)
         }
     }
 
-    @Test func hintsAreWhatCanBeTyped() throws {
+    @Test func suggestedCommandsCanBeTyped() throws {
         let place = folder.path + "/with a space"
         let made = try Command.run(["container", "create", "iCloud.org.example.app", "--data", place])
         #expect(made.status == 0)
@@ -125,7 +125,7 @@ import Testing
         #expect(try doctor("--config", file).diagnosis["listening"]?.next == "zonecast serve --config \(file)")
     }
 
-    @Test func fromElsewhereARelayIsTriedWithAUsersTokens() throws {
+    @Test func aRemoteRelayIsCheckedWithAUsersToken() throws {
         let relay = try RelayProcess(folder: folder.path)
         let url = "http://127.0.0.1:\(relay.port)"
         let (status, diagnosis) = try doctor("--url", url, "--web-token", "dev-alice")
@@ -135,13 +135,13 @@ import Testing
         let app = ["--container", "iCloud.org.example.app"]
         #expect(try doctor("--url", url, "--web-token", "dev-alice", app[0], app[1]).status == 0)
         let schema = try Command.run(["schema", "export", "--data", folder.path] + app)
-        #expect(schema.status == 0 && !schema.output.contains("Doctor"), "nothing to promote is left: \(schema.output)")
+        #expect(schema.status == 0 && !schema.output.contains("Doctor"), "no record type is left: \(schema.output)")
         let wrong = try doctor("--url", url, "--web-token", "nonsense")
         #expect(wrong.status == 1)
         #expect(wrong.diagnosis["round trip"]?.found.contains("AUTHENTICATION") == true)
     }
 
-    @Test func aProxyThatDropsTheUpgradeIsNamed() throws {
+    @Test func aProxyThatDropsTheUpgradeIsReported() throws {
         let proxy = try FixedAnswer(
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\nup\n"
         )
@@ -149,13 +149,13 @@ import Testing
         #expect(status == 1)
         #expect(diagnosis["WebSocket"]?.found.contains("returned 200 instead of 101") == true)
         #expect(diagnosis["clock"]?.grade == "problem")
-        let stranger = try FixedAnswer("SSH-2.0-OpenSSH\r\n\r\n")
-        let other = try doctor("--url", "http://127.0.0.1:\(stranger.port)")
+        let otherServer = try FixedAnswer("SSH-2.0-OpenSSH\r\n\r\n")
+        let other = try doctor("--url", "http://127.0.0.1:\(otherServer.port)")
         #expect(other.diagnosis["public address"]?.found.contains("does not speak HTTP/1.1") == true)
         #expect(try Command.run(["doctor", "--url", "ftp://x"]).status == 2)
     }
 
-    @Test func anOldBackupIsAProblemOnlyWhereOneIsDue() throws {
+    @Test func anOldBackupIsAProblemOnlyWithASchedule() throws {
         #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
         #expect(try Command.run(["backup", "create", "--data", folder.path]).status == 0)
         let checks = FolderChecks(folder: folder.path, isThorough: true)
@@ -169,12 +169,12 @@ import Testing
     }
 
     @Test(arguments: [(0.4, "good"), (30, "advice"), (3600, "problem")])
-    func howFarClocksMayBeApart(seconds: Double, grade: String) {
+    func clockDifferencesAreGraded(seconds: Double, grade: String) {
         #expect(RelayChecks.clock(apart: seconds).grade.rawValue == grade)
     }
 }
 
-/// What the doctor reads off a connection.
+/// Parsing of what the doctor reads from a connection.
 @Suite(.ownThread) struct ProbeTests {
     private func take(_ text: String, isOver: Bool = false) throws -> (answer: ProbeAnswer?, rest: String) {
         var bytes = Array(text.utf8)
@@ -182,7 +182,7 @@ import Testing
         return (answer, String(decoding: bytes, as: UTF8.self))
     }
 
-    @Test func anAnswerIsWholeByItsLengthItsChunksOrItsEnd() throws {
+    @Test func anAnswerEndsByItsLengthItsChunksOrTheConnection() throws {
         let counted = try take("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: y\r\n\r\nup\nHTTP")
         #expect(counted.answer?.body == Array("up\n".utf8) && counted.rest == "HTTP")
         #expect(counted.answer?.header("x") == "y")
@@ -197,16 +197,16 @@ import Testing
         #expect(throws: ProbeFault.self) { try take("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n") }
     }
 
-    @Test func aChunkIsNotLargerThanNumbersAre() {
+    @Test func aChunkSizeThatOverflowsIsRefused() {
         let chunks = "1\r\na\r\n7fffffffffffffff\r\n"
         #expect(throws: ProbeFault.self) {
             try take("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
         }
     }
 
-    @Test(arguments: [0, 1, 125, 126, 65_535, 65_536]) func framesOfEverySize(length: Int) throws {
+    @Test(arguments: [0, 1, 125, 126, 65_535, 65_536]) func framesOfEverySizeAreParsed(length: Int) throws {
         let payload = [UInt8](repeating: 7, count: length)
-        // A server's frame is a client's without the mask.
+        // A server's frame is a client's frame without the mask.
         var masked = ProbeFrames.text(payload, mask: 0)
         let header = length < 126 ? 2 : length < 65_536 ? 4 : 10
         #expect(masked.count == header + 4 + length)
@@ -218,7 +218,7 @@ import Testing
         }
         var bytes = masked + [1]
         guard case .text(payload)? = try ProbeFrames.take(from: &bytes) else {
-            Issue.record("not the frame that was written")
+            Issue.record("the frame differs from the one written")
             return
         }
         #expect(bytes == [1])

@@ -3,7 +3,7 @@ import RelayStore
 import TestSupport
 import Testing
 
-/// Folders that another version of the program has written: looked at, and left as they are.
+/// Folders of other versions of the program: the doctor reads them and changes nothing.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct DoctorVersionTests {
     private let folder = ScratchFolder()
 
@@ -24,7 +24,7 @@ import Testing
 
     private var file: Data? { FileManager.default.contents(atPath: folder.path + "/relay.sqlite") }
 
-    @Test(arguments: [[], ["--quick"]]) func anEarlierFolderIsToldAndNotBroughtUpToDate(_ flags: [String]) throws {
+    @Test(arguments: [[], ["--quick"]]) func anEarlierLayoutIsReportedAndNotMigrated(_ flags: [String]) throws {
         try makeAccounts(version: EarlierLayout.accountVersions - 2)
         let before = try #require(file)
         let diagnosis = try flags.isEmpty ? doctor() : doctor("--quick")
@@ -33,12 +33,12 @@ import Testing
         #expect(found.found.contains("2 steps") && found.next?.contains("storage migrate --data ") == true, "\(found)")
         #expect(diagnosis["storage"]?.grade == "good", "\(diagnosis.checks)")
         #expect(file == before)
-        // With a backup of how it was.
+        // The migration makes a backup first.
         #expect(try Command.run(["storage", "migrate", "--data", folder.path]).status == 0)
         #expect(try doctor()["version"] == nil)
     }
 
-    @Test func aNewerFolderIsNamedWithItsVersion() throws {
+    @Test func aNewerLayoutIsReportedWithItsVersion() throws {
         try makeAccounts(version: EarlierLayout.accountVersions + 3)
         let before = try #require(file)
         let diagnosis = try doctor()
@@ -49,7 +49,7 @@ import Testing
         #expect(found.found.hasPrefix(start))
         #expect(found.found.hasSuffix("knows \(knows)") && found.next?.hasPrefix("install the newer version") == true)
         let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
-        #expect(serve.status == 1 && serve.complaint.contains("a newer zonecast has written it"), "\(serve.complaint)")
+        #expect(serve.status == 1 && serve.errors.contains("a newer zonecast has written it"), "\(serve.errors)")
         #expect(file == before)
     }
 }

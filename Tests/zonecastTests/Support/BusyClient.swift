@@ -1,22 +1,22 @@
 import Foundation
 import Synchronization
 
-/// A client that does all that clients do, in two zones of its own, until the relay is gone: batches, deletes, moves,
-/// shares, assets.
+/// A client that uses all operations in two zones of its own until the relay is gone: batches, deletions, moves, shares
+/// and assets.
 ///
-/// Each of its requests happens wholly or not at all, and it sends one after the other. So it knows what its zones hold
-/// but for the one request that was on its way: there are two possible states, and no other may be found.
+/// Each request is atomic, and the client sends one at a time. It therefore knows the content of its zones except for
+/// the one request without a response: exactly two states are possible.
 final class BusyClient: Sendable {
-    /// Records by zone and name; of one with an asset the asset's content, of a share its type.
+    /// Values by zone and record name: the content for an asset, the record type for a share.
     typealias Contents = [String: [String: String]]
 
     private struct State {
         var known: Contents
-        /// What a request that was not answered makes of it.
-        var perhaps: Contents?
+        /// The content if the request without a response was applied.
+        var pending: Contents?
         var random: UInt64
         var value = 0
-        var isMade = false
+        var hasZones = false
     }
 
     let number: Int
@@ -35,7 +35,7 @@ final class BusyClient: Sendable {
 
     var zones: [String] { state.withLock { $0.known.keys.sorted() } }
 
-    /// Starts all in threads of their own; the group is left when all have noticed that the relay is gone.
+    /// Starts each client on its own thread; the group is left when all have noticed that the relay is gone.
     static func start(_ clients: [BusyClient], on relay: RelayProcess, _ done: @escaping @Sendable () -> Void)
         -> DispatchGroup
     {
@@ -53,7 +53,7 @@ final class BusyClient: Sendable {
 
     private func run(port: Int, _ done: () -> Void) {
         guard let connection = try? HTTPConnection(port: port) else { return }
-        if !state.withLock({ $0.isMade }) {
+        if !state.withLock({ $0.hasZones }) {
             guard (try? makeZones(on: connection)) != nil else { return }
         }
         while (try? act(on: connection)) != nil { done() }
@@ -65,7 +65,7 @@ final class BusyClient: Sendable {
         guard try connection.send("POST", Path.to("zones/modify"), body: body).status == 200 else {
             throw HTTPConnection.Lost()
         }
-        state.withLock { $0.isMade = true }
+        state.withLock { $0.hasZones = true }
     }
 
     private func draw(_ bound: Int) -> Int {
@@ -75,7 +75,7 @@ final class BusyClient: Sendable {
         }
     }
 
-    // MARK: What it does
+    // MARK: Requests
 
     private func act(on connection: HTTPConnection) throws {
         let zone = zones[draw(2)]
@@ -145,8 +145,8 @@ final class BusyClient: Sendable {
         }
         let name = "file-\(number)"
         let content = String(repeating: "\(draw(1 << 30)) ", count: 1 + draw(2_000))
-        let wish = #"{"tokens":[{"recordType":"Photo","recordName":"\#(name)","fieldName":"file"}]}"#
-        let tokens = try connection.send("POST", Path.to("assets/upload"), body: wish)
+        let tokenRequest = #"{"tokens":[{"recordType":"Photo","recordName":"\#(name)","fieldName":"file"}]}"#
+        let tokens = try connection.send("POST", Path.to("assets/upload"), body: tokenRequest)
         guard tokens.status == 200, let url = try tokens.json(Tokens.self).tokens.first?.url,
             let address = URLComponents(string: url)
         else { throw HTTPConnection.Lost() }
@@ -165,7 +165,7 @@ final class BusyClient: Sendable {
         let records = names.map { #"{"recordName":"\#($0)"}"# }.joined(separator: ",")
         let body =
             #"{"zoneID":{"zoneName":"\#(zone)"},"destinationZoneID":{"zoneName":"\#(other)"},"records":[\#(records)]}"#
-        // What is there under the same name stays there, and the move is refused.
+        // The relay refuses a move onto existing names, so save instead.
         let isRefused = state.withLock { state in names.contains { state.known[other]?[$0] != nil } }
         if isRefused { return try save(in: zone, connection) }
         try request("records/move", body, connection) { contents in
@@ -187,7 +187,7 @@ final class BusyClient: Sendable {
         try request("records/modify", body, connection, change)
     }
 
-    /// Sends a request that happens wholly or not at all, and notes what it makes of the zones.
+    /// Sends an atomic request and records its effect on the zones.
     private func request(
         _ operation: String,
         _ body: String,
@@ -196,20 +196,20 @@ final class BusyClient: Sendable {
     ) throws {
         var after = state.withLock { $0.known }
         change(&after)
-        state.withLock { $0.perhaps = after }
+        state.withLock { $0.pending = after }
         let answer = try connection.send("POST", Path.to(operation), body: body)
         let text = String(decoding: answer.body, as: UTF8.self)
         guard answer.status == 200, !text.contains("serverErrorCode") else { throw Refused(text: text) }
         state.withLock { state in
             state.known = after
-            state.perhaps = nil
+            state.pending = nil
         }
     }
 
-    /// An answer that no request of its earns while the relay is well.
+    /// A response that a healthy relay never sends to this client.
     struct Refused: Error { var text: String }
 
-    // MARK: What is found
+    // MARK: Checks
 
     private struct Feed: Decodable {
         struct Zone: Decodable {
@@ -235,25 +235,25 @@ final class BusyClient: Sendable {
         var zones: [Zone]
     }
 
-    /// Reads its zones, from `tokens` on top of `contents`, and holds them against what it knows; gives what is wrong.
+    /// Reads the zones, continuing `contents` from `tokens`, and compares them with what it knows; returns differences.
     func check(
         on relay: RelayProcess,
         following contents: inout Contents,
         _ tokens: inout [String: String]
     ) throws -> [String] {
         let connection = try HTTPConnection(port: relay.port)
-        guard state.withLock({ $0.isMade }) else { return [] }
+        guard state.withLock({ $0.hasZones }) else { return [] }
         var full = Contents()
-        var said: [String] = []
+        var faults: [String] = []
         for zone in zones {
             var none: String?
             full[zone] = [:]
             try read(zone, connection, &full[zone, default: [:]], &none, pageSize: 50)
             try read(zone, connection, &contents[zone, default: [:]], &tokens[zone], pageSize: 20)
-            if contents[zone] != full[zone] { said.append("\(zone): the feed and a full fetch differ") }
+            if contents[zone] != full[zone] { faults.append("\(zone): the feed and a full fetch differ") }
         }
-        let (known, perhaps) = state.withLock { ($0.known, $0.perhaps) }
-        if full != known, full != perhaps {
+        let (known, pending) = state.withLock { ($0.known, $0.pending) }
+        if full != known, full != pending {
             let lost = zones.flatMap { zone in
                 Set((known[zone] ?? [:]).keys).union((full[zone] ?? [:]).keys)
                     .filter { known[zone]?[$0] != full[zone]?[$0] }
@@ -261,13 +261,13 @@ final class BusyClient: Sendable {
                         "\(zone)/\($0): \(known[zone]?[$0]?.prefix(20) ?? "-") / \(full[zone]?[$0]?.prefix(20) ?? "-")"
                     }
             }
-            said.append("neither what was acknowledged nor that and the last request: \(lost.sorted().prefix(5))")
+            faults.append("neither the state before nor after the last request: \(lost.sorted().prefix(5))")
         }
         state.withLock { [full] state in
             state.known = full
-            state.perhaps = nil
+            state.pending = nil
         }
-        return said
+        return faults
     }
 
     private func read(

@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 import TestSupport
 
-/// A collector of traces on this machine: takes what is posted by HTTP/1.1 and keeps the bodies.
+/// An HTTP server that accepts posts and keeps their bodies, in place of a trace collector or an alert receiver.
 final class Collector: Sendable {
     var port: Int { listening.number }
     private let listening: ListeningPort
@@ -21,7 +21,7 @@ final class Collector: Sendable {
 
     var bodies: [Data] { kept.withLock { $0 } }
 
-    /// The body of the next request, which must say how long it is.
+    /// Reads the next request, which must have a Content-Length, and returns its body.
     private static func body(from peer: Int32) -> Data? {
         var bytes = Data()
         let gap = Data("\r\n\r\n".utf8)

@@ -1,12 +1,12 @@
 import Foundation
 import TestSupport
 
-/// A server that gives the same answer to whatever it is asked: what a wrong proxy or a wrong address does.
+/// A server that gives the same response to every request, like a misconfigured proxy.
 final class FixedAnswer: Sendable {
     var port: Int { listening.number }
     private let listening: ListeningPort
 
-    /// `answer` is made anew for each request, so that it may say what time it is.
+    /// Evaluates `answer` for each request, so that it can contain the current time.
     init(_ answer: @escaping @autoclosure @Sendable () -> String) throws {
         listening = try ListeningPort()
         listening.serve { peer in

@@ -1,10 +1,10 @@
 import Foundation
 
-/// One kept HTTP/1.1 connection that blocks, so that a test needs no more than a thread for it.
+/// A persistent HTTP/1.1 connection with blocking calls.
 final class HTTPConnection {
     struct Answer {
         var status: Int
-        /// Names in lower case.
+        /// Field names are in lower case.
         var headers: [String: String]
         var body: Data
 
@@ -13,13 +13,13 @@ final class HTTPConnection {
         }
     }
 
-    /// The peer went away, or did not answer within 120 s.
+    /// The peer closed the connection or did not respond within 120 s.
     struct Lost: Error {}
 
     private let descriptor: Int32
     private var pending: [UInt8] = []
 
-    /// What the peer is called in the requests.
+    /// The value of the requests' `Host` field.
     private let host: String
 
     init(port: Int, host: String = "127.0.0.1") throws {
@@ -27,7 +27,7 @@ final class HTTPConnection {
         descriptor = try Self.connect(port: port)
     }
 
-    /// A socket whose reads give up after 120 s.
+    /// Connects a socket whose reads fail after 120 s.
     static func connect(port: Int) throws -> Int32 {
         let descriptor: Int32
         #if canImport(Glibc)
@@ -60,7 +60,7 @@ final class HTTPConnection {
         return try finish()
     }
 
-    /// Sends a request without waiting for its answer; the last `withheld` bytes of the body never come.
+    /// Sends a request without waiting for the response; omits the last `withheld` bytes of the body.
     func begin(
         _ method: String,
         _ target: String,
@@ -74,13 +74,13 @@ final class HTTPConnection {
         try write(Array((head + "\r\n" + body).utf8.dropLast(withheld)))
     }
 
-    /// Whether something has come, waiting for it so many milliseconds at most.
-    func hears(within time: Int32) -> Bool {
+    /// Waits at most `time` milliseconds and returns whether there is something to read.
+    func hasInput(within time: Int32) -> Bool {
         var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&waiting, 1, time) > 0
     }
 
-    /// Waits for the answer to what was begun.
+    /// Waits for the response to the request that `begin` sent.
     func finish() throws -> Answer { try readAnswer() }
 
     private func write(_ bytes: [UInt8]) throws { try Self.write(bytes, to: descriptor) }

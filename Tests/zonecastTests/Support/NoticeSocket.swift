@@ -1,11 +1,11 @@
 import Foundation
 
-/// A device's notice socket, by hand: it says hello and then reads until the relay closes it.
+/// A device's notice socket: sends a hello and then reads until the relay closes the connection.
 final class NoticeSocket {
     private let descriptor: Int32
     private var pending: [UInt8] = []
 
-    /// Connects as a device of alice's and returns once the relay has said that it is ready.
+    /// Connects as a device of alice's and returns after the relay's ready frame.
     init(_ device: String, on relay: RelayProcess) throws {
         descriptor = try HTTPConnection.connect(port: relay.port)
         let head =
@@ -19,7 +19,7 @@ final class NoticeSocket {
         }
         pending.removeSubrange(..<range.upperBound)
         let hello = #"{"hello":{"deviceID":"\#(device)","ckAPIToken":"x","ckWebAuthToken":"dev-alice"}}"#
-        // Masked by zeros, which is a mask as good as any here.
+        // The mask is zero, so the payload stays as it is.
         let frame = [0x81, 0x80 | UInt8(min(hello.utf8.count, 125)), 0, 0, 0, 0]
         try HTTPConnection.write(frame + Array(hello.utf8), to: descriptor)
         guard try next().opcode == 1 else { throw HTTPConnection.Lost() }
@@ -27,7 +27,7 @@ final class NoticeSocket {
 
     deinit { close(descriptor) }
 
-    /// Reads to the end; the code of the close frame, `nil` where the connection ended without one.
+    /// Reads until the connection ends; returns the code of the close frame, `nil` without one.
     func closeCode() -> Int? {
         while let frame = try? next() {
             if frame.opcode == 8, frame.payload.count >= 2 {

@@ -1,8 +1,10 @@
 import Foundation
 import Testing
 
-/// Tests that wait for processes do so on threads of their own: as many as the machine has processors, and the few
-/// threads that all tests share would stand still, and with them every test that has a time to keep.
+/// Runs tests that wait for processes on threads of their own.
+///
+/// On the shared pool, which has one thread per processor,
+/// they would block all other tests.
 struct OwnThread: SuiteTrait, TestTrait, TestScoping {
     var isRecursive: Bool { true }
 
@@ -16,7 +18,7 @@ struct OwnThread: SuiteTrait, TestTrait, TestScoping {
 }
 
 extension Trait where Self == OwnThread {
-    /// Runs on a thread of its own, so that it may block it.
+    /// Runs the suite or test on its own threads, which it may block.
     static var ownThread: Self { OwnThread() }
 }
 

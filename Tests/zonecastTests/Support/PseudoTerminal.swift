@@ -1,19 +1,19 @@
 import ChildProcesses
 import Foundation
 
-/// A terminal that is none, for what a command asks a person.
+/// A pseudo-terminal, for commands that prompt.
 final class PseudoTerminal {
     struct Failure: Error {}
 
-    /// The person's end.
+    /// The end where the test types.
     private let keyboard: Int32
-    /// The command's end.
+    /// The end that the command reads.
     let command: FileHandle
 
     init() throws {
         keyboard = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
         var (lock, number) = (Int32(0), UInt32(0))
-        // The system's TIOCSPTLCK and TIOCGPTN, which Swift is not shown.
+        // TIOCSPTLCK and TIOCGPTN, which Swift does not import.
         guard keyboard >= 0, ioctl(keyboard, 0x4004_5431, &lock) == 0, ioctl(keyboard, 0x8004_5430, &number) == 0 else {
             throw Failure()
         }
@@ -24,7 +24,7 @@ final class PseudoTerminal {
 
     deinit { close(keyboard) }
 
-    /// Whether what is typed is shown.
+    /// Whether the terminal shows typed characters.
     var echoes: Bool {
         var settings = termios()
         tcgetattr(command.fileDescriptor, &settings)
@@ -33,7 +33,7 @@ final class PseudoTerminal {
 
     func type(_ text: String) { _ = Array(text.utf8).withUnsafeBytes { write(keyboard, $0.baseAddress, $0.count) } }
 
-    /// A command that asks here; not started yet.
+    /// Returns a command with this terminal as its input, not started yet.
     func process(_ arguments: [String]) -> ChildProcess {
         let process = ChildProcess()
         process.executableURL = Command.program

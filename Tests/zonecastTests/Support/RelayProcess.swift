@@ -3,28 +3,28 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A running `zonecast serve`, killed at the latest when the test lets go of it.
+/// A running `zonecast serve`, killed at the latest when this object is released.
 final class RelayProcess {
     let port: Int
     let folder: String
     private let process: ChildProcess
 
-    /// What went wrong while waiting.
+    /// A wait that failed.
     struct Failure: Error, CustomStringConvertible {
         var description: String
     }
 
-    /// Starts one on a port of the system's choice and waits until it says that it is ready, 120 s at most.
+    /// Starts a relay on a free port and waits at most 120 s until it is ready.
     ///
     /// - Parameters:
-    ///   - folder: its data folder.
-    ///   - arguments: of `serve`, beside folder and port.
+    ///   - folder: The data folder.
+    ///   - arguments: Arguments of `serve` besides folder and port.
     ///   - environment: `ZONECAST_` variables.
-    ///   - input: its standard input.
-    ///   - log: the file that its standard error goes to.
-    ///   - longestFile: no file of its can grow beyond so many KiB, as on a disk that fails there.
-    ///   - openFiles: so many files and sockets may it have open.
-    /// - Throws: `Failure` where it does not get ready.
+    ///   - input: The standard input.
+    ///   - log: The file for the standard error.
+    ///   - longestFile: The maximum size of a file in KiB, as if the disk failed there.
+    ///   - openFiles: The maximum number of open files and sockets.
+    /// - Throws: `Failure` if the relay does not become ready.
     init(
         folder: String,
         _ arguments: [String] = ["--dev"],
@@ -37,7 +37,7 @@ final class RelayProcess {
         self.folder = folder
         process = ChildProcess()
         let arguments = ["serve", "--data", folder, "--listen", "127.0.0.1:0"] + arguments
-        // The shell counts in halves of a KiB; without the trap the system would end the program by a signal.
+        // The shell counts in units of 512 bytes. Without the trap, a signal would end the program.
         let bounds = [
             longestFile.map { "trap '' XFSZ; ulimit -f \($0 * 2)" }, openFiles.map { "ulimit -n \($0)" },
         ].compactMap { $0 }
@@ -49,9 +49,9 @@ final class RelayProcess {
             process.executableURL = Command.program
             process.arguments = arguments
         }
-        // On a busy machine a test may be long between two requests on one connection.
-        let patient = ["ZONECAST_LIMITS_HEAD_TIME": "600", "ZONECAST_LIMITS_KEEP_ALIVE": "600"]
-        process.environment = Command.cleanEnvironment(adding: patient.merging(environment) { $1 })
+        // On a busy machine, the time between two requests on a connection can be long.
+        let timeouts = ["ZONECAST_LIMITS_HEAD_TIME": "600", "ZONECAST_LIMITS_KEEP_ALIVE": "600"]
+        process.environment = Command.cleanEnvironment(adding: timeouts.merging(environment) { $1 })
         let output = Pipe()
         process.standardOutput = output
         process.standardError = try log.map { try Self.file($0) } ?? FileHandle.nullDevice
@@ -74,35 +74,35 @@ final class RelayProcess {
 
     deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }
 
-    /// How many files and sockets it holds; 0 where the system does not tell.
+    /// The number of open files and sockets, 0 if the system does not tell.
     var openDescriptors: Int {
         (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(process.processIdentifier)/fd").count) ?? 0
     }
 
     func connect() throws -> HTTPConnection { try HTTPConnection(port: port) }
 
-    /// `kill -9`: no goodbye, no flush.
+    /// Ends the relay with SIGKILL.
     func killHard() {
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
     }
 
-    /// Has it do nothing more, whatever comes; returns once it does nothing.
-    func halt() throws {
+    /// Suspends the relay, and returns once it is suspended.
+    func suspend() throws {
         kill(process.processIdentifier, SIGSTOP)
         var facts = siginfo_t()
         guard waitid(P_PID, id_t(process.processIdentifier), &facts, WSTOPPED | WNOWAIT) == 0 else {
-            throw Failure(description: "the relay could not be halted")
+            throw Failure(description: "the relay could not be suspended")
         }
     }
 
-    /// Asks it to stop without waiting.
+    /// Asks the relay to stop, without waiting.
     func beginStop() { process.terminate() }
 
-    /// What it is sent when the terminal goes that it was started from.
+    /// Sends the signal that the relay gets when its terminal closes.
     func hangUp() { process.signal(SIGHUP) }
 
-    /// Waits for its end, 120 s at most, and gives its exit status.
+    /// Waits at most 120 s for the relay to end, and returns its exit status.
     func end() throws -> Int32 {
         let deadline = ContinuousClock.now + .seconds(120)
         while process.isRunning, ContinuousClock.now < deadline { usleep(5_000) }
@@ -110,7 +110,7 @@ final class RelayProcess {
         return process.terminationStatus
     }
 
-    /// Asks it to stop; gives its exit status and how long it took.
+    /// Stops the relay; returns its exit status and the time it took.
     func stop() -> (status: Int32, took: Duration) {
         let start = ContinuousClock.now
         process.terminate()
@@ -125,7 +125,7 @@ final class RelayProcess {
             let left = deadline - ContinuousClock.now
             var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             guard left > .zero else { throw Failure(description: "waited \(limit) for the ready line of serve") }
-            // Nothing at the end of the time, and less than that where a signal or a halt came in between.
+            // A poll can end early because of a signal.
             guard poll(&waiting, 1, Int32(left / .milliseconds(1)) + 1) > 0 else { continue }
             var byte: UInt8 = 0
             guard read(descriptor, &byte, 1) == 1 else { throw Failure(description: "serve ended before it was ready") }

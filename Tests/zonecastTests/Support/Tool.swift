@@ -1,27 +1,27 @@
 import ChildProcesses
 import Foundation
 
-/// A program of the system that a test uses where it is installed.
+/// A system program that tests use if it is installed.
 enum Tool {
-    /// Its path; `nil` where it is not installed.
+    /// Returns the program's path, `nil` if it is not installed.
     static func path(_ name: String) -> String? {
         let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
         let usual = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
         return (folders + usual).map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
     }
 
-    static func isThere(_ name: String) -> Bool { path(name) != nil }
+    static func isInstalled(_ name: String) -> Bool { path(name) != nil }
 
-    /// Whether `unshare -m` gives a place to mount disks in that nobody else sees.
-    static let canMount = geteuid() == 0 && isThere("unshare") && (try? run("unshare", ["-m", "true"]).status) == 0
+    /// Whether `unshare -m` works, so that a test can mount disks that only its own processes see.
+    static let canMount = geteuid() == 0 && isInstalled("unshare") && (try? run("unshare", ["-m", "true"]).status) == 0
 
-    /// Runs it to its end; gives its status and all that it said.
+    /// Runs a program to its end; returns its status and its whole output.
     static func run(
         _ name: String,
         _ arguments: [String],
         in folder: String? = nil,
         input: Data? = nil
-    ) throws -> (status: Int32, said: String) {
+    ) throws -> (status: Int32, output: String) {
         guard let path = name.hasPrefix("/") ? name : path(name) else { return (127, "\(name) is not installed") }
         let process = ChildProcess()
         process.executableURL = URL(fileURLWithPath: path)
@@ -32,27 +32,27 @@ enum Tool {
         process.standardError = output
         let standardInput = Pipe()
         process.standardInput = input == nil ? FileHandle.nullDevice : standardInput
-        // As with `Command`: whoever ends without reading must not end us.
+        // Keep a read end open, as in `Command.run`: the program may end before it has read its input.
         let reader = dup(standardInput.fileHandleForReading.fileDescriptor)
         defer { close(reader) }
         try process.run()
         if let input {
-            // What is given fits the pipe's buffer, or is read while it is written.
+            // The input fits the pipe's buffer, or the program reads it while it is written.
             standardInput.fileHandleForWriting.write(input)
             try standardInput.fileHandleForWriting.close()
         }
-        let said = output.fileHandleForReading.readDataToEndOfFile()
+        let bytes = output.fileHandleForReading.readDataToEndOfFile()
         process.waitUntilExit()
-        return (process.terminationStatus, String(decoding: said, as: UTF8.self))
+        return (process.terminationStatus, String(decoding: bytes, as: UTF8.self))
     }
 }
 
-/// A throw-away certificate for `localhost` and 127.0.0.1 that is its own authority, made by openssl.
+/// A temporary, self-signed certificate for `localhost` and 127.0.0.1, made by openssl.
 struct TestCertificate {
     let certificate: String
     let key: String
 
-    /// Made in `folder`, in place of one that is there.
+    /// Makes the certificate in `folder`, replacing an existing one.
     init(in folder: String, days: Int) throws {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         certificate = folder + "/cert.pem"
@@ -65,13 +65,13 @@ struct TestCertificate {
                 "subjectAltName=DNS:localhost,IP:127.0.0.1",
             ]
         )
-        guard made.status == 0 else { throw RelayProcess.Failure(description: "openssl: \(made.said)") }
+        guard made.status == 0 else { throw RelayProcess.Failure(description: "openssl: \(made.output)") }
     }
 
-    /// One that ended in February 2020.
+    /// Makes a certificate that expired in February 2020.
     static func expired(in folder: String) throws -> TestCertificate {
         let made = try TestCertificate(in: folder, days: 1)
-        // Only `openssl ca` takes dates, and it wants a book to note them in.
+        // Only `openssl ca` accepts dates, and it needs an index file.
         let settings = """
             [ca]
             default_ca = own
@@ -95,7 +95,7 @@ struct TestCertificate {
             ],
         ] {
             let run = try Tool.run("openssl", arguments)
-            guard run.status == 0 else { throw RelayProcess.Failure(description: "openssl: \(run.said)") }
+            guard run.status == 0 else { throw RelayProcess.Failure(description: "openssl: \(run.output)") }
         }
         return made
     }

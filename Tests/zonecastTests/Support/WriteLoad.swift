@@ -18,9 +18,9 @@ enum Path {
     }
 }
 
-/// What was sent and what was acknowledged, by record name.
+/// The values sent and acknowledged, by record name.
 ///
-/// Values of one record only ever grow.
+/// The values of a record only grow.
 final class Ledger: Sendable {
     struct Entry {
         var zone: String
@@ -33,7 +33,7 @@ final class Ledger: Sendable {
 
     init() { state = Mutex((entries: [:], acknowledgements: 0)) }
 
-    /// Nothing is acknowledged yet, and values go on behind those of another relay.
+    /// Starts without acknowledgements, with values that continue those of another relay.
     init(startingAt other: Ledger) {
         let entries = other.entries.mapValues { Entry(zone: $0.zone, sent: $0.sent) }
         state = Mutex((entries: entries, acknowledgements: 0))
@@ -55,7 +55,7 @@ final class Ledger: Sendable {
         changed.unlock()
     }
 
-    /// Waits for that many more than there were.
+    /// Waits until `count` further writes are acknowledged.
     func waitForAcknowledgements(_ count: Int, until end: Date) -> Bool {
         changed.lock()
         defer { changed.unlock() }
@@ -67,13 +67,13 @@ final class Ledger: Sendable {
     }
 }
 
-/// Writes on its own connection until the relay is gone: new records, and new values for those it made.
+/// Writes new records and new values on its own connection until the relay is gone.
 struct Writer: Sendable {
     let number: Int
     let zone: String
     let ledger: Ledger
 
-    /// Starts some in their own threads; the group is left when all have noticed that the relay is gone.
+    /// Starts writers on their own threads; the group is left when all have noticed that the relay is gone.
     static func start(_ count: Int, in zones: [String], on relay: RelayProcess, _ ledger: Ledger) -> DispatchGroup {
         let finished = DispatchGroup()
         for number in 0..<count {
@@ -90,13 +90,13 @@ struct Writer: Sendable {
 
     func run(port: Int) {
         guard let connection = try? HTTPConnection(port: port) else { return }
-        // Where an earlier round ended; a value that may or may not have arrived is never used again.
+        // Continue after an earlier round; a value that may have arrived is never used again.
         var value = (ledger.entries.filter { $0.key.hasPrefix("w\(number)-") }.map(\.value.sent).max() ?? 0) + 1
         while (try? write(value, on: connection)) != nil { value += 1 }
     }
 
     private func write(_ value: Int, on connection: HTTPConnection) throws {
-        // Three of four writes change one of ten records, the fourth makes a new one.
+        // Three of four writes change one of ten records, the fourth creates a new one.
         let name = value % 4 == 0 ? "w\(number)-new\(value)" : "w\(number)-\(value % 10)"
         ledger.willSend(value, to: name, in: zone)
         let record = #"{"recordName":"\#(name)","recordType":"Note","fields":{"value":{"value":\#(value)}}}"#
@@ -118,7 +118,7 @@ struct Writer: Sendable {
 struct Follower {
     let zone: String
     private(set) var values: [String: Int] = [:]
-    /// Names that one run from the beginning gave twice.
+    /// Names that occurred twice in one fetch from the beginning.
     private(set) var repeated: [String] = []
     /// Names that came with an older value than before.
     private(set) var wentBack: [String] = []
@@ -126,10 +126,10 @@ struct Follower {
 
     init(zone: String) { self.zone = zone }
 
-    /// Forgets all but the zone, as a device does whose token is refused.
+    /// Discards everything but the zone, as a device does when its token is refused.
     mutating func startOver() { self = Follower(zone: zone) }
 
-    /// The error with which the relay refuses the token; `nil` where it takes it.
+    /// Returns the error with which the relay refuses the token, `nil` if it accepts the token.
     func refusal(on relay: RelayProcess) throws -> String? {
         struct Refused: Decodable {
             struct Zone: Decodable { var ckErrorCode: String? }
@@ -164,7 +164,7 @@ struct Follower {
             let body = #"{"zones":[{"zoneID":{"zoneName":"\#(zone)"},"resultsLimit":\#(pageSize)\#(since)}]}"#
             let answer = try connection.send("POST", Path.to("changes/zone"), body: body)
             let page = try #require(try answer.json(Answer.self).zones.first)
-            let records = try #require(page.records, "the token of before the kill was refused")
+            let records = try #require(page.records, "a token from before the kill was refused")
             for record in records {
                 if record.deleted == true {
                     values[record.recordName] = nil
@@ -181,7 +181,7 @@ struct Follower {
         }
     }
 
-    /// Holds what was followed against a full fetch, and that against what was written and acknowledged.
+    /// Compares the followed values with a full fetch, and the full fetch with the ledger.
     func check(on relay: RelayProcess, _ ledger: Ledger, _ when: String) throws {
         var full = Follower(zone: zone)
         try full.catchUp(on: relay, pageSize: 50)
@@ -194,9 +194,9 @@ struct Follower {
             if let acknowledged = entry.acknowledged {
                 #expect((found ?? -1) >= acknowledged, "\(when): \(name) lost \(acknowledged), has \(found ?? -1)")
             }
-            if let found { #expect(found <= entry.sent, "\(name) holds \(found), which nobody wrote") }
+            if let found { #expect(found <= entry.sent, "\(name) holds \(found), which no writer sent") }
         }
-        #expect(Set(full.values.keys).isSubset(of: written.keys), "records that nobody wrote")
+        #expect(Set(full.values.keys).isSubset(of: written.keys), "records that no writer sent")
         #expect(!written.isEmpty)
     }
 }

@@ -37,8 +37,8 @@ package struct KeyLimits: Sendable {
     ///
     /// Users can sign in while an issuer is down, but a key that a compromised issuer has withdrawn must expire.
     package var staleLifetime = Duration.seconds(24 * 3600)
-    /// How long the keys of a file serve before it is read again, and the least time between two reads for tokens that fit
-    /// none of them.
+    /// How long the keys of a file are used before it is read again, and the minimum time between two reads for tokens
+    /// that match none of them.
     package var fileLifetime = Duration.seconds(1)
 
     package init() {}
@@ -54,7 +54,7 @@ package actor IssuerKeys {
         var keys: IssuerKeySet
         /// Counts up with each fetch.
         var number: Int
-        /// By uptime.
+        /// In uptime.
         fileprivate var at: Duration
     }
 
@@ -83,7 +83,7 @@ package actor IssuerKeys {
         self.time = time
     }
 
-    /// The issuer's keys, fresh enough.
+    /// Returns the issuer's keys if they are fresh enough.
     func keys(of trusted: TrustedIssuer) async throws(TokenFault) -> Fetched {
         let shelf = shelf(of: trusted)
         if let fetched = shelf.fetched, time.uptime() - fetched.at < lifetime(trusted.issuer.keys) { return fetched }
@@ -97,7 +97,7 @@ package actor IssuerKeys {
         throw now.fault
     }
 
-    /// Looks once more after a token that none of the keys of `used` can have signed, as issuers replace their keys.
+    /// Fetches once more after a token that no key of `used` can have signed, since issuers rotate their keys.
     ///
     /// `nil` if there are no newer keys, or it is too early to ask for them.
     func keys(of trusted: TrustedIssuer, newerThan used: Fetched) async -> Fetched? {
@@ -108,7 +108,7 @@ package actor IssuerKeys {
         return try? await fetch(for: trusted).get()
     }
 
-    /// An empty one where the operator has changed the issuer since.
+    /// Returns an empty set if the operator has changed the issuer since.
     private func shelf(of trusted: TrustedIssuer) -> Shelf {
         if let shelf = shelves[trusted.issuer.keys], shelf.revision >= trusted.revision { return shelf }
         let empty = Shelf(revision: trusted.revision)
@@ -157,7 +157,7 @@ package actor IssuerKeys {
         shelf.tried = time.uptime()
         shelves[trusted.issuer.keys] = shelf
         let result = await task.value
-        // What was fetched for an issuer that has been changed meanwhile serves the requests that wait for it, and no other.
+        // If the issuer was changed during the fetch, the result is used only for the requests that wait for it.
         guard var now = shelves[trusted.issuer.keys], now.revision == shelf.revision else { return result }
         now.running = nil
         switch result {

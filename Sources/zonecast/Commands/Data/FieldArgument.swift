@@ -51,10 +51,10 @@ struct FieldArgument: ExpressibleByArgument {
 /// The command does not know the field's type. It sends a number as text, which the relay reads by the field's type. It sends
 /// other JSON as it is, and as text if the relay refuses the JSON.
 struct FilterArgument {
-    /// A value as it goes out.
+    /// A value as it is sent.
     private struct Form {
         var json: [UInt8]
-        /// Of a list: without it the relay takes none for `IN`.
+        /// The type of a list, which the relay requires for `IN`.
         var type: FieldType?
     }
 

@@ -1,12 +1,12 @@
 import Foundation
 import Sockets
 
-/// Assets in and out, beside `cp` of the same file on the same disk.
+/// Uploads and downloads of assets, beside copies of the same file on the same disk.
 enum AssetRows {
-    /// Bytes of the asset, the largest that is allowed by default.
+    /// The asset's size in bytes, the default maximum.
     private static let size = 50 * 1024 * 1024
 
-    /// One upload at a time, each on the disk when it is answered, beside a copy that is flushed.
+    /// One upload at a time, on the disk when it is answered, beside a copy with fsync.
     static func upload(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         let content = Self.content()
@@ -14,7 +14,7 @@ enum AssetRows {
         try Data(content).write(to: URL(fileURLWithPath: source))
         let connection = try HTTPConnection(to: relay.endpoint)
         let paired = try Paired.measure(rounds: bench.scale(9, quick: 5)) {
-            // Put together before the clock starts: to copy 50 MiB in the client is no part of an upload.
+            // Build the request before the measurement: copying 50 MiB in the client is not part of an upload.
             let request = relay.uploadRequest(content, to: try relay.uploadAddress(on: connection))
             return try Self.megabytesPerSecond { _ = try relay.upload(request, on: connection) }
         } floor: {
@@ -32,7 +32,7 @@ enum AssetRows {
         )
     }
 
-    /// One download at a time into a file, beside a copy; both from what the system has in memory.
+    /// One download at a time into a file, beside a copy; both read from the page cache.
     static func download(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         let content = Self.content()
@@ -70,7 +70,7 @@ enum AssetRows {
         return Double(size) / 1e6 / Monotonic.seconds(since: start)
     }
 
-    /// Copies as `cp --reflink=never` does, in pieces of 256 KiB; here and not by `cp`, whose start would count.
+    /// Copies like `cp --reflink=never`, in blocks of 256 KiB, without the time to start `cp`.
     private static func copy(_ source: String, to target: String, flushing: Bool) throws {
         let from = open(source, O_RDONLY | O_CLOEXEC)
         let into = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
@@ -91,7 +91,7 @@ enum AssetRows {
         guard !flushing || fsync(into) == 0 else { throw LoadError.missing("Cannot flush \(target).") }
     }
 
-    /// Bytes that no file system makes smaller.
+    /// Incompressible bytes.
     private static func content() -> [UInt8] {
         var generator = SystemRandomNumberGenerator()
         return [UInt8](unsafeUninitializedCapacity: size) { bytes, count in
@@ -136,7 +136,7 @@ extension Relay {
         }
     }
 
-    /// The path of an address to upload to.
+    /// Returns the path for an upload.
     fileprivate func uploadAddress(on connection: HTTPConnection) throws -> String {
         let body = #"{"tokens":[{"recordType":"Photo","fieldName":"file"}]}"#
         let tokens = try ask("assets/upload", body, on: connection, as: Tokens.self).tokens
@@ -147,7 +147,7 @@ extension Relay {
         HTTPRequest("POST", path, to: endpoint, body: content)
     }
 
-    /// Uploads and gives the asset as a record wants it.
+    /// Uploads and returns the asset value for a record.
     fileprivate func upload(_ request: HTTPRequest, on connection: HTTPConnection) throws -> String {
         try connection.exchange(request.bytes) { reply in
             try reply.mustBeSuccess()
@@ -156,7 +156,7 @@ extension Relay {
         }
     }
 
-    /// Saves a record with the asset and gives the path of its download.
+    /// Saves a record with the asset and returns the path of its download.
     fileprivate func save(_ asset: String, on connection: HTTPConnection) throws -> String {
         let record = #"{"recordName":"photo","recordType":"Photo","fields":{"file":{"value":\#(asset)}}}"#
         let body = #"{"operations":[{"operationType":"create","record":\#(record)}]}"#
@@ -164,7 +164,7 @@ extension Relay {
         return try Self.path(records.first?.fields["file"]?.value.downloadURL)
     }
 
-    /// Downloads into a file, or drops what comes.
+    /// Downloads into a file, or discards the bytes.
     fileprivate func fetch(_ path: String, to file: String?, _ size: Int) throws {
         let socket = try Socket.connect(to: endpoint, blocks: true)
         socket.limitReads(seconds: 60)

@@ -2,15 +2,14 @@ import Floors
 import Foundation
 import Sockets
 
-/// What a row works with: a folder of its own, the servers it starts there, and the report.
+/// What rows use: a folder, the servers they start, and the report.
 struct Bench {
     let options: Options
     var report: Report
     private let folder: URL
-    /// What the current row has started.
+    /// The servers that the current row has started.
     ///
-    /// A server ends with its last reference, which a row's own may well be before
-    /// its last measurement.
+    /// A server ends with its last reference, and a row's own reference may be released before its last measurement.
     private var running: [AnyObject] = []
 
     init(_ options: Options) throws {
@@ -22,10 +21,10 @@ struct Bench {
 
     func removeFolder() { try? FileManager.default.removeItem(at: folder) }
 
-    /// How much of something to do in an ordinary run, and in a quick one.
+    /// Returns an amount for a full run or for a quick one.
     func scale<Value>(_ full: Value, quick: Value) -> Value { options.isQuick ? quick : full }
 
-    /// A file of the row.
+    /// Returns a path in the row's folder.
     func path(_ name: String) -> String { folder.appendingPathComponent(name).path }
 
     mutating func startRelay() throws -> Relay {
@@ -34,17 +33,17 @@ struct Bench {
         return relay
     }
 
-    /// Ends what a row has started.
+    /// Ends the servers that a row has started.
     mutating func endRow() { running = [] }
 
-    /// `nil`, and said so, where PostgreSQL is not installed.
+    /// Starts PostgreSQL; `nil`, with a skipped row, if it is not installed.
     mutating func startPostgres(for row: String) throws -> Postgres? {
         let postgres = try Postgres(folder: folder.appendingPathComponent("postgres-\(row)"))
         if let postgres { running.append(postgres) } else { report.skip(row, because: Postgres.installation) }
         return postgres
     }
 
-    /// This same program again, as a server that does nothing but what no server can leave out.
+    /// Starts this program as a bare server, which does only what every server must do.
     mutating func startBareServer(feed: String? = nil) throws -> BareProcess {
         let server = try BareProcess(log: path("bare-\(UUID().uuidString).log"), feed: feed, errors: folder)
         running.append(server)
@@ -52,7 +51,7 @@ struct Bench {
     }
 }
 
-/// The bare server in a process of its own.
+/// A bare server in its own process.
 final class BareProcess {
     let requests: Endpoint
     let listeners: Endpoint

@@ -1,6 +1,6 @@
 import Sockets
 
-/// Clients that each send their next request as soon as the last one is answered, all on one thread.
+/// Clients that send the next request as soon as the last one is answered, all on one thread.
 struct ClosedLoop {
     private struct Client {
         var connection: HTTPConnection
@@ -15,7 +15,7 @@ struct ClosedLoop {
 
     private var clients: [Client] = []
     private let poller: Poller
-    /// The next record's number; over all clients, so that no name comes twice.
+    /// The number of the next record, shared by all clients so that names are unique.
     private var next: Int
 
     init(_ requests: [NumberedRequest], to endpoint: Endpoint, numberingFrom first: Int = 1) throws {
@@ -28,7 +28,7 @@ struct ClosedLoop {
         }
     }
 
-    /// Runs for so long and then lets the last answers come in.
+    /// Runs for this time, and then waits for the last responses.
     mutating func run(seconds: Double, meter: ProcessMeter) throws -> Outcome {
         let (start, cpu) = (Monotonic.nanoseconds, meter.cpuSeconds)
         for key in clients.indices { try send(from: key) }

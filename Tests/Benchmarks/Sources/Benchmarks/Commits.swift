@@ -1,8 +1,10 @@
 import Sockets
 
-/// Commits one after the other, each heard before the next.
+/// Sequential commits: each starts after the notice of the last.
 struct SequentialCommits {
-    /// In milliseconds; a notice may overtake the answer, which then counts as no delay.
+    /// The delays of one commit in milliseconds.
+    ///
+    /// A notice that arrives before the response counts as no delay.
     struct Delay {
         var sinceRequest: Double
         var sinceAnswer: Double
@@ -13,7 +15,7 @@ struct SequentialCommits {
     private let pause: UInt32
     private let request: NumberedRequest
 
-    /// Rests for `pause` microseconds before each commit.
+    /// Sleeps for `pause` microseconds before each commit.
     init(_ side: NoticeSide, zone: Int = 0, count: Int, pause: UInt32) throws {
         writer = try HTTPConnection(to: side.requests)
         self.count = count
@@ -21,7 +23,7 @@ struct SequentialCommits {
         request = side.commit(zone)
     }
 
-    /// One notice is awaited for each commit.
+    /// Waits for one notice per commit.
     func run(heardBy listeners: Listeners, number: inout Int) throws -> [Delay] {
         var request = request
         var delays: [Delay] = []
@@ -45,9 +47,9 @@ struct SequentialCommits {
     }
 }
 
-/// Commits at a fixed rate, each in the next zone, whether or not earlier ones are answered.
+/// Commits at a fixed rate, each in the next zone, without waiting for responses.
 ///
-/// A commit's delay counts from when it was due, so that a server that stalls cannot hide what it kept waiting.
+/// A commit's delay counts from its scheduled time, so that a stalling server cannot hide delays.
 struct PacedCommits {
     private let side: NoticeSide
     private let zones: Int
@@ -70,7 +72,7 @@ struct PacedCommits {
 
     /// The delay in milliseconds of each notice to each listener.
     func run(heardBy listeners: Listeners, listenersEach each: Int) throws -> [Double] {
-        // Numbers of other runs are avoided by beginning at the clock.
+        // Start the numbering at the clock, so that it differs from other runs.
         var number = Monotonic.nanoseconds
         var requests = (0..<min(zones, count)).map { side.commit($0) }
         var free = Array(connections.indices)
@@ -93,7 +95,7 @@ struct PacedCommits {
                 free.append(key)
             }
         }
-        // A zone's k-th notice belongs to its k-th commit: the same zone comes up again only seconds later.
+        // A zone's k-th notice belongs to its k-th commit: the same zone is written again only seconds later.
         var seen: [Int: Int] = [:]
         return try listeners.arrivals(count * each).map { arrival in
             let turn = seen[arrival.listener, default: 0]

@@ -1,15 +1,15 @@
 import Sockets
 
-/// What connections cost that mostly do nothing.
+/// The cost of idle connections.
 enum ConnectionRows {
-    /// Memory of an idle one, and how fast they come.
+    /// The memory of an idle connection, and the rate of new ones.
     static func idle(_ bench: inout Bench) throws {
         let (relay, bare) = (try bench.startRelay(), try bench.startBareServer())
         let sides = [try relay.asOneUser(), bare.asNoticeSide(listenersEach: 1, syncs: false)]
         let count = 10_000
         var memory: [Double] = []
         func turn(_ side: Int) throws -> Double {
-            // The first few let the process fetch what it needs only once.
+            // A few connections first, so that one-time allocations do not count.
             try Listeners(count: 100, to: sides[side].server).close()
             pause(microseconds: 300_000)
             let before = sides[side].meter.residentBytes
@@ -24,7 +24,7 @@ enum ConnectionRows {
         } floor: {
             try turn(1)
         }
-        // Later turns reuse what the first has left in the allocator's hands: only the first tells.
+        // Only the first turn counts: later ones reuse memory that the allocator kept.
         bench.report.add(
             Finding(
                 "idle",
@@ -46,7 +46,7 @@ enum ConnectionRows {
         )
     }
 
-    /// A notice for one connection among 10,000, beside one among 100.
+    /// A notice to one connection among 10,000, beside one among 100.
     static func oneAmongMany(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         let crowd = try relay.asOneUser()

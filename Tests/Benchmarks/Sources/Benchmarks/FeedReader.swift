@@ -1,11 +1,11 @@
 import Sockets
 
-/// Reads a zone's feed page by page on one kept connection, at the least cost: it looks only at each page's end.
+/// Reads a zone's feed page by page on one connection, and parses only the end of each page, for speed.
 struct FeedReader {
     struct Fetch {
         var seconds = 0.0
         var bytes = 0
-        /// 0 where nobody asked to count.
+        /// 0 if records are not counted.
         var records = 0
         var token = ""
     }
@@ -20,7 +20,7 @@ struct FeedReader {
         connection = try HTTPConnection(to: relay.endpoint)
     }
 
-    /// The whole feed from its beginning.
+    /// Reads the whole feed from its beginning.
     func readAll(counting: Bool, eachPage: (Int) -> Void = { _ in }) throws -> Fetch {
         var fetch = Fetch()
         var (token, page) = (String?.none, 0)
@@ -50,13 +50,13 @@ struct FeedReader {
     }
 }
 
-/// A page's token and whether another page follows: what stands outside of its records.
+/// Returns a page's token and whether another page follows; both are outside of the records.
 private struct PageEnd {
     var token: String
     var isMoreComing: Bool
 
     init(_ reply: HTTPReply) throws(LoadError) {
-        // Written after the records where the server streams, before them otherwise.
+        // They follow the records if the server streams, and precede them otherwise.
         let tail = UnsafeRawBufferPointer(rebasing: reply.body.suffix(400))
         guard
             let token = Self.text(after: "\"syncToken\":\"", in: tail)
@@ -76,7 +76,7 @@ private struct PageEnd {
     }
 }
 
-/// The same on the bare server.
+/// Reads the feed of the bare server.
 struct BareFeedReader {
     private let connection: HTTPConnection
     private let endpoint: Endpoint
@@ -86,7 +86,7 @@ struct BareFeedReader {
         connection = try HTTPConnection(to: endpoint)
     }
 
-    /// Seconds for the whole feed in pages of 200.
+    /// Reads the whole feed in pages of 200 and returns the seconds it took.
     func readAll() throws -> Double {
         let start = Monotonic.nanoseconds
         var after = 0
@@ -106,7 +106,7 @@ struct BareFeedReader {
 }
 
 extension Relay {
-    /// Makes the zone if need be and puts so many new records there.
+    /// Creates the zone if necessary, and `count` new records in it.
     func fill(_ zone: String, with count: Int, numberingFrom first: Int = 1) throws {
         try makeZones([zone])
         let connection = try HTTPConnection(to: endpoint)

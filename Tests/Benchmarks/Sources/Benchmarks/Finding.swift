@@ -1,10 +1,10 @@
-/// One measured figure beside its floor and what the project asks of it.
+/// A measured figure with its floor and its target.
 struct Finding: Encodable {
-    /// The row it belongs to, as `--only` names it.
+    /// The row of the figure, as `--only` names it.
     var row: String
     var what: String
     var unit: String
-    /// Median over the rounds.
+    /// The median of the rounds.
     var relay: Double
     var floor: Floor?
     var target: Target?
@@ -12,9 +12,9 @@ struct Finding: Encodable {
 
     struct Floor: Encodable {
         var name: String
-        /// Median over the same rounds.
+        /// The median of the same rounds.
         var value: Double
-        /// Relay to floor: the median of each round's own ratio, since the disk's speed swings from round to round.
+        /// Relay to floor: the median of the ratios of each round, because the disk's speed varies between rounds.
         var ratio: Double
     }
 
@@ -26,7 +26,7 @@ struct Finding: Encodable {
         case atMost(Double)
     }
 
-    /// `nil` where nothing was asked, or where the floor it speaks of is missing.
+    /// `nil` without a target, or if the target's floor is missing.
     var isMet: Bool? {
         switch target {
         case .ratioAtLeast(let bound): floor.map { $0.ratio >= bound }
@@ -55,7 +55,7 @@ struct Finding: Encodable {
         self.note = note
     }
 
-    /// A figure measured in rounds beside its floor.
+    /// Makes a figure measured in rounds beside its floor.
     init(
         _ row: String,
         _ what: String,
@@ -77,15 +77,15 @@ struct Finding: Encodable {
     }
 }
 
-/// The same thing measured on the relay and on its floor, turn by turn.
+/// A figure measured in turns on the relay and on its floor.
 struct Paired {
     var relay: [Double] = []
     var floor: [Double] = []
 
-    /// The median of each round's own ratio.
+    /// The median of the ratios of each round.
     var ratio: Double { zip(relay, floor).map { $0 / max($1, .leastNonzeroMagnitude) }.median }
 
-    /// Measures in turns, changing who goes first, so that neither meets a better disk than the other.
+    /// Measures both sides in turns, alternating the order, so that both meet the same disk.
     static func measure(rounds: Int, relay: () throws -> Double, floor: () throws -> Double) throws -> Paired {
         var paired = Paired()
         for round in 0..<rounds {
@@ -100,7 +100,7 @@ struct Paired {
 extension [Double] {
     var median: Double { quantile(0.5) }
 
-    /// The value that the given share of all values does not exceed; 0 without values.
+    /// The value that this share of all values does not exceed, 0 without values.
     func quantile(_ share: Double) -> Double {
         guard !isEmpty else { return 0 }
         let sorted = sorted()

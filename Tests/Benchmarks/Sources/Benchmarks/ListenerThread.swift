@@ -1,7 +1,7 @@
 import Sockets
 import Synchronization
 
-/// Connects its share of the listeners and then hears for all of them, in one epoll set with one read buffer.
+/// Connects a share of the listeners and receives for all of them, with one epoll set and one read buffer.
 final class ListenerThread {
     private enum Stage {
         case upgrading
@@ -13,11 +13,11 @@ final class ListenerThread {
         var listener: Int
         var socket: Socket
         var stage = Stage.upgrading
-        /// The beginning of a frame whose end has not come yet; empty nearly always.
+        /// The beginning of an incomplete frame, usually empty.
         var rest: [UInt8] = []
     }
 
-    /// How many connections may be on their way at once.
+    /// The maximum number of connections being established.
     private static let window = 100
     private static let wakeKey = -1
 
@@ -25,7 +25,7 @@ final class ListenerThread {
     private let server: NoticeServer
     private let poller: Poller
     private var members: [Member] = []
-    private var onTheWay = 0
+    private var connecting = 0
     private var buffer = ReceiveBuffer()
     private var arrivals: [Arrival] = []
 
@@ -39,7 +39,7 @@ final class ListenerThread {
     func run() throws {
         do {
             while !share.isEnding.load(ordering: .relaxed) {
-                while onTheWay < Self.window, members.count < share.listeners.count { try connect() }
+                while connecting < Self.window, members.count < share.listeners.count { try connect() }
                 try poller.wait(milliseconds: -1) { key in
                     if key != Self.wakeKey { try read(key) }
                 }
@@ -55,13 +55,13 @@ final class ListenerThread {
 
     private func connect() throws {
         let listener = share.listeners[members.count]
-        // From several loopback addresses: the ports of one are used up by a few rounds of 10,000 connections.
+        // Use several loopback addresses: a few rounds of 10,000 connections use up the ports of one.
         let source = UInt8(2 + members.count % 100)
         let socket = try Socket.connect(to: server.listeners, source: source, blocks: false)
         try socket.write(server.upgrade(listener))
         try poller.add(socket.descriptor, key: members.count)
         members.append(Member(listener: listener, socket: socket))
-        onTheWay += 1
+        connecting += 1
     }
 
     private func read(_ key: Int) throws {
@@ -82,7 +82,7 @@ final class ListenerThread {
         try readFrames(key)
     }
 
-    /// Whether the whole answer to the upgrade is there; it must be a 101.
+    /// Whether the whole response to the upgrade has arrived; it must be a 101.
     private func upgraded(_ key: Int) throws -> Bool {
         guard let length = HTTPHead.length(in: buffer.unread) else { return false }
         guard HTTPHead.status(of: buffer.unread) == 101 else {
@@ -97,7 +97,7 @@ final class ListenerThread {
     private func readFrames(_ key: Int) throws {
         while let frame = WebSocketFrame.first(in: buffer.unread) {
             switch frame.kind {
-            case .text: try heard(frame.payload, key)
+            case .text: try receive(frame.payload, key)
             case .ping: try members[key].socket.write(WebSocketFrame.fromClient(.pong, Array(frame.payload)))
             case .close: throw LoadError.peer("The server said close to listener \(members[key].listener).")
             default: break
@@ -107,13 +107,13 @@ final class ListenerThread {
         if !buffer.unread.isEmpty { members[key].rest = Array(buffer.unread) }
     }
 
-    private func heard(_ text: UnsafeRawBufferPointer, _ key: Int) throws {
+    private func receive(_ text: UnsafeRawBufferPointer, _ key: Int) throws {
         if members[key].stage == .greeting {
             guard text.starts(with: #"{"ready""#.utf8) else {
                 throw LoadError.peer("Not a ready: \(String(decoding: text.prefix(300), as: UTF8.self))")
             }
             members[key].stage = .listening
-            onTheWay -= 1
+            connecting -= 1
             share.ready.add(1, ordering: .releasing)
         } else if text.starts(with: #"{"notice""#.utf8) {
             arrivals.append(Arrival(listener: members[key].listener, time: Monotonic.nanoseconds))

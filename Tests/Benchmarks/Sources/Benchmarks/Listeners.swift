@@ -1,33 +1,33 @@
 import Sockets
 import Synchronization
 
-/// A server that can be listened to: the relay, or the bare server in its place.
+/// A server with notice sockets: the relay, or the bare server in its place.
 struct NoticeServer: Sendable {
     var listeners: Endpoint
-    /// The request that opens listener `n`'s socket, and its first message.
+    /// The request that opens listener `n`'s socket, and the listener's first message.
     var upgrade: @Sendable (Int) -> [UInt8]
     var hello: @Sendable (Int) -> [UInt8]
-    /// Notices that each listener gets right after its hello, about what was there before it came.
+    /// The number of notices that a listener gets right after its hello, about earlier changes.
     var greetings = 0
 }
 
-/// One notice that came in.
+/// A received notice.
 struct Arrival: Sendable {
     var listener: Int
-    /// By `Monotonic`.
+    /// Read from `Monotonic`.
     var time: Int
 }
 
-/// Many sockets that hear notices, on a few threads.
+/// Many sockets that receive notices, on a few threads.
 final class Listeners {
     private let shares: [ListenerShare]
     private let threads: [RunningThread<Void>]
     let count: Int
 
-    /// How many connections stood at the level of `ready` per second.
+    /// The number of connections that became ready per second.
     private(set) var connectsPerSecond = 0.0
 
-    /// Returns once each listener has its `ready`, and has heard what was there before.
+    /// Returns after every listener is ready and has received the notices about earlier changes.
     init(count: Int, threads threadCount: Int = 2, to server: NoticeServer) throws {
         self.count = count
         let start = Monotonic.nanoseconds
@@ -45,13 +45,13 @@ final class Listeners {
         _ = try arrivals(count * server.greetings)
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     func close() throws {
         for share in shares { share.end() }
         for thread in threads { try thread.join() }
     }
 
-    /// Waits until so many notices have come since the last call, and hands them over in the order of their coming.
+    /// Waits for this many notices since the last call and returns them in order of arrival.
     func arrivals(_ expected: Int) throws -> [Arrival] {
         try wait("\(expected) notices", until: expected) { $0.noticed.load(ordering: .acquiring) }
         return shares.flatMap { $0.take() }.sorted { $0.time < $1.time }
@@ -70,7 +70,7 @@ final class Listeners {
     }
 }
 
-/// One thread's part of the listeners, and what it tells the others.
+/// One thread's share of the listeners, and its state for other threads.
 final class ListenerShare: Sendable {
     let listeners: [Int]
     let ready = Atomic<Int>(0)

@@ -1,7 +1,7 @@
 import Foundation
 import Sockets
 
-/// Runs the rows that were asked for, one after the other.
+/// Runs the requested rows, one after the other.
 @main
 enum Main {
     private static let rows: [(name: String, run: @Sendable (inout Bench) throws -> Void)] = [
@@ -47,7 +47,7 @@ enum Main {
         var bench = try Bench(options)
         defer { bench.removeFolder() }
         for row in rows where options.only.isEmpty || options.only.contains(row.name) {
-            bench.report.says("\(row.name) …")
+            bench.report.log("\(row.name) …")
             do {
                 try row.run(&bench)
             } catch {

@@ -1,9 +1,9 @@
 import Foundation
 import Sockets
 
-/// How fast and at what cost a commit is heard of.
+/// The speed and cost of notices for a commit.
 enum NoticeRows {
-    /// One commit to 10,000 sockets, beside a server that only writes to as many.
+    /// One commit to 10,000 sockets, beside a server that only writes to as many sockets.
     static func burst(_ bench: inout Bench) throws {
         let (relay, bare) = (try bench.startRelay(), try bench.startBareServer())
         let count = bench.scale(10_000, quick: 10_000)

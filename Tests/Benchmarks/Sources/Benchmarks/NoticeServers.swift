@@ -1,17 +1,17 @@
 import Sockets
 
-/// What a notice row needs of a server: sockets to hold and commits to make, on the relay or on the bare server.
+/// What notice rows need from a server, relay or bare: sockets to hold and commits to make.
 struct NoticeSide {
     var server: NoticeServer
-    /// Where commits go.
+    /// Where commits are sent.
     var requests: Endpoint
     var meter: ProcessMeter
-    /// The request that commits one record in a zone.
+    /// Returns the request that commits one record in a zone.
     var commit: (Int) -> NumberedRequest
 }
 
 extension Relay {
-    /// Listener `n` as the device `n` of one user; that user's zone `one` takes the commits.
+    /// Listener `n` is device `n` of one user; commits go to that user's zone `one`.
     func asOneUser() throws -> NoticeSide {
         try makeZones(["one"])
         try subscribe()
@@ -30,7 +30,7 @@ extension Relay {
         )
     }
 
-    /// Users with a zone each, and listeners dealt to them in runs of `each`.
+    /// Creates users with a zone each; every `each` consecutive listeners belong to one user.
     func asManyUsers(_ count: Int, listenersEach each: Int) throws -> NoticeSide {
         for user in 0..<count {
             try makeZones(["zone"], as: .dev(user))
@@ -53,7 +53,9 @@ extension Relay {
 }
 
 extension BareProcess {
-    /// Listener `n` listens to zone `n / each`; where it `syncs`, a commit is on the disk before its notices go out.
+    /// Listener `n` listens to zone `n / each`.
+    ///
+    /// With `syncs`, a commit is on the disk before its notices are sent.
     func asNoticeSide(listenersEach each: Int, syncs: Bool) -> NoticeSide {
         let (listeners, requests) = (listeners, requests)
         return NoticeSide(

@@ -3,7 +3,7 @@ import Sockets
 
 /// Queries that find a few records among many of one type, all in one zone.
 enum QueryRows {
-    /// What a selective query costs among 10,000 records and among 1,000,000, beside SQLite's own look into an index.
+    /// The cost of a selective query among 10,000 and among 1,000,000 records, beside a lookup in an index of SQLite.
     static func selective(_ bench: inout Bench) throws {
         let (few, many) = (bench.scale(10_000, quick: 2_000), bench.scale(1_000_000, quick: 50_000))
         let relay = try bench.startRelay()
@@ -15,10 +15,10 @@ enum QueryRows {
             if count == many {
                 let start = Monotonic.nanoseconds
                 try relay.addNotes(from: few, to: many)
-                bench.report.says("\(many - few) records written in \(Monotonic.seconds(since: start)) s, indexes kept")
+                bench.report.log("\(many - few) records written in \(Monotonic.seconds(since: start)) s, indexes kept")
             }
             for kind in Kind.allCases {
-                // The first of a kind makes its indexes.
+                // The first query on a field makes its index.
                 try link.ask(relay.requests(kind, among: count, times: 1))
                 costs[kind.rawValue, default: []].append(
                     try cost(relay.requests(kind, among: count, times: bench.scale(3_000, quick: 500)), relay, link)
@@ -62,7 +62,7 @@ enum QueryRows {
         )
     }
 
-    /// The relay's CPU time for one request, in microseconds: the least of three rounds.
+    /// The relay's CPU time per request in microseconds, the minimum of three rounds.
     private static func cost(_ requests: [[UInt8]], _ relay: Relay, _ link: HTTPConnection) throws -> Double {
         try (0..<3).map { _ in
             let start = relay.meter.cpuSeconds
@@ -80,7 +80,7 @@ enum QueryRows {
 }
 
 extension Relay {
-    /// Four different texts a record: name, serial, one word of the text, code.
+    /// Adds records with four different texts: name, serial, one word of the text, and code.
     fileprivate static let numbersEach = 4
 
     fileprivate func addNotes(from first: Int, to last: Int) throws {
@@ -108,7 +108,7 @@ extension Relay {
 
     fileprivate func requests(_ kind: QueryRows.Kind, among count: Int, times: Int) -> [[UInt8]] {
         (0..<times).map { turn in
-            // Everywhere in the zone, each time elsewhere.
+            // Spread over the whole zone, at other positions each time.
             let record = (turn &* 7_919_113) % (count - 10)
             let serial = Self.hex(record * Self.numbersEach + 1)
             switch kind {
@@ -144,7 +144,7 @@ extension Relay {
 }
 
 extension HTTPConnection {
-    /// Sends requests one after the other, each of which must succeed.
+    /// Sends requests one after the other; each must succeed.
     fileprivate func ask(_ requests: [[UInt8]]) throws {
         for request in requests { try exchange(request) { try $0.mustBeSuccess() } }
     }

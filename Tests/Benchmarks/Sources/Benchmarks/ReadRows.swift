@@ -2,7 +2,7 @@ import Floors
 import Foundation
 import Sockets
 
-/// Reading of change feeds.
+/// Reading change feeds.
 enum ReadRows {
     /// A first fetch in pages of 200, beside a bare server that reads as many bytes from SQLite.
     static func firstFetch(_ bench: inout Bench) throws {
@@ -37,7 +37,7 @@ enum ReadRows {
         )
     }
 
-    /// 100 changes since a token.
+    /// Fetching 100 changes since a token.
     static func changes(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         try relay.fill("notes", with: 20_000)
@@ -82,13 +82,13 @@ enum ReadRows {
         return delays.median
     }
 
-    /// The relay's memory while 150,000 records go out.
+    /// The relay's memory while it sends 150,000 records.
     static func flatMemory(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         try relay.fill("notes", with: 150_000)
         let reader = try FeedReader(relay, zone: "notes")
         let cold = relay.meter.residentBytes
-        // Caches fill once, up to their bound; what must not grow is what a fetch needs beyond them.
+        // The caches fill up to their limits once; the memory that a fetch needs beyond them must not grow.
         _ = try reader.readAll(counting: false)
         let before = relay.meter.residentBytes
         var most = before

@@ -1,10 +1,9 @@
 import Foundation
 import Sockets
 
-/// A relay started for one row on a fresh folder, with a container, an API token and a signed-in user.
+/// A relay for one row, on a new folder, with a container, an API token and a signed-in user.
 ///
-/// Traffic limits are raised by its configuration, since one machine here plays a thousand users on one address;
-/// everything else is as it is shipped.
+/// The configuration raises the rate limits, since one address plays a thousand users; everything else has its default.
 final class Relay {
     static let container = "iCloud.zonecast.benchmarks"
 
@@ -14,11 +13,11 @@ final class Relay {
     private let apiToken: String
     private let user: Login
 
-    /// Who makes a request.
+    /// The user of a request.
     struct Login {
         var webToken: String
 
-        /// A user whom `--dev` makes on first use.
+        /// A user that `--dev` creates on first use.
         static func dev(_ number: Int) -> Login { Login(webToken: "dev-user\(number)") }
 
         init(webToken: String) {
@@ -44,7 +43,7 @@ final class Relay {
         let serve = ["serve", "--data", data, "--listen", "127.0.0.1:0", "--dev", "--config", configuration.path]
         process = try ServerProcess(program, serve, errors: folder.appendingPathComponent("relay.log"))
         guard let port = process.readyLine.split(separator: ":").last.flatMap({ UInt16($0) }) else {
-            throw LoadError.missing("`zonecast serve` said ready without an address: \(process.readyLine)")
+            throw LoadError.missing("`zonecast serve` printed ready without an address: \(process.readyLine)")
         }
         endpoint = Endpoint(port: port)
         meter = ProcessMeter(process.identifier)
@@ -52,7 +51,7 @@ final class Relay {
 
     deinit { process.stop() }
 
-    /// A call of the wire, on the private database unless another is named; the account's own user unless another is given.
+    /// Returns a call, by default to the private database and by the account's user.
     func call(
         _ operation: String,
         _ body: String,
@@ -69,7 +68,7 @@ final class Relay {
         )
     }
 
-    /// Opens the notice socket; the credentials come with the hello.
+    /// Returns the upgrade to a notice socket; the hello contains the credentials.
     func upgrade() -> [UInt8] {
         HTTPRequest(
             "GET",
@@ -82,7 +81,7 @@ final class Relay {
         ).bytes
     }
 
-    /// Says who listener `device` is, as the account's user or as one of `--dev`.
+    /// Returns a function that makes a listener's hello, for the account's user or a user of `--dev`.
     func helloMaker() -> @Sendable (_ device: Int, _ devUser: Int?) -> [UInt8] {
         let (apiToken, accountToken) = (apiToken, user.webToken.removingPercentEncoding ?? "")
         return { device, devUser in
@@ -99,7 +98,7 @@ final class Relay {
 
     private static func member(_ name: String, of json: String) throws -> String {
         let members = try JSONDecoder().decode([String: String].self, from: Data(json.utf8))
-        guard let value = members[name] else { throw LoadError.missing("No \(name) in what zonecast printed: \(json)") }
+        guard let value = members[name] else { throw LoadError.missing("No \(name) in the output: \(json)") }
         return value
     }
 

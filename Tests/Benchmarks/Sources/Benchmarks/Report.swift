@@ -1,6 +1,6 @@
 import Foundation
 
-/// Prints findings, for people as they come or as JSON at the end.
+/// Prints findings as they are measured, or as JSON at the end.
 struct Report {
     private let asJSON: Bool
     private(set) var findings: [Finding] = []
@@ -8,19 +8,19 @@ struct Report {
 
     init(asJSON: Bool) { self.asJSON = asJSON }
 
-    /// Tells a person what happens next; nothing in JSON's way.
-    func says(_ text: String) {
+    /// Prints a progress message to standard error.
+    func log(_ text: String) {
         FileHandle.standardError.write(Data((text + "\n").utf8))
     }
 
     mutating func add(_ finding: Finding) {
         findings.append(finding)
-        if !asJSON { writes(Self.line(finding)) }
+        if !asJSON { write(Self.line(finding)) }
     }
 
     mutating func skip(_ row: String, because reason: String) {
         skipped[row] = reason
-        says("\(row): not measured. \(reason)")
+        log("\(row): not measured. \(reason)")
     }
 
     func finish() throws {
@@ -28,16 +28,16 @@ struct Report {
         if asJSON {
             let encoder = JSONEncoder()
             encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
-            writes(String(decoding: try encoder.encode(Whole(findings: findings, skipped: skipped)), as: UTF8.self))
+            write(String(decoding: try encoder.encode(Whole(findings: findings, skipped: skipped)), as: UTF8.self))
         } else {
-            writes(
-                "\(findings.count) figures, \(missed.count) of them beyond their target, \(skipped.count) rows skipped"
+            write(
+                "\(findings.count) figures, \(missed.count) missed their target, \(skipped.count) rows skipped"
             )
         }
     }
 
-    /// Not `print`, which keeps lines back when they go into a file.
-    private func writes(_ text: String) {
+    /// Unlike `print`, does not buffer lines when the output is a file.
+    private func write(_ text: String) {
         FileHandle.standardOutput.write(Data((text + "\n").utf8))
     }
 
@@ -52,10 +52,10 @@ struct Report {
             text += "   \(floor.name) \(number(floor.value)) \(finding.unit)   ratio \(number(floor.ratio))"
         }
         switch finding.target {
-        case .ratioAtLeast(let bound): text += "   asked: ratio at least \(number(bound))"
-        case .ratioAtMost(let bound): text += "   asked: ratio at most \(number(bound))"
-        case .atLeast(let bound): text += "   asked: at least \(number(bound))"
-        case .atMost(let bound): text += "   asked: at most \(number(bound))"
+        case .ratioAtLeast(let bound): text += "   target: ratio at least \(number(bound))"
+        case .ratioAtMost(let bound): text += "   target: ratio at most \(number(bound))"
+        case .atLeast(let bound): text += "   target: at least \(number(bound))"
+        case .atMost(let bound): text += "   target: at most \(number(bound))"
         case nil: break
         }
         if let isMet = finding.isMet { text += isMet ? "   ok" : "   MISSED" }
@@ -63,7 +63,7 @@ struct Report {
         return text
     }
 
-    /// Three significant digits below a thousand, whole numbers in groups of three above.
+    /// Three significant digits below a thousand, whole numbers with separators above.
     private static func number(_ value: Double) -> String {
         if abs(value) < 1000 { return String(format: abs(value) < 10 ? "%.2f" : "%.1f", value) }
         var digits = String(Int(value.rounded()))

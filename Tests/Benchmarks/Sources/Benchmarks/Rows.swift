@@ -1,6 +1,6 @@
 import Sockets
 
-/// What one record looks like everywhere: about 300 bytes of JSON in a request, the same text in a floor's row.
+/// The content of every record: about 300 bytes of JSON in a request, and the same text in a floor's row.
 enum SampleRecord {
     private static let fields = """
         {"title":{"value":"Bread, milk and what else we need","type":"STRING"},\
@@ -8,27 +8,27 @@ enum SampleRecord {
         "position":{"value":1234567,"type":"INT64"},"done":{"value":0,"type":"INT64"}}
         """
 
-    /// As a `create` operation; its name is numbered.
+    /// The `create` operation of a record with a numbered name.
     static let operation = """
         {"operationType":"create","record":\
         {"recordName":"record-\(NumberedRequest.mark)","recordType":"Note","fields":\(fields)}}
         """
 
-    /// As a row of SQLite's or PostgreSQL's floor.
+    /// The row that SQLite's and PostgreSQL's floors insert.
     static let row = """
         {"recordName":"record-0000000000000000","recordType":"Note","fields":\(fields)}
         """
 }
 
 extension Relay {
-    /// `count` new records in one zone, in one atomic request.
+    /// Creates `count` records in one zone, in one atomic request.
     func create(_ count: Int, in zone: String, as login: Login? = nil) -> NumberedRequest {
         let operations = Array(repeating: SampleRecord.operation, count: count).joined(separator: ",")
         let body = #"{"zoneID":{"zoneName":"\#(zone)"},"operations":[\#(operations)]}"#
         return NumberedRequest(call("records/modify", body, as: login))
     }
 
-    /// A page of a zone's feed; from the beginning without a token.
+    /// Fetches a page of a zone's feed, from the beginning without a token.
     func changes(in zone: String, since token: String?, limit: Int = 200) -> [UInt8] {
         let since = token.map { #","syncToken":"\#($0)""# } ?? ""
         let body = #"{"zones":[{"zoneID":{"zoneName":"\#(zone)"}\#(since)}],"resultsLimit":\#(limit)}"#
@@ -44,14 +44,14 @@ extension Relay {
         }
     }
 
-    /// Asks that all of the user's devices hear of every change in the private database.
+    /// Subscribes all devices of the user to changes of the private database.
     func subscribe(as login: Login? = nil) throws {
         let subscription = #"{"subscriptionID":"all","subscriptionType":"database"}"#
         let body = #"{"operations":[{"operationType":"create","subscription":\#(subscription)}]}"#
         try ask("subscriptions/modify", body, as: login)
     }
 
-    /// One call on a connection of its own, which must succeed.
+    /// Sends a call on a connection of its own; it must succeed.
     func ask(_ operation: String, _ body: String, as login: Login? = nil) throws {
         let connection = try HTTPConnection(to: endpoint)
         try connection.exchange(call(operation, body, as: login).bytes) { try $0.mustBeSuccess() }
@@ -59,7 +59,7 @@ extension Relay {
 }
 
 extension HTTPReply {
-    /// Throws what the relay said where it refused the request or a part of it.
+    /// Throws the relay's response if the relay refused the request or a part of it.
     func mustBeSuccess() throws(LoadError) {
         guard status == 200, HTTPHead.position(of: "serverErrorCode", in: body) == nil else {
             throw .peer("The relay answered \(status): \(text.prefix(500))")

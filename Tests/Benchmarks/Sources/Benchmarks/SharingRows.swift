@@ -2,9 +2,9 @@ import Floors
 import Foundation
 import Sockets
 
-/// What sharing costs: a page of a participant's feed, and a write that a hundred people see.
+/// The cost of sharing: a page of a participant's feed, and a write that a hundred users see.
 enum SharingRows {
-    /// Somebody who is in, and what the wire calls the zone for them.
+    /// A shared zone, its owner, and how participants name it.
     private struct Shared {
         var relay: Relay
         var owner = Relay.Login.dev(0)
@@ -23,7 +23,7 @@ enum SharingRows {
         }
     }
 
-    /// A zone of `count` records below one, shared whole or as that hierarchy with anybody who has the link.
+    /// Creates a zone with `count` records below one root and shares it, as a whole or as a hierarchy, by public link.
     private static func share(_ count: Int, asHierarchy isHierarchy: Bool, on relay: Relay) throws -> Shared {
         let owner = Relay.Login.dev(0)
         try relay.makeZones(["notes"], as: owner)
@@ -61,7 +61,7 @@ enum SharingRows {
         return String(json[start..<end])
     }
 
-    /// A page of 200 records for a participant, beside the owner's own of the same zone.
+    /// A page of 200 records for a participant, beside the owner's page of the same zone.
     static func feed(_ bench: inout Bench) throws {
         for isHierarchy in [false, true] {
             let relay = try bench.startRelay()
@@ -94,7 +94,7 @@ enum SharingRows {
         }
     }
 
-    /// A save in a zone of a hundred participants, its owner among them, beside one in a zone of nobody else's.
+    /// A save in a zone with a hundred participants, including the owner, beside one in an unshared zone.
     static func write(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         let shared = try share(200, asHierarchy: false, on: relay)
@@ -122,7 +122,7 @@ enum SharingRows {
 }
 
 extension Relay {
-    /// One call on a connection of its own, and what came back.
+    /// Sends a call on a connection of its own and returns the response.
     fileprivate func reply(to request: HTTPRequest) throws -> String {
         try HTTPConnection(to: endpoint).exchange(request.bytes) { reply in
             try reply.mustBeSuccess()

@@ -1,17 +1,17 @@
 import Sockets
 
-/// What query subscriptions cost those who write.
+/// The cost of query subscriptions for writers.
 enum SubscriptionRows {
-    /// Writes beside 10,000 query subscriptions that none of them concerns, beside the same writes without.
+    /// Writes with 10,000 query subscriptions that match none of them, beside the same writes without subscriptions.
     ///
-    /// A thousand of them are the writer's own and on the written type, but on other values; the rest is other users' and on
-    /// other types.
+    /// A thousand subscriptions belong to the writer and to the written type, but have other values. The rest belong to
+    /// other users and types.
     static func uninterested(_ bench: inout Bench) throws {
         let quiet = try bench.startRelay()
         let watched = try bench.startRelay()
         for relay in [quiet, watched] {
             try relay.makeZones(["one"])
-            // A device of the writer's that would be told: where nobody listens nothing is matched.
+            // A connected device of the writer's: the relay matches nothing without listeners.
             try relay.ask("tokens/create", "{}")
         }
         try watched.watch(1_000, type: "Note")
@@ -39,7 +39,7 @@ enum SubscriptionRows {
 }
 
 extension Relay {
-    /// Makes `count` query subscriptions, each on one value of a field.
+    /// Creates `count` query subscriptions, each on one value of a field.
     fileprivate func watch(_ count: Int, type: String, as login: Login? = nil) throws {
         for start in stride(from: 0, to: count, by: 200) {
             let operations = (start..<min(start + 200, count)).map { number in

@@ -2,9 +2,9 @@ import Floors
 import Foundation
 import Sockets
 
-/// Durable writes: every answer means that the disk has the record.
+/// Durable writes: a response means that the record is on the disk.
 enum WriteRows {
-    /// One client, one record a request, beside one-row commits of bare SQLite.
+    /// One client with one record per request, beside one-row commits in SQLite.
     static func oneClient(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         try relay.makeZones(["one"])
@@ -30,8 +30,8 @@ enum WriteRows {
         try besideAnotherServer(&bench, client, relay)
     }
 
-    /// The floor's own rows, committed by a bare server on one thread for a client that waits for each: what no server that
-    /// answers over a socket can do better.
+    /// A bare server that commits one SQLite row per request on one thread, for one client: the upper bound for any
+    /// server that answers over a socket.
     private static func servedRows(_ bench: inout Bench) throws {
         let server = try bench.startBareServer()
         let bare = try BareRows(path: bench.path("served-rows.sqlite"))
@@ -55,7 +55,7 @@ enum WriteRows {
         )
     }
 
-    /// The same beside a server that answers over a socket too: what the machine takes for the way there and back.
+    /// The same beside PostgreSQL, which also answers over a socket.
     private static func besideAnotherServer(_ bench: inout Bench, _ client: ClosedLoop, _ relay: Relay) throws {
         guard let postgres = try bench.startPostgres(for: "write-one") else { return }
         var client = client
@@ -76,7 +76,7 @@ enum WriteRows {
         )
     }
 
-    /// 64 clients in one zone, beside 64 connections of pgbench; and what a write costs the relay.
+    /// 64 clients in one zone, beside 64 connections of pgbench, and the CPU cost of a write.
     static func manyClients(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         try relay.makeZones(["one"])
@@ -121,7 +121,7 @@ enum WriteRows {
         )
     }
 
-    /// What a write costs a server that reads no JSON, knows nobody, and has one thread and SQLite: for as many clients.
+    /// The CPU cost per write of a single-threaded SQLite server without JSON and users, for as many clients.
     private static func bareCosts(_ bench: inout Bench) throws -> [Double] {
         let server = try bench.startBareServer()
         let row = Array(SampleRecord.row.utf8)
@@ -166,7 +166,7 @@ enum WriteRows {
         )
     }
 
-    /// 200 records a request, beside PostgreSQL's multi-row insert, with one client and with eight.
+    /// 200 records per request, beside PostgreSQL's multi-row insert, with one client and with eight.
     static func batches(_ bench: inout Bench) throws {
         let relay = try bench.startRelay()
         try relay.makeZones(["one"])

@@ -5,13 +5,13 @@ import ZoneKit
     import FoundationNetworking
 #endif
 
-/// Measures the client against a relay on this machine, each figure beside the floor it is held against.
+/// Measures the client against a relay on this machine, each figure beside its floor.
 @main struct ClientBenchmarks {
     static func main() async throws {
         guard let address = CommandLine.arguments.dropFirst().first, let url = URL(string: address) else {
             let parts = "[saves] [import] [export] [living] [visible]"
             print("usage: ClientBenchmarks http://127.0.0.1:PORT [kit] [mirror \(parts)]")
-            print("The relay has to run with --dev.")
+            print("The relay must run with --dev.")
             exit(64)
         }
         let rows = Set(CommandLine.arguments.dropFirst(2))
@@ -38,7 +38,7 @@ import ZoneKit
     }
 }
 
-/// Records with a text, a number and a date, as most are.
+/// A record with a text, a number and a date.
 func note(_ number: Int, in zone: CKRecordZone.ID) -> CKRecord {
     let record = CKRecord(recordType: "Note", recordID: CKRecord.ID(recordName: "note-\(number)", zoneID: zone))
     record["title"] = "Note number \(number)"
@@ -48,7 +48,7 @@ func note(_ number: Int, in zone: CKRecordZone.ID) -> CKRecord {
 }
 
 extension CKDatabase {
-    /// Saves in requests of 200, four at a time.
+    /// Saves records in requests of 200, four at a time.
     func fill(_ zone: CKRecordZone.ID, count: Int) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for start in stride(from: 0, to: count, by: 200) {
@@ -64,7 +64,7 @@ extension CKDatabase {
     }
 }
 
-/// How fast a whole zone becomes records.
+/// How fast the records of a whole zone are fetched.
 struct FetchRow {
     var container: CKContainer
     var count: Int
@@ -85,11 +85,11 @@ struct FetchRow {
                 moreComing = page.moreComing
             }
         }
-        print("fetch of \(fetched) records: \(Int(Double(fetched) / seconds)) records/s (wanted: 50000)")
+        print("fetch of \(fetched) records: \(Int(Double(fetched) / seconds)) records/s (target: 50000)")
     }
 }
 
-/// How fast changed records go out, beside the same bytes sent ready-made.
+/// How fast changed records are sent, beside the same bytes encoded in advance.
 struct SendRow {
     var container: CKContainer
     var url: URL
@@ -129,7 +129,7 @@ struct SendRow {
         }
         let (mine, floor) = (Double(count) / ours, Double(count) / bare)
         print("send of \(count) changed records: \(Int(mine))/s, ready bytes: \(Int(floor))/s, ", terminator: "")
-        print("ratio \((mine / floor * 100).rounded() / 100) (wanted: 0.5)")
+        print("ratio \((mine / floor * 100).rounded() / 100) (target: 0.5)")
     }
 
     private func readyBody(_ numbers: Range<Int>) -> Data {
@@ -143,7 +143,7 @@ struct SendRow {
     }
 }
 
-/// How long until a save on one engine is seen by another.
+/// The delay until another engine sees a save.
 struct VisibleRow {
     var first: CKContainer
     var second: CKContainer
@@ -158,7 +158,7 @@ struct VisibleRow {
         try await reader.saw("warm up")
         var times: [Double] = []
         for round in 0..<rounds {
-            // Edits that follow each other within 50 ms go together on purpose; what is measured is one after a pause.
+            // Edits within 50 ms of each other are sent together on purpose, so measure one after a pause.
             try await Task.sleep(for: .milliseconds(100))
             let text = "round \(round)"
             times.append(
@@ -172,12 +172,12 @@ struct VisibleRow {
         let milliseconds = times.map { ($0 * 10_000).rounded() / 10 }
         print(
             "a save seen by another engine: median \(milliseconds[rounds / 2]) ms, "
-                + "99 % \(milliseconds[rounds * 99 / 100]) ms (wanted: 20 at the median)"
+                + "99 % \(milliseconds[rounds * 99 / 100]) ms (target: 20 at the median)"
         )
     }
 }
 
-/// One record, kept in step by an engine.
+/// One record that a sync engine keeps up to date.
 actor Follower: CKSyncEngineDelegate {
     private var engine: CKSyncEngine?
     private var known: CKRecord?

@@ -4,33 +4,33 @@ import Synchronization
 import ZoneKit
 import ZoneMirror
 
-/// Mirrors against a relay: the first import, local saves, reads beside an import, permission checks, and how soon a save
-/// is seen elsewhere.
+/// Mirrors with a relay: the first import, local saves, reads during an import, permission checks, and the delay
+/// until a save is visible on another device.
 struct MirrorRows: Sendable {
     static let count = 100_000
 
     var device: @Sendable (String) -> CKContainer
-    /// Which parts to measure; empty: all.
+    /// The parts to measure, all if empty.
     var parts: Set<String>
 
-    private func wants(_ part: String) -> Bool { parts.isEmpty || parts.contains(part) }
+    private func includes(_ part: String) -> Bool { parts.isEmpty || parts.contains(part) }
 
     func run() async throws {
-        if wants("saves") { try await saves() }
-        if wants("import") {
+        if includes("saves") { try await saves() }
+        if includes("import") {
             let user = device("import")
             try await user.privateCloudDatabase.fillMirror(count: Self.count)
             try await initialImport(user)
         }
-        if wants("export") { try await exports() }
-        if wants("living") { try await living() }
-        if wants("visible") { try await visible() }
+        if includes("export") { try await exports() }
+        if includes("living") { try await living() }
+        if includes("visible") { try await visible() }
     }
 
     // MARK: The first import
 
     private func initialImport(_ user: CKContainer) async throws {
-        // Rows to read, so that a read has the same to do before and after.
+        // A store with rows, for reads without an import.
         let quiet = try await BenchMirror(nil)
         try await quiet.container.loadStores()
         try await fillLocal(quiet, 1_000)
@@ -38,7 +38,7 @@ struct MirrorRows: Sendable {
         let mirror = try await BenchMirror(user)
         let isDone = Flag()
         let memoryBefore = memory().now
-        // It begins by itself as soon as the store is open.
+        // The import begins when the store is open.
         let start = ContinuousClock.now
         try await mirror.container.loadStores()
         let (memories, memoryFeed) = AsyncStream.makeStream(of: Int.self)
@@ -49,7 +49,7 @@ struct MirrorRows: Sendable {
         var seen: [Int] = []
         for await value in memories { seen.append(value) }
         let rate = Double(Self.count) / seconds
-        print("initial import of \(Self.count) objects: \(Int(rate))/s (wanted: 30000), ", terminator: "")
+        print("initial import of \(Self.count) objects: \(Int(rate))/s (target: 30000), ", terminator: "")
         print("memory \(memoryBefore) MB before, \(seen.map(String.init).joined(separator: " ")) MB by fifths")
         let (calm, busy) = (percentile(before, 99), percentile(times, 99))
         print(
@@ -62,7 +62,7 @@ struct MirrorRows: Sendable {
         await quiet.container.close()
     }
 
-    /// Waits for the rows; notes the memory at each fifth of them.
+    /// Waits for the rows and records the memory at each fifth of them.
     private static func track(
         _ mirror: BenchMirror,
         from start: ContinuousClock.Instant,
@@ -77,7 +77,7 @@ struct MirrorRows: Sendable {
                 fifth += 1
             }
             if fifth > 5 { break }
-            // What is measured is counted, and a count from time to time costs it less than a word for each object.
+            // Polling the row count costs the import less than a notification for each object would.
             try await Task.sleep(for: .milliseconds(5))
         }
         let (seconds, attoseconds) = (ContinuousClock.now - start).components
@@ -86,7 +86,7 @@ struct MirrorRows: Sendable {
         return Double(seconds) + Double(attoseconds) * 1e-18
     }
 
-    /// Fetches on the main actor, as a view would; milliseconds, sorted.
+    /// Fetches on the main actor, as a view would; returns sorted milliseconds.
     @MainActor private func reads(_ mirror: BenchMirror, while goesOn: @Sendable (Int) -> Bool) async throws -> [Double]
     {
         var request = FetchRequest(MirrorNote.self)
@@ -98,7 +98,7 @@ struct MirrorRows: Sendable {
             let found = try context.fetch(request)
             times.append(Double((ContinuousClock.now - start).components.attoseconds) * 1e-15)
             precondition(found.count <= 20)
-            // A view reads at most as often as it is drawn; this is some ten times as often.
+            // A view reads at most once per frame; this is about ten times as often.
             try await Task.sleep(for: .milliseconds(1))
         }
         return times.sorted()
@@ -125,13 +125,13 @@ struct MirrorRows: Sendable {
         times.sort()
         print(
             "permission check at \(try mirror.count()) records: median \(rounded(percentile(times, 50))) ms, "
-                + "99 % \(rounded(percentile(times, 99))) ms (wanted: 1)"
+                + "99 % \(rounded(percentile(times, 99))) ms (target: 1)"
         )
     }
 
-    // MARK: What is sent
+    // MARK: Exports
 
-    /// Many new objects on their way to the relay, beside as many records saved without a mirror.
+    /// Many new objects sent to the relay, beside as many records saved without a mirror.
     private func exports() async throws {
         let count = 20_000
         let mirror = try await BenchMirror(device("export"))
@@ -139,7 +139,7 @@ struct MirrorRows: Sendable {
         try await mirror.settle()
         try await fillLocal(mirror, count)
         let ours = try await ClientBenchmarks.time {
-            // Looked at seldom: what is left is counted row by row.
+            // Poll seldom: counting reads each pending row.
             while try await mirror.container.pendingExportCount(mirror.store) > 0 {
                 try await Task.sleep(for: .milliseconds(50))
             }
@@ -155,9 +155,9 @@ struct MirrorRows: Sendable {
         await mirror.container.close()
     }
 
-    // MARK: What is gone
+    // MARK: Deleted records
 
-    /// The first import of one record that is left of many, beside that of one that was always alone.
+    /// The first import of a record whose zone has many tombstones, beside that of a record that was always alone.
     private func living() async throws {
         let (crowded, alone) = (device("crowded").privateCloudDatabase, device("alone").privateCloudDatabase)
         try await crowded.fillMirror(count: Self.count)
@@ -195,7 +195,7 @@ struct MirrorRows: Sendable {
     private func saves() async throws {
         let mirror = try await BenchMirror(device("save"))
         try await mirror.container.loadStores()
-        // What is measured is the save, not the sending after it.
+        // The save is measured, not the export after it.
         let plain = try PlainRows()
         for (label, rows, rounds) in [("1 row", 1, 1_000), ("100 rows", 100, 100), ("10000 rows", 10_000, 5)] {
             var (ours, floor): ([Double], [Double]) = ([], [])
@@ -205,20 +205,20 @@ struct MirrorRows: Sendable {
                 try await mirror.settle()
                 try await Task.sleep(for: .milliseconds(2))
                 ours.append(try await ClientBenchmarks.time { try context.save() })
-                // Both after a pause: what runs first in a row pays for cold caches.
+                // Both sides run after a pause, so that both have cold caches.
                 try await Task.sleep(for: .milliseconds(2))
                 floor.append(try await ClientBenchmarks.time { try plain.insert(round, rows) })
             }
             let (a, b) = (percentile(ours.sorted(), 50) * 1000, percentile(floor.sorted(), 50) * 1000)
             print(
                 "local save of \(label): \(rounded(a)) ms, plain GRDB \(rounded(b)) ms, "
-                    + "ratio \(rounded(a / b)) (wanted: under 2)"
+                    + "ratio \(rounded(a / b)) (target: under 2)"
             )
         }
         await mirror.container.close()
     }
 
-    // MARK: Seen elsewhere
+    // MARK: Visibility on another device
 
     private func visible() async throws {
         let (first, second) = (try await BenchMirror(device("see")), try await BenchMirror(device("see")))
@@ -246,20 +246,20 @@ struct MirrorRows: Sendable {
         times.sort()
         print(
             "a save on one mirror seen on another: median \(rounded(percentile(times, 50))) ms, "
-                + "99 % \(rounded(percentile(times, 99))) ms (wanted: under 30 at the median)"
+                + "99 % \(rounded(percentile(times, 99))) ms (target: under 30 at the median)"
         )
         for mirror in [first, second] { await mirror.container.close() }
     }
 }
 
-/// Said once, heard by all.
+/// A flag that one task sets and others read.
 private final class Flag: Sendable {
     private let state = Mutex(false)
     var isSet: Bool { state.withLock { $0 } }
     func set() { state.withLock { $0 = true } }
 }
 
-/// The same rows in a file of GRDB's own, by its usual records.
+/// The same rows in a plain GRDB database.
 private final class PlainRows {
     private struct PlainNote: Codable, PersistableRecord {
         static let databaseTableName = "MirrorNote"

@@ -3,7 +3,7 @@ import GRDB
 import ZoneKit
 import ZoneMirror
 
-/// A note as apps have them: a text, a number, a date, yes or no.
+/// A typical note: a text, a number, a date and a flag.
 struct MirrorNote: SyncedRecord {
     var id = RecordName()
     var title = ""
@@ -12,14 +12,14 @@ struct MirrorNote: SyncedRecord {
     var done = false
 }
 
-/// A device's mirror in a folder of its own, gone with the object.
+/// A device's mirror in a temporary folder, deleted with the object.
 final class BenchMirror: Sendable {
     let container: MirroredContainer
     let store: StoreID
     let file: URL
     private let folder: URL
 
-    /// A mirror of a device's private database; without a device, a store of this machine alone.
+    /// Opens a mirror of a device's private database, or a local store without a device.
     init(_ device: CKContainer?) async throws {
         folder = FileManager.default.temporaryDirectory.appendingPathComponent("kit-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -32,25 +32,25 @@ final class BenchMirror: Sendable {
 
     deinit { try? FileManager.default.removeItem(at: folder) }
 
-    /// How many rows the file holds, as long as none is deleted; asked so that it costs nothing.
+    /// The number of rows, cheap to read but valid only if none was deleted.
     func count() throws -> Int {
         try container.database(of: store)?.read { try Int.fetchOne($0, sql: "SELECT max(rowid) FROM MirrorNote") } ?? 0
     }
 
-    /// Waits until everything is sent, so that what is measured next has the file for itself.
+    /// Waits until everything is sent, so that the next measurement has the file to itself.
     func settle() async throws {
         while try await container.pendingExportCount(store) > 0 { try await Task.sleep(for: .milliseconds(2)) }
     }
 }
 
 extension CKDatabase {
-    /// Notes as a mirror would have saved them.
-    func fillMirror(count: Int, atATime lanes: Int = 4) async throws {
+    /// Saves notes in the form in which a mirror would save them.
+    func fillMirror(count: Int, atATime limit: Int = 4) async throws {
         let zone = CKRecordZone(zoneName: "com.apple.coredata.cloudkit.zone")
         try await save(zone)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for start in stride(from: 0, to: count, by: 200) {
-                if start >= 200 * lanes { try await group.next() }
+                if start >= 200 * limit { try await group.next() }
                 group.addTask {
                     let records = (start..<min(start + 200, count)).map { Self.mirrorNote($0, in: zone.zoneID) }
                     let results = try await self.modifyRecords(saving: records, deleting: [], savePolicy: .allKeys)
@@ -72,7 +72,7 @@ extension CKDatabase {
     }
 }
 
-/// A process's memory as Linux counts it, in MB: now, and at its highest; 0 elsewhere.
+/// The process's memory in MB, now and at its peak; 0 on systems other than Linux.
 func memory() -> (now: Int, peak: Int) {
     guard let status = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8) else { return (0, 0) }
     func value(_ name: String) -> Int {
@@ -82,10 +82,10 @@ func memory() -> (now: Int, peak: Int) {
     return (value("VmRSS"), value("VmHWM"))
 }
 
-/// A sorted list's value below which so many of a hundred lie.
+/// The value below which this percentage of a sorted list lies.
 func percentile(_ sorted: [Double], _ percent: Int) -> Double {
     sorted.isEmpty ? 0 : sorted[min(sorted.count - 1, sorted.count * percent / 100)]
 }
 
-/// To two digits.
+/// Rounds to two decimal places.
 func rounded(_ value: Double) -> Double { (value * 100).rounded() / 100 }

@@ -1,10 +1,10 @@
 package import Sockets
 
-/// A change feed with nothing around it: rows by change number, read in pages and copied into an answer's bytes.
+/// A minimal change feed: rows by change number, read in pages and copied into a response.
 package final class BareFeed {
     private let page: SQLite.Statement
 
-    /// Makes the feed's file: `count` rows whose bodies are `bodySize` bytes of JSON.
+    /// Creates the feed's file with `count` rows of `bodySize` bytes of JSON.
     package static func make(path: String, count: Int, bodySize: Int) throws(LoadError) {
         let database = try SQLite(path: path)
         try database.execute("CREATE TABLE feed (change INTEGER PRIMARY KEY, body TEXT NOT NULL)")
@@ -21,7 +21,7 @@ package final class BareFeed {
         page = try SQLite(path: path).prepare("SELECT change, body FROM feed WHERE change > ? ORDER BY change LIMIT ?")
     }
 
-    /// Appends `{"records":[…],"syncToken":"N"}` with what came after `change`.
+    /// Appends `{"records":[…],"syncToken":"N"}` with the rows after `change`.
     package func append(after change: Int, limit: Int, to bytes: inout [UInt8]) throws(LoadError) {
         page.bind(change, at: 1)
         page.bind(limit, at: 2)

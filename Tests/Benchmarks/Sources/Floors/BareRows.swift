@@ -1,7 +1,7 @@
 package import Sockets
 
-/// The same rows as the relay's, put straight into SQLite: a table with the record's name as its key and the
-/// record's JSON in one column.
+/// The relay's rows, written directly to SQLite: a table with the record's name as its key and the record's JSON in one
+/// column.
 package final class BareRows {
     package static let table = """
         CREATE TABLE record (zone INTEGER NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (zone, name))
@@ -17,7 +17,7 @@ package final class BareRows {
         insert = try database.prepare("INSERT INTO record VALUES (1, ?, ?)")
     }
 
-    /// Commits rows of `body` one by one for so long; returns commits per second.
+    /// Commits rows of `body` one by one for this time; returns commits per second.
     package func commitOneByOne(_ body: [UInt8], seconds: Double) throws -> Double {
         let start = Monotonic.nanoseconds
         var done = 0
@@ -28,14 +28,14 @@ package final class BareRows {
         return Double(done) / Monotonic.seconds(since: start)
     }
 
-    /// Commits rows of these bodies together.
+    /// Commits rows with these bodies in one transaction.
     package func add(_ bodies: [[UInt8]]) throws {
         try database.execute("BEGIN IMMEDIATE")
         for body in bodies { try add(body) }
         try database.execute("COMMIT")
     }
 
-    /// Commits one more row.
+    /// Commits one row.
     package func add(_ body: [UInt8]) throws {
         let name = Array("record-\(String(next, radix: 16))".utf8)
         next += 1

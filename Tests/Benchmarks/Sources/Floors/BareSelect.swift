@@ -1,11 +1,11 @@
 package import Sockets
 
-/// One row of a big table found through an index, with nothing around it.
+/// A minimal lookup of one row of a big table through an index.
 package final class BareSelect {
     private let count: Int
     private let select: SQLite.Statement
 
-    /// Makes the table: `count` rows of 200 bytes with a number each, and an index on the number.
+    /// Creates the table: `count` rows of 200 bytes with a number each, and an index on the number.
     package init(path: String, count: Int) throws(LoadError) {
         self.count = count
         let database = try SQLite(path: path)
@@ -20,7 +20,7 @@ package final class BareSelect {
         select = try database.prepare("SELECT body FROM row WHERE number = ? ORDER BY number LIMIT 10")
     }
 
-    /// What one look costs on average, each for another number.
+    /// Returns the average time of a lookup, each for another number.
     package func microseconds(times: Int) throws(LoadError) -> Double {
         let start = Monotonic.nanoseconds
         var bytes = 0

@@ -1,14 +1,14 @@
 import Foundation
 import Sockets
 
-/// A server that does only what no server can leave out, to hold the relay against.
+/// A server that does only what every server must do, as a floor for the relay.
 ///
-/// Thread 0 takes HTTP requests: `POST /commit/ZONE` appends the body to a log file, fsyncs once for all requests that
-/// wait, tells the notice threads and answers; `POST /notify/ZONE` is the same without a disk; `POST /row/N` commits the body
-/// as a row of SQLite's, `POST /shared-row/N` together with those of all requests that wait; `GET /feed/AFTER/LIMIT`
-/// answers a page of rows. The other threads hold the listening sockets, each its own share: a request
-/// `GET /listen/ZONE` is answered like a WebSocket upgrade, the first bytes after it with a `ready` frame, and each
-/// commit of the zone with one `write` per listener.
+/// Thread 0 handles HTTP requests. `POST /commit/ZONE` appends the body to a log file, fsyncs once for all waiting
+/// requests, wakes the notice threads and answers; `POST /notify/ZONE` does the same without a disk. `POST /row/N`
+/// commits the body as a row of SQLite, `POST /shared-row/N` together with the rows of all waiting requests.
+/// `GET /feed/AFTER/LIMIT` answers with a page of rows. The other threads each hold a share of the listening sockets: a
+/// request `GET /listen/ZONE` is answered like a WebSocket upgrade, the first bytes after it with a `ready` frame, and
+/// each commit of the zone with one `write` per listener.
 package final class BareServer {
     package struct Settings: Sendable {
         package var noticeThreads: Int
@@ -23,7 +23,7 @@ package final class BareServer {
         }
     }
 
-    /// Serves until its standard input ends; prints `ready REQUESTS-PORT LISTENERS-PORT` first.
+    /// Serves until the standard input ends; prints `ready REQUESTS-PORT LISTENERS-PORT` first.
     package static func serve(_ settings: Settings) throws {
         let requests = try Socket.listen()
         let listeners = try Socket.listen()
@@ -38,7 +38,7 @@ package final class BareServer {
         exit(0)
     }
 
-    /// Deals new connections to the groups in turn.
+    /// Distributes new connections to the groups in turn.
     private static func accept(from listening: Int32, into groups: [ListenerGroup]) {
         var next = 0
         while let descriptor = Socket.acceptDescriptor(from: listening) {

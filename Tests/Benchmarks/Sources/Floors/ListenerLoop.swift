@@ -1,7 +1,7 @@
 import Sockets
 import Synchronization
 
-/// What other threads hand to one notice thread: new connections, and zones that have changed.
+/// Work for a notice thread from other threads: new connections and changed zones.
 final class ListenerGroup: Sendable {
     let poller: Poller
     let wake: Wake
@@ -12,7 +12,7 @@ final class ListenerGroup: Sendable {
         var zones: [Int] = []
     }
 
-    /// The key under which the wake descriptor is watched; sockets are watched under their descriptor.
+    /// The key of the wake descriptor; a socket's key is its descriptor.
     static let wakeKey = -1
 
     init() throws {
@@ -39,19 +39,19 @@ final class ListenerGroup: Sendable {
     }
 }
 
-/// One notice thread: holds its share of the listening sockets and writes to those whose zone has changed.
+/// A notice thread that holds a share of the listening sockets and writes to those whose zones have changed.
 final class ListenerLoop {
     private let group: ListenerGroup
     private var sockets: [Int: Socket] = [:]
-    /// By zone, then by descriptor: one that goes must not be searched for among ten thousand, or this server is still
-    /// busy forgetting while the other side is measured.
+    /// By zone, then by descriptor: with a linear search among ten thousand, this server would still remove its
+    /// connections while the other side is measured.
     private var zones: [Int: [Int: Socket]] = [:]
     private var zoneOf: [Int: Int] = [:]
     private var greeted: Set<Int> = []
     private var buffer = ReceiveBuffer()
     private let notice: [UInt8]
 
-    /// Answers that have the relay's form and length, made once.
+    /// Frames with the form and length of the relay's, encoded once.
     private static let accepted = Array(
         """
         HTTP/1.1 101 Switching Protocols\r

@@ -1,13 +1,13 @@
 package import Foundation
 import Sockets
 
-/// Debian's PostgreSQL with its default settings, started on a folder of its own and reached by a unix socket.
+/// Debian's PostgreSQL with default settings, on a folder of its own, reached by a unix socket.
 package final class Postgres {
     private let folder: URL
     private let binaries: String
     private var server: Process?
 
-    /// `nil` where it is not installed.
+    /// `nil` if it is not installed.
     package init?(folder: URL) throws {
         guard let binaries = Self.installed else { return nil }
         self.binaries = binaries
@@ -21,17 +21,17 @@ package final class Postgres {
     }
 
     deinit {
-        // Without clients its answer to SIGTERM, the "smart" shutdown, comes at once.
+        // SIGTERM starts a "smart" shutdown, which is immediate without clients.
         server?.terminate()
         server?.waitUntilExit()
     }
 
-    /// What to tell a person who wants this peer.
+    /// How to install PostgreSQL.
     package static let installation = "PostgreSQL is not installed (Debian: apt install postgresql)"
 
-    /// Rows per second that `connections` clients of pgbench insert, `rowsPerInsert` with each statement and commit.
+    /// The rows per second that `connections` clients of pgbench insert, `rowsPerInsert` per statement and commit.
     ///
-    /// The values travel with each statement, as they do with each request to the relay.
+    /// Each statement contains its values, as each request to the relay does.
     package func insert(_ body: String, rowsPerInsert: Int, connections: Int, seconds: Double) throws -> Double {
         let values = (0..<rowsPerInsert).map { "(1, 'record-' || (:first + \($0)), '\(body)')" }
         let script = folder.appendingPathComponent("insert-\(rowsPerInsert).sql")
@@ -54,7 +54,7 @@ package final class Postgres {
         throw LoadError.missing("pgbench printed no rate: \(output.suffix(500))")
     }
 
-    /// As a child and not by `pg_ctl start`: Foundation waits for a process until all that it left behind have ended.
+    /// Runs the server as a child instead of with `pg_ctl start`: Foundation waits for all descendants of a process.
     private func start() throws -> Process {
         let command = command(
             "postgres",
@@ -89,11 +89,11 @@ package final class Postgres {
     }
 
     private func command(_ tool: String, _ arguments: [String]) -> [String] {
-        // It refuses to run as root; Debian's package makes a user for it.
+        // PostgreSQL refuses to run as root; Debian's package creates a user for it.
         (geteuid() == 0 ? ["runuser", "-u", "postgres", "--"] : []) + ["\(binaries)/\(tool)"] + arguments
     }
 
-    /// The folder with the newest installed version's programs.
+    /// The folder with the programs of the newest installed version.
     private static var installed: String? {
         let root = "/usr/lib/postgresql"
         let versions = (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []

@@ -1,7 +1,7 @@
 import Foundation
 import Sockets
 
-/// Thread 0 of the bare server: requests in, one fsync for all that wait, notices and answers out.
+/// Thread 0 of the bare server: reads requests, fsyncs once for all that wait, sends notices and responses.
 final class RequestLoop {
     private final class Client {
         let socket: Socket
@@ -17,7 +17,7 @@ final class RequestLoop {
     private let rows: BareRows
     private let poller: Poller
     private var clients: [Int: Client] = [:]
-    /// Who is answered, and which zones are noticed, once the disk has what they wrote.
+    /// The clients to answer, and the zones to notify, after the commit.
     private var waiting: [Client] = []
     private var changed: [Int] = []
     private var unwritten: [UInt8] = []

@@ -1,7 +1,7 @@
 import CSQLite
 package import Sockets
 
-/// A SQLite database through its C API, set as the relay sets its own: WAL, and an fsync for each commit.
+/// A SQLite database through its C API, with the relay's settings: WAL, and an fsync per commit.
 package final class SQLite {
     private let handle: OpaquePointer
 
@@ -33,7 +33,7 @@ package final class SQLite {
         .missing("SQLite: \(String(cString: sqlite3_errmsg(handle))), at: \(doing)")
     }
 
-    /// A prepared statement; keeps its database open.
+    /// A prepared statement, which keeps its database open.
     package final class Statement {
         private let handle: OpaquePointer
         private let database: SQLite
@@ -47,12 +47,12 @@ package final class SQLite {
 
         package func bind(_ number: Int, at index: Int32) { sqlite3_bind_int64(handle, index, Int64(number)) }
 
-        /// The bytes must stay where they are until the statement is reset.
+        /// The bytes must stay valid until the statement is reset.
         package func bind(_ bytes: UnsafeRawBufferPointer, at index: Int32) {
             sqlite3_bind_text(handle, index, bytes.baseAddress, Int32(bytes.count), nil)
         }
 
-        /// Whether there is a row.
+        /// Steps the statement; returns whether there is a row.
         package func step() throws(LoadError) -> Bool {
             switch sqlite3_step(handle) {
             case SQLITE_ROW: return true
@@ -65,7 +65,7 @@ package final class SQLite {
 
         package func number(_ column: Int32) -> Int { Int(sqlite3_column_int64(handle, column)) }
 
-        /// A column's bytes, valid until the next step.
+        /// Returns the bytes of a column, valid until the next step.
         package func bytes(_ column: Int32) -> UnsafeRawBufferPointer {
             let start = sqlite3_column_text(handle, column)
             return UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))

@@ -1,14 +1,14 @@
 import Sockets
 
-/// One thing that the relay must do, and the place that asks it.
+/// A rule that the relay must follow, and the test of it.
 struct Check: Sendable {
     var name: String
-    /// What was seen instead; `nil` when all is well.
+    /// Returns what was observed instead, `nil` if the check passes.
     var run: @Sendable (Endpoint) throws -> String?
 }
 
 extension Check {
-    /// Sends bytes, and then a decent request that must never be read: one answer of the given status, then the end.
+    /// Sends bytes and then a valid request that must not be read: one response with an expected status, then the end.
     static func refused(_ name: String, _ statuses: Set<Int>, _ bytes: [UInt8]) -> Check {
         Check(name: name) { endpoint in
             let link = try Link(to: endpoint)
@@ -26,7 +26,7 @@ extension Check {
         refused(name, statuses, Array(text.utf8))
     }
 
-    /// Sends bytes; the first answer has one of the statuses, whatever becomes of the connection.
+    /// Sends bytes; the first response has an expected status, and the connection may stay open or close.
     static func answered(_ name: String, _ statuses: Set<Int>, _ text: String) -> Check {
         Check(name: name) { endpoint in
             let link = try Link(to: endpoint)

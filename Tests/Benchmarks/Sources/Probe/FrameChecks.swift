@@ -4,7 +4,7 @@ import Sockets
 enum FrameChecks {
     static let all: [Check] = broken + echoed + closing
 
-    /// Must end with a close frame of the given code, and then the connection must end.
+    /// Makes a check that the relay sends a close frame with this code and then ends the connection.
     private static func closes(_ name: String, with code: Int, _ send: @escaping @Sendable (WebSocketLink) -> Void)
         -> Check
     {

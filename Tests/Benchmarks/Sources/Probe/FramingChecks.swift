@@ -1,6 +1,6 @@
 import Sockets
 
-/// HTTP/1.1 messages whose beginning and end cannot be trusted.
+/// HTTP/1.1 messages with ambiguous boundaries.
 ///
 /// See Reliability.md, "Malformed HTTP".
 enum FramingChecks {

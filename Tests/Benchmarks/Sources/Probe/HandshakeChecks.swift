@@ -1,10 +1,10 @@
 import Sockets
 
-/// What opens a WebSocket and what must not.
+/// Valid and invalid WebSocket handshakes.
 ///
 /// See RFC 6455, 4.2; Reliability.md, "WebSocket rules"; Notices.md, "Connecting".
 enum HandshakeChecks {
-    /// The fields of a handshake that must succeed, to be spoilt one at a time.
+    /// The fields of a valid handshake, which checks change one at a time.
     private static let good = [
         "Host": "x", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
@@ -19,7 +19,7 @@ enum HandshakeChecks {
         return line + "\r\n" + fields.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)\r\n" }.joined() + "\r\n"
     }
 
-    private static func spoilt(
+    private static func changed(
         _ name: String,
         _ statuses: Set<Int>,
         _ line: String = "GET /__echo HTTP/1.1",
@@ -45,32 +45,32 @@ enum HandshakeChecks {
             return answer.status == 426 && version == "13"
                 ? nil : "answered \(answer.status), version \(version ?? "-")"
         },
-        spoilt(
+        changed(
             "tokens in other case",
             [101],
             "GET /__echo HTTP/1.1",
             ["Upgrade": "WebSocket", "Connection": "upgrade"]
         ),
-        spoilt("Connection with two tokens", [101], "GET /__echo HTTP/1.1", ["Connection": "keep-alive, Upgrade"]),
-        spoilt("no version", [426, 400], "GET /__echo HTTP/1.1", ["Sec-WebSocket-Version": nil]),
-        spoilt("no key", [400], "GET /__echo HTTP/1.1", ["Sec-WebSocket-Key": nil]),
-        spoilt("a key of 15 bytes", [400], "GET /__echo HTTP/1.1", ["Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25j"]),
-        spoilt(
+        changed("Connection with two tokens", [101], "GET /__echo HTTP/1.1", ["Connection": "keep-alive, Upgrade"]),
+        changed("no version", [426, 400], "GET /__echo HTTP/1.1", ["Sec-WebSocket-Version": nil]),
+        changed("no key", [400], "GET /__echo HTTP/1.1", ["Sec-WebSocket-Key": nil]),
+        changed("a key of 15 bytes", [400], "GET /__echo HTTP/1.1", ["Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25j"]),
+        changed(
             "a key that is not base64",
             [400],
             "GET /__echo HTTP/1.1",
             ["Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=!"]
         ),
-        spoilt("no Upgrade", [400, 426, 404], "GET /__echo HTTP/1.1", ["Upgrade": nil]),
-        spoilt("Upgrade to something else", [400, 426, 404], "GET /__echo HTTP/1.1", ["Upgrade": "h2c"]),
-        spoilt("no Connection", [400, 426, 404], "GET /__echo HTTP/1.1", ["Connection": nil]),
-        spoilt("Connection without the token", [400, 426, 404], "GET /__echo HTTP/1.1", ["Connection": "keep-alive"]),
-        spoilt("POST", [400, 405], "POST /__echo HTTP/1.1", ["Content-Length": "0"]),
-        spoilt("HTTP/1.0", [400, 426, 505], "GET /__echo HTTP/1.0"),
-        spoilt("foreign origin", [403], "GET \(Probed.push) HTTP/1.1", ["Origin": "https://evil.example"]),
-        spoilt("origin null", [403], "GET \(Probed.push) HTTP/1.1", ["Origin": "null"]),
-        spoilt("only foreign subprotocols", [400], "GET \(Probed.push) HTTP/1.1", ["Sec-WebSocket-Protocol": "chat"]),
-        spoilt("a path without a socket", [404, 426, 400], "GET /push/1/x HTTP/1.1"),
+        changed("no Upgrade", [400, 426, 404], "GET /__echo HTTP/1.1", ["Upgrade": nil]),
+        changed("Upgrade to something else", [400, 426, 404], "GET /__echo HTTP/1.1", ["Upgrade": "h2c"]),
+        changed("no Connection", [400, 426, 404], "GET /__echo HTTP/1.1", ["Connection": nil]),
+        changed("Connection without the token", [400, 426, 404], "GET /__echo HTTP/1.1", ["Connection": "keep-alive"]),
+        changed("POST", [400, 405], "POST /__echo HTTP/1.1", ["Content-Length": "0"]),
+        changed("HTTP/1.0", [400, 426, 505], "GET /__echo HTTP/1.0"),
+        changed("foreign origin", [403], "GET \(Probed.push) HTTP/1.1", ["Origin": "https://evil.example"]),
+        changed("origin null", [403], "GET \(Probed.push) HTTP/1.1", ["Origin": "null"]),
+        changed("only foreign subprotocols", [400], "GET \(Probed.push) HTTP/1.1", ["Sec-WebSocket-Protocol": "chat"]),
+        changed("a path without a socket", [404, 426, 400], "GET /push/1/x HTTP/1.1"),
         Check(name: "handshake: the subprotocol is echoed, extensions are not taken") { endpoint in
             let link = try Link(to: endpoint)
             link.send(

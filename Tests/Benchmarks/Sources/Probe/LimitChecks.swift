@@ -1,6 +1,6 @@
 import Sockets
 
-/// The limits that one connection can try.
+/// The limits that can be checked with one connection.
 ///
 /// See Reliability.md, "Limits", "Malformed JSON" and "Paths and asset addresses".
 enum LimitChecks {
@@ -47,7 +47,7 @@ enum LimitChecks {
         .answered("path \(path)", [400, 404], "GET \(path)?\(Probed.credentials) HTTP/1.1\r\nHost: x\r\n\r\n")
     }
 
-    /// Bodies that must be refused as a whole, and nearly the same ones that must not.
+    /// Bodies that must be refused as a whole, and similar ones that must be accepted.
     private static let json: [Check] =
         [
             ("trailing text", #"{"zones":[]} x"#), ("two values", "{}{}"), ("NaN", #"{"zones":[],"a":NaN}"#),

@@ -1,18 +1,18 @@
 import Sockets
 
-/// A raw connection that sends what no decent client would, and takes note of all that comes back.
+/// A raw connection that can send invalid bytes and records everything received.
 final class Link {
     private let socket: Socket
     private var buffer = ReceiveBuffer()
     private(set) var isClosed = false
 
-    /// Reads give up after `patience` seconds without a byte.
+    /// Reads fail after `patience` seconds without a byte.
     init(to endpoint: Endpoint, patience: Int = 2) throws {
         socket = try Socket.connect(to: endpoint, blocks: true)
         socket.limitReads(seconds: patience)
     }
 
-    /// A peer that has already closed is no failure: that may be what is asked of it.
+    /// Ignores errors: the check may expect the peer to have closed.
     func send(_ bytes: [UInt8]) {
         do { try socket.write(bytes) } catch { isClosed = true }
     }
@@ -21,12 +21,12 @@ final class Link {
 
     func finishWriting() { socket.finishWriting() }
 
-    /// What has come and was not used yet.
+    /// The received, unused bytes.
     var unread: UnsafeRawBufferPointer { buffer.unread }
 
     func use(_ count: Int) { buffer.use(count) }
 
-    /// Reads once; false when nothing came in time or the peer has closed.
+    /// Reads once; `false` if nothing arrived in time or the peer has closed.
     func readMore() -> Bool {
         switch buffer.fill(from: socket) {
         case .bytes: return true
@@ -37,13 +37,13 @@ final class Link {
         }
     }
 
-    /// Reads until the peer closes, falls silent, or `isEnough`.
+    /// Reads until the peer closes, nothing arrives in time, or `isEnough`.
     func read(until isEnough: (UnsafeRawBufferPointer) -> Bool = { _ in false }) {
         while !isEnough(unread), readMore() {}
     }
 }
 
-/// An answer's head and body, copied out of a link.
+/// A copy of a response's head and body.
 struct Answer {
     var status: Int
     var head: String
@@ -64,7 +64,7 @@ struct Answer {
 }
 
 extension Link {
-    /// The next answer, or `nil` if none comes whole.
+    /// Reads the next response; `nil` if it is incomplete.
     func answer(hasBody: Bool = true) -> Answer? {
         read { HTTPHead.length(in: $0) != nil }
         guard let headLength = HTTPHead.length(in: unread) else { return nil }

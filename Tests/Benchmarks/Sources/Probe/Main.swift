@@ -1,17 +1,17 @@
 import Foundation
 import Sockets
 
-/// Tries a running relay with what no decent client would send.
+/// Checks a running relay with invalid requests.
 ///
-/// Needs `zonecast serve --dev --test-door` with a raised request rate, on this machine: `Probe PORT [--slow] [TEXT]`,
-/// where TEXT chooses the checks whose name holds it.
+/// Needs `zonecast serve --dev --test-door` with a raised request rate, on this machine. Usage: `Probe PORT [--slow]
+/// [TEXT]`, where TEXT selects the checks with this text in their names.
 @main
 enum Main {
     static func main() {
         signal(SIGPIPE, SIG_IGN)
         let arguments = CommandLine.arguments.dropFirst()
         guard let port = arguments.first.flatMap({ UInt16($0) }) else {
-            print("Probe PORT [--slow] [TEXT]: tries the relay that listens on 127.0.0.1:PORT")
+            print("Probe PORT [--slow] [TEXT]: checks the relay that listens on 127.0.0.1:PORT")
             exit(2)
         }
         let isSlow = arguments.contains("--slow")
@@ -26,7 +26,7 @@ enum Main {
         exit(failures.isEmpty ? 0 : 1)
     }
 
-    /// Slow checks run beside each other, on a thread each; the others one by one.
+    /// Runs slow checks in parallel, each on its own thread, and the others in sequence.
     private static func failures(of checks: [Check], at endpoint: Endpoint) -> [(String, String)] {
         let slow = checks.filter { $0.name.hasPrefix("deadlines") }.map { check in
             (check.name, RunningThread { try check.run(endpoint) })

@@ -1,6 +1,6 @@
 import Sockets
 
-/// The notice socket's own rules.
+/// The rules of the notice socket.
 ///
 /// See Notices.md, "Frames", "Order and merging" and "Close codes", and Reliability.md, "Limits".
 enum NoticeChecks {
@@ -9,7 +9,7 @@ enum NoticeChecks {
         return Array(#"{"hello":{"deviceID":"\#(device)","ckAPIToken":"\#(api)","ckWebAuthToken":"\#(web)"}}"#.utf8)
     }
 
-    /// Opens, says something, and must be closed with the code; a `goodbye` may come first.
+    /// Makes a check that the relay closes the socket with one of these codes after `send`; a `goodbye` may precede it.
     private static func closes(
         _ name: String,
         with codes: Set<Int>,
@@ -26,12 +26,12 @@ enum NoticeChecks {
                 case .silence: return "nothing came"
                 }
             }
-            return "it never ended"
+            return "the connection did not end"
         }
     }
 
     static let all: [Check] = [
-        Check(name: "notices: a good hello is answered by ready") { endpoint in
+        Check(name: "notices: a valid hello is answered by ready") { endpoint in
             let socket = try WebSocketLink(to: endpoint, path: Probed.push)
             socket.send(first: 0x81, hello(device: "probe-1"))
             guard case .text(let text) = socket.next() else { return "no text" }
@@ -67,7 +67,7 @@ enum NoticeChecks {
             for number in 0..<90 where socket.next() != .pong([UInt8(number)]) { return "pong \(number) is missing" }
             return nil
         },
-        Check(name: "notices: the same device again takes the place of the first") { endpoint in
+        Check(name: "notices: a second connection of a device replaces the first") { endpoint in
             let (first, second) = (
                 try WebSocketLink(to: endpoint, path: Probed.push), try WebSocketLink(to: endpoint, path: Probed.push)
             )

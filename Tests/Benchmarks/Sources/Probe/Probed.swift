@@ -1,12 +1,12 @@
 import Sockets
 
-/// The relay's side that the probe speaks to: any container, as a user of `--dev`.
+/// Calls to the probed relay, for any container, as a user of `--dev`.
 enum Probed {
     static let container = "iCloud.probe"
     static let credentials = "ckAPIToken=\(String(repeating: "0", count: 64))&ckWebAuthToken=dev-probe"
     static let zones = "/database/1/\(container)/development/private/zones/lookup?\(credentials)"
 
-    /// A call whose answer has this status and, somewhere, this code.
+    /// Makes a check that a call is answered with this status and, anywhere in the body, this code.
     static func check(_ name: String, _ operation: String, _ body: String, expect: Int, code: String? = nil) -> Check {
         Check(name: name) { endpoint in
             try outcome(operation, Array(body.utf8), at: endpoint, expect: expect, code: code)

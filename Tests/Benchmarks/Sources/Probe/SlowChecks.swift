@@ -1,8 +1,8 @@
 import Sockets
 
-/// Limits that are deadlines; each check takes up to a minute and a half, so they run side by side.
+/// Checks of deadlines; each takes up to 90 seconds, so they run in parallel.
 enum SlowChecks {
-    /// Seconds until the peer has ended the connection on which `send` was done; with its last status, if any.
+    /// Returns the seconds until the peer closes the connection after `send`, and the last status, if any.
     private static func ends(
         _ name: String,
         within seconds: ClosedRange<Double>,
@@ -18,8 +18,8 @@ enum SlowChecks {
         }
     }
 
-    /// Sends one byte a second until the peer ends the connection.
-    private static func drips(_ name: String, within seconds: Double, _ head: String) -> Check {
+    /// Sends one byte per second until the peer closes the connection.
+    private static func sendsSlowly(_ name: String, within seconds: Double, _ head: String) -> Check {
         Check(name: "deadlines: \(name)") { endpoint in
             let link = try Link(to: endpoint, patience: 1)
             link.send(head)
@@ -42,8 +42,8 @@ enum SlowChecks {
             link.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             _ = link.answer()
         },
-        drips("a head at one byte a second", within: 17, "GET /healthz HTTP/1.1\r\nX-A: "),
-        drips("a body at one byte a second", within: 80, post + "Content-Length: 1000\r\n\r\n"),
+        sendsSlowly("a head at one byte a second", within: 17, "GET /healthz HTTP/1.1\r\nX-A: "),
+        sendsSlowly("a body at one byte a second", within: 80, post + "Content-Length: 1000\r\n\r\n"),
         Check(name: "deadlines: no hello") { endpoint in
             let socket = try WebSocketLink(to: endpoint, path: Probed.push, patience: 20)
             var event = socket.next()

@@ -1,8 +1,8 @@
 import Sockets
 
-/// An open WebSocket on which anything may be sent.
+/// An open WebSocket that can send any bytes.
 final class WebSocketLink {
-    /// What came back.
+    /// A received frame, or the end.
     enum Event: Equatable {
         case text([UInt8])
         case binary([UInt8])
@@ -24,7 +24,7 @@ final class WebSocketLink {
 
     func send(_ bytes: [UInt8]) { link.send(bytes) }
 
-    /// A masked frame with any first byte.
+    /// Sends a masked frame with any first byte.
     func send(first: UInt8, _ payload: [UInt8]) {
         var frame = WebSocketFrame.fromClient(.text, payload, mask: [0x37, 0xFA, 0x21, 0x3D])
         frame[0] = first
@@ -47,7 +47,7 @@ final class WebSocketLink {
         }
     }
 
-    /// Whether the peer has ended the connection, after what it had left to say.
+    /// Whether the peer has ended the connection, after its remaining bytes.
     var hasEnded: Bool {
         link.read()
         return link.isClosed

@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// An answer, lying in the buffer of the connection that received it: not to be kept.
+/// A response in the buffer of its connection; must not be kept.
 package struct HTTPReply {
     package var status: Int
     package var head: UnsafeRawBufferPointer
@@ -10,9 +10,9 @@ package struct HTTPReply {
     package var text: String { String(decoding: body, as: UTF8.self) }
 }
 
-/// One kept HTTP/1.1 connection that asks and gets answers in turn.
+/// A persistent HTTP/1.1 connection with one request at a time.
 ///
-/// Understands answers with `Content-Length` only: the relay gives no others, and a chunked one is reported.
+/// Supports only responses with `Content-Length`: the relay sends no others, and a chunked one is an error.
 package final class HTTPConnection {
     package let socket: Socket
     private var buffer = ReceiveBuffer()
@@ -24,7 +24,7 @@ package final class HTTPConnection {
         if blocks { socket.limitReads(seconds: 60) }
     }
 
-    /// Sends a request, waits for its answer and lets `use` look at it; for blocking sockets.
+    /// Sends a request, waits for the response and passes it to `use`; for blocking sockets.
     package func exchange<Result>(_ request: [UInt8], _ use: (HTTPReply) throws -> Result) throws -> Result {
         try socket.write(request)
         while true {
@@ -32,7 +32,7 @@ package final class HTTPConnection {
         }
     }
 
-    /// Makes one read, and lets `use` look at the answer if all of it has come.
+    /// Reads once, and passes the response to `use` if it is complete.
     package func receive<Result>(_ use: (HTTPReply) throws -> Result) throws -> Result? {
         switch buffer.fill(from: socket) {
         case .bytes: break
@@ -60,9 +60,9 @@ package final class HTTPConnection {
     }
 }
 
-/// Reading of message heads, by plain searching.
+/// Parses message heads by searching for text.
 package enum HTTPHead {
-    /// Where the head with its blank line ends.
+    /// Returns the length of the head including the blank line.
     package static func length(in bytes: UnsafeRawBufferPointer) -> Int? {
         guard let end = position(of: "\r\n\r\n", in: bytes) else { return nil }
         return end + 4
@@ -73,7 +73,7 @@ package enum HTTPHead {
         return Int(String(decoding: head[9..<12], as: UTF8.self))
     }
 
-    /// The declared length of the body: 0 for an answer that has none by its status, `nil` where it is not declared.
+    /// Returns the declared length of the body: 0 if the status implies an empty body, `nil` without a declaration.
     package static func contentLength(of head: UnsafeRawBufferPointer) -> Int? {
         guard let start = position(of: "content-length:", in: head) ?? position(of: "Content-Length:", in: head) else {
             return [101, 204, 304].contains(status(of: head)) ? 0 : nil
@@ -86,14 +86,14 @@ package enum HTTPHead {
         return value
     }
 
-    /// The decimal number that follows a text.
+    /// Returns the decimal number after a text.
     package static func number(after text: StaticString, in bytes: UnsafeRawBufferPointer) -> Int? {
         guard let start = position(of: text, in: bytes) else { return nil }
         let digits = bytes[(start + text.utf8CodeUnitCount)...].prefix { (48...57).contains($0) }
         return digits.isEmpty ? nil : digits.reduce(0) { $0 * 10 + Int($1 - 48) }
     }
 
-    /// Where a text first occurs.
+    /// Returns the first position of a text.
     package static func position(of text: StaticString, in bytes: UnsafeRawBufferPointer) -> Int? {
         guard let base = bytes.baseAddress,
             let found = memmem(base, bytes.count, text.utf8Start, text.utf8CodeUnitCount)

@@ -1,4 +1,4 @@
-/// One request's bytes, written once and sent many times.
+/// The bytes of a request, encoded once and sent many times.
 package struct HTTPRequest: Sendable {
     package var bytes: [UInt8]
 
@@ -16,10 +16,10 @@ package struct HTTPRequest: Sendable {
     }
 }
 
-/// A request with numbers in it that change from one sending to the next, in place.
+/// A request with numbers that are replaced in place for each sending.
 ///
-/// Each number stands where the text had `################`, as 16 hexadecimal digits; so no length ever changes, and
-/// the load generator spends its time on sockets.
+/// Each number replaces the text `################` with 16 hexadecimal digits, so that lengths never change and
+/// sending needs no encoding.
 package struct NumberedRequest: Sendable {
     package static let mark = "################"
 
@@ -40,7 +40,7 @@ package struct NumberedRequest: Sendable {
         }
     }
 
-    /// Numbers the marks from `first` on, in their order.
+    /// Writes numbers from `first` on into the placeholders, in order.
     package mutating func number(from first: Int) {
         let digits: StaticString = "0123456789abcdef"
         for (offset, place) in places.enumerated() {
@@ -52,6 +52,6 @@ package struct NumberedRequest: Sendable {
         }
     }
 
-    /// How many numbers one sending uses up.
+    /// How many numbers each sending uses.
     package var count: Int { places.count }
 }

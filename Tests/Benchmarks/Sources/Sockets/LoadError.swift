@@ -1,14 +1,14 @@
 import Glibc
 
-/// Why a measurement could not be made.
+/// Why a measurement failed.
 package enum LoadError: Error, CustomStringConvertible {
     /// A system call failed.
     case system(call: String, errno: Int32)
-    /// The peer answered something else than the measurement needs, or closed.
+    /// The peer sent an unexpected response, or closed the connection.
     case peer(String)
-    /// A tool or file that the measurement needs is not there, or failed.
+    /// A required tool or file is missing or failed.
     case missing(String)
-    /// Something awaited did not come in time.
+    /// A wait that took too long.
     case timedOut(String)
 
     package static func lastCall(_ call: String) -> LoadError { .system(call: call, errno: errno) }

@@ -1,9 +1,9 @@
 import CLinux
 import Glibc
 
-/// An epoll set, level-triggered: which of many sockets have something to read.
+/// A level-triggered epoll set that waits for readable sockets.
 ///
-/// `add` may be called from any thread, `wait` from one.
+/// `add` may be called from any thread, `wait` from one thread only.
 package final class Poller: Sendable {
     private let descriptor: Int32
 
@@ -14,7 +14,7 @@ package final class Poller: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Watches a descriptor; `key` is what `wait` will name it by.
+    /// Adds a descriptor; `wait` reports it as `key`.
     package func add(_ watched: Int32, key: Int) throws(LoadError) {
         var event = epoll_event(events: EPOLLIN.rawValue, data: epoll_data_t(u64: UInt64(bitPattern: Int64(key))))
         guard epoll_ctl(descriptor, EPOLL_CTL_ADD, watched, &event) == 0 else { throw .lastCall("epoll_ctl") }
@@ -24,8 +24,8 @@ package final class Poller: Sendable {
         epoll_ctl(descriptor, EPOLL_CTL_DEL, watched, nil)
     }
 
-    /// Calls `body` with the key of each readable descriptor; returns how many there were, 0 after `milliseconds`
-    /// without any.
+    /// Calls `body` with the key of each readable descriptor and returns their number, 0 after `milliseconds` without
+    /// any.
     @discardableResult
     package func wait(milliseconds: Int32, _ body: (Int) throws -> Void) throws -> Int {
         try withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: 512) { events in
@@ -38,7 +38,7 @@ package final class Poller: Sendable {
     }
 }
 
-/// A descriptor that another thread can make readable, to get a `Poller` out of its wait.
+/// A descriptor that another thread can make readable, to end a `Poller`'s wait.
 package final class Wake: Sendable {
     package let descriptor: Int32
 

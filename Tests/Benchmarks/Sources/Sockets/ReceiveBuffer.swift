@@ -1,4 +1,4 @@
-/// Bytes that came in and were not used yet: filled at the end, used up from the front, in one growing allocation.
+/// Received, unused bytes: appended at the end and consumed from the front, in one growing allocation.
 package struct ReceiveBuffer: ~Copyable {
     private var storage: UnsafeMutableRawBufferPointer
     private var start = 0
@@ -10,7 +10,7 @@ package struct ReceiveBuffer: ~Copyable {
 
     deinit { storage.deallocate() }
 
-    /// What waits to be used; valid until the buffer is changed.
+    /// The unused bytes, valid until the buffer changes.
     package var unread: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(rebasing: storage[start..<end])
     }
@@ -20,7 +20,7 @@ package struct ReceiveBuffer: ~Copyable {
         if start == end { (start, end) = (0, 0) }
     }
 
-    /// Makes one read from the socket, into at least as much room as the allocation has left or 64 KiB.
+    /// Reads once from the socket, into the free space of the allocation or at least 64 KiB.
     package mutating func fill(from socket: Socket) -> Socket.Reading {
         if storage.count - end < 1 << 16 { makeRoom() }
         let reading = socket.read(into: UnsafeMutableRawBufferPointer(rebasing: storage[end...]))
@@ -28,7 +28,7 @@ package struct ReceiveBuffer: ~Copyable {
         return reading
     }
 
-    /// Appends bytes that came earlier.
+    /// Appends bytes received earlier.
     package mutating func put(_ bytes: [UInt8]) {
         while storage.count - end < bytes.count { makeRoom() }
         UnsafeMutableRawBufferPointer(rebasing: storage[end...]).copyBytes(from: bytes)

@@ -1,16 +1,16 @@
 package import Foundation
 
-/// A server run as a child, which prints a line that starts with `ready ` once it serves.
+/// A server in a child process that prints a line starting with `ready ` once it serves.
 package final class ServerProcess {
     private let process = Process()
     private let input = Pipe()
     private let output = Pipe()
-    /// What followed `ready ` in its line.
+    /// The rest of the line after `ready `.
     package private(set) var readyLine = ""
 
-    /// Starts it and waits for its line.
+    /// Starts the server and waits for its ready line.
     ///
-    /// Its standard error goes to the file `errors`, and is shown if it does not get ready.
+    /// Its standard error goes to the file `errors`, which is reported if the server does not become ready.
     package init(_ executable: String, _ arguments: [String], errors: URL) throws {
         process.executableURL = URL(fileURLWithPath: executable)
         process.arguments = arguments
@@ -23,14 +23,14 @@ package final class ServerProcess {
             readyLine = try awaitReady()
         } catch {
             process.terminate()
-            let said = (try? String(contentsOf: errors, encoding: .utf8)) ?? ""
-            throw LoadError.missing("\(executable) did not get ready. It said: \(said.suffix(2000))")
+            let errorOutput = (try? String(contentsOf: errors, encoding: .utf8)) ?? ""
+            throw LoadError.missing("\(executable) did not become ready. Its output: \(errorOutput.suffix(2000))")
         }
     }
 
     package var identifier: Int32 { process.processIdentifier }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks the server to end, and waits until it has.
     package func stop() {
         try? input.fileHandleForWriting.close()
         if process.isRunning { process.terminate() }
@@ -50,22 +50,22 @@ package final class ServerProcess {
     }
 }
 
-/// What the system says about a running process.
+/// Measurements of a running process.
 package struct ProcessMeter {
     private let identifier: Int32
 
     package init(_ identifier: Int32) { self.identifier = identifier }
 
-    /// CPU time used so far by all of its threads, user and system, in seconds; resolution 10 ms.
+    /// The CPU time of all threads, user and system, in seconds, with a resolution of 10 ms.
     package var cpuSeconds: Double {
-        // The command's name, second field, may hold anything but ends at the last parenthesis.
+        // The second field, the command's name, may contain anything but ends at the last parenthesis.
         guard let text = read("stat"), let end = text.lastIndex(of: ")") else { return 0 }
         let fields = text[text.index(after: end)...].split(separator: " ")
         guard fields.count > 12, let user = Double(fields[11]), let system = Double(fields[12]) else { return 0 }
         return (user + system) / Double(sysconf(Int32(_SC_CLK_TCK)))
     }
 
-    /// Resident memory in bytes that belongs to the process alone: no mapped files, no socket buffers.
+    /// Resident private memory in bytes, without mapped files and socket buffers.
     package var residentBytes: Int {
         for line in (read("status") ?? "").split(separator: "\n") where line.hasPrefix("RssAnon:") {
             let kibibytes = line.split(whereSeparator: { $0 == " " || $0 == "\t" }).dropFirst().first

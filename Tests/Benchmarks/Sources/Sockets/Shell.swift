@@ -2,15 +2,15 @@ import Foundation
 
 /// Runs other programs to their end.
 package enum Shell {
-    /// What the program printed; throws with what it complained of where it fails.
+    /// Runs a program and returns its output; throws its error output if it fails.
     @discardableResult
     package static func run(_ program: String, _ arguments: [String], input: String = "") throws -> String {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
         process.arguments = [program] + arguments
-        // Some programs complain of a current folder that they may not read.
+        // Some programs fail if they may not read the current folder.
         process.currentDirectoryURL = URL(fileURLWithPath: "/")
-        // Files and not pipes: a program that leaves a server running behind it would hold a pipe open for ever.
+        // Use files instead of pipes: a server that the program leaves running would keep a pipe open.
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }

@@ -1,8 +1,8 @@
 import Glibc
 
-/// Where a server listens: a port of this machine.
+/// The address of a server: a port of this machine.
 ///
-/// Load goes nowhere else.
+/// Benchmarks send load to no other machine.
 package struct Endpoint: Hashable, Sendable {
     package var port: UInt16
 
@@ -10,9 +10,9 @@ package struct Endpoint: Hashable, Sendable {
 
     package var host: String { "127.0.0.1:\(port)" }
 
-    /// Which of the loopback addresses 127.0.0.1, 127.0.0.2, … a client connects from.
+    /// Returns the address of port `port` on 127.0.0.1, 127.0.0.2 and so on.
     ///
-    /// Connections from one address to one port run out of local ports after some 28,000 within a minute.
+    /// About 28,000 connections within a minute use up the local ports between one address and one port.
     func address(lastByte: UInt8, port: UInt16) -> sockaddr_in {
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
@@ -22,7 +22,7 @@ package struct Endpoint: Hashable, Sendable {
     }
 }
 
-/// A TCP socket, closed when it is let go.
+/// A TCP socket that is closed when it is released.
 package final class Socket {
     package enum Reading {
         case bytes(Int)
@@ -36,14 +36,14 @@ package final class Socket {
 
     deinit { close(descriptor) }
 
-    /// Connects from the loopback address 127.0.0.`source`, and returns once the connection stands.
+    /// Connects from a loopback address and returns when the connection is established.
     ///
-    /// Later reads wait for bytes if it `blocks`.
+    /// The address is 127.0.0.`source`. With `blocks`, later reads wait for bytes.
     package static func connect(to endpoint: Endpoint, source: UInt8 = 1, blocks: Bool) throws(LoadError) -> Socket {
         let socket = Socket(descriptor: Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(O_CLOEXEC), 0))
         guard socket.descriptor >= 0 else { throw .lastCall("socket") }
         if source != 1 {
-            // The local port is then chosen at connect time, from all that are free towards this peer.
+            // The system then chooses the local port at connect time, from all that are free for this peer.
             socket.enable(IP_BIND_ADDRESS_NO_PORT, level: Int32(IPPROTO_IP))
             guard socket.call(Glibc.bind, endpoint.address(lastByte: source, port: 0)) else { throw .lastCall("bind") }
         }
@@ -55,7 +55,7 @@ package final class Socket {
         return socket
     }
 
-    /// Listens on a port of the system's choice; the descriptor is the caller's to own.
+    /// Listens on a free port; the caller owns the descriptor.
     package static func listen() throws(LoadError) -> (descriptor: Int32, endpoint: Endpoint) {
         let socket = Socket(descriptor: Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(O_CLOEXEC), 0))
         let any = Endpoint(port: 0).address(lastByte: 1, port: 0)
@@ -71,12 +71,12 @@ package final class Socket {
         return (dup(socket.descriptor), Endpoint(port: UInt16(bigEndian: bound.sin_port)))
     }
 
-    /// The next waiting connection, not blocking on reads; `nil` if none waits.
+    /// Returns the next pending connection, with non-blocking reads; `nil` if there is none.
     package func accept() -> Socket? {
         Self.acceptDescriptor(from: descriptor).map { Socket(descriptor: $0) }
     }
 
-    /// The same without an owner, to be handed to another thread.
+    /// Returns the next pending connection as a descriptor, to be passed to another thread.
     package static func acceptDescriptor(from listening: Int32) -> Int32? {
         let accepted = Glibc.accept(listening, nil, nil)
         guard accepted >= 0 else { return nil }
@@ -91,7 +91,7 @@ package final class Socket {
         _ = fcntl(descriptor, F_SETFL, flags | O_NONBLOCK)
     }
 
-    /// How long a blocking read waits before it counts as "nothing yet".
+    /// Sets how long a blocking read waits before it returns `nothingYet`.
     package func limitReads(seconds: Int) {
         var limit = timeval(tv_sec: seconds, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
@@ -107,7 +107,7 @@ package final class Socket {
         }
     }
 
-    /// Writes everything, waiting for room where there is none.
+    /// Writes all bytes, waiting while the send buffer is full.
     package func write(_ bytes: UnsafeRawBufferPointer) throws(LoadError) {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -131,7 +131,7 @@ package final class Socket {
         try outcome.get()
     }
 
-    /// Tells the peer that no more bytes come, and goes on reading.
+    /// Half-closes the connection: no more bytes are sent, but reads continue.
     package func finishWriting() { shutdown(descriptor, Int32(SHUT_WR)) }
 
     private func enable(_ option: Int32, level: Int32) {

@@ -2,11 +2,11 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Runs plain threads, one per piece of work, and waits for all of them.
+/// Runs threads, one per piece of work, and waits for all of them.
 ///
-/// Threads and not tasks: each owns an epoll set and sleeps in it, which no cooperative pool would forgive.
+/// Uses threads instead of tasks, because each sleeps in its epoll set and would block the cooperative pool.
 package enum Threads {
-    /// One result per index in `0..<count`; or the first error, once every thread is done.
+    /// Returns one result per index in `0..<count`, or throws the first error after all threads have ended.
     package static func run<Value: Sendable>(
         _ count: Int,
         _ body: @escaping @Sendable (Int) throws -> Value
@@ -17,7 +17,7 @@ package enum Threads {
     }
 }
 
-/// A thread that was started and whose outcome somebody collects once.
+/// A started thread whose result is collected once.
 package final class RunningThread<Value: Sendable>: Sendable {
     private let outcome = Mutex<Result<Value, any Error>?>(nil)
     private let finished = DispatchSemaphore(value: 0)
@@ -30,7 +30,7 @@ package final class RunningThread<Value: Sendable>: Sendable {
         }
     }
 
-    /// Waits for the thread's end.
+    /// Waits for the thread to end.
     package func join() throws -> Value {
         finished.wait()
         guard let result = outcome.withLock({ $0 }) else {

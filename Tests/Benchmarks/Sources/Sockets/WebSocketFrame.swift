@@ -1,4 +1,4 @@
-/// Frames of RFC 6455, as far as a well-behaved client and a trusting one need them.
+/// Frames of RFC 6455, as far as a well-behaved client and its server need them.
 package enum WebSocketFrame {
     package enum Kind: UInt8, Sendable {
         case continuation = 0
@@ -9,14 +9,14 @@ package enum WebSocketFrame {
         case pong = 10
     }
 
-    /// One unfragmented frame as a client sends it; the mask is zero where none is given, which is legal and cheap.
+    /// Encodes an unfragmented frame of a client; a mask of zeros is legal and cheap.
     package static func fromClient(_ kind: Kind, _ payload: [UInt8], mask: [UInt8] = [0, 0, 0, 0]) -> [UInt8] {
         var frame = header(kind, length: payload.count, maskBit: 0x80) + mask
         for (index, byte) in payload.enumerated() { frame.append(byte ^ mask[index & 3]) }
         return frame
     }
 
-    /// One unfragmented frame as a server sends it.
+    /// Encodes an unfragmented frame of a server.
     package static func fromServer(_ kind: Kind, _ payload: [UInt8]) -> [UInt8] {
         header(kind, length: payload.count, maskBit: 0) + payload
     }
@@ -28,16 +28,16 @@ package enum WebSocketFrame {
         return [first, maskBit | 127] + (0..<8).map { UInt8(truncatingIfNeeded: length >> (56 - 8 * $0)) }
     }
 
-    /// A frame of a server found in received bytes.
+    /// A server's frame in received bytes.
     package struct Received {
         package var kind: Kind?
         package var isFinal: Bool
         package var payload: UnsafeRawBufferPointer
-        /// Of the whole frame, header included.
+        /// The length of the whole frame, including the header.
         package var length: Int
     }
 
-    /// The first whole frame in `bytes`, which a server must not have masked.
+    /// Returns the first complete frame in `bytes`, which must not be masked.
     package static func first(in bytes: UnsafeRawBufferPointer) -> Received? {
         guard bytes.count >= 2 else { return nil }
         var start = 2

@@ -6,13 +6,13 @@ import Testing
 
 @testable import zonecast
 
-/// What cannot be done is said when it is asked for, and never passes for done.
-@Suite(.ownThread, .timeLimit(.minutes(15))) struct ToldAtOnceTests {
+/// Failures are reported at once, with advice, and never look like success.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct EarlyErrorTests {
     private let folder = ScratchFolder()
 
     private func makeContainer() throws {
         let made = try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path])
-        try #require(made.status == 0, "\(made.complaint)")
+        try #require(made.status == 0, "\(made.errors)")
     }
 
     private func file(_ name: String, _ text: String) throws -> String {
@@ -23,18 +23,18 @@ import Testing
     }
 
     @Test(.enabled(if: FileManager.default.fileExists(atPath: "/dev/full"), "there is no /dev/full here"))
-    func outputThatCannotBeWrittenIsAFailure() throws {
+    func anOutputThatCannotBeWrittenIsAFailure() throws {
         let program = Command.program.path
         for command in ["config reference", "config reference --yaml", "config reference --json", "--help"] {
             let run = try Tool.run("sh", ["-c", "\(program) \(command) 2>&1 > /dev/full"])
             #expect(run.status == 1, "\(command)")
-            #expect(run.said.contains("The output cannot be written: No space left on device."), "\(run.said)")
+            #expect(run.output.contains("The output cannot be written: No space left on device."), "\(run.output)")
         }
     }
 
     // MARK: Data folders
 
-    @Test func aDamagedFileIsNamedWithWhatToDo() throws {
+    @Test func aDamagedFileIsReportedWithAdvice() throws {
         try makeContainer()
         let place = "\(folder.path)/containers/iCloud.a.b"
         try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
@@ -53,32 +53,33 @@ import Testing
     private func expectDamage(_ file: String, told command: [String]) throws {
         let run = try Command.run(command)
         #expect(run.status == 1)
-        #expect(run.complaint.contains("\(file) in the data folder \(folder.path) is damaged."), "\(run.complaint)")
-        #expect(run.complaint.contains("zonecast doctor --data \(folder.path) shows where"))
-        #expect(run.complaint.contains("zonecast backup restore latest --data \(folder.path)"))
+        #expect(run.errors.contains("\(file) in the data folder \(folder.path) is damaged."), "\(run.errors)")
+        #expect(run.errors.contains("zonecast doctor --data \(folder.path) shows where"))
+        #expect(run.errors.contains("zonecast backup restore latest --data \(folder.path)"))
     }
 
-    @Test func aLimitOfOpenFilesThatLetsNoRelayStart() throws {
+    @Test func aTooLowLimitOfOpenFilesIsReported() throws {
         let command = "ulimit -n 40; exec \"$0\" serve --dev --listen 127.0.0.1:0 --data \"$1\""
         let run = try Tool.run("sh", ["-c", command, Command.program.path, folder.path])
-        #expect(run.status == 1 && run.said.contains("to 40 open files and sockets; a relay needs at least"), "\(run)")
-        #expect(run.said.contains("ulimit -n 4096"))
+        #expect(run.status == 1)
+        #expect(run.output.contains("to 40 open files and sockets; a relay needs at least"), "\(run)")
+        #expect(run.output.contains("ulimit -n 4096"))
     }
 
     @Test(.enabled(if: FileManager.default.fileExists(atPath: "/proc/self"), "there is no /proc here"))
-    func aDemoWithoutAPlaceForItsFilesSaysSo() throws {
+    func aDemoReportsThatItsTemporaryFolderCannotBeWritten() throws {
         let run = try Command.run(["demo"], environment: ["TMPDIR": "/proc"])
         #expect(run.status == 1)
-        #expect(run.complaint.contains("/proc cannot be written: "), "\(run.complaint)")
-        #expect(run.complaint.contains("TMPDIR=/var/tmp zonecast demo"), "\(run.complaint)")
+        #expect(run.errors.contains("/proc cannot be written: "), "\(run.errors)")
+        #expect(run.errors.contains("TMPDIR=/var/tmp zonecast demo"), "\(run.errors)")
     }
 
     // MARK: Backups
 
-    @Test func noBackupsIsSaidOnlyWhereThereCouldBeSome() throws {
+    @Test func missingBackupsAndMissingFoldersAreDistinguished() throws {
         let nothing = try Command.run(["backup", "list", "--data", folder.path])
         #expect(nothing.status == 1 && nothing.output.isEmpty)
-        #expect(nothing.complaint.contains("There is no relay data in \(folder.path)"))
+        #expect(nothing.errors.contains("There is no relay data in \(folder.path)"))
         try makeContainer()
         let none = try Command.run(["backup", "list", "--data", folder.path])
         #expect(none.status == 0)
@@ -86,33 +87,33 @@ import Testing
         for command in [["verify"], ["verify", "latest"], ["restore", "latest"]] {
             let run = try Command.run(["backup"] + command + ["--data", folder.path])
             #expect(run.status == 1)
-            #expect(run.complaint.contains("zonecast backup create --data \(folder.path)"), "\(run.complaint)")
+            #expect(run.errors.contains("zonecast backup create --data \(folder.path)"), "\(run.errors)")
         }
         let elsewhere = try Command.run(["backup", "list", "--data", folder.path, "--backups", "\(folder.path)/none"])
-        #expect(elsewhere.status == 1 && elsewhere.complaint.contains("There is no folder \(folder.path)/none"))
+        #expect(elsewhere.status == 1 && elsewhere.errors.contains("There is no folder \(folder.path)/none"))
     }
 
-    /// As somebody else, where the test may become somebody else.
-    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("setpriv"), "only root can become somebody else"))
-    func backupsOfAFolderThatIsShut() throws {
+    /// Runs as another user, which only root can do.
+    @Test(.enabled(if: geteuid() == 0 && Tool.isInstalled("setpriv"), "only root can change its user"))
+    func aFolderWithoutAccessIsReported() throws {
         try makeContainer()
         let list = [Command.program.path, "backup", "list", "--data", folder.path]
-        let stranger = try Tool.run("setpriv", ["--reuid", "65534", "--clear-groups"] + list)
-        #expect(stranger.status == 4)
-        #expect(stranger.said.contains("You have no access to \(folder.path)."), "\(stranger.said)")
+        let otherUser = try Tool.run("setpriv", ["--reuid", "65534", "--clear-groups"] + list)
+        #expect(otherUser.status == 4)
+        #expect(otherUser.output.contains("You have no access to \(folder.path)."), "\(otherUser.output)")
     }
 
-    @Test func aScheduleForAPlaceThatTakesNothingIsRefused() throws {
+    @Test func aScheduleForAnUnwritableFolderIsRefused() throws {
         try makeContainer()
         let place = try file("file", "") + "/backups"
         let refused = try Command.run(["backup", "schedule", "hourly", "--data", folder.path, "--backups", place])
         #expect(refused.status == 1)
-        #expect(refused.complaint.contains("Choose another folder with --backups."), "\(refused.complaint)")
+        #expect(refused.errors.contains("Choose another folder with --backups."), "\(refused.errors)")
         let shown = try Command.run(["backup", "schedule", "--data", folder.path])
         #expect(shown.output.hasPrefix("There is no schedule."))
     }
 
-    @Test func aScheduleThatMakesNoBackupsIsAProblem() throws {
+    @Test func aScheduleThatMakesNoBackupsIsReportedAsAProblem() throws {
         try makeContainer()
         let place = "\(folder.path)/copies"
         let set = ["backup", "schedule", "hourly", "--data", folder.path, "--backups", place]
@@ -122,7 +123,7 @@ import Testing
         #expect(checks.backup(now: Date()).grade == .advice)
         let late = checks.backup(now: Date(timeIntervalSinceNow: 7_300))
         #expect(late.grade == .problem && late.found.contains("although the schedule is hourly"), "\(late)")
-        // Not there any more, and something else in its place.
+        // The folder is gone, and a file has taken its place.
         try FileManager.default.removeItem(atPath: place)
         _ = try file("copies", "")
         let gone = checks.backup(now: Date())
@@ -147,14 +148,14 @@ import Testing
         ),
         ("push.fcm-account-file: /none\n", "push.fcm-account-file: /none is not a service account"),
     ])
-    func checkRefusesWhatServeRefuses(text: String, words: String) throws {
+    func configCheckRefusesWhatServeRefuses(text: String, words: String) throws {
         let path = try file("zonecast.yaml", text)
         let checked = try Command.run(["config", "check", path])
         #expect(checked.status == 2)
-        #expect(checked.complaint.contains(words), "\(checked.complaint)")
+        #expect(checked.errors.contains(words), "\(checked.errors)")
     }
 
-    @Test func checkTellsEveryMistakeAtOnce() throws {
+    @Test func configCheckReportsAllFaults() throws {
         let mistakes: [(text: String, told: [String])] = [
             (
                 "listen: nowhere\nstorag.url: x\nlimits.body: many\ntls-cert: /none.pem\n",
@@ -163,7 +164,7 @@ import Testing
                     "line 3, limits.body: \"many\"", "tls-cert requires tls-key",
                 ]
             ),
-            // What is no YAML has no values to look at.
+            // Invalid YAML has no values to check.
             (
                 "storag.url: x\n???\ndata: a\ndata: b\n",
                 ["line 2: write one", "line 1: \"storag.url\" is not a key", "line 4: \"data\" occurs twice"]
@@ -176,16 +177,16 @@ import Testing
         for (text, told) in mistakes {
             let checked = try Command.run(["config", "check", try file("zonecast.yaml", text)])
             #expect(checked.status == 2)
-            let lines = checked.complaint.split(separator: "\n")
-            #expect(lines.count == told.count, "\(checked.complaint)")
+            let lines = checked.errors.split(separator: "\n")
+            #expect(lines.count == told.count, "\(checked.errors)")
             for (line, words) in zip(lines, told) { #expect(line.contains(words)) }
         }
     }
 
-    @Test func aMarkOfTheEncodingIsNoMistake() throws {
+    @Test func aByteOrderMarkIsAccepted() throws {
         let path = try file("zonecast.yaml", "\u{FEFF}listen: 127.0.0.1:9\ndata: x\n")
         let checked = try Command.run(["config", "check", path])
-        #expect(checked.status == 0, "\(checked.complaint)")
+        #expect(checked.status == 0, "\(checked.errors)")
         #expect(checked.output == "2 keys set, 0 unknown\n")
     }
 
@@ -208,7 +209,7 @@ import Testing
             ] + data,
             input: mark + pem
         )
-        #expect(key.status == 0, "\(key.complaint)")
+        #expect(key.status == 0, "\(key.errors)")
         let token = try file("token", mark + "0123456789abcdef0123\n")
         let metrics = try file("zonecast.yaml", mark + "metrics.token-file: \(token)\n")
         #expect(try Command.run(["config", "check", metrics]).status == 0)
@@ -219,7 +220,7 @@ import Testing
             "--config", metrics,
         ]
         let set = try Command.run(apns)
-        #expect(set.status == 0, "\(set.complaint)")
+        #expect(set.status == 0, "\(set.errors)")
         let written = try String(contentsOfFile: metrics, encoding: .utf8)
         #expect(
             written.hasPrefix("\u{FEFF}metrics.token-file: \(token)\n")
@@ -227,60 +228,60 @@ import Testing
         )
     }
 
-    @Test func aMistakeOfAnEditNamesTheFileThatIsThere() throws {
+    @Test func aFaultFoundByAnEditNamesTheFile() throws {
         let path = try file("zc.yaml", "listen: nowhere\n")
         let set = ["push", "webpush", "set", "--contact", "mailto:ada@example.org", "--config", path]
         let run = try Command.run(set)
         #expect(run.status == 2)
-        #expect(run.complaint.contains("zc.yaml line 1, listen"), "\(run.complaint)")
+        #expect(run.errors.contains("zc.yaml line 1, listen"), "\(run.errors)")
     }
 
-    @Test func initRefusesAnAdminThatIsNoAddressBeforeItWrites() throws {
+    @Test func initRefusesAnInvalidAdminAddressBeforeItWrites() throws {
         let files = folder.path + "/etc"
         let run = try Command.run([
             "init", "--yes", "--domain", "a.example", "--admin", "notmail", "--files", files, "--data", folder.path,
         ])
         #expect(run.status == 2)
-        #expect(run.complaint.contains("\"notmail\" is not an e-mail address."), "\(run.complaint)")
+        #expect(run.errors.contains("\"notmail\" is not an e-mail address."), "\(run.errors)")
         #expect(!FileManager.default.fileExists(atPath: folder.path))
     }
 
-    @Test func anAlertThatIsToldAgainIsSilentUntilNothing() throws {
+    @Test func unmutingAnAlertReportsNoEnd() throws {
         try makeContainer()
         let run = try Command.run(["alerts", "mute", "disk", "--hours", "0", "--json", "--data", folder.path])
         #expect(run.output == "{\"mutedUntil\":null}\n", "\(run.output)")
     }
 
-    // MARK: A relay
+    // MARK: Relays
 
-    @Test func aHangupStopsARelayAsAnyOtherSignalDoes() throws {
+    @Test func aHangupStopsARelay() throws {
         let relay = try RelayProcess(folder: folder.path)
         relay.hangUp()
         #expect(try relay.end() == 0)
     }
 
-    @Test func aLinkToTheConsoleLeadsWhereBrowsersReachIt() throws {
+    @Test func theConsoleLinkUsesThePublicURL() throws {
         for place in [folder.path, folder.path + "/2"] {
             #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", place]).status == 0)
         }
         let settings = ["ZONECAST_DATA": folder.path, "ZONECAST_PUBLIC_URL": "https://sync.example.org/"]
         let link = try Command.run(["console", "link"], environment: settings)
         #expect(link.output.hasPrefix("https://sync.example.org/console/#setup="), "\(link.output)")
-        // Settings of another relay's say nothing of this one.
+        // The settings are for another data folder.
         let other = try Command.run(["console", "link", "--data", folder.path + "/2"], environment: settings)
         #expect(other.output.hasPrefix("http://127.0.0.1:8080/console/#setup="), "\(other.output)")
         #expect(ConsoleLink.address("http://0.0.0.0:80", "K7Q2") == "http://127.0.0.1:80/console/#setup=K7Q2")
         #expect(ConsoleLink.address("http://[::]:80", "K7Q2") == "http://[::1]:80/console/#setup=K7Q2")
     }
 
-    @Test func aConsoleThatIsShutSaysSo() throws {
+    @Test func aDisabledConsoleIsReported() throws {
         let relay = try RelayProcess(folder: folder.path, [])
         let page = try relay.connect().send("GET", "/console/")
         #expect(page.status == 404)
         #expect(String(decoding: page.body, as: UTF8.self).contains("is disabled. Its operator enables it"))
         let link = ["console", "link", "--data", folder.path]
-        #expect(try Command.run(link).complaint.contains("does not serve its console"))
+        #expect(try Command.run(link).errors.contains("does not serve its console"))
         #expect(relay.stop().status == 0)
-        #expect(try Command.run(link).complaint.contains("ZONECAST_CONSOLE=true zonecast serve --data \(folder.path)"))
+        #expect(try Command.run(link).errors.contains("ZONECAST_CONSOLE=true zonecast serve --data \(folder.path)"))
     }
 }

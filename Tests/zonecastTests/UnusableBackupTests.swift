@@ -2,16 +2,16 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Backups that are not what one expects of them.
-@Suite(.ownThread, .timeLimit(.minutes(15))) struct StrangeBackupTests {
+/// Backups that cannot be used.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct UnusableBackupTests {
     private let folder = ScratchFolder()
 
     private func backup(_ arguments: String...) throws -> Command {
         try Command.run(["backup"] + arguments + ["--data", folder.path])
     }
 
-    /// Nobody is given an older one, or told that there is none, for one that cannot be read.
-    @Test func aBackupWithADamagedManifestIsNamed() throws {
+    /// `latest` must not silently fall back to an older backup when the newest cannot be read.
+    @Test func aBackupWithADamagedManifestIsReported() throws {
         struct List: Decodable {
             struct Row: Decodable { var backup: String }
             var backups: [Row], unusable: [Row]
@@ -28,14 +28,14 @@ import Testing
         for verb in ["verify", "restore"] {
             let run = try backup(verb, "latest")
             let told = "zonecast: \(reason) It is the newest. Name another: zonecast backup list --data "
-            #expect(run.status == 1 && run.complaint.hasPrefix(told), "\(run.complaint)")
+            #expect(run.status == 1 && run.errors.hasPrefix(told), "\(run.errors)")
         }
         let doctor = try Command.run(["doctor", "--quick", "--data", folder.path]).output
         #expect(doctor.contains("the newest is unusable: \(reason)"), "\(doctor)")
-        // What a clock that was ahead has named is not the newest.
+        // A backup with a date in the future, made while the clock was ahead, is not the newest.
         let ahead = (made[1] as NSString).deletingLastPathComponent + "/2999-01-01T000000Z.zonecastbak"
         try FileManager.default.copyItem(atPath: made[1], toPath: ahead)
-        // An older one that is gone is told by the list alone, and by what it lacks.
+        // An older backup without a manifest is reported by `list` only.
         #expect(try backup("create").status == 0)
         try FileManager.default.removeItem(atPath: manifest)
         #expect(try backup("list").output.contains("\(manifest) cannot be used: No such file or directory."))

@@ -4,19 +4,19 @@ import Testing
 
 @testable import zonecast
 
-/// What every command takes, and what is said to words that are no command.
-@Suite(.ownThread, .timeLimit(.minutes(15))) struct EverywhereTests {
+/// Flags of every command, and errors that every command reports in the same way.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct CommonCommandTests {
     private let folder = ScratchFolder()
     private let container = "iCloud.org.example.notes"
 
-    @Test func theFlagsAreTakenFromAnywhereBeforeTheDashes() {
+    @Test func commonFlagsAreAcceptedAnywhereBeforeTheDoubleDash() {
         let (flags, rest) = EverywhereFlags.take(from: ["--quiet", "user", "--no-color", "list", "--", "--quiet"])
         #expect(flags == EverywhereFlags(isQuiet: true, hasNoColour: true))
         #expect(rest == ["user", "list", "--", "--quiet"])
         #expect(EverywhereFlags.take(from: ["demo", "--quick"]).flags == EverywhereFlags())
     }
 
-    @Test func everyHelpNamesThem() throws {
+    @Test func everyHelpListsTheCommonFlags() throws {
         for command in [[], ["serve"], ["token", "create"], ["backup"]] {
             let help = try Command.run(command + ["--help"])
             #expect(help.status == 0)
@@ -29,11 +29,11 @@ import Testing
         var error: Error
     }
 
-    @Test func whatFailsIsJSONTooWhereThatIsAskedFor() throws {
+    @Test func errorsAreJSONWithTheJSONFlag() throws {
         let data = ["--data", folder.path, "--json"]
         let lost = try Command.run(["user", "list"] + data)
         #expect(try lost.status == 1 && lost.json(Refusal.self).error.code == "FAILED")
-        #expect(try lost.complaint == "zonecast: \(lost.json(Refusal.self).error.reason)\n")
+        #expect(try lost.errors == "zonecast: \(lost.json(Refusal.self).error.reason)\n")
         let usage = try Command.run(["user", "list", "--nothing"] + data)
         #expect(try usage.status == 2 && usage.json(Refusal.self).error.code == "USAGE")
         let place = ["--url", "http://127.0.0.1:9", "--container", container, "--json"]
@@ -48,7 +48,7 @@ import Testing
         #expect(relay.stop().status == 0)
     }
 
-    @Test func theFolderIsTheConfigurations() throws {
+    @Test func commandsUseTheDataFolderOfTheConfiguration() throws {
         let file = folder.path + "-settings.yaml"
         defer { try? FileManager.default.removeItem(atPath: file) }
         try "# One's own.\ndata: '\(folder.path)' # there\n".write(toFile: file, atomically: true, encoding: .utf8)
@@ -58,31 +58,31 @@ import Testing
             input: "long enough",
             environment: settings
         )
-        #expect(added.status == 0, "\(added.complaint)")
+        #expect(added.status == 0, "\(added.errors)")
         #expect(FileManager.default.fileExists(atPath: folder.path + "/relay.sqlite"))
         let listed = try Command.run(["user", "list", "--json"], environment: settings)
         #expect(listed.output.contains("ada@example.org"))
         let elsewhere = try Command.run(["user", "list"], environment: ["ZONECAST_DATA": folder.path + "-none"])
-        #expect(elsewhere.status == 1 && elsewhere.complaint.contains("-none"))
+        #expect(elsewhere.status == 1 && elsewhere.errors.contains("-none"))
     }
 
-    @Test func aProfileKnowsItsContainer() throws {
+    @Test func aProfileStoresItsContainer() throws {
         let relay = try RelayProcess(folder: folder.path)
         let place = ["XDG_CONFIG_HOME": folder.path + "/own"]
         let arguments = ["login", "--url", "http://127.0.0.1:\(relay.port)", "--container", container]
         let login = try Command.run(arguments, input: "dev-ada\n", environment: place)
-        #expect(login.status == 0, "\(login.complaint)")
+        #expect(login.status == 0, "\(login.errors)")
         let zones = try Command.run(["zones", "list"], environment: place)
-        #expect(zones.status == 0 && zones.output.contains("_defaultZone"), "\(zones.complaint)")
+        #expect(zones.status == 0 && zones.output.contains("_defaultZone"), "\(zones.errors)")
         let nowhere = try Command.run(["zones", "list"], environment: ["XDG_CONFIG_HOME": folder.path + "/none"])
-        #expect(nowhere.status == 2 && nowhere.complaint.contains("--container"))
+        #expect(nowhere.status == 2 && nowhere.errors.contains("--container"))
         #expect(relay.stop().status == 0)
     }
 
-    @Test func aScriptGetsWhatItAskedForAndNothingElse() throws {
+    @Test func quietPrintsOnlyTheRequestedOutput() throws {
         let data = ["--data", folder.path]
         let made = try Command.run(["container", "create", container, "--quiet"] + data)
-        #expect(made.status == 0 && made.output.isEmpty && made.complaint.isEmpty)
+        #expect(made.status == 0 && made.output.isEmpty && made.errors.isEmpty)
         let token = try Command.run(["token", "create", "--quiet", "--container", container] + data)
         #expect(token.output.dropLast().allSatisfy { $0.isHexDigit } && token.output.count == 65, "\(token.output)")
         let list = try Command.run(["--quiet", "container", "list"] + data)
@@ -92,22 +92,22 @@ import Testing
         #expect(try Command.run(["user", "list"] + data).output.hasPrefix("There are no users"))
         let backup = try Command.run(["backup", "create", "--quiet"] + data)
         #expect(FileManager.default.fileExists(atPath: String(backup.output.dropLast())), "\(backup.output)")
-        // What goes wrong is told all the same.
+        // Errors are still reported.
         let again = try Command.run(["container", "create", container, "--quiet"] + data)
-        #expect(again.status == 5 && !again.complaint.isEmpty)
+        #expect(again.status == 5 && !again.errors.isEmpty)
     }
 
-    @Test func whatIsNoAddressAndNoNameIsRefused() throws {
+    @Test func invalidAddressesAndProfileNamesAreRefused() throws {
         let data = ["--data", folder.path]
         #expect(try Command.run(["container", "create", container] + data).status == 0)
         for url in ["foo", "ftp://example.org", "https://"] {
             let link = try Command.run(["console", "link", "--url", url] + data)
-            #expect(link.status == 2 && link.output.isEmpty && link.complaint.contains("is not an address"))
+            #expect(link.status == 2 && link.output.isEmpty && link.errors.contains("is not an address"))
         }
         for name in ["", "a\nb"] {
             let place = ["--url", "http://127.0.0.1:9", "--container", container]
             let login = try Command.run(["login", "--profile", name] + place, input: "t\n")
-            #expect(login.status == 2, "\(login.complaint)")
+            #expect(login.status == 2, "\(login.errors)")
         }
         let issuer = [
             "issuer", "add", "--container", container, "--issuer", "i", "--audience", "a", "--keys-url",
@@ -116,13 +116,13 @@ import Testing
         #expect(try Command.run(issuer + data).status == 2)
     }
 
-    @Test func filesAreOfferedWhereAFileIsMeant() throws {
+    @Test func completionsOfferFilesAndFolders() throws {
         let script = try Command.run(["completions", "bash"]).output
         let lines = script.split(separator: "\n")
         #expect(lines.contains { $0.hasSuffix(" -f") } && lines.contains { $0.hasSuffix(" -d") })
     }
 
-    @Test func aFolderIsNoFileOfProfiles() throws {
+    @Test func aFolderInPlaceOfTheProfileFileIsReported() throws {
         try FileManager.default.createDirectory(
             atPath: folder.path + "/zonecast/profiles.json",
             withIntermediateDirectories: true
@@ -131,7 +131,7 @@ import Testing
             ["zones", "list", "--container", container, "--profile", "home"],
             environment: ["XDG_CONFIG_HOME": folder.path]
         )
-        #expect(run.status == 1 && run.complaint.contains("is not a readable profile file"), "\(run.complaint)")
+        #expect(run.status == 1 && run.errors.contains("is not a readable profile file"), "\(run.errors)")
     }
 
     @Test(arguments: [
@@ -144,37 +144,37 @@ import Testing
         (["xylophone"], "zonecast: \"xylophone\" is not a command of zonecast. For all commands: zonecast --help"),
         (["token", "api", "revok", "x"], "zonecast: \"revok\" is not a command of zonecast token api."),
     ])
-    func aMistypedCommandIsNamed(arguments: [String], words: String) throws {
+    func aMistypedCommandIsReportedWithASuggestion(arguments: [String], words: String) throws {
         let run = try Command.run(arguments)
         #expect(run.status == 2 && run.output.isEmpty)
-        #expect(run.complaint.hasPrefix(words), "\(run.complaint)")
-        #expect(run.complaint.split(separator: "\n").count == 1)
+        #expect(run.errors.hasPrefix(words), "\(run.errors)")
+        #expect(run.errors.split(separator: "\n").count == 1)
     }
 
-    @Test func helpForWhatIsNoCommandIsNone() throws {
+    @Test func helpForAnUnknownCommandIsAnError() throws {
         let none = try Command.run(["help", "usr"])
-        #expect(none.status == 2 && none.complaint.contains("Did you mean: zonecast user?"), "\(none.complaint)")
+        #expect(none.status == 2 && none.errors.contains("Did you mean: zonecast user?"), "\(none.errors)")
         let some = try Command.run(["help", "user", "list"])
         #expect(some.status == 0 && some.output.contains("USAGE: zonecast user list"))
     }
 
-    /// Sentences that end once, with the system's reason and what to do, and without the insides of libraries.
+    /// Errors are one sentence with the system's reason and advice, without internals of libraries.
     @Test(arguments: [
         (["serve", "--data", "/proc/none"], 1), (["container", "create", "iCloud.a.b", "--data", "/proc/none"], 1),
         (["init", "--yes", "--domain", "a.example", "--files", "/proc/none"], 1),
         (["login", "--url", "http://127.0.0.1:1", "--container", "iCloud.a.b"], 2), (["logs", "--file", "/none"], 1),
     ])
-    func whatCannotBeDoneIsASentence(arguments: [String], status: Int) throws {
+    func systemErrorsAreReportedInOneSentence(arguments: [String], status: Int) throws {
         let run = try Command.run(arguments, environment: ["ZONECAST_DATA": folder.path])
-        #expect(Int(run.status) == status, "\(run.complaint)")
-        let words = run.complaint
+        #expect(Int(run.status) == status, "\(run.errors)")
+        let words = run.errors
         #expect(words.hasPrefix("zonecast: ") && words.split(separator: "\n").count == 1, "\(words)")
         for inside in ["..", "NSPOSIX", "Error Domain", "Optional(", "operation could not be completed"] {
             #expect(!words.contains(inside), "\(words)")
         }
     }
 
-    @Test func whatIsNoMistypedCommandIsLeftAlone() {
+    @Test func argumentsAreNotTakenForMistypedCommands() {
         for arguments in [
             ["serve", "--listn", "x"], ["config", "check", "nofile"], ["help", "serve"], ["--version"], [],
         ] {

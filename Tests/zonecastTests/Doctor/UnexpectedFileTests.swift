@@ -6,8 +6,8 @@ import Testing
 
 @testable import zonecast
 
-/// What other programs and careless hands leave in a data folder.
-@Suite(.ownThread, .timeLimit(.minutes(15))) struct StrangeFileTests {
+/// Unexpected files, owners and paths in a data folder.
+@Suite(.ownThread, .timeLimit(.minutes(15))) struct UnexpectedFileTests {
     private let folder = ScratchFolder()
 
     private func makeStore() throws {
@@ -24,7 +24,7 @@ import Testing
         return try #require(try run.json(DoctorTests.Diagnosis.self)["storage"])
     }
 
-    @Test func whatOtherProgramsLeaveBesideTheContainersKeepsNobodyFromABackup() throws {
+    @Test func filesOfOtherProgramsBesideTheContainersAreIgnored() throws {
         try makeStore()
         let containers = "\(folder.path)/containers"
         let copy = ScratchFolder()
@@ -39,25 +39,25 @@ import Testing
             ["storage", "migrate", "--dry-run"], ["storage", "copy", "--to", "\(copy.path)"],
         ] {
             let run = try Command.run(command + ["--data", folder.path])
-            #expect(run.status == 0, "\(command): \(run.complaint)")
+            #expect(run.status == 0, "\(command): \(run.errors)")
         }
         #expect(try storage().grade == "good")
     }
 
-    /// Nobody may begin with new accounts beside records that are there.
-    @Test func lostAccountsAreMissedBesideAStrangeFileToo() throws {
+    /// A relay must not start with new accounts on existing records.
+    @Test func missingAccountsAreReportedBesideFilesOfOtherPrograms() throws {
         try makeStore()
         try Data("not the relay's".utf8).write(to: URL(fileURLWithPath: "\(folder.path)/containers/README"))
         for end in ["", "-wal", "-shm"] {
             try? FileManager.default.removeItem(atPath: "\(folder.path)/relay.sqlite\(end)")
         }
         let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
-        #expect(serve.status == 1, "\(serve.complaint)")
+        #expect(serve.status == 1, "\(serve.errors)")
         #expect(try storage().found.hasPrefix("\(folder.path)/relay.sqlite is missing or empty"))
     }
 
-    /// Whoever names the wrong folder gets no backup of it, and another program's file stays as it is.
-    @Test(arguments: ["letter", "relay"]) func anotherProgramsAccounts(table: String) throws {
+    /// A wrong folder is not backed up, and another program's file stays unchanged.
+    @Test(arguments: ["letter", "relay"]) func aDatabaseOfAnotherProgramIsRefusedAndKept(table: String) throws {
         try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
         let path = "\(folder.path)/relay.sqlite"
         let queue = try DatabaseQueue(path: path)
@@ -73,13 +73,13 @@ import Testing
         ] {
             let run = try Command.run(command + ["--data", folder.path])
             let words = "is not a relay's file: another program has made it"
-            #expect(run.status == 1 && run.complaint.contains(words), "\(run)")
+            #expect(run.status == 1 && run.errors.contains(words), "\(run)")
         }
         #expect(FileManager.default.contents(atPath: path) == before)
     }
 
-    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("chown"), "only root can give files away"))
-    func aFileOfRootsInAFolderOfSomebodyElses() throws {
+    @Test(.enabled(if: geteuid() == 0 && Tool.isInstalled("chown"), "only root can give files away"))
+    func aFileOfRootInTheFolderOfAnotherUserIsReported() throws {
         try makeStore()
         let store = "\(folder.path)/containers/\(Path.container)/development.sqlite"
         for path in [store, "\(folder.path)/relay.sqlite"] {
@@ -94,9 +94,9 @@ import Testing
         }
     }
 
-    /// A container that nobody can look into is not left out of a backup, but named.
-    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("chown"), "only root can give files away"))
-    func aContainerOfRootsInAFolderOfSomebodyElses() throws {
+    /// An unreadable container is reported, not left out of a backup.
+    @Test(.enabled(if: geteuid() == 0 && Tool.isInstalled("chown"), "only root can give files away"))
+    func aContainerOfRootInTheFolderOfAnotherUserIsReported() throws {
         try makeStore()
         let place = "\(folder.path)/containers/\(Path.container)"
         try #require(try Tool.run("chown", ["-R", "65534:65534", folder.path]).status == 0)
@@ -104,26 +104,26 @@ import Testing
         #expect(try storage().found.hasPrefix("\(place) belongs to root"))
         for command in [["backup", "create"], ["storage", "compact"], ["storage", "migrate", "--dry-run"]] {
             let run = try Command.run(command + ["--data", folder.path])
-            #expect(run.status == 1 && run.complaint == "zonecast: \(place) cannot be used: Permission denied.\n")
+            #expect(run.status == 1 && run.errors == "zonecast: \(place) cannot be used: Permission denied.\n")
         }
     }
 
-    /// As somebody does who wants to see why the service does not start.
-    @Test(.enabled(if: geteuid() == 0 && Tool.isThere("chown"), "only root can give files away"))
-    func rootMakesNoFilesOnTheDataOfAnothersRelay() throws {
+    /// Root might start the relay by hand to see why its service does not start.
+    @Test(.enabled(if: geteuid() == 0 && Tool.isInstalled("chown"), "only root can give files away"))
+    func rootDoesNotServeTheFolderOfAnotherUser() throws {
         #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
         try #require(try Tool.run("chown", ["-R", "65534:65534", folder.path]).status == 0)
         let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])
-        #expect(serve.status == 4, "\(serve.complaint)")
+        #expect(serve.status == 4, "\(serve.errors)")
         let way = "zonecast serve --data \(folder.path)\n"
-        #expect(serve.complaint.contains("Start the relay as that user: sudo -u ") && serve.complaint.hasSuffix(way))
-        #expect(try Tool.run("find", [folder.path, "!", "-uid", "65534"]).said == "")
-        // Where root has served before, that goes on: better a relay than none.
+        #expect(serve.errors.contains("Start the relay as that user: sudo -u ") && serve.errors.hasSuffix(way))
+        #expect(try Tool.run("find", [folder.path, "!", "-uid", "65534"]).output == "")
+        // A folder that root has served before is served again: better a relay than none.
         try Data().write(to: URL(fileURLWithPath: "\(folder.path)/relay.lock"))
         #expect(try RelayProcess(folder: folder.path).stop().status == 0)
     }
 
-    @Test func whatKeepsTheDoctorFromSigningInIsSaidInWords() {
+    @Test func theReasonForAFailedSignInIsReported() {
         let full = DirectoryError.unavailable("relay.sqlite: the disk is full. Make room on it.")
         #expect(
             DoctorCommand.noSignIn(full, in: "/srv/relay").found
@@ -131,18 +131,19 @@ import Testing
         )
     }
 
-    /// Foundation's own ways with paths end the process over some of these.
-    @Test(arguments: ["r", ".", "./r", "r/", "../r"]) func aShortNameOfAFolderIsAsGoodAsAny(name: String) throws {
+    /// Some of Foundation's path functions crash on some of these paths.
+    @Test(arguments: ["r", ".", "./r", "r/", "../r"])
+    func relativePathsOfTheDataFolderAreAccepted(name: String) throws {
         let (place, program) = ("\(folder.path)/inner", Command.program.path)
         try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
         for command in [["container", "create", Path.container], ["backup", "create"], ["storage", "info"]] {
             let run = try Tool.run(program, command + ["--data", name], in: place)
-            #expect(run.status == 0, "\(command): \(run.said)")
+            #expect(run.status == 0, "\(command): \(run.output)")
         }
     }
 
-    /// What is lost, or shut, is in the container's list of what it has.
-    @Test func storesThatCannotBeLookedIntoAreNamed() throws {
+    /// The store's list names containers that are missing or unreadable.
+    @Test func unreadableStoresAreListedWithTheReason() throws {
         struct Info: Decodable {
             struct Failure: Decodable { var container: String, environment: String, reason: String }
             struct Row: Decodable { var container: String }
@@ -158,7 +159,7 @@ import Testing
             if isLost {
                 try FileManager.default.removeItem(atPath: place)
             } else {
-                // Only root can give a folder away, and is stopped by nobody's.
+                // Only root can change owners. The command then runs as the folder's owner, who cannot read the container.
                 guard geteuid() == 0, try Tool.run("chown", ["-R", "65534:65534", folder.path]).status == 0,
                     try Tool.run("chown", ["root:root", place]).status == 0
                 else { continue }
@@ -170,7 +171,7 @@ import Testing
             #expect(failure.container == Path.container && failure.environment == "development")
             let reason =
                 isLost ? "development.sqlite in the data folder \(folder.path) is damaged" : "Permission denied."
-            #expect(failure.reason.contains(reason) && run.complaint.contains(failure.reason), "\(run.complaint)")
+            #expect(failure.reason.contains(reason) && run.errors.contains(failure.reason), "\(run.errors)")
             #expect(try zonecast("storage", "info").output.contains("\(Path.container)  development  unknown"))
         }
     }
