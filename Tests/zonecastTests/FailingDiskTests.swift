@@ -102,7 +102,7 @@ struct FailingDiskTests {
                 "backup schedule daily --data /mnt/r", "storage info --data /mnt/r",
             ]
         )
-        #expect(said.matches(of: /No space left on device. Make room on the disk./).count == 2, "\(said)")
+        #expect(said.matches(of: /No space left on device. Free space on the disk./).count == 2, "\(said)")
         #expect(said.matches(of: /= 1/).count == 2 && said.contains("= 0"), "\(said)")
     }
 }
