@@ -444,7 +444,7 @@ export class Container {
     } catch (error) {
       if (signal?.aborted) throw signal.reason;
       seen.error = String(error);
-      const reason = `No answer came from ${this.url}.`;
+      const reason = `The relay at ${this.url} did not answer.`;
       throw new RelayError({ serverErrorCode: "NETWORK_ERROR", reason }, seen.status);
     } finally {
       this.onExchange({ ...seen, started, ended: performance.now() });
@@ -1445,7 +1445,7 @@ export async function callText(method, name, parameters = {}, body) {
       body, credentials: "same-origin",
     });
   } catch {
-    throw new Refusal({ error: "The relay does not answer. Is it running?", code: "offline" }, 0);
+    throw new Refusal({ error: "The relay does not answer. Check that it is running.", code: "offline" }, 0);
   }
   const text = await response.text().catch(() => "");
   if (response.ok) return text;
@@ -1485,7 +1485,7 @@ const card = (value, name) => h("div.card", null, h("b", null, value), h("span",
 /** @type {import("./sections.js").Page} */
 export const assets = {
   id: "assets", title: "Assets",
-  about: "Of all databases of this container, as numbers. Those of public records are shown with their records.",
+  about: "Counts and sizes of the assets in all databases of this container. The Records page shows assets of public records.",
   command: ({ container, environment, data }) => `assets list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
@@ -1498,20 +1498,20 @@ export const assets = {
       return { ...size, name };
     });
     fill(body,
-      now.missing > 0 && h("div.trouble", null, `${number(now.missing)} that records use are not on the disk. A backup has them.`),
-      h("div.cards", null, card(number(now.count), "assets"), card(bytes(now.bytes), "in all"),
-        card(number(now.unused), "used by no record"), card(bytes(now.unusedBytes), "the relay will free")),
-      now.unused > 0 && h("div.bar", null, button("Free them now", async () => {
+      now.missing > 0 && h("div.trouble", null, `${number(now.missing)} assets that records use are missing on disk. Backups may contain them.`),
+      h("div.cards", null, card(number(now.count), "assets"), card(bytes(now.bytes), "total"),
+        card(number(now.unused), "unused"), card(bytes(now.unusedBytes), "unused bytes")),
+      now.unused > 0 && h("div.bar", null, button("Delete unused assets", async () => {
         const { removed } = await post("assets/collect");
-        say(removed ? `${counted(removed, "asset is", "assets are")} removed.` : "None could go yet: they may still be on their way into a record.");
+        say(removed ? `${counted(removed, "asset is", "assets are")} deleted.` : "No asset is deleted: unused assets can still be saved in a record for some time.");
         await shell.show();
       }, { id: "collect" })),
-      h("p.quiet", null, "The same content is kept once. What no record uses goes an hour after assets.upload-lifetime and assets.receipt-lifetime are over."),
+      h("p.quiet", null, "Identical contents are stored once. The relay deletes an unused asset an hour after assets.upload-lifetime and assets.receipt-lifetime have expired."),
       h("h2", null, "By size"),
       now.count ? table([
         ["Size", (size) => size.name], ["Assets", (size) => number(size.count), "number"], ["Bytes", (size) => bytes(size.bytes), "number"],
         ["", (size) => h("progress.meter", { value: size.bytes, max: most, "aria-label": `${Math.round((100 * size.bytes) / most)} percent of the largest group` })],
-      ], sizes, "", { caption: "Assets by size" }) : h("p.empty", null, "Nothing was uploaded here yet."),
+      ], sizes, "", { caption: "Assets by size" }) : h("p.empty", null, "No assets yet."),
       now.largest.length > 0 && h("p.quiet", null, `The largest: ${now.largest.slice(0, 5).map((size) => bytes(size)).join(", ")}.`));
   },
 };
@@ -1528,11 +1528,11 @@ import { counted, moment } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const audit = {
   id: "audit", title: "Audit log", key: "a",
-  about: "Who did what, when, to what. Never the contents of a record.",
+  about: "Actions of operators, with time and subject. Never the contents of a record.",
   command: ({ data }) => `console audit --data ${data}`,
 
   async show(body, { shell, parameters }) {
-    const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "who, what, container", "aria-label": "Search the audit log" });
+    const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "actor, action, container", "aria-label": "Search the audit log" });
     const list = h("div");
     shell.search = words;
     let rows = [];
@@ -1540,10 +1540,10 @@ export const audit = {
       const { entries } = await get("audit", { words: parameters.get("words"), before, limit: 100 });
       rows = before ? [...rows, ...entries] : entries;
       fill(list, table([
-        ["When", (entry) => moment(entry.at)], ["Who", (entry) => entry.actor], ["Did", (entry) => h("code", null, entry.action)],
+        ["Time", (entry) => moment(entry.at)], ["Actor", (entry) => entry.actor], ["Action", (entry) => h("code", null, entry.action)],
         ["Container", (entry) => entry.container ?? ""], ["Environment", (entry) => entry.environment ?? ""],
-        ["To", (entry) => entry.subject, "wrap"], ["", (entry) => entry.detail, "wrap"],
-      ], rows, "Nothing yet.", { caption: "Audit log, the newest first" }),
+        ["Subject", (entry) => entry.subject, "wrap"], ["", (entry) => entry.detail, "wrap"],
+      ], rows, "The audit log is empty.", { caption: "Audit log, newest first" }),
       entries.length === 100 && button("Older", () => load(rows.at(-1).number)));
     };
     fill(body, h("div.bar", null, h("form.bar", { role: "search", onsubmit: (event) => {
@@ -1558,7 +1558,7 @@ export const audit = {
         all.push(...page);
       } while (page.length === 1_000 && all.length < 100_000);
       download("audit.json", "application/json", `${JSON.stringify({ entries: all }, null, 2)}\n`);
-      say(page.length === 1_000 ? "The newest 100,000 entries are saved; there are more." : `${counted(all.length, "entry is", "entries are")} saved.`);
+      say(page.length === 1_000 ? "The newest 100,000 entries are exported; there are more." : `${counted(all.length, "entry is", "entries are")} exported.`);
     })), list);
     await load();
   },
@@ -1567,24 +1567,24 @@ export const audit = {
 /** @type {import("./sections.js").Page} */
 export const operators = {
   id: "operators", title: "Operators",
-  about: "Those who may use this console. They see the public database and metadata, and no private contents.",
+  about: "Operators may use this console. They see the public database and metadata, but no private contents.",
   command: ({ data }) => `console operators --data ${data}`,
 
   async show(body, { shell }) {
     const { operators: rows } = await get("operators");
-    fill(body, h("div.bar", null, button("Let somebody in…", async () => {
+    fill(body, h("div.bar", null, button("Create operator…", async () => {
       const { code } = await post("operators/link");
-      await dialog("A one-time link", () => [
-        h("p", null, "It makes one more operator: one use, 15 minutes. Send it to them by a way you trust."),
+      await dialog("One-time link", () => [
+        h("p", null, "The link creates one operator. It works once, within 15 minutes. Send it over a channel that you trust."),
         copyable(`${location.origin}${location.pathname}#setup=${code}`),
       ]);
     }, { class: "strong" })),
     table([
-      ["Name", (one) => one.name], ["Since", (one) => moment(one.created)],
-      ["", (one) => one.name !== shell.welcome.name && button("Remove…", async () => {
-        if (!await confirmed(`Remove ${one.name}?`, "Their sign-ins end at once.", "Remove")) return;
+      ["Name", (one) => one.name], ["Created", (one) => moment(one.created)],
+      ["", (one) => one.name !== shell.welcome.name && button("Delete…", async () => {
+        if (!await confirmed(`Delete ${one.name}?`, "This revokes the operator's sessions at once.", "Delete")) return;
         await post("operators/remove", { name: one.name });
-        say(`${one.name} is no operator any more.`);
+        say(`${one.name} is deleted.`);
         await shell.show();
       }, { class: "small danger" })],
     ], rows, "", { caption: "Operators" }));
@@ -1611,12 +1611,12 @@ function fetchFile(one) {
       document.body.append(link);
       link.click();
       link.remove();
-      say(`${file} is on its way.`);
+      say(`The download of ${file} has started.`);
       done(true);
     }) },
-    h("p.note", null, "It holds everybody's private contents, accounts and keys. Keep it as you keep the relay's own disk. That you fetched it is written to the audit log."),
-    field("Your password", password, "Once more, for this file."),
-    h("p.quiet", null, "One tar file. To use it: tar xf, then zonecast backup verify or restore with the folder's path."),
+    h("p.note", null, "A backup contains the private data, accounts and keys of all users. Protect it like the relay's own disk. The audit log records the download."),
+    field("Your password", password, "Required to confirm."),
+    h("p.quiet", null, "The download is a tar file. Unpack it with tar xf, then run zonecast backup verify or restore with the folder's path."),
     h("div.actions", null, h("button.strong", { type: "submit" }, "Download")));
   });
 }
@@ -1628,7 +1628,7 @@ const verified = (one) => !one.verified ? h("span.badge", null, "not yet")
 /** @type {import("./sections.js").Page} */
 export const backups = {
   id: "backups", title: "Backups", key: "b",
-  about: "Of the whole relay, made while it runs. To restore one the relay is stopped: zonecast backup restore.",
+  about: "Backups of the whole relay, created while it runs. To restore one, stop the relay and run zonecast backup restore.",
   command: ({ data }) => `backup list --data ${data}`,
 
   async show(body, { shell }) {
@@ -1637,27 +1637,27 @@ export const backups = {
     const interval = select([["off", "off"], ["hourly", "hourly"], ["daily", "daily"], ["weekly", "weekly"]], now.interval ?? "off");
     const keep = h("input", { type: "number", min: 1, max: 1000, value: now.keep ?? 7 });
     const latest = now.backups[0];
-    const due = now.interval && (now.next && now.next > Date.now() ? `The next one comes in ${span((now.next - Date.now()) / 1000)}. ` : "The next one comes within a minute. ");
+    const due = now.interval && (now.next && now.next > Date.now() ? `The next backup is due in ${span((now.next - Date.now()) / 1000)}. ` : "The next backup is due within a minute. ");
     const list = h("div");
     const draw = (rows) => fill(list, latest && table([
-      ["Made", (one) => moment(one.made)], ["Age", (one) => span((Date.now() - one.made) / 1000), "number"],
+      ["Created", (one) => moment(one.made)], ["Age", (one) => span((Date.now() - one.made) / 1000), "number"],
       ["Verified", verified], ["Size", (one) => bytes(one.bytes), "number"], ["Zones", (one) => number(one.zones), "number"],
       ["Records", (one) => number(one.records), "number"], ["Assets", (one) => [number(one.assets), one.missingAssets ? [" ", h("span.badge.bad", null, `${number(one.missingAssets)} missing`)] : ""], "number"],
       ["Name", (one) => h("span", { title: one.name }, one.name.replace(/\.zonecastbak$/, "")), "mono"],
       ["", (one) => [button("Verify", async () => {
-        fill(verdict, h("p.quiet", null, `Reading all of ${one.name}…`));
+        fill(verdict, h("p.quiet", null, `Verifying ${one.name}…`));
         const { faults } = await post("backups/verify", { name: one.name });
-        fill(verdict, faults.length ? h("div.trouble", null, `${one.name} cannot be trusted:`, faults.map((fault) => h("p", null, fault)))
-          : h("p", null, h("b.added", null, "✓ "), `${one.name} is good: every file, every zone's log, every asset.`));
+        fill(verdict, faults.length ? h("div.trouble", null, `${one.name} is damaged:`, faults.map((fault) => h("p", null, fault)))
+          : h("p", null, h("b.added", null, "✓ "), `${one.name} is good: every file, every zone's log and every asset is intact.`));
         draw((await get("backups")).backups);
       }, { class: "small" }), " ", button("Download…", () => fetchFile(one), { class: "small", "aria-label": `Download ${one.name}` })]],
-    ], rows, "", { caption: "Backups, the newest first" }));
+    ], rows, "", { caption: "Backups, newest first" }));
     fill(body,
       !latest ? h("p.note", null, "There is no backup yet.") : Date.now() - latest.made > 8 * 86_400_000
-        && h("p.note", null, `The latest is from ${ago(latest.made)}.`),
-      h("div.bar", null, button("Make one now", async () => {
+        && h("p.note", null, `The latest backup was created ${ago(latest.made)}.`),
+      h("div.bar", null, button("Create backup", async () => {
         const made = await post("backups/create");
-        say(`${made.name} is made, ${bytes(made.bytes)}.`);
+        say(`${made.name} is created, ${bytes(made.bytes)}.`);
         await shell.show();
       }, { class: "strong", id: "make-backup" })),
       verdict,
@@ -1666,10 +1666,10 @@ export const backups = {
         h("form.row", { onsubmit: guarded(async (event) => {
           event.preventDefault();
           await post("backups/schedule", { interval: interval.value, keep: Number(keep.value) });
-          say("The relay goes by it within a minute.");
+          say("The relay applies the change within a minute.");
           await shell.show();
-        }) }, field("Make one", interval), field("Keep", keep), h("button", { type: "submit" }, "Set")),
-        h("p.quiet", null, due, "Into ", h("code", null, now.folder), ". Copy them to another machine as well.")));
+        }) }, field("Interval", interval), field("Keep", keep), h("button", { type: "submit" }, "Save")),
+        h("p.quiet", null, due, "Backups are stored in ", h("code", null, now.folder), ". Copy them to another machine as well.")));
     draw(now.backups);
   },
 };
@@ -1686,17 +1686,17 @@ import { bytes, counted, moment, number, short } from "./format.js";
 /** @type {import("./dom.js").Column[]} */
 const columns = [
   ["Change", (row) => number(row.change), "number"], ["Tag", (row) => row.changeTag, "mono"],
-  ["Record", (row) => h("code", { title: "A mark that tells records apart. Names of private records are not shown." }, row.mark)],
+  ["Record", (row) => h("code", { title: "A pseudonym that distinguishes records. Names of private records are not shown." }, row.mark)],
   ["Type", (row) => row.recordType],
-  ["What", (row) => row.isDeleted ? h("span.badge.bad", null, "deleted") : h("span.badge.good", null, "saved")],
-  ["When", (row) => moment(row.modified)], ["By", (row) => h("code", { title: row.modifiedBy }, short(row.modifiedBy))],
+  ["Kind", (row) => row.isDeleted ? h("span.badge.bad", null, "deleted") : h("span.badge.good", null, "saved")],
+  ["Time", (row) => moment(row.modified)], ["By", (row) => h("code", { title: row.modifiedBy }, short(row.modifiedBy))],
   ["Device", (row) => h("code", null, row.device)], ["Bytes", (row) => bytes(row.bytes), "number"],
 ];
 
 /** @type {import("./sections.js").Page} */
 export const changes = {
   id: "changes", title: "Changes", key: "c",
-  about: "The change log of a zone as it grows, tombstones included. Who, when and how much; never what.",
+  about: "The live change log of a zone, including tombstones. It shows the user, time and size of each change, never the contents.",
   command: ({ container, environment, url }) => `records changes --zone NAME --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters, signal }) {
@@ -1709,9 +1709,9 @@ export const changes = {
     const live = button("Live", () => {
       isLive = !isLive;
       live.setAttribute("aria-pressed", String(isLive));
-    }, { "aria-pressed": "true", title: "Looks for news every two seconds" });
+    }, { "aria-pressed": "true", title: "Refreshes every two seconds" });
     fill(body, h("div.bar", null, h("strong", null, zone), h("code", { title: owner }, short(owner, 18)), live,
-      h("a", { href: shell.link("changes") }, "another zone")), head, list, question(zone, owner), h("h3", null, "The zone's token now"), token);
+      h("a", { href: shell.link("changes") }, "Choose another zone")), head, list, question(zone, owner), h("h3", null, "The zone's current token"), token);
 
     let known = new Set();
     let last;
@@ -1723,10 +1723,10 @@ export const changes = {
       last = feed.lastChange;
       const fresh = feed.records.filter((row) => !known.has(row.change)).map((row) => row.change);
       known = new Set(feed.records.map((row) => row.change));
-      fill(head, `The log has come to change ${number(feed.lastChange)}.`);
+      fill(head, `Last change: ${number(feed.lastChange)}.`);
       fill(token, copyable(feed.token));
-      fill(list, table(columns, feed.records, "Nothing was written to this zone yet.", {
-        caption: "Changes, the newest first",
+      fill(list, table(columns, feed.records, "No changes in this zone yet.", {
+        caption: "Changes, newest first",
         mark: (row) => (!isFirst && fresh.includes(row.change) ? "new" : row.isDeleted ? "off" : undefined),
       }));
     };
@@ -1741,37 +1741,37 @@ export const changes = {
  * @param {string} owner
  */
 function question(zone, owner) {
-  const token = h("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "empty: a device that has nothing" });
+  const token = h("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "empty: a device without data" });
   const answer = h("div", { "aria-live": "polite" });
   const ask = async (syncToken) => {
     try {
       const page = await post("changes/since", { zone: { zoneName: zone, owner }, syncToken });
       fill(answer,
-        h("p", null, counted(page.records.length, "record"), page.moreComing ? ", and more are coming." : ", and then it is up to date."),
-        table(columns, page.records, "Nothing: this device is up to date.", { caption: "What the device would get" }),
-        h("h3", null, "The token it would have then"), copyable(page.token),
-        page.moreComing && button("The next page", () => ask(page.token)));
+        h("p", null, counted(page.records.length, "record"), page.moreComing ? ". More pages follow." : ". After them the device is up to date."),
+        table(columns, page.records, "No changes: this device is up to date.", { caption: "Changes that the device would receive" }),
+        h("h3", null, "The device's token afterwards"), copyable(page.token),
+        page.moreComing && button("Next page", () => ask(page.token)));
     } catch (error) {
       fill(answer, h("p.trouble", null, error.message === "client knowledge differs from server knowledge"
-        ? "CHANGE_TOKEN_EXPIRED: the token is of another zone or of before a restore, so the device would start over from nothing."
+        ? "CHANGE_TOKEN_EXPIRED: the token belongs to another zone or is older than a restore, so the device would fetch everything again."
         : error.message));
     }
   };
-  return h("section.panel", null, h("h2", null, "What would a device with this token get?"),
+  return h("section.panel", null, h("h2", null, "Changes since a token"),
     h("form.row", { onsubmit: (event) => { event.preventDefault(); ask(token.value.trim()); } },
-      h("div.grow", null, field("Sync token", token)), h("button", { type: "submit" }, "Ask")), answer);
+      h("div.grow", null, field("Sync token", token)), h("button", { type: "submit" }, "Show changes")), answer);
 }
 
 /** Lists the zones that have a change feed, to choose one. */
 async function choose(body, shell) {
   const { zones } = await get("zones", { limit: 100 });
-  fill(body, h("p", null, "Choose a zone. The public database keeps no change feed: its apps ask for records by ",
-    h("code", null, "___modTime"), ", as the Records page can."),
+  fill(body, h("p", null, "Choose a zone. The public database has no change feed; apps query it by ",
+    h("code", null, "___modTime"), ", as the Records page does."),
   table([
     ["Zone", (zone) => h("a", { href: shell.link("changes", { zone: zone.zoneName, owner: zone.owner }), title: zone.zoneName }, zone.zoneName), "name"],
     ["Owner", (zone) => h("code", { title: zone.owner }, short(zone.owner))],
     ["Last written", (zone) => moment(zone.modified)],
-  ], zones.filter((zone) => zone.tracksChanges), "No zone with a change feed yet: apps make them in private databases.", { caption: "Zones" }));
+  ], zones.filter((zone) => zone.tracksChanges), "No zones with a change feed yet. Apps create them in private databases.", { caption: "Zones" }));
 }
 
 """##
@@ -1849,7 +1849,7 @@ import { button, download, fill, h, table } from "./dom.js";
 /** @type {import("./sections.js").Page} */
 export const configuration = {
   id: "configuration", title: "Configuration", key: "n",
-  about: "What this relay runs with. It is changed in its file, environment or flags, and read at the start.",
+  about: "All settings of this relay. Edit them in its file, environment or flags; the relay reads them when it starts.",
   command: () => "config show --origin",
 
   async show(body, { shell, parameters }) {
@@ -1862,15 +1862,15 @@ export const configuration = {
       const words = search.value.toLowerCase();
       fill(list, table([
         ["Key", (one) => one.key, "mono"], ["Value", (one) => one.value === null || one.value === undefined ? "hidden" : one.value || "–", "wrap"],
-        ["Unit", (one) => one.unit], ["From", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
+        ["Unit", (one) => one.unit], ["Origin", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
         ["Default", (one) => one.standard || "–", "wrap"], ["Meaning", (one) => one.meaning, "wrap wide"],
       ], settings.filter((one) => `${one.key} ${one.meaning}`.toLowerCase().includes(words) && !(own.checked && one.origin === "default")),
-      "No setting has this.", { caption: "Settings" }));
+      "No setting matches.", { caption: "Settings" }));
     };
     search.addEventListener("input", draw);
     own.addEventListener("change", draw);
-    fill(body, h("div.bar", null, search, h("label.check", null, own, "only what was set"),
-      button("Save as file", () => download("zonecast.yaml", "text/yaml",
+    fill(body, h("div.bar", null, search, h("label.check", null, own, "only non-default values"),
+      button("Export", () => download("zonecast.yaml", "text/yaml",
         settings.map((one) => `${one.origin === "default" ? "# " : ""}${one.key}: ${one.value ?? ""}\n`).join("")))), list);
     draw();
   },
@@ -1992,51 +1992,51 @@ import { number, short, span } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const devices = {
   id: "devices", title: "Devices", key: "d",
-  about: "Subscriptions; devices with an open socket or a long poll, and the notices they were sent.",
+  about: "Devices connected by socket or long poll, the notices sent to them, and subscriptions.",
   command: ({ container, environment, url }) => `watch --container ${container} --environment ${environment} --url ${url} --json`,
 
   async show(body, { shell, signal }) {
     const now = h("div");
     const subscriptions = h("div");
-    fill(body, now, h("p.quiet", null, "Devices that sleep are woken by ", h("a", { href: shell.link("push") }, "push services"), "."), h("h2", null, "Subscriptions"), subscriptions);
+    fill(body, now, h("p.quiet", null, "Devices without a connection are woken by ", h("a", { href: shell.link("push") }, "push services"), "."), h("h2", null, "Subscriptions"), subscriptions);
 
     const draw = async () => {
       const { devices: rows, count, sent, waiting, merged, dropped } = await get("devices");
       fill(now,
-        h("div.cards", null, [[count, "devices listen here"], [sent, "notices sent, all containers"], [waiting, "wait for slow readers"],
-          [merged, "merged into others"], [dropped, "dropped with a connection"]].map(([value, name]) =>
+        h("div.cards", null, [[count, "connected devices here"], [sent, "notices sent, all containers"], [waiting, "queued for slow clients"],
+          [merged, "merged with later ones"], [dropped, "dropped with a connection"]].map(([value, name]) =>
           h("div.card", null, h("b", null, number(value)), h("span", null, name)))),
-        h("p.quiet", null, "A notice that waits merges with a newer one about the same zone. One that is dropped costs nothing: a device that comes back is told what it missed."),
-        h("h2", null, "Connected now"),
+        h("p.quiet", null, "A queued notice is merged with a later one for the same zone. A dropped notice loses no data: a device that reconnects is told which zones changed."),
+        h("h2", null, "Connected devices"),
         table([
           ["User", (row) => h("a", { href: shell.link("users", { words: row.user }), title: row.user }, h("code", null, short(row.user)))],
           ["Device", (row) => h("code", { title: row.device }, short(row.device))],
-          ["By", (row) => row.seconds === null || row.seconds === undefined ? "long poll" : "socket"],
-          ["For", (row) => row.seconds === null || row.seconds === undefined ? "" : span(row.seconds), "number"],
+          ["Connection", (row) => row.seconds === null || row.seconds === undefined ? "long poll" : "socket"],
+          ["Duration", (row) => row.seconds === null || row.seconds === undefined ? "" : span(row.seconds), "number"],
           ["Sent", (row) => number(row.sent), "number"], ["Merged", (row) => number(row.merged), "number"],
           ["Dropped", (row) => number(row.dropped), "number"], ["Subscriptions", (row) => number(row.subscriptions), "number"],
           ["", (row) => [
             button("Test notice", async () => {
               await post("devices/notice", { user: row.user, device: row.device });
-              say(row.subscriptions ? "A notice is on its way to this user's devices." : "This user has no subscription, so nothing was sent.", !row.subscriptions);
+              say(row.subscriptions ? "A notice was sent to this user's devices." : "This user has no subscription, so nothing was sent.", !row.subscriptions);
             }, { class: "small" }), " ",
             button("Disconnect…", async () => {
-              if (!await confirmed("Disconnect this device?", "It may come back at once, and is told what it missed.", "Disconnect")) return;
+              if (!await confirmed("Disconnect this device?", "The device may reconnect at once. It is then told which zones changed.", "Disconnect")) return;
               await post("devices/disconnect", { user: row.user, device: row.device });
               say("The device is disconnected.");
               await draw();
             }, { class: "small danger" }),
           ]],
-        ], rows, "Nobody listens here now.", { caption: "Connected devices" }),
+        ], rows, "No connected devices.", { caption: "Connected devices" }),
         count > rows.length && h("p.quiet", null, `${number(rows.length)} of ${number(count)} are shown.`));
     };
     await draw();
     const all = (await get("subscriptions")).subscriptions;
     fill(subscriptions, table([
       ["User", (row) => h("code", { title: row.user }, short(row.user, 20))], ["Database", (row) => row.database],
-      ["Kind", (row) => h("span.badge", null, row.kind)], ["Of", (row) => row.kind === "query" ? `${row.recordType}${row.zone ? ` in ${row.zone}` : ""}` : row.zone ?? "all"],
+      ["Kind", (row) => h("span.badge", null, row.kind)], ["Target", (row) => row.kind === "query" ? `${row.recordType}${row.zone ? ` in ${row.zone}` : ""}` : row.zone ?? "all"],
       ["ID", (row) => h("code", { title: row.id }, short(row.id, 24))], ["", (row) => row.firesOnce ? "fires once" : ""],
-    ], all, "Nobody subscribes to anything here.", { caption: "Subscriptions" }),
+    ], all, "No subscriptions yet.", { caption: "Subscriptions" }),
     all.length === 500 && h("p.quiet", null, "The first 500 are shown."));
     shell.every(3_000, signal, draw);
   },
@@ -2223,7 +2223,7 @@ export async function typedName(container) {
     const go = button("Change production", () => done(true), { class: "danger", disabled: true });
     input.addEventListener("input", () => { go.disabled = input.value !== container; });
     return h("form", { onsubmit: (event) => { event.preventDefault(); if (!go.disabled) done(true); } },
-      h("p", null, "Real people's devices use this environment. Type ", h("code", null, container), " to go on."), input,
+      h("p", null, "Devices of real users use this environment. Type ", h("code", null, container), " to confirm."), input,
       h("div.actions", null, button("Cancel", () => done(false)), go));
   }, ".production"));
 }
@@ -2318,9 +2318,9 @@ export async function edit(type, record, open) {
   const isFixed = type.name === "Users";
   const own = type.fields.filter((field) => !field.isSystem);
   /** @type {Map<string, { input: any, field: any, text: string, shown: string, asset?: any, isCleared?: boolean }>} */ const inputs = new Map();
-  const name = h("input", { type: "text", placeholder: "made by the relay when empty", spellcheck: "false", autocomplete: "off" });
+  const name = h("input", { type: "text", placeholder: "chosen by the relay if empty", spellcheck: "false", autocomplete: "off" });
 
-  const changed = await dialog(isNew ? `New ${type.name}` : record.recordName, (done) => {
+  const changed = await dialog(isNew ? `Create record of type ${type.name}` : record.recordName, (done) => {
     const follow = (recordName) => { done(); open(recordName); };
     const rows = own.map((field) => {
       const value = record?.fields?.[field.name];
@@ -2329,9 +2329,9 @@ export async function edit(type, record, open) {
       const entry = { input: undefined, field, text, shown: "" };
       inputs.set(field.name, entry);
       if (form.startsWith("ASSET")) entry.input = h("input", { type: "file", onchange: guarded(async (event) => { entry.asset = event.target.files[0]; }) });
-      else if (field.isEncrypted) entry.input = h("input", { type: "text", value: value ? "encrypted by its writer" : "", disabled: true });
+      else if (field.isEncrypted) entry.input = h("input", { type: "text", value: value ? "encrypted by the app" : "", disabled: true });
       else if (field.type.startsWith("LIST<")) entry.input = h("textarea", { rows: 3, placeholder: hint(field.type) });
-      else if (form === "STRING") entry.input = h("textarea", { rows: text.length > 60 || text.includes("\n") ? 4 : 1, placeholder: value ? "an empty text" : "no value" });
+      else if (form === "STRING") entry.input = h("textarea", { rows: text.length > 60 || text.includes("\n") ? 4 : 1, placeholder: value ? "an empty string" : "no value" });
       else entry.input = h("input", { type: "text", placeholder: hint(field.type) });
       if (entry.input.type !== "file" && !field.isEncrypted) entry.input.value = text;
       // The input normalises line ends, so detect edits by its own value and not by the stored text.
@@ -2341,7 +2341,7 @@ export async function edit(type, record, open) {
         h("span", null, field.name, " ", h("small", null, field.type), " ",
           form === "TIMESTAMP" && value && h("small", null, dateText(value.value)), reference),
         value?.value?.downloadURL && [asset(value.value, false), h("label.check", null,
-          h("input", { type: "checkbox", onchange: (event) => { entry.isCleared = event.target.checked; } }), "remove it")],
+          h("input", { type: "checkbox", onchange: (event) => { entry.isCleared = event.target.checked; } }), "delete")],
         entry.input);
     });
     const trouble = h("p.trouble", { role: "alert", hidden: true });
@@ -2352,7 +2352,7 @@ export async function edit(type, record, open) {
         if (await save(type, record, name.value.trim(), inputs)) done(true);
       } catch (error) {
         trouble.textContent = error.code === "CONFLICT"
-          ? "Somebody has changed this record meanwhile. Close it and open it again." : error.message;
+          ? "The record was changed after you opened it. Close it and open it again." : error.message;
         trouble.hidden = false;
       }
     } },
@@ -2418,7 +2418,7 @@ async function modify(operation, subject) {
 }
 
 async function remove(record) {
-  if (!await confirmed(`Delete ${record.recordName}?`, "It is deleted for everybody. This cannot be undone.", "Delete")) return false;
+  if (!await confirmed(`Delete ${record.recordName}?`, "The record is deleted for all users. This cannot be undone.", "Delete")) return false;
   try {
     await modify({ operationType: "delete", record: { recordName: record.recordName, recordChangeTag: record.recordChangeTag } }, `delete ${record.recordType}`);
   } catch (error) { complain(error); return false; }
@@ -2430,7 +2430,7 @@ async function remove(record) {
 async function upload(recordType, fieldName, recordName, file) {
   const { tokens } = await wire("assets/upload", { tokens: [{ recordType, fieldName, ...(recordName && { recordName }) }] });
   const response = await fetch(local(tokens[0].url), { method: "POST", body: file });
-  if (!response.ok) throw new Error("The relay did not take the file: it may be too large.");
+  if (!response.ok) throw new Error("The relay refused the file. It may be too large.");
   return readJSON(await response.text()).singleFile;
 }
 
@@ -2450,7 +2450,7 @@ const base = new URL("../", location.href).href.replace(/\/$/, "").replace(/[#?]
 /** @type {import("./sections.js").Page} */
 export const explorer = {
   id: "explorer", title: "API explorer", key: "e",
-  about: "Every operation, as a user of yours by their tokens (which stay in this page), or as yourself in the public database.",
+  about: "Sends any operation, as a user by tokens (which stay in this page) or as yourself in the public database.",
 
   async show(body, { shell, parameters }) {
     const description = await (await fetch("../openapi.json")).json();
@@ -2481,7 +2481,7 @@ export const explorer = {
         h("section", null, h("h3", null, "curl"), copyable(curl(chosen().method, address(true), area.value))),
         h("section", null, h("h3", null, "Swift"), copyable(swift(choice.value, database.value, area.value)))));
     };
-    const show = (status, text, time) => fill(answer, h("h3", null, "Answer "),
+    const show = (status, text, time) => fill(answer, h("h3", null, "Response "),
       h("p", null, h(status < 400 ? "span.badge.good" : "span.badge.bad", null, `${status}`), ` ${time} ms`), copyable(text));
     const begin = () => { area.value = JSON.stringify(sample(choice.value), null, 2); describe(); };
     choice.addEventListener("change", begin);
@@ -2490,7 +2490,7 @@ export const explorer = {
       const isActing = who.value === "user" && webToken.value.trim() !== "";
       banner.hidden = !isActing;
       fill(banner, "You act as ", h("strong", null, webToken.value.startsWith("dev-") ? webToken.value : "the user of this token"),
-        ": what you send is theirs, and so is what you see. That you did so is in the audit log.");
+        ": requests run as this user and show this user's data. The audit log records this.");
     };
     webToken.addEventListener("input", tell);
     who.addEventListener("change", tell);
@@ -2601,7 +2601,7 @@ function swift(name, database, text) {
     case "subscriptions/list": return `${head}let subscriptions = try await database.allSubscriptions()\n`;
     case "subscriptions/modify": return `${head}let subscription = try await database.save(CKDatabaseSubscription(subscriptionID: ${quoted(body.operations?.[0]?.subscription?.subscriptionID)}))\n`;
     case "users/caller": case "users/current": return `import ZoneKit  // or CloudKit\n\nlet user = try await CKContainer(identifier: ${quoted(place.container)}).userRecordID()\n`;
-    default: return "// ZoneKit makes this call by itself where one of CloudKit's needs it; it has no name of its own in Swift.\n";
+    default: return "// ZoneKit makes this call internally. It has no function of its own in Swift.\n";
   }
 }
 
@@ -2630,14 +2630,14 @@ const itemType = (type) => /^LIST<(.*)>$/.exec(type.replace(/^ENCRYPTED /, ""))?
 
 /** The accepted forms of a value, for error messages. */
 const ACCEPTED = {
-  STRING: "a text",
+  STRING: "a string",
   INT64: "a whole number from -9223372036854775808 to 9223372036854775807",
-  DOUBLE: "a number such as -1.5 or 6.02e23, within what a DOUBLE holds",
-  TIMESTAMP: "milliseconds since 1970 such as -86400000, or a date such as 1969-12-31, 2026-05-01T10:00 (this machine's time) or "
+  DOUBLE: "a number such as -1.5 or 6.02e23, within the range of a DOUBLE",
+  TIMESTAMP: "milliseconds since 1970 such as -86400000, or a date such as 1969-12-31, 2026-05-01T10:00 (local time) or "
     + "2026-05-01T10:00:00.250Z",
   BYTES: "base64",
-  LOCATION: "latitude, longitude such as 48.2, 16.37 (within ±90 and ±180), or a JSON object with more",
-  REFERENCE: "a record name, with NONE, VALIDATE or DELETE_SELF after it or not, or a JSON object",
+  LOCATION: "latitude, longitude such as 48.2, 16.37 (within ±90 and ±180), or a JSON object with more members",
+  REFERENCE: "a record name, optionally followed by NONE, VALIDATE or DELETE_SELF, or a JSON object",
   ASSETID: "a JSON object of an uploaded asset",
 };
 
@@ -2646,7 +2646,7 @@ const ACCEPTED = {
  * @param {string} type
  */
 export function hint(type) {
-  if (itemType(type)) return 'one value on a line, or a JSON array such as ["a", ""]';
+  if (itemType(type)) return 'one value per line, or a JSON array such as ["a", ""]';
   switch (wireType(type)) {
     case "TIMESTAMP": return "2026-05-01T10:00 or milliseconds";
     case "LOCATION": return "latitude, longitude";
@@ -2712,8 +2712,8 @@ export function typedSeveral(type, text) {
   return { value, type: `${form}_LIST` };
 }
 
-const SEVERAL = 'Write values with commas between, or a JSON array such as ["a, b", ""].';
-const LINES = 'A list is one value on a line, or a JSON array such as ["a", "", "two\\nlines"].';
+const SEVERAL = 'Separate values with commas, or write a JSON array such as ["a, b", ""].';
+const LINES = 'Write one value per line, or a JSON array such as ["a", "", "two\\nlines"].';
 
 function linesOf(form, text) {
   const lines = text.split(/\r?\n/);
@@ -2726,13 +2726,13 @@ function linesOf(form, text) {
 
 function listOf(form, text) {
   let items;
-  try { items = readJSON(text); } catch (error) { throw new Error(`This begins like a JSON array and is none (${error.message}). ${LINES}`); }
+  try { items = readJSON(text); } catch (error) { throw new Error(`This is not a valid JSON array (${error.message}). ${LINES}`); }
   return items.map((item) => itemOf(form, item));
 }
 
 function refused(form, input) {
   const what = typeof input === "string" ? `"${input}"` : typeof input === "object" ? "This" : String(input);
-  return new Error(`${what} is not ${ACCEPTED[form] ?? `a value that can be typed for ${form}`}.`);
+  return new Error(`${what} is not ${ACCEPTED[form] ?? `a value of type ${form}`}.`);
 }
 
 /**
@@ -2987,7 +2987,7 @@ export const short = (text, length = 14) => (text && text.length > length ? `${t
 <script type="module" src="main.js"></script>
 </head>
 <body>
-<noscript><p class="trouble">The console is written in JavaScript. Allow scripts for this page, or use the command line: zonecast help</p></noscript>
+<noscript><p class="trouble">The console requires JavaScript. Allow scripts for this page, or use the command line: zonecast help</p></noscript>
 <div id="app"></div>
 <div id="toasts" role="status" aria-live="polite"></div>
 </body>
@@ -3005,7 +3005,7 @@ import { moment, number, span, upTo } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const indexes = {
   id: "indexes", title: "Indexes", key: "i",
-  about: "Advice from the queries that apps have really asked since the relay's start.",
+  about: "Recommendations from the queries that apps have sent since the relay started.",
   command: ({ container, environment, data }) => `schema export --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
@@ -3013,7 +3013,7 @@ export const indexes = {
     const { types } = await get("schema");
     const declare = async (row, isWanted) => {
       const field = types.find(({ name }) => name === row.recordType)?.fields.find(({ name }) => name === row.field);
-      if (!field) throw new Error(`${row.recordType} has no field ${row.field} any more.`);
+      if (!field) throw new Error(`${row.recordType} no longer has a field ${row.field}.`);
       const marks = isWanted ? [...field.indexes, row.index] : field.indexes.filter((mark) => mark !== row.index);
       const name = field.isSystem ? `"${field.name}"` : field.name;
       await post("schema/edit", { recordType: row.recordType, declaration: [name, field.type, ...marks].join(" ") });
@@ -3032,25 +3032,25 @@ export const indexes = {
       ["Type", (row) => h("a", { href: shell.link("schema", { type: row.recordType }) }, row.recordType)],
       ["Field", (row) => row.field, "mono"], ["Index", (row) => row.index],
       ["Queries", (row) => number(row.queries), "number"], ["Refused", (row) => number(row.refused), "number"],
-      ["Last asked", (row) => moment(row.last)],
+      ["Last query", (row) => moment(row.last)],
       ["", (row) => !isProduction() && act && button(act[0], () => declare(row, act[1]), { class: "small" })],
     ];
     fill(body,
-      h("h2", null, "Missing: queries were refused for want of these"),
-      isProduction() && missing.length > 0 && h("p", null, "Add them in development, then promote."),
-      table(columns(["Add", true]), missing, "None: no query was refused.", { caption: "Missing indexes", mark: () => "bad" }),
-      h("h2", null, "Used"), table(columns(), used, "No query came yet.", { caption: "Used indexes" }),
+      h("h2", null, "Missing: queries that need these were refused"),
+      isProduction() && missing.length > 0 && h("p", null, "Create them in development, then promote."),
+      table(columns(["Create", true]), missing, "None. No query was refused.", { caption: "Missing indexes", mark: () => "bad" }),
+      h("h2", null, "Used"), table(columns(), used, "No queries yet.", { caption: "Used indexes" }),
       h("h2", null, "Unused"),
-      h("p.quiet", null, `Nobody has asked by these for ${span((Date.now() - now.since) / 1000)}, since the relay's start. `,
-        "A mark that nobody uses costs writers nothing: the index is made when a query first needs it."),
-      h("details", null, h("summary", null, `${unused.length} marks`),
-        table(columns(["Drop", false]), unused, "None.", { caption: "Unused indexes" })),
-      h("h2", null, "Indexes on the disk"),
+      h("p.quiet", null, `No query has used these for ${span((Date.now() - now.since) / 1000)}, since the relay started. `,
+        "An unused index does not slow down writes: the relay builds an index when a query first needs it."),
+      h("details", null, h("summary", null, `${unused.length} indexes`),
+        table(columns(["Delete", false]), unused, "None.", { caption: "Unused indexes" })),
+      h("h2", null, "Indexes on disk"),
       table([
-        ["Type", (row) => row.recordType], ["Finds by", (row) => row.target, "mono"],
+        ["Type", (row) => row.recordType], ["Field", (row) => row.target, "mono"],
         ["State", (row) => row.isComplete ? h("span.badge.good", null, "complete") : h("span.badge.warn", null, "being built")],
         ["Entries", (row) => upTo(row.entries, row.isMore), "number"],
-      ], now.made, "None was needed yet.", { caption: "Indexes on the disk" }));
+      ], now.made, "No indexes yet.", { caption: "Indexes on disk" }));
   },
 };
 
@@ -3067,7 +3067,7 @@ import { bytes, moment, took } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const logs = {
   id: "logs", title: "Logs", key: "l",
-  about: "Refused requests since the relay's start, and all requests while this page is open: at most 2,000 (log.access writes all of them). Users and devices go by pseudonyms; there are no names, tokens or contents.",
+  about: "Refused requests since the relay started, and all requests while this page is open: at most 2,000 (log.access: true logs all of them). Users and devices have pseudonyms. Names, tokens and contents are never logged.",
   command: () => "logs --follow",
 
   async show(body, { shell, parameters, signal }) {
@@ -3084,7 +3084,7 @@ export const logs = {
       h("form.bar", { role: "search", onsubmit: (event) => { event.preventDefault(); go({ operation: operation.value.trim() }); } },
         operation, h("button", { type: "submit" }, "Filter")),
       check("errors", "only refused"), check("everywhere", "all containers"),
-      button("Save as file", () => download("requests.json", "application/json", `${JSON.stringify({ lines: rows }, null, 2)}\n`))), list);
+      button("Export", () => download("requests.json", "application/json", `${JSON.stringify({ lines: rows }, null, 2)}\n`))), list);
 
     const draw = async () => {
       const { lines } = await get("logs", { ...wanted, after: last });
@@ -3095,18 +3095,18 @@ export const logs = {
       rows = [...lines, ...rows].slice(0, 500);
       const fresh = new Set(isFirst ? [] : lines.map((line) => line.number));
       fill(list, table(/** @type {import("./dom.js").Column[]} */ ([
-        ["When", (line) => moment(line.at)], ["Operation", (line) => line.operation, "mono"],
+        ["Time", (line) => moment(line.at)], ["Operation", (line) => line.operation, "mono"],
         wanted.everywhere && ["Container", (line) => line.container ?? ""],
         ["Database", (line) => line.database ?? ""],
         ["User", (line) => (line.user ? button(line.user, () => go({ user: wanted.user === line.user ? "" : line.user }), {
           class: "plain small mono", title: wanted.user ? "Show all users again" : "Show only this user's requests",
         }) : "")],
         ["Device", (line) => h("code", null, line.device?.slice(0, 4) ?? "")], ["Status", (line) => line.status, "number"],
-        ["Error", (line) => line.error ?? "", "mono"], ["Took", (line) => took(line.milliseconds), "number"],
+        ["Error", (line) => line.error ?? "", "mono"], ["Duration", (line) => took(line.milliseconds), "number"],
         ["Bytes", (line) => bytes(line.bytes), "number"],
         ["Request", (line) => h("code", { title: line.id }, line.id.slice(-8))],
-      ].filter(Boolean)), rows, "No request yet; this page keeps looking.", {
-        caption: "Requests, the newest first", mark: (line) => (fresh.has(line.number) ? "new" : line.status >= 500 ? "bad" : undefined),
+      ].filter(Boolean)), rows, "No requests yet. This page refreshes every two seconds.", {
+        caption: "Requests, newest first", mark: (line) => (fresh.has(line.number) ? "new" : line.status >= 500 ? "bad" : undefined),
       }));
     };
     await draw();
@@ -3136,7 +3136,7 @@ async function begin() {
   try { open(await get("session")); } catch (error) {
     if (error.code === "signIn") return;
     fill(app, h("main.door", null, h("h1", null, "Zonecast Console"), h("p.trouble", null, error.message),
-      h("p", null, h("a", { href: "./" }, "Try again"))));
+      h("p", null, h("a", { href: "./" }, "Retry"))));
   }
 }
 
@@ -3169,7 +3169,7 @@ const card = (value, name, link) => h("div.card", null, h("b", null, value),
 /** @type {import("./sections.js").Page} */
 export const overview = {
   id: "overview", title: "Overview", key: "o",
-  about: "This container and environment, and the relay that serves it.",
+  about: "The state of this container and environment, and of the relay.",
   command: ({ container, environment, data }) => `container usage ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, signal }) {
@@ -3183,18 +3183,18 @@ export const overview = {
           card(number(totals.users), "users", shell.link("users")),
           card(number(totals.zones), "zones", shell.link("zones")),
           card(bytes(totals.recordBytes + totals.assetBytes), "records and assets", shell.link("quotas")),
-          card(number(now.devices), "devices that listen", shell.link("devices")),
+          card(number(now.devices), "connected devices", shell.link("devices")),
           card(number(totals.subscriptions), "subscriptions", shell.link("devices")),
           card(number(totals.shares), "shares", shell.link("shares"))),
         h("h2", null, "The relay, last hour"),
         h("div.cards", null,
           card(number(lastHour.requests), "requests", shell.link("telemetry")),
           card(number(lastHour.errors), "refused", shell.link("logs", { errors: "1" })),
-          card(took(lastHour.median), "half of them within"),
-          card(took(lastHour.slowest), "99 of 100 within"),
+          card(took(lastHour.median), "p50"),
+          card(took(lastHour.slowest), "p99"),
           card(number(lastHour.notices), "notices sent"),
-          card(took(lastHour.noticeMedian), "half of the notices within"),
-          card(took(lastHour.noticeSlowest), "99 of 100 notices within"),
+          card(took(lastHour.noticeMedian), "notices p50"),
+          card(took(lastHour.noticeSlowest), "notices p99"),
           card(bytes(gauges.zonecast_disk_free_bytes), "free on disk")),
         h("div.two", null,
           h("section.panel", null, h("h2", null, "Next steps"),
@@ -3202,25 +3202,25 @@ export const overview = {
               step.isDone ? "✓ " : "○ ", step.isDone ? step.text : h("a", { href: shell.link(step.page) }, step.text))))),
           h("section.panel", null, h("h2", null, "State"), h("dl.facts", null,
             h("dt", null, "Version"), h("dd", null, now.version),
-            h("dt", null, "Running"), h("dd", null, `for ${span((Date.now() - now.started) / 1000)}`),
+            h("dt", null, "Uptime"), h("dd", null, `${span((Date.now() - now.started) / 1000)}`),
             h("dt", null, "Backups"), h("dd", null, h("a", { href: shell.link("backups") },
-              now.backups.latest ? `${now.backups.count}, the latest ${ago(now.backups.latest)}` : "none yet"),
+              now.backups.latest ? `${now.backups.count}, latest ${ago(now.backups.latest)}` : "none yet"),
               now.backups.schedule ? `, ${now.backups.schedule}` : ", no schedule"),
             h("dt", null, "Schema"), h("dd", null, now.schemaChanges
-              ? h("a", { href: shell.link("promote") }, `${now.schemaChanges} changes not in production yet`)
-              : "development and production agree"),
+              ? h("a", { href: shell.link("promote") }, `${now.schemaChanges} changes not yet in production`)
+              : "development and production are equal"),
             h("dt", null, "Memory"), h("dd", null, bytes(gauges.zonecast_process_resident_bytes)),
             h("dt", null, "Sockets"), h("dd", null, number(now.connections))))),
-        now.findings.length > 0 && h("section.panel", null, h("h2", null, "What doctor says"),
+        now.findings.length > 0 && h("section.panel", null, h("h2", null, "Doctor results"),
           h("ul.steps", null, now.findings.map((one) => h("li", null,
             h(one.isProblem ? "b.removed" : one.isAdvice ? "b.changed" : "b.added", null, one.isProblem ? "✘ " : one.isAdvice ? "! " : "✓ "),
             h("b", null, one.check), ` ${one.found}`, one.next && one.isAdvice && [h("br"), h("small.quiet", null, "→ ", one.next)]))),
-          h("p.quiet", null, "Of the folder it looks at here; address, certificate and a round trip: ", h("code", null, "zonecast doctor"))),
-        h("h2", null, "Done lately"),
+          h("p.quiet", null, "These checks cover the data folder. To check the address, the certificate and a round trip too, run ", h("code", null, "zonecast doctor"), ".")),
+        h("h2", null, "Recent actions"),
         table([
-          ["When", (entry) => moment(entry.at)], ["Who", (entry) => entry.actor],
-          ["Did", (entry) => h("code", null, entry.action)], ["To", (entry) => entry.subject, "wrap"],
-        ], now.audit, "Nothing was done at the console yet.", { caption: "Audit log" }));
+          ["Time", (entry) => moment(entry.at)], ["Actor", (entry) => entry.actor],
+          ["Action", (entry) => h("code", null, entry.action)], ["Subject", (entry) => entry.subject, "wrap"],
+        ], now.audit, "No actions yet.", { caption: "Audit log" }));
     };
     await draw();
     shell.every(10_000, signal, draw);
@@ -3252,8 +3252,8 @@ const bytes = (value) => Uint8Array.from(atob(value.replaceAll("-", "+").replace
 
 /** Replaces the browser's errors with messages for users. */
 function plain(error) {
-  if (error?.name === "NotAllowedError") return new Error("Nothing was chosen, or it took too long.");
-  if (error?.name === "InvalidStateError") return new Error("This device has a passkey for you already.");
+  if (error?.name === "NotAllowedError") return new Error("No passkey was chosen in time.");
+  if (error?.name === "InvalidStateError") return new Error("This device already has a passkey for your account.");
   return error;
 }
 
@@ -3303,23 +3303,23 @@ export function passkeyList() {
     const password = h("input", { type: "password", required: true, autocomplete: "current-password" });
     fill(body,
       table([
-        ["Name", (one) => one.name], ["Made", (one) => moment(one.created)], ["Used", (one) => one.used ? moment(one.used) : "never"],
-        ["", (one) => button("Remove", async () => {
+        ["Name", (one) => one.name], ["Created", (one) => moment(one.created)], ["Last used", (one) => one.used ? moment(one.used) : "never"],
+        ["", (one) => button("Delete", async () => {
           await call("DELETE", "passkeys", { id: one.id });
-          say(`${one.name} opens nothing any more.`);
+          say(`${one.name} is deleted.`);
           await draw();
-        }, { class: "small", "aria-label": `Remove ${one.name}` })],
-      ], passkeys, "None yet: a passkey signs you in by your device's PIN, finger or face.", { caption: "Passkeys" }),
+        }, { class: "small", "aria-label": `Delete ${one.name}` })],
+      ], passkeys, "No passkeys yet. A passkey signs you in with your device's PIN, fingerprint or face.", { caption: "Passkeys" }),
       hasPasskeys() ? h("form", {
         onsubmit: guarded(async (event) => {
           event.preventDefault();
           await addPasskey(name.value.trim(), password.value);
-          say("The passkey is kept. Sign in with it from now on, or by password.");
+          say("The passkey is created. You can sign in with it or with your password.");
           await draw();
         }),
-      }, field("Name", name), field("Your password", password, "Once more, since a passkey opens the console for good."),
-      h("div.actions", null, h("button", { type: "submit" }, "Add a passkey")))
-        : h("p.quiet", null, "Browsers make passkeys on https pages only, and at http://localhost."));
+      }, field("Name", name), field("Your password", password, "Required to confirm: a passkey gives lasting access to the console."),
+      h("div.actions", null, h("button", { type: "submit" }, "Create passkey")))
+        : h("p.quiet", null, "Browsers support passkeys only on https pages and at http://localhost."));
   };
   draw().catch(complain);
   return body;
@@ -3338,7 +3338,7 @@ import { report } from "./schema.js";
 /** @type {import("./sections.js").Page} */
 export const promote = {
   id: "promote", title: "Promote", key: "p",
-  about: "What development's schema has and production's has not. A promotion adds types and fields and never takes any away.",
+  about: "Differences between development's and production's schema. A promotion adds types and fields and never deletes any.",
   command: ({ container, data }) => `schema promote --container ${container} --dry-run --data ${data}`,
 
   async show(body, { shell }) {
@@ -3347,14 +3347,14 @@ export const promote = {
     fill(body, report(difference),
       h("div.actions.left", null, button("Promote to production…", async () => {
         const answer = await post("schema/promote");
-        say(answer.isApplied ? "Production has development's schema now." : "Production cannot take this; see why below.", !answer.isApplied);
+        say(answer.isApplied ? "The schema is promoted to production." : "The promotion is refused. The reasons are listed below.", !answer.isApplied);
         await shell.show();
       }, { class: "danger", id: "promote", disabled: !difference.isAllowed || !difference.changes.length })),
-      h("p.quiet", null, "To begin development anew, with no records and production's schema, the relay is stopped: ",
+      h("p.quiet", null, "To reset development to production's schema, without records, stop the relay and run ",
         h("code", null, `zonecast schema reset --container ${place.container} --data ${shell.welcome.data}`)),
-      h("h2", null, "Promoted before"),
-      table([["When", (entry) => moment(entry.at)], ["Who", (entry) => entry.actor], ["What", (entry) => entry.subject]],
-        entries, "Nothing was promoted at this console yet.", { caption: "Promotions" }));
+      h("h2", null, "Past promotions"),
+      table([["Time", (entry) => moment(entry.at)], ["Actor", (entry) => entry.actor], ["Subject", (entry) => entry.subject]],
+        entries, "No promotions yet.", { caption: "Promotions" }));
   },
 };
 
@@ -3370,7 +3370,7 @@ import { moment, number, short } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const push = {
   id: "push", title: "Push gateways", key: "y",
-  about: "A device with no open socket can be woken by a push service. A push says that something changed, and never what.",
+  about: "A push service can wake a device that has no open socket. A push reports that something changed, never what.",
   command: ({ container, environment, data }) => `push list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, signal }) {
@@ -3378,7 +3378,7 @@ export const push = {
     const now = h("div");
     fill(body, now);
     const test = async (row) => {
-      fill(verdict, h("p.quiet", null, `Asking ${row.kind} to wake the device…`));
+      fill(verdict, h("p.quiet", null, `Sending a test push by ${row.kind}…`));
       const { taken, sentence } = await post("pushes/test", { id: row.id });
       fill(verdict, h(taken ? "p" : "p.trouble", null, taken && h("b.added", null, "✓ "), sentence));
     };
@@ -3387,20 +3387,20 @@ export const push = {
       fill(now,
         table([
           ["Service", (one) => [h("b", null, one.name), one.detail && [h("br"), h("small.quiet", null, one.detail)]], "wrap"],
-          ["State", (one) => one.isSetUp ? h("span.badge.good", null, "set up") : h("span.badge", null, "not set up")],
+          ["State", (one) => one.isSetUp ? h("span.badge.good", null, "configured") : h("span.badge", null, "not configured")],
           ["Devices here", (one) => number(one.devices), "number"],
           ["Last error", (one) => one.lastFault ?? "", "wrap"],
-          ["Set up by", (one) => h("code", null, one.command), "wrap"],
+          ["Command", (one) => h("code", null, one.command), "wrap"],
         ], services, "", { caption: "Push services", mark: (one) => (one.lastFault ? "bad" : undefined) }),
-        webPushKey && [h("h3", null, "applicationServerKey, for pages that subscribe"), copyable(webPushKey)],
+        webPushKey && [h("h3", null, "applicationServerKey for Web Push subscriptions"), copyable(webPushKey)],
         h("h2", null, "Devices"), verdict,
         table([
           ["User", (row) => h("a", { href: shell.link("users", { words: row.user }), title: row.user }, h("code", null, short(row.user)))],
           ["Device", (row) => h("code", { title: row.device }, short(row.device))],
-          ["By", (row) => h("span.badge", null, row.kind)], ["Since", (row) => moment(row.registered)],
+          ["Service", (row) => h("span.badge", null, row.kind)], ["Registered", (row) => moment(row.registered)],
           ["Last error", (row) => row.lastFault ?? "", "wrap"],
-          ["", (row) => button("Test", () => test(row), { class: "small", title: "Wake this device: it asks for changes and finds none", "aria-label": `Test ${row.device}` })],
-        ], rows, "No device here has asked to be woken.", { caption: "Devices that push services wake", mark: (row) => (row.lastFault ? "bad" : undefined) }),
+          ["", (row) => button("Test", () => test(row), { class: "small", title: "Sends a push to this device, which fetches and finds no changes", "aria-label": `Test ${row.device}` })],
+        ], rows, "No device has registered for pushes.", { caption: "Devices registered for pushes", mark: (row) => (row.lastFault ? "bad" : undefined) }),
         count > rows.length && h("p.quiet", null, `${number(rows.length)} of ${number(count)} are shown.`));
     };
     await draw();
@@ -3566,7 +3566,7 @@ const labelled = (name, input) => h("label.field", null, h("span", null, name), 
 const takesSeveral = (comparator) => /^(NOT_)?IN$|LIST_CONTAINS_A/.test(comparator);
 
 function hintFor(field, comparator) {
-  if (takesSeveral(comparator)) return "values with commas between";
+  if (takesSeveral(comparator)) return "values, separated by commas";
   const type = field?.type ?? "STRING";
   return hint(type.replace(/^LIST<(.*)>$/, "$1"));
 }
@@ -3596,12 +3596,12 @@ function meter(name, { used, limit, own }) {
 
 /** Shows a dialog that sets the container's quotas. Resolves to whether they were changed. */
 function change(now, place) {
-  return dialog(`Quotas of ${place.container}, ${place.environment}`, (done) => {
+  return dialog(`Edit quotas of ${place.container}, ${place.environment}`, (done) => {
     const rows = KINDS.map(([key, name]) => {
       const { own, limit, configured } = now[key];
       const standard = `as configured (${configured ? bytes(configured) : "no limit"})`;
-      const kind = select([["standard", standard], ["own", "a number of megabytes"], ["any", "any number"]],
-        own === 0 ? "any" : own ? "own" : "standard", { "aria-label": `${name}: which limit` });
+      const kind = select([["standard", standard], ["own", "custom, in megabytes"], ["any", "no limit"]],
+        own === 0 ? "any" : own ? "own" : "standard", { "aria-label": `${name}: limit` });
       const size = h("input", { type: "number", min: 0.001, step: "any", "aria-label": `${name}: megabytes`, value: (own || limit || 1e9) / 1e6, required: true });
       const fit = () => { size.hidden = kind.value !== "own"; size.disabled = size.hidden; };
       kind.addEventListener("change", fit);
@@ -3612,43 +3612,43 @@ function change(now, place) {
     return h("form", { id: "container-quota", onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("quotas/container", Object.fromEntries(rows.map(({ key, read }) => [key, read()])));
-      say("The relay goes by it within a second.");
+      say("The relay applies the change within a second.");
       done(true);
     }) },
-    h("p.quiet", null, "Whoever has more already keeps it, and can store no more. A number set here does not grow with the container's users."),
-    rows.map(({ view }) => view), h("div.actions", null, h("button.strong", { type: "submit" }, "Set")));
+    h("p.quiet", null, "Users above a new quota keep their data but cannot store more. A custom quota does not grow with the number of users."),
+    rows.map(({ view }) => view), h("div.actions", null, h("button.strong", { type: "submit" }, "Save")));
   });
 }
 
-const WHO = { user: "user", address: "address", account: "account", anyone: "nobody signed in" };
+const WHO = { user: "user", address: "address", account: "account", anyone: "not signed in" };
 
 function rates(view, shell, { rates: rows, hits }) {
   const meaning = (id) => rows.find((row) => row.id === id)?.meaning ?? id;
   fill(view,
-    h("h2", null, "Rates"),
+    h("h2", null, "Rate limits"),
     table([
-      ["What", (row) => row.meaning, "wrap"],
-      ["Holds", (row) => row.settings.map(({ key, value }, index) => [index > 0 && h("br"),
-        value === "0" ? "any number" : value || "–", " ", h("code", null, key)])],
-      ["Refused in a day", (row) => row.refused ? h("span.badge.warn", null, number(row.refused)) : "0", "number"],
-    ], rows, "", { caption: "Rates that hold" }),
-    h("p.quiet", null, "Rates are everybody's: change them in the configuration (",
-      h("a", { href: shell.link("configuration", { words: "limits." }) }, "Configuration"), "); the relay's next start goes by it."),
-    h("h2", null, "Who runs into them"),
+      ["Rate", (row) => row.meaning, "wrap"],
+      ["Limit", (row) => row.settings.map(({ key, value }, index) => [index > 0 && h("br"),
+        value === "0" ? "no limit" : value || "–", " ", h("code", null, key)])],
+      ["Refused in 24 h", (row) => row.refused ? h("span.badge.warn", null, number(row.refused)) : "0", "number"],
+    ], rows, "", { caption: "Rate limits" }),
+    h("p.quiet", null, "Rate limits apply to all containers. Edit them in the configuration (",
+      h("a", { href: shell.link("configuration", { words: "limits." }) }, "Configuration"), ") and restart the relay."),
+    h("h2", null, "Throttled callers"),
     table([
-      ["Who", (hit) => [h("span.badge", null, WHO[hit.kind] ?? hit.kind), " ",
-        hit.kind === "user" ? h("a", { href: shell.link("logs", { user: hit.who, everywhere: "1" }), title: "Their requests" }, h("code", null, hit.who)) : h("code", null, hit.who)]],
-      ["Which", (hit) => meaning(hit.rate), "wrap"],
+      ["Caller", (hit) => [h("span.badge", null, WHO[hit.kind] ?? hit.kind), " ",
+        hit.kind === "user" ? h("a", { href: shell.link("logs", { user: hit.who, everywhere: "1" }), title: "Show this user's requests" }, h("code", null, hit.who)) : h("code", null, hit.who)]],
+      ["Rate", (hit) => meaning(hit.rate), "wrap"],
       ["Refused", (hit) => number(hit.count), "number"],
       ["Last", (hit) => `${span(hit.seconds)} ago`, "number"],
-    ], hits, "Nobody was told to wait in the last day.", { caption: "Who runs into rates" }),
-    hits.length > 0 && h("p.quiet", null, "Users go by the pseudonyms of the log, and ", h("code", null, "zonecast logs --user"), " finds those of one; addresses and accounts go by others, which tell one from another and no more."));
+    ], hits, "No caller was throttled in the last 24 hours.", { caption: "Throttled callers" }),
+    hits.length > 0 && h("p.quiet", null, "Users have the same pseudonyms as in the log, where ", h("code", null, "zonecast logs --user"), " finds a user's requests. Addresses and accounts have other pseudonyms, which cannot be resolved."));
 }
 
 /** @type {import("./sections.js").Page} */
 export const quotas = {
   id: "quotas", title: "Quotas and limits", key: "q",
-  about: "What is stored and sent, how much may be, and who is told to wait.",
+  about: "Storage and transfer with their quotas, rate limits, and the callers that exceed them.",
   command: ({ container, environment, data }) => `container quota ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, signal }) {
@@ -3657,19 +3657,19 @@ export const quotas = {
     const below = h("div");
     fill(body,
       h("div.cards", null, KINDS.map(([key, name]) => meter(name, now[key]))),
-      h("div.bar", null, button("Change this container's…", async () => { if (await change(now, { container, environment })) await shell.show(); }, { class: "strong", id: "change-quota" }),
-        h("small.quiet", null, "Everybody's are settings: ", h("a", { href: shell.link("configuration", { words: "quota." }) }, "quota.…"))),
-      h("h2", null, now.users === 1 ? "1 user" : `${number(now.users)} users, who hold most`),
+      h("div.bar", null, button("Edit quotas…", async () => { if (await change(now, { container, environment })) await shell.show(); }, { class: "strong", id: "change-quota" }),
+        h("small.quiet", null, "Defaults are set in the configuration: ", h("a", { href: shell.link("configuration", { words: "quota." }) }, "quota.…"))),
+      h("h2", null, now.users === 1 ? "1 user" : `${number(now.users)} users, largest first`),
       table([
         ["User", (row) => [row.name ? h("a", { href: shell.link("users", { id: row.id }) }, row.name) : "", " ", h("code", { title: row.user }, short(row.user))]],
         ["Zones", (row) => h("a", { href: shell.link("zones", { words: row.user }) }, number(row.zones)), "number"],
         ["Private database", (row) => bytes(row.bytes), "number"],
-        ["May hold", (row) => [row.limit ? bytes(row.limit) : "any number", (row.own ?? null) !== null && h("small.quiet", null, " of their own")], "number"],
+        ["Quota", (row) => [row.limit ? bytes(row.limit) : "no limit", (row.own ?? null) !== null && h("small.quiet", null, " (set for this user)")], "number"],
         ["", (row) => row.limit ? h("progress.meter", { value: row.bytes, max: row.limit, "aria-label": `${Math.round((100 * row.bytes) / row.limit)} percent` }) : ""],
-        ["", (row) => row.id ? button("Change…", async () => {
+        ["", (row) => row.id ? button("Edit…", async () => {
           if (await quotaOfUser({ id: row.id, name: row.name }, row.own)) await shell.show();
-        }, { class: "small", "aria-label": `Change the quota of ${row.name}` }) : ""],
-      ], now.owners, "Nobody has a private database here.", { caption: "Users by size" }),
+        }, { class: "small", "aria-label": `Edit the quota of ${row.name}` }) : ""],
+      ], now.owners, "No user has a private database here.", { caption: "Users by size" }),
       below);
     const draw = async () => rates(below, shell, await get("rates"));
     await draw();
@@ -3693,7 +3693,7 @@ import { addressOf, builder, fieldNamed, partsOf, queryBody } from "./query.js";
 /** @type {import("./sections.js").Page} */
 export const records = {
   id: "records", title: "Records", key: "r",
-  about: "The public database. What is in private and shared databases only their users see.",
+  about: "Records of the public database. Only users see the contents of their private and shared databases.",
   command: ({ container, environment, url }) => `records query TYPE --database public --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters }) {
@@ -3719,9 +3719,9 @@ export const records = {
     fill(body, builder(types, parts, run), h("div.bar", null,
       h("form.bar", { onsubmit: (event) => { event.preventDefault(); open(lookup.value.trim()); } },
         lookup, h("button", { type: "submit" }, "Fetch")),
-      button("New record", () => change(undefined), { class: "strong", id: "new-record" }),
+      button("Create record", () => change(undefined), { class: "strong", id: "new-record" }),
       button("Columns…", () => columnsDialog()), button("Export…", () => exportDialog()),
-      button("Delete these…", () => removeAll(), { class: "danger" })), list);
+      button("Delete matching…", () => removeAll(), { class: "danger" })), list);
 
     /** @type {any[]} */ let rows = [];
     let marker;
@@ -3736,9 +3736,9 @@ export const records = {
         marker = page.continuationMarker;
       } catch (error) {
         fill(list, h("p.trouble", null, error.message), /not marked/.test(error.message)
-          && h("p", { id: "unmarked" }, "Fields are marked on the page of the type: ", h("a", { href: shell.link("schema", { type: type.name }) }, type.name),
+          && h("p", { id: "unmarked" }, "Indexes are set on the page of the type: ", h("a", { href: shell.link("schema", { type: type.name }) }, type.name),
             isProduction() ? ", in development, and promoted from there." : ".",
-            " To list records without a filter, ___recordID has to be queryable; one alone can always be fetched by its name, above."));
+            " To list records without a filter, ___recordID must be queryable. A single record can always be fetched by its name, above."));
         return;
       }
       draw();
@@ -3791,19 +3791,19 @@ export const records = {
     };
 
     const exportDialog = () => dialog("Export", (close) => [
-      h("p", null, "All records that match, up to 10,000. The command for more: ",
-        h("code", null, "zonecast records export --database public")),
+      h("p", null, "Exports up to 10,000 matching records. For more, use the command ",
+        h("code", null, "zonecast records export --database public"), "."),
       h("div.actions", null,
         button("CSV", async () => {
           const { found, isAll } = await everything(10_000);
           download(`${parts.type}.csv`, "text/csv", csv(found, own));
-          say(isAll ? `${counted(found.length, "record is", "records are")} saved.` : "The first 10,000 records are saved; there are more.");
+          say(isAll ? `${counted(found.length, "record is", "records are")} exported.` : "The first 10,000 records are exported; there are more.");
           close();
         }),
         button("JSON", async () => {
           const { found, isAll } = await everything(10_000);
           download(`${parts.type}.json`, "application/json", `${writeJSON({ records: found }, 2)}\n`);
-          say(isAll ? `${counted(found.length, "record is", "records are")} saved.` : "The first 10,000 records are saved; there are more.");
+          say(isAll ? `${counted(found.length, "record is", "records are")} exported.` : "The first 10,000 records are exported; there are more.");
           close();
         })),
     ]);
@@ -3812,8 +3812,8 @@ export const records = {
     const removeAll = async () => {
       const { found, isAll } = await everything(2_000);
       if (!found.length) { say("No record matches, so there is nothing to delete."); return; }
-      const words = isAll ? `${counted(found.length, "record")} of type ${parts.type}` : `The first ${found.length} records of type ${parts.type}`;
-      if (!await confirmed("Delete these records?", `${words} match and would be deleted for everybody. This cannot be undone.`, `Delete ${counted(found.length, "record")}`)) return;
+      const words = isAll ? `${counted(found.length, "record")} of type ${parts.type}` : `the first ${found.length} records of type ${parts.type}`;
+      if (!await confirmed("Delete the matching records?", `This deletes ${words} for all users. It cannot be undone.`, `Delete ${counted(found.length, "record")}`)) return;
       let deleted = 0, kept = 0, confirm = "";
       for (let start = 0; start < found.length; start += 200) {
         const operations = found.slice(start, start + 200).map(({ recordName }) => ({ operationType: "forceDelete", record: { recordName } }));
@@ -3821,7 +3821,7 @@ export const records = {
         confirm = place.environment === "production" ? place.container : "";
         for (const record of answer.records) if (record.serverErrorCode) kept += 1; else deleted += 1;
       }
-      say(kept ? `${counted(deleted, "record is", "records are")} deleted, ${kept} could not be.` : `${counted(deleted, "record is", "records are")} deleted.`, kept > 0);
+      say(kept ? `${counted(deleted, "record is", "records are")} deleted, ${kept} could not be deleted.` : `${counted(deleted, "record is", "records are")} deleted.`, kept > 0);
       await load();
     };
 
@@ -3868,7 +3868,7 @@ const NAMES = { _world: "World", _icloud: "Authenticated", _creator: "Creator" }
 /** @type {import("./sections.js").Page} */
 export const roles = {
   id: "roles", title: "Security roles",
-  about: "Who may create, read and write records of the public database, by type. Private databases are their users' own.",
+  about: "Permissions to create, read and write records of the public database, by type and role. Private databases belong to their users.",
   command: ({ container, environment, data }) => `role list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
@@ -3895,12 +3895,12 @@ export const roles = {
     /** @returns {import("./dom.js").Column} */
     const column = (role) => [NAMES[role] ?? role, (type) => RIGHTS.map((right) => box(type, role, right))];
     fill(body,
-      h("p.quiet", null, "C create, R read, W write. Write includes read. Create includes reading and writing one's own records, and nobody else's. ", mayChange ? "" : "Production takes what is promoted from development."),
+      h("p.quiet", null, "C create, R read, W write. Write includes read. Create includes reading and writing the user's own records, and no others. ", mayChange ? "" : "Production changes only by promotion from development."),
       table([["Type", (type) => type.name], ...all.map(column)],
-        now.types, "No record types yet.", { caption: "Rights by type and role" }),
-      mayChange && h("div.bar", null, button("New role…", async () => { if (await newRole()) await shell.show(); }),
-        now.roles.map((role) => button(`Remove ${role}…`, async () => {
-          if (!await confirmed(`Remove the role ${role}?`, "It goes only while nobody has it.", "Remove the role")) return;
+        now.types, "No record types yet.", { caption: "Permissions by type and role" }),
+      mayChange && h("div.bar", null, button("Create role…", async () => { if (await newRole()) await shell.show(); }),
+        now.roles.map((role) => button(`Delete ${role}…`, async () => {
+          if (!await confirmed(`Delete the role ${role}?`, "A role can be deleted only if no user has it.", "Delete role")) return;
           await post("schema/edit", { removeRole: role });
           await shell.show();
         }, { class: "small danger" }))),
@@ -3909,13 +3909,13 @@ export const roles = {
 };
 
 function newRole() {
-  return dialog("New role", (done) => {
+  return dialog("Create role", (done) => {
     const name = h("input", { type: "text", required: true, pattern: "[A-Za-z][A-Za-z0-9_]*" });
     return h("form", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("schema/edit", { addRole: name.value });
       done(true);
-    }) }, field("Name", name, "Such as moderator."), h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+    }) }, field("Name", name, "Such as moderator."), h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
 }
 
@@ -3931,17 +3931,17 @@ function trial(now, all) {
     fill(outcome, table([
       ["Type", (row) => row.recordType],
       ...RIGHTS.map(column),
-    ], rows, "No record types yet.", { caption: "What they could do" }));
+    ], rows, "No record types yet.", { caption: "Effective permissions" }));
   });
   const people = h("div", null, all.filter((role) => role !== "_world" && role !== "_creator").map((role) => h("label.check", null,
     h("input", { type: "checkbox", onchange: (event) => {
       if (event.target.checked) chosen.add(role); else chosen.delete(role);
       ask();
     } }), NAMES[role] ?? role)),
-  h("label.check", null, h("input", { type: "checkbox", onchange: (event) => { isCreator = event.target.checked; ask(); } }), "who made the record"));
+  h("label.check", null, h("input", { type: "checkbox", onchange: (event) => { isCreator = event.target.checked; ask(); } }), "creator of the record"));
   ask();
-  return h("section.panel", { id: "try-as" }, h("h2", null, "Try as"),
-    h("p.quiet", null, "Somebody who is nobody has the role World; choose what else they are."), people, outcome);
+  return h("section.panel", { id: "try-as" }, h("h2", null, "Effective permissions"),
+    h("p.quiet", null, "Every caller has the role World. Choose further roles."), people, outcome);
 }
 
 /** Lists the members of roles, with a form to add one. */
@@ -3950,19 +3950,19 @@ function members(now, shell) {
   const role = select(now.roles);
   const send = async (name, which, isGiven) => {
     await post("schema/member", { user: name, role: which, isGiven });
-    say(isGiven ? `${short(name)} has the role ${which}.` : `${which} is taken from ${short(name)}.`);
+    say(isGiven ? `The role ${which} is assigned to ${short(name)}.` : `The role ${which} is removed from ${short(name)}.`);
     await shell.show();
   };
-  return h("section.panel", null, h("h2", null, "Who has roles"),
+  return h("section.panel", null, h("h2", null, "Role members"),
     table([
       ["User", (member) => h("code", { title: member.user }, short(member.user, 20))],
       ["Roles", (member) => member.roles.map((one) => h("span.badge", null, one, " ",
-        button("×", () => send(member.user, one, false), { class: "plain small", "aria-label": `Take ${one} from ${member.user}` })))],
-    ], now.members, "Nobody has a role besides the three that everybody has.", { caption: "Members" }),
+        button("×", () => send(member.user, one, false), { class: "plain small", "aria-label": `Remove ${one} from ${member.user}` })))],
+    ], now.members, "No user has a role besides the built-in ones.", { caption: "Members" }),
     now.roles.length > 0 && h("form.row", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       await send(user.value.trim(), role.value, true);
-    }) }, h("div.grow", null, field("User record name", user)), field("Role", role), h("button", { type: "submit" }, "Give")));
+    }) }, h("div.grow", null, field("User record name", user)), field("Role", role), h("button", { type: "submit" }, "Assign")));
 }
 
 """##
@@ -3983,7 +3983,7 @@ const TYPES = [
 /** @type {import("./sections.js").Page} */
 export const schema = {
   id: "schema", title: "Record types", key: "s",
-  about: "Fields with their types and indexes. Development changes here; production takes what is promoted.",
+  about: "Record types with their fields and indexes. Edit them in development; production changes only by promotion.",
   command: ({ container, environment, data }) => `schema export --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, parameters }) {
@@ -3993,16 +3993,16 @@ export const schema = {
     if (type) return one(body, shell, type);
     fill(body,
       h("div.bar", null,
-        !isProduction() && button("New type…", () => newType(shell), { class: "strong", id: "new-type" }),
+        !isProduction() && button("Create type…", () => newType(shell), { class: "strong", id: "new-type" }),
         button("As text…", () => text(shell, now.text)),
-        h("a", { href: shell.link("promote") }, "Difference to production")),
+        h("a", { href: shell.link("promote") }, "Differences from production")),
       table([
         ["Type", (one) => h("a", { href: shell.link("schema", { type: one.name }) }, one.name)],
         ["Fields", (one) => one.fields.filter((field) => !field.isSystem).length, "number"],
         ["Indexes", (one) => one.fields.reduce((sum, field) => sum + field.indexes.length, 0), "number"],
         ["In the public database", (one) => h("a", { href: shell.link("records", { type: one.name }) }, upTo(one.records, one.isMore)), "number"],
         ["Roles", (one) => one.grants.map((grant) => grant.role).join(", "), "wrap"],
-      ], now.types, "No record types yet: save a first record from your app in development, or make one here.", { caption: "Record types" }));
+      ], now.types, "No record types yet. Save a first record from your app in development, or create a type here.", { caption: "Record types" }));
   },
 };
 
@@ -4028,9 +4028,9 @@ function one(body, shell, type) {
   fill(body,
     h("div.bar", null, h("a", { href: shell.link("schema") }, "All types"), h("strong", null, type.name),
       h("a", { href: shell.link("records", { type: type.name }) }, "its records"),
-      mayChange && button("New field…", async () => { if (await newField(send)) say("The field is there."); }, { class: "strong", id: "new-field" }),
-      mayChange && type.name !== "Users" && button("Remove the type…", async () => {
-        if (!await confirmed(`Remove ${type.name}?`, "Records of it stay in development, but can no longer be written or asked for. Where production has the type it cannot go.", "Remove the type")) return;
+      mayChange && button("Create field…", async () => { if (await newField(send)) say("The field is created."); }, { class: "strong", id: "new-field" }),
+      mayChange && type.name !== "Users" && button("Delete type…", async () => {
+        if (!await confirmed(`Delete ${type.name}?`, "Its records stay in development, but can no longer be written or queried. A type that production has cannot be deleted.", "Delete type")) return;
         await post("schema/edit", { recordType: type.name, removeType: true });
         shell.go("schema");
       }, { class: "danger" })),
@@ -4039,15 +4039,15 @@ function one(body, shell, type) {
       ["Type", (field) => field.type, "mono"], ["Set by", (field) => (field.isSystem ? "the relay" : "clients")],
       ["Queryable", (field) => index(field, "QUERYABLE")], ["Sortable", (field) => index(field, "SORTABLE")],
       ["Searchable", (field) => index(field, "SEARCHABLE")],
-      ["", (field) => mayChange && !field.isSystem && button("Remove…", async () => {
-        if (!await confirmed(`Remove ${field.name}?`, "Its values stay in the records and come back with the field. Where production has it, it cannot go.", "Remove the field")) return;
+      ["", (field) => mayChange && !field.isSystem && button("Delete…", async () => {
+        if (!await confirmed(`Delete ${field.name}?`, "Its values stay in the records and reappear if you create the field again. A field that production has cannot be deleted.", "Delete field")) return;
         await send({ removeField: field.name });
-      }, { class: "small danger", "aria-label": `Remove field ${field.name}` })],
+      }, { class: "small danger", "aria-label": `Delete field ${field.name}` })],
     ], type.fields, "", { caption: `Fields of ${type.name}` }),
-    h("h2", null, "Who may do what in the public database"),
-    table([["Role", (grant) => grant.role, "mono"], ["Rights", (grant) => grant.rights.join(", ")]], type.grants,
-      "Nobody may do anything with its records.", { caption: "Rights" }),
-    h("p", null, h("a", { href: shell.link("roles") }, "Change rights, and try them")));
+    h("h2", null, "Permissions in the public database"),
+    table([["Role", (grant) => grant.role, "mono"], ["Permissions", (grant) => grant.rights.join(", ")]], type.grants,
+      "No role has a permission for this type.", { caption: "Permissions" }),
+    h("p", null, h("a", { href: shell.link("roles") }, "Edit permissions")));
 }
 
 /** Returns a field's declaration in the schema language. */
@@ -4057,14 +4057,14 @@ function declaration(field, indexes) {
 }
 
 async function newType(shell) {
-  const name = await dialog("New record type", (done) => {
+  const name = await dialog("Create record type", (done) => {
     const input = h("input", { type: "text", required: true, pattern: "[A-Za-z][A-Za-z0-9_]*", spellcheck: "false" });
     return h("form", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("schema/edit", { recordType: input.value });
       done(input.value);
     }) }, field("Name", input, "A letter, then letters, digits and underscores."),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
   if (name) shell.go("schema", { type: name });
 }
@@ -4074,7 +4074,7 @@ async function newType(shell) {
  * @param {(edit: any) => Promise<void>} send
  */
 function newField(send) {
-  return dialog("New field", (done) => {
+  return dialog("Create field", (done) => {
     const name = h("input", { type: "text", required: true, pattern: "[A-Za-z][A-Za-z0-9_]*", spellcheck: "false" });
     const type = select(TYPES, "STRING");
     const marks = ["QUERYABLE", "SORTABLE", "SEARCHABLE"].map((mark) => [mark, h("input", { type: "checkbox" })]);
@@ -4083,9 +4083,9 @@ function newField(send) {
       const indexes = marks.filter(([, box]) => box.checked).map(([mark]) => mark);
       await send({ declaration: [name.value, type.value, ...indexes].join(" ") });
       done(true);
-    }) }, field("Name", name), field("Type", type, "It can never change once it is in production."),
+    }) }, field("Name", name), field("Type", type, "The type cannot change once it is in production."),
     h("p", null, marks.map(([mark, box]) => h("label.check", null, box, mark.toLowerCase()))),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Add it")));
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
 }
 
@@ -4099,13 +4099,13 @@ function text(shell, now) {
       const answer = await post("schema/import", { text: area.value, applies });
       fill(outcome, report(answer));
       if (answer.isApplied) {
-        say("The text is development's schema now.");
+        say("The schema is imported into development.");
         done();
         await shell.show();
       }
     };
     return [area, outcome, h("div.actions", null,
-      button("Save as file", () => download(`${place.container}.ckdb`, "text/plain", area.value)),
+      button("Export", () => download(`${place.container}.ckdb`, "text/plain", area.value)),
       !isProduction() && button("Check", send(false), { id: "check-text" }),
       !isProduction() && button("Import into development", send(true), { class: "strong" }))];
   });
@@ -4119,10 +4119,10 @@ export function report(answer) {
   return [
     answer.issues.map((issue) => h(issue.isWarning ? "p.note" : "p.trouble", null,
       issue.line ? `Line ${issue.line}, column ${issue.column}: ` : "", issue.message)),
-    answer.isAllowed && !answer.changes.length && h("p", null, "No difference."),
+    answer.isAllowed && !answer.changes.length && h("p", null, "No differences."),
     answer.changes.length > 0 && table([
       ["", (change) => h(change.sign === "+" ? "b.added" : change.sign === "-" ? "b.removed" : "b.changed", null, change.sign)],
-      ["What", (change) => change.element, "wrap"],
+      ["Element", (change) => change.element, "wrap"],
       ["Before", (change) => h("code", null, change.before || "–")], ["After", (change) => h("code", null, change.after || "–")],
     ], answer.changes, "", { caption: "Changes" }),
   ];
@@ -4167,7 +4167,7 @@ export const sections = [
   { title: "Container", pages: [overview] },
   { title: "Data", pages: [records, assets, zones, changes, devices, shares] },
   { title: "Schema", pages: [schema, indexes, roles, promote] },
-  { title: "People and access", pages: [users, tokens, keys, operators] },
+  { title: "Users and access", pages: [users, tokens, keys, operators] },
   { title: "Operation", pages: [telemetry, logs, quotas, push, backups, configuration, explorer, audit] },
 ];
 
@@ -4181,7 +4181,7 @@ import { get, post } from "./api.js";
 import { button, confirmed, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
 import { short } from "./format.js";
 
-const words = { NONE: "nothing", READ_ONLY: "read", READ_WRITE: "read and write" };
+const words = { NONE: "none", READ_ONLY: "read", READ_WRITE: "read and write" };
 const RIGHTS = [["READ_ONLY", "read"], ["READ_WRITE", "read and write"]];
 
 /** Shows a dialog that sets a permission. Resolves to whether it was changed. */
@@ -4192,14 +4192,14 @@ function change(title, now, choices, send) {
       event.preventDefault();
       if (right.value !== now) await send(right.value);
       done(right.value !== now);
-    }) }, field("May", right, "Devices are told at once."), h("div.actions", null, h("button.strong", { type: "submit" }, "Set")));
+    }) }, field("Permission", right, "Devices are notified at once."), h("div.actions", null, h("button.strong", { type: "submit" }, "Save")));
   });
 }
 
 /** @type {import("./sections.js").Page} */
 export const shares = {
   id: "shares", title: "Shares", key: "h",
-  about: "Zones and hierarchies that people share: participants, roles, states. Operators take rights away or change them; only owners let people in.",
+  about: "Shared zones and hierarchies with their participants, roles and states. Operators can edit permissions and remove participants; only owners can invite.",
   command: ({ container, environment, url }) => `shares list --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell }) {
@@ -4209,32 +4209,32 @@ export const shares = {
       h("code", { title: one.user ?? "" }, one.user ? short(one.user, 16) : "invited"), " ",
       h(one.hasAccepted ? "span.badge.good" : "span.badge", null, one.hasAccepted ? "accepted" : "pending"), " ",
       words[one.permission], one.role === "ADMINISTRATOR" ? ", administrator" : one.role === "PUBLIC_USER" ? ", by the link" : "", " ",
-      one.role !== "PUBLIC_USER" && button("Change…", async () => {
-        if (await change(`${one.user ?? "Somebody invited"} in ${share.zone}`, one.permission, RIGHTS,
-          (permission) => post("shares/permission", { id: share.id, participant: one.id, permission }))) await again("The participant's right is another now.");
-      }, { class: "small", "aria-label": `Change what ${one.user ?? "somebody invited"} may do` }), " ",
+      one.role !== "PUBLIC_USER" && button("Edit…", async () => {
+        if (await change(`${one.user ?? "Invited user"} in ${share.zone}`, one.permission, RIGHTS,
+          (permission) => post("shares/permission", { id: share.id, participant: one.id, permission }))) await again("The participant's permission is saved.");
+      }, { class: "small", "aria-label": `Edit the permission of ${one.user ?? "an invited user"}` }), " ",
       (one.role !== "PUBLIC_USER" || share.publicPermission === "NONE") && button("Remove…", async () => {
-        if (!await confirmed("Remove this participant?", `They lose ${share.zone} on all their devices. The owner can invite them again.`, "Remove")) return;
+        if (!await confirmed("Remove this participant?", `The participant loses access to ${share.zone} on all devices. The owner can invite them again.`, "Remove")) return;
         await post("shares/remove", { id: share.id, participant: one.id });
         await again("The participant is removed.");
-      }, { class: "small danger", "aria-label": `Remove ${one.user ?? "somebody invited"}` }));
+      }, { class: "small danger", "aria-label": `Remove ${one.user ?? "an invited user"}` }));
     fill(body, table([
       ["Zone", (share) => h("a", { href: shell.link("zones", { words: share.owner }) }, share.zone)],
       ["Owner", (share) => h("a", { href: shell.link("users", { words: share.owner }), title: share.owner }, h("code", null, short(share.owner)))],
-      ["What", (share) => (share.isZoneWide ? "the whole zone" : "a hierarchy")],
+      ["Scope", (share) => (share.isZoneWide ? "whole zone" : "hierarchy")],
       ["Link", (share) => share.publicPermission === "NONE" ? h("span.badge", null, "invited only")
-        : [h("span.badge.warn", null, `anybody: ${words[share.publicPermission]}`), " ", button("Change…", async () => {
-          const choices = [["NONE", "nothing: the link ends, who came by it loses access"], ...RIGHTS];
-          if (await change(`Anybody with the link of ${share.zone}`, share.publicPermission, choices,
-            (permission) => post("shares/permission", { id: share.id, permission }))) await again("The link is another now.");
-        }, { class: "small", "aria-label": `Change the link of ${share.zone}` })]],
+        : [h("span.badge.warn", null, `anyone: ${words[share.publicPermission]}`), " ", button("Edit…", async () => {
+          const choices = [["NONE", "none: disables the link and removes those who joined by it"], ...RIGHTS];
+          if (await change(`Anyone with the link of ${share.zone}`, share.publicPermission, choices,
+            (permission) => post("shares/permission", { id: share.id, permission }))) await again("The link's permission is saved.");
+        }, { class: "small", "aria-label": `Edit the link of ${share.zone}` })]],
       ["Participants", (share) => h("ul.steps", null, share.participants.map((one) => participant(share, one)))],
-      ["", (share) => button("Stop…", async () => {
-        if (!await confirmed(`Stop sharing ${share.zone}?`, "All participants lose it on all their devices; the owner keeps everything. The link ends.", "Stop sharing")) return;
+      ["", (share) => button("Stop sharing…", async () => {
+        if (!await confirmed(`Stop sharing ${share.zone}?`, "All participants lose access on all devices, and the link stops working. The owner keeps all records.", "Stop sharing")) return;
         await post("shares/stop", { id: share.id });
         await again(`${share.zone} is no longer shared.`);
       }, { class: "small danger", "aria-label": `Stop sharing ${share.zone}` })],
-    ], rows, "Nobody shares anything here.", { caption: "Shares" }), rows.length === 200 && h("p.quiet", null, "The newest 200 are shown."));
+    ], rows, "No shares yet.", { caption: "Shares" }), rows.length === 200 && h("p.quiet", null, "The newest 200 are shown."));
   },
 };
 
@@ -4346,14 +4346,14 @@ export class Shell {
       menu.setAttribute("aria-expanded", String(isOpen));
     }, { class: "plain menu", "aria-label": "Sections", "aria-expanded": "false", "aria-controls": "nav" });
     fill(this.app,
-      h("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); this.main.focus(); } }, "To the page"),
+      h("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); this.main.focus(); } }, "Skip to the page"),
       h("header", { id: "top" }, menu,
         h("span.brand", null, h("span.mark", { "aria-hidden": "true" }), h("span.words", null, "Zonecast Console")),
         h("div.place", null, containers, environments,
-          button("+", () => this.newContainer(), { class: "plain", "aria-label": "New container", title: "New container" })),
+          button("+", () => this.newContainer(), { class: "plain", "aria-label": "Create container", title: "Create container" })),
         isProduction() && h("strong.warning", null, "Production"),
         this.welcome.isDev && h("span.badge", { title: "The relay runs with --dev" }, "dev relay"),
-        button(this.welcome.name, () => this.self(), { class: "plain who", title: "You" })),
+        button(this.welcome.name, () => this.self(), { class: "plain who", title: "Your account" })),
       h("div", { id: "body" }, this.nav, this.main));
     fill(this.nav, sections.map((section) => [
       h("h2", null, section.title),
@@ -4403,13 +4403,13 @@ export class Shell {
     const cli = h("p.cli", null);
     fill(this.main, h("div.title", null, h("h1", null, page.title), h("p.quiet", null, page.about)), body, cli);
     if (page.command) {
-      fill(cli, "The same by command: ", h("code", null, `zonecast ${page.command(this.where())}`));
+      fill(cli, "Command: ", h("code", null, `zonecast ${page.command(this.where())}`));
     }
     document.body.dataset.ready = "";
     try { await page.show(body, { shell: this, parameters, signal: this.life.signal }); } catch (error) {
       if (error.code === "signIn") return;
       fill(body, h("p.trouble", { role: "alert" }, error.message),
-        button("Try again", () => this.show()));
+        button("Retry", () => this.show()));
     }
     if (this.page === page) document.body.dataset.ready = page.id;
   }
@@ -4422,8 +4422,8 @@ export class Shell {
     this.life?.abort();
     this.page = undefined;
     this.mark();
-    document.title = "Not here · Zonecast Console";
-    fill(this.main, h("div.title", null, h("h1", null, "Not here")), h("p.trouble", { role: "alert" }, words),
+    document.title = "Not found · Zonecast Console";
+    fill(this.main, h("div.title", null, h("h1", null, "Not found")), h("p.trouble", { role: "alert" }, words),
       h("p", null, h("a", { href: this.link("overview") }, `Overview of ${place.container}`)));
     document.body.dataset.ready = "none";
   }
@@ -4464,35 +4464,35 @@ export class Shell {
   }
 
   firstContainer() {
-    fill(this.main, h("div.title", null, h("h1", null, "No container yet")),
+    fill(this.main, h("div.title", null, h("h1", null, "No containers yet")),
       h("p", null, "A container holds one app's data, in development and in production."),
-      button("Make the first container", () => this.newContainer(), { class: "strong" }));
+      button("Create the first container", () => this.newContainer(), { class: "strong" }));
     document.body.dataset.ready = "none";
   }
 
   async newContainer() {
-    const name = await dialog("New container", (done) => {
+    const name = await dialog("Create container", (done) => {
       const input = h("input", { type: "text", required: true, placeholder: "iCloud.org.example.notes", spellcheck: "false" });
       return h("form", { onsubmit: guarded(async (event) => {
         event.preventDefault();
         await post("containers/add", { id: input.value.trim() });
         done(input.value.trim());
-      }) }, field("Name", input, "Like Apple's: iCloud. and a reverse domain name. It cannot be changed."),
-      h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+      }) }, field("Name", input, "As at Apple: iCloud. and a reverse domain name. It cannot be changed later."),
+      h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
     });
     if (!name) return;
     this.welcome.containers.push({ name });
     place.container = name;
     place.environment = "development";
-    say(`${name} is there.`);
+    say(`${name} is created.`);
     this.frame();
     this.go("overview");
   }
 
   self() {
     return dialog(this.welcome.name, (done) => [
-      h("p.quiet", null, `You operate this relay (zonecast ${this.welcome.version}).`),
-      h("h3", null, "Change your password"), passwordForm((value) => { done(value); say("Your password is changed."); }),
+      h("p.quiet", null, `You are an operator of this relay (zonecast ${this.welcome.version}).`),
+      h("h3", null, "Change password"), passwordForm((value) => { done(value); say("Your password is changed."); }),
       h("h3", null, "Passkeys"), passkeyList(),
       h("h3", null, "Sign out"),
       button("Sign out", () => signOut(() => {
@@ -4526,7 +4526,7 @@ export class Shell {
   }
 
   help() {
-    return dialog("Keys", () => [
+    return dialog("Keyboard shortcuts", () => [
       h("dl.keys", null,
         h("dt", null, h("kbd", null, "/")), h("dd", null, "search on this page"),
         h("dt", null, h("kbd", null, "?")), h("dd", null, "this help"),
@@ -4590,9 +4590,9 @@ export function signIn(app, open) {
     form("Sign in", [field("Name", name), field("Password", password)], async () => {
       open(await call("POST", "session", {}, { name: name.value, password: password.value }));
     }),
-    hasPasskeys() && h("p", null, button("Use a passkey", async () => open(await usePasskey()), { id: "use-passkey" })),
-    h("p.quiet", null, "No name yet, or the password forgotten? On the relay's machine type ",
-      h("code", null, "zonecast console link"), " and open what it prints."));
+    hasPasskeys() && h("p", null, button("Sign in with a passkey", async () => open(await usePasskey()), { id: "use-passkey" })),
+    h("p.quiet", null, "No account yet, or password forgotten? On the relay's machine, run ",
+      h("code", null, "zonecast console link"), " and open the link that it prints."));
 }
 
 /**
@@ -4615,11 +4615,11 @@ export async function setUp(app, code, open) {
   const password = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
   const again = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
   door(app, link.name ? "Choose a new password" : "Welcome",
-    h("p", null, link.name ? "This link sets your password anew, once."
-      : "This link makes you an operator of this relay, once. Choose what you will sign in with."),
-    form("Go on", [
+    h("p", null, link.name ? "This link resets your password. It works once."
+      : "This link creates your operator account. It works once. Choose the name and password for signing in."),
+    form("Continue", [
       field("Name", name, "Such as your e-mail address. The audit log shows it."),
-      field("Password", password, "8 characters or more."), field("Again", again),
+      field("Password", password, "At least 8 characters."), field("Password again", again),
     ], async () => {
       if (password.value !== again.value) throw new Error("The two passwords differ.");
       open(await call("POST", "setup", {}, { code, name: name.value, password: password.value }));
@@ -4633,7 +4633,7 @@ export async function setUp(app, code, open) {
 export function passwordForm(done) {
   const old = h("input", { type: "password", autocomplete: "current-password", required: true });
   const fresh = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
-  return form("Change", [field("Password now", old), field("New password", fresh, "8 characters or more.")], async () => {
+  return form("Change password", [field("Current password", old), field("New password", fresh, "At least 8 characters.")], async () => {
     await call("POST", "password", {}, { password: old.value, newPassword: fresh.value });
     done(true);
   });
@@ -4660,24 +4660,24 @@ import { bytes, number, span, took } from "./format.js";
 
 /** The charts as Prometheus queries. Prometheus keeps data for longer than the relay. */
 const QUERIES = [
-  ["Requests a second, by operation", "sum by (operation) (rate(zonecast_requests_total[5m]))"],
-  ["Refused a second, by code", "sum by (code) (rate(zonecast_request_errors_total[5m]))"],
-  ["99 of 100 requests within", "histogram_quantile(0.99, sum by (le) (rate(zonecast_request_seconds_bucket[5m])))"],
-  ["Commits a second", "sum(rate(zonecast_commit_seconds_count[5m]))"],
-  ["Notices a second", "sum(rate(zonecast_notices_sent_total[5m]))"],
-  ["99 of 100 notices within", "histogram_quantile(0.99, sum by (le) (rate(zonecast_notice_seconds_bucket[5m])))"],
-  ["Devices that listen", "sum(zonecast_notice_connections)"],
-  ["Bytes sent a second", "sum(rate(zonecast_response_bytes_total[5m]))"],
-  ["Bytes on the disk", "sum(zonecast_store_bytes)"],
+  ["Requests per second, by operation", "sum by (operation) (rate(zonecast_requests_total[5m]))"],
+  ["Refused requests per second, by code", "sum by (code) (rate(zonecast_request_errors_total[5m]))"],
+  ["Request time, p99", "histogram_quantile(0.99, sum by (le) (rate(zonecast_request_seconds_bucket[5m])))"],
+  ["Commits per second", "sum(rate(zonecast_commit_seconds_count[5m]))"],
+  ["Notices per second", "sum(rate(zonecast_notices_sent_total[5m]))"],
+  ["Notice delay, p99", "histogram_quantile(0.99, sum by (le) (rate(zonecast_notice_seconds_bucket[5m])))"],
+  ["Connected devices", "sum(zonecast_notice_connections)"],
+  ["Bytes sent per second", "sum(rate(zonecast_response_bytes_total[5m]))"],
+  ["Bytes on disk", "sum(zonecast_store_bytes)"],
 ];
 
-const queries = () => h("details", { id: "queries" }, h("summary", null, "The same as metrics queries, for Prometheus and Grafana"),
+const queries = () => h("details", { id: "queries" }, h("summary", null, "The same charts as PromQL queries, for Prometheus and Grafana"),
   QUERIES.map(([name, text]) => [h("h3", null, name), copyable(text)]));
 
 /** @type {import("./sections.js").Page} */
 export const telemetry = {
   id: "telemetry", title: "Telemetry", key: "m",
-  about: "Of the whole relay, all containers together. Longer than a day: GET /metrics for Prometheus.",
+  about: "All containers of the relay together. For more than a day, let Prometheus scrape GET /metrics.",
 
   async show(body, { shell, parameters, signal }) {
     const period = parameters.get("period") === "day" ? "day" : "hour";
@@ -4694,25 +4694,25 @@ export const telemetry = {
             href: shell.link("telemetry", { period: key }), "aria-current": key === period ? "true" : undefined,
           }, name)),
           h("span.quiet", null, `${number(sum.requests)} requests, ${number(sum.errors)} refused, ${number(sum.notices)} notices, ${bytes(sum.sentBytes)} sent`)),
-        before && h("p.quiet", null, `The hour before (${span(before.seconds)} of it known): ${number(before.requests)} requests, ${number(before.errors)} refused, `,
-          `half within ${took(before.median)}, 99 of 100 within ${took(before.slowest)}, ${number(before.notices)} notices.`),
-        points.length < 2 && h("p.quiet", null, "A point is taken every ten seconds (every five minutes for the day); wait for a few."),
+        before && h("p.quiet", null, `Previous hour (${span(before.seconds)} recorded): ${number(before.requests)} requests, ${number(before.errors)} refused, `,
+          `p50 ${took(before.median)}, p99 ${took(before.slowest)}, ${number(before.notices)} notices.`),
+        points.length < 2 && h("p.quiet", null, "The relay records a point every ten seconds (every five minutes for the day). A chart needs at least two points."),
         h("div.two", null,
-          chart("Requests a second", points, [["requests", rate((point) => point.requests)], ["refused", rate((point) => point.errors)]], shownRate),
-          chart("Time of a request", points, [["half within", (point) => point.median], ["99 of 100 within", (point) => point.slowest]], milliseconds),
-          chart("Commits a second", points, [["commits", rate((point) => point.commits)], ["writes in them", rate((point) => point.writes)]], shownRate),
-          chart("Notices a second", points, [["notices", rate((point) => point.notices)]], shownRate),
-          chart("From commit to socket", points, [["half within", (point) => point.noticeMedian], ["99 of 100 within", (point) => point.noticeSlowest]], milliseconds),
-          chart("Devices that listen", points, [["devices", (point) => point.connections]], shownRate),
-          chart("Sent a second", points, [["bytes", rate((point) => point.sentBytes)]], (value) => (value > 0 && value < 10 ? `${value.toFixed(1)} B` : bytes(value))),
-          chart("On the disk", points, [["SQLite files", (point) => point.storeBytes]], (value) => (value > 0 ? bytes(value) : "0"))),
+          chart("Requests per second", points, [["requests", rate((point) => point.requests)], ["refused", rate((point) => point.errors)]], shownRate),
+          chart("Request time", points, [["p50", (point) => point.median], ["p99", (point) => point.slowest]], milliseconds),
+          chart("Commits per second", points, [["commits", rate((point) => point.commits)], ["writes", rate((point) => point.writes)]], shownRate),
+          chart("Notices per second", points, [["notices", rate((point) => point.notices)]], shownRate),
+          chart("Notice delay, from commit to socket", points, [["p50", (point) => point.noticeMedian], ["p99", (point) => point.noticeSlowest]], milliseconds),
+          chart("Connected devices", points, [["devices", (point) => point.connections]], shownRate),
+          chart("Bytes sent per second", points, [["bytes", rate((point) => point.sentBytes)]], (value) => (value > 0 && value < 10 ? `${value.toFixed(1)} B` : bytes(value))),
+          chart("Disk use", points, [["SQLite files", (point) => point.storeBytes]], (value) => (value > 0 ? bytes(value) : "0"))),
         h("h2", null, "By operation"),
         table([
           ["Operation", (row) => row.name, "mono"], ["Requests", (row) => number(row.requests), "number"],
-          ["Half within", (row) => took(row.median), "number"], ["99 of 100 within", (row) => took(row.slowest), "number"],
+          ["p50", (row) => took(row.median), "number"], ["p99", (row) => took(row.slowest), "number"],
           ["Sent", (row) => bytes(row.sentBytes), "number"],
           ["Refused", (row) => Object.entries(row.errors).map(([code, count]) => `${code} ${number(count)}`).join(", "), "wrap"],
-        ], operations, "No request came in this time.", { caption: "By operation" }));
+        ], operations, "No requests in this period.", { caption: "By operation" }));
     };
     await draw();
     shell.every(10_000, signal, draw);
@@ -4734,33 +4734,33 @@ const off = (one) => (one.revoked ? "off" : undefined);
 /** @type {import("./sections.js").Page} */
 export const tokens = {
   id: "tokens", title: "API tokens", key: "t",
-  about: "An app shows one with every request. The token itself is shown once and kept nowhere.",
+  about: "An app sends its API token with every request. The relay shows a token once and stores only its hash.",
   command: ({ container, environment, data }) => `token list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
     const { tokens: rows } = await get("tokens");
     fill(body,
-      h("div.bar", null, button("New token…", async () => { if (await newToken()) await shell.show(); }, { class: "strong", id: "new-token" })),
+      h("div.bar", null, button("Create token…", async () => { if (await newToken()) await shell.show(); }, { class: "strong", id: "new-token" })),
       table([
         ["Name", (one) => one.name || h("span.quiet", null, "no name")], ["ID", (one) => one.id, "mono"],
-        ["After sign-in to", (one) => one.callbackURL ?? "–", "wrap"], ["Pages of", (one) => one.origins.join(", ") || "–", "wrap"],
-        ["Made", (one) => moment(one.created)], ["State", state],
+        ["Callback URL", (one) => one.callbackURL ?? "–", "wrap"], ["Allowed origins", (one) => one.origins.join(", ") || "–", "wrap"],
+        ["Created", (one) => moment(one.created)], ["State", state],
         ["", (one) => !one.revoked && button("Rotate…", async () => {
-          if (!await confirmed(`Rotate ${one.name || one.id}?`, "A new token takes its place, with its name, address and origins; the old one ends at once.", "Rotate")) return;
+          if (!await confirmed(`Rotate ${one.name || one.id}?`, "A new token with the same name, callback URL and origins replaces it. The old token is revoked at once.", "Rotate")) return;
           await showOnce((await post("tokens/rotate", { id: one.id })).text);
           await shell.show();
         }, { class: "small" })],
         ["", (one) => !one.revoked && button("Revoke…", async () => {
-          if (!await confirmed(`Revoke ${one.name || one.id}?`, "Apps that use it are refused from the next second on.", "Revoke")) return;
+          if (!await confirmed(`Revoke ${one.name || one.id}?`, "The relay refuses apps that use it within a second.", "Revoke")) return;
           await post("tokens/revoke", { id: one.id });
           await shell.show();
         }, { class: "small danger" })],
-      ], rows, "No token yet: apps need one, except with a --dev relay.", { caption: "API tokens", mark: off }));
+      ], rows, "No API tokens yet. Apps need one, except for a relay with --dev.", { caption: "API tokens", mark: off }));
   },
 };
 
 async function newToken() {
-  const made = await dialog("New API token", (done) => {
+  const made = await dialog("Create API token", (done) => {
     const name = h("input", { type: "text", required: true, placeholder: "Notes for iPhone" });
     const callback = h("input", { type: "text", placeholder: "https://app.example/done", spellcheck: "false" });
     const origins = h("textarea", { rows: 2, placeholder: "https://app.example", spellcheck: "false" });
@@ -4769,83 +4769,83 @@ async function newToken() {
       done(await post("tokens/add", {
         name: name.value, callbackURL: callback.value.trim(), origins: origins.value.split(/\s+/).filter(Boolean),
       }));
-    }) }, field("Name", name), field("Where the browser goes after sign-in", callback, "Optional."),
-    field("Origins whose pages may use it", origins, "Optional, one on a line."),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+    }) }, field("Name", name), field("Callback URL", callback, "Optional. The browser opens it after sign-in."),
+    field("Allowed origins", origins, "Optional, one per line. Pages of these origins may use the token."),
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
   if (made) await showOnce(made.text);
   return made;
 }
 
-const showOnce = (text) => dialog("The token, shown this once", (done) => [copyable(text),
-  h("div.actions", null, button("I have it", () => done(), { class: "strong" }))]);
+const showOnce = (text) => dialog("Copy the token now: it is shown only once", (done) => [copyable(text),
+  h("div.actions", null, button("Done", () => done(), { class: "strong" }))]);
 
 /** @type {import("./sections.js").Page} */
 export const keys = {
   id: "keys", title: "Keys", key: "k",
-  about: "Servers sign their requests with a key of theirs (public database only); issuers vouch for people who sign in elsewhere; build machines change schemas by a management token.",
+  about: "Servers sign requests with a server key (public database only). Issuers vouch for users who sign in elsewhere. Build machines change schemas with a management token.",
   command: ({ container, environment, data }) => `key list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
     const { keys: rows, issuers, management } = await get("keys");
     fill(body,
-      h("div.bar", null, button("New key…", async () => { if (await newKey()) await shell.show(); }, { class: "strong" })),
+      h("div.bar", null, button("Create key…", async () => { if (await newKey()) await shell.show(); }, { class: "strong" })),
       table([
         ["Name", (one) => one.name], ["Key ID", (one) => h("code", { title: one.id }, short(one.id, 20))],
-        ["Writes as", (one) => h("code", { title: one.user }, short(one.user, 16))], ["Made", (one) => moment(one.created)], ["State", state],
+        ["User record name", (one) => h("code", { title: one.user }, short(one.user, 16))], ["Created", (one) => moment(one.created)], ["State", state],
         ["", (one) => !one.revoked && button("Revoke…", async () => {
-          if (!await confirmed(`Revoke ${one.name}?`, "Its server is refused from the next second on.", "Revoke")) return;
+          if (!await confirmed(`Revoke ${one.name}?`, "The relay refuses requests signed with it within a second.", "Revoke")) return;
           await post("keys/revoke", { id: one.id });
           await shell.show();
         }, { class: "small danger" })],
-      ], rows, "No server key yet.", { caption: "Server keys", mark: off }),
-      h("h2", null, "Issuers of identity tokens"),
-      table([["Issuer", (one) => one.issuer, "wrap"], ["Audiences", (one) => one.audiences.join(", "), "wrap"], ["Since", (one) => moment(one.created)]],
-        issuers, "None is trusted. Add one with: zonecast issuer add", { caption: "Issuers" }),
+      ], rows, "No server keys yet.", { caption: "Server keys", mark: off }),
+      h("h2", null, "Trusted issuers of identity tokens"),
+      table([["Issuer", (one) => one.issuer, "wrap"], ["Audiences", (one) => one.audiences.join(", "), "wrap"], ["Created", (one) => moment(one.created)]],
+        issuers, "No trusted issuers. Create one: zonecast issuer add", { caption: "Issuers" }),
       h("h2", null, "Management tokens"),
-      h("p.quiet", null, "A build machine changes this container's schemas with one, and nothing else: ", h("code", null, "zonecast schema promote --url …"), "."),
-      h("div.bar", null, button("New management token…", async () => { if (await newManagement()) await shell.show(); }, { id: "new-management" })),
+      h("p.quiet", null, "With a management token, a build machine can change this container's schemas and nothing else: ", h("code", null, "zonecast schema promote --url …"), "."),
+      h("div.bar", null, button("Create management token…", async () => { if (await newManagement()) await shell.show(); }, { id: "new-management" })),
       table([
-        ["Name", (one) => one.name || h("span.quiet", null, "no name")], ["ID", (one) => one.id, "mono"], ["Made", (one) => moment(one.created)],
-        ["Last used", (one) => ago(one.used)], ["Ends", (one) => (one.expires ? moment(one.expires) : "never")], ["State", state],
+        ["Name", (one) => one.name || h("span.quiet", null, "no name")], ["ID", (one) => one.id, "mono"], ["Created", (one) => moment(one.created)],
+        ["Last used", (one) => ago(one.used)], ["Expires", (one) => (one.expires ? moment(one.expires) : "never")], ["State", state],
         ["", (one) => !one.revoked && button("Revoke…", async () => {
-          if (!await confirmed(`Revoke ${one.name || one.id}?`, "Whoever has it is refused from the next request on.", "Revoke")) return;
+          if (!await confirmed(`Revoke ${one.name || one.id}?`, "The relay refuses it from the next request on.", "Revoke")) return;
           await post("management/revoke", { id: one.id });
           await shell.show();
         }, { class: "small danger" })],
-      ], management, "None yet.", { caption: "Management tokens", mark: off }));
+      ], management, "No management tokens yet.", { caption: "Management tokens", mark: off }));
   },
 };
 
 async function newManagement() {
-  const made = await dialog("New management token", (done) => {
+  const made = await dialog("Create management token", (done) => {
     const name = h("input", { type: "text", required: true, placeholder: "build machine" });
     const days = h("input", { type: "number", min: 0, max: 3660, value: 365 });
     return h("form", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       done(await post("management/add", { name: name.value, days: Number(days.value) }));
-    }) }, field("Name", name, "The audit log has it."), field("Days until it ends", days, "0: never."),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+    }) }, field("Name", name, "The audit log shows it."), field("Days until it expires", days, "0: never."),
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
   if (made) await showOnce(made.text);
   return made;
 }
 
 async function newKey() {
-  const made = await dialog("New server key", (done) => {
+  const made = await dialog("Create server key", (done) => {
     const name = h("input", { type: "text", required: true });
     const pem = h("textarea", { rows: 6, required: true, spellcheck: "false", placeholder: "-----BEGIN PUBLIC KEY-----" });
     return h("form", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       done(await post("keys/add", { name: name.value, publicKey: pem.value }));
-    }) }, field("Name", name), field("Public key (P-256, PEM)", pem, "The private one stays with the server."),
+    }) }, field("Name", name), field("Public key (P-256, PEM)", pem, "The private key stays on the server."),
     copyable("openssl ecparam -name prime256v1 -genkey -noout -out eckey.pem\nopenssl ec -in eckey.pem -pubout"),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Take it in")));
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
   if (made) {
-    await dialog("The key's identifier", (done) => [h("p", null, "The server sends it as ", h("code", null, "X-Apple-CloudKit-Request-KeyID"), "."),
-      copyable(made.id), h("div.actions", null, button("I have it", () => done(), { class: "strong" }))]);
-    say("The key is taken in.");
+    await dialog("Key ID", (done) => [h("p", null, "The server sends it as ", h("code", null, "X-Apple-CloudKit-Request-KeyID"), "."),
+      copyable(made.id), h("div.actions", null, button("Done", () => done(), { class: "strong" }))]);
+    say("The key is created.");
   }
   return made;
 }
@@ -4862,7 +4862,7 @@ import { ago, bytes, counted, moment, number, short } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const users = {
   id: "users", title: "Users", key: "u",
-  about: "Accounts belong to the relay; each container knows a user by another record name.",
+  about: "Accounts belong to the relay. Each container knows a user by a different record name.",
   command: ({ data }) => `user list --data ${data}`,
 
   async show(body, { shell, parameters }) {
@@ -4874,38 +4874,38 @@ export const users = {
       h("div.bar", null, h("form.bar", { role: "search", onsubmit: (event) => {
         event.preventDefault();
         shell.go("users", { words: words.value });
-      } }, words, h("button", { type: "submit" }, "Search")), button("New user…", async () => { if (await add()) await shell.show(); })),
+      } }, words, h("button", { type: "submit" }, "Search")), button("Create user…", async () => { if (await add()) await shell.show(); })),
       table([
-        ["Signs in as", (user) => h("a", { href: shell.link("users", { id: user.id }) }, user.name)],
-        ["By", (user) => h("span.badge", null, user.way)],
+        ["User", (user) => h("a", { href: shell.link("users", { id: user.id }) }, user.name)],
+        ["Sign-in", (user) => h("span.badge", null, user.way)],
         ["Name", (user) => [user.givenName, user.familyName].filter(Boolean).join(" ")],
         ["State", (user) => user.isDisabled ? h("span.badge.bad", null, "disabled") : ""],
-        ["Since", (user) => moment(user.created)],
-      ], rows, parameters.get("words") ? "Nobody has this in their name." : "No users yet.", { caption: "Users", mark: (user) => (user.isDisabled ? "off" : undefined) }),
-      count > rows.length && h("p.quiet", null, `${number(rows.length)} of ${number(count)} are shown: search for the others.`));
+        ["Created", (user) => moment(user.created)],
+      ], rows, parameters.get("words") ? "No user matches." : "No users yet.", { caption: "Users", mark: (user) => (user.isDisabled ? "off" : undefined) }),
+      count > rows.length && h("p.quiet", null, `${number(rows.length)} of ${number(count)} are shown. Search to find the others.`));
   },
 };
 
 function add() {
-  return dialog("New user", (done) => {
+  return dialog("Create user", (done) => {
     const email = h("input", { type: "text", inputmode: "email", required: true, autocomplete: "off" });
     const password = h("input", { type: "password", required: true, minlength: 8, autocomplete: "new-password" });
     return h("form", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("users/add", { email: email.value, password: password.value });
-      say(`${email.value} can sign in now.`);
+      say(`${email.value} is created.`);
       done(true);
-    }) }, field("E-mail address", email), field("Password", password, "8 characters or more; they change it at /account."),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Add")));
+    }) }, field("E-mail address", email), field("Password", password, "At least 8 characters. The user can change it at /account."),
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
 }
 
 /** Shows a dialog that sets a user's quota. Resolves to whether it was changed. */
 export function quota(user, now) {
-  return dialog(`Quota of ${user.name}`, (done) => {
-    const kind = select([["standard", "as everybody"], ["own", "a number of megabytes"], ["any", "any number"]], now === 0 ? "any" : now ? "own" : "standard");
+  return dialog(`Edit the quota of ${user.name}`, (done) => {
+    const kind = select([["standard", "as configured"], ["own", "custom, in megabytes"], ["any", "no limit"]], now === 0 ? "any" : now ? "own" : "standard");
     const size = h("input", { type: "number", min: 1, step: 1, value: now ? Math.ceil(now / 1_000_000) : 500 });
-    const own = field("Megabytes", size, "In each container's private database, records and assets together.");
+    const own = field("Megabytes", size, "For each container's private database, records and assets together.");
     const fit = () => { own.hidden = kind.value !== "own"; };
     kind.addEventListener("change", fit);
     fit();
@@ -4913,27 +4913,27 @@ export function quota(user, now) {
       event.preventDefault();
       const asked = kind.value === "standard" ? null : kind.value === "any" ? 0 : Number(size.value) * 1_000_000;
       await post("users/quota", { id: user.id, bytes: asked });
-      say("The relay goes by it within a second.");
+      say("The relay applies the change within a second.");
       done(true);
-    }) }, field("May hold", kind), own, h("div.actions", null, h("button.strong", { type: "submit" }, "Set")));
+    }) }, field("Quota", kind), own, h("div.actions", null, h("button.strong", { type: "submit" }, "Save")));
   });
 }
 
 /** Shows a dialog that sets a user's password. The operator must tell it to the user. Resolves to whether it was set. */
 function newPassword(user) {
-  return dialog(`New password for ${user.name}`, (done) => {
+  return dialog(`Set the password of ${user.name}`, (done) => {
     const password = h("input", { type: "password", required: true, minlength: 8, autocomplete: "new-password" });
     const own = h("input", { type: "password", required: true, autocomplete: "current-password" });
     return h("form", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("users/password", { id: user.id, password: password.value, own: own.value });
-      say("It is set, and all their sign-ins have ended.");
+      say("The password is set, and all sessions are revoked.");
       done(true);
     }) },
-    h("p.note", null, "Whoever knows it can sign in as them. Give it to them by a way you trust; that you set it is in the audit log."),
-    field("Their new password", password, "8 characters or more; they change it at /account."),
-    field("Your own password", own, "Once more, for this."),
-    h("div.actions", null, h("button.danger", { type: "submit" }, "Set")));
+    h("p.note", null, "Anyone who knows this password can sign in as the user. Send it over a channel that you trust. The audit log records that you set it."),
+    field("New password", password, "At least 8 characters. The user can change it at /account."),
+    field("Your own password", own, "Required to confirm."),
+    h("div.actions", null, h("button.danger", { type: "submit" }, "Set password")));
   });
 }
 
@@ -4941,7 +4941,7 @@ function newPassword(user) {
 function remove(user) {
   return dialog(`Delete ${user.name}?`, (done) => {
     const name = h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false", "aria-label": "The user's name" });
-    const go = h("button.danger", { type: "submit", disabled: true }, "Delete the user");
+    const go = h("button.danger", { type: "submit", disabled: true }, "Delete user");
     name.addEventListener("input", () => { go.disabled = name.value !== user.name; });
     return h("form", { id: "delete-user-form", onsubmit: guarded(async (event) => {
       event.preventDefault();
@@ -4949,8 +4949,8 @@ function remove(user) {
       say(`${user.name} is deleted, with ${counted(zones, "zone")}.`);
       done(true);
     }) },
-    h("p", null, "Their private databases, shares and sign-ins go, in every container and both environments, and then the account. What they saved in public databases and in other people's zones stays, under a name that is nobody's. There is no way back but a backup."),
-    h("p", null, "Type ", h("code", null, user.name), " to go on."), name, h("div.actions", null, go));
+    h("p", null, "This deletes the user's private databases, shares and sessions in all containers and both environments, and then the account. Records that the user saved in public databases and in other users' zones stay, under a user record name that no account uses. Only a backup can undo this."),
+    h("p", null, "Type ", h("code", null, user.name), " to confirm."), name, h("div.actions", null, go));
   });
 }
 
@@ -4958,45 +4958,45 @@ async function person(body, shell, id) {
   const { user, privateQuota, containers, devices, sessions } = await get("users/one", { id });
   const end = async (session) => {
     await post("users/sign-out", { id: user.id, session });
-    say(session ? "This sign-in has ended." : "All sign-ins have ended.");
+    say(session ? "The session is revoked." : "All sessions are revoked.");
     await shell.show();
   };
   fill(body,
     h("div.bar", null, h("a", { href: shell.link("users") }, "All users"), h("strong", null, user.name),
       user.isDisabled && h("span.badge.bad", null, "disabled")),
     h("dl.facts", null,
-      h("dt", null, "Signs in by"), h("dd", null, user.way), h("dt", null, "E-mail"), h("dd", null, user.email ?? "–"),
+      h("dt", null, "Sign-in"), h("dd", null, user.way), h("dt", null, "E-mail"), h("dd", null, user.email ?? "–"),
       h("dt", null, "Telephone"), h("dd", null, user.phone ?? "–"),
       h("dt", null, "Name"), h("dd", null, [user.givenName, user.familyName].filter(Boolean).join(" ") || "–"),
-      h("dt", null, "Since"), h("dd", null, moment(user.created)),
-      h("dt", null, "Quota"), h("dd", null, privateQuota === null || privateQuota === undefined ? "as everybody" : privateQuota === 0 ? "any number of bytes" : bytes(privateQuota), " ",
-        button("Change…", async () => { if (await quota(user, privateQuota)) await shell.show(); }, { class: "small" }))),
-    h("h2", null, "Known to"),
+      h("dt", null, "Created"), h("dd", null, moment(user.created)),
+      h("dt", null, "Quota"), h("dd", null, privateQuota === null || privateQuota === undefined ? "as configured" : privateQuota === 0 ? "no limit" : bytes(privateQuota), " ",
+        button("Edit…", async () => { if (await quota(user, privateQuota)) await shell.show(); }, { class: "small" }))),
+    h("h2", null, "Containers"),
     table([
       ["Container", (one) => one.container], ["Environment", (one) => one.environment],
       ["User record name", (one) => h("code", null, one.userRecordName)],
       ["Private database", (one) => [bytes(one.bytes), one.limit ? ` of ${bytes(one.limit)}` : ""], "number"],
-      ["", (one) => one.isDiscoverable ? "may be found by others" : ""],
-    ], containers, "No app has met this user yet.", { caption: "Containers" }),
+      ["", (one) => one.isDiscoverable ? "discoverable" : ""],
+    ], containers, "The user has not used any container yet.", { caption: "Containers" }),
     h("h2", null, "Devices"),
     table([
       ["Container", (one) => one.container], ["Environment", (one) => one.environment],
-      ["Device", (one) => h("code", { title: one.device }, short(one.device, 24))], ["By", (one) => h("span.badge", null, one.way)],
+      ["Device", (one) => h("code", { title: one.device }, short(one.device, 24))], ["Connection", (one) => h("span.badge", null, one.way)],
       ["Notices", (one) => one.sent === null || one.sent === undefined ? "" : number(one.sent), "number"],
-    ], devices, "None listens now, and none asked to be woken.", { caption: "Devices" }),
-    h("h2", null, "Signed in"),
+    ], devices, "No device is connected or registered for pushes.", { caption: "Devices" }),
+    h("h2", null, "Sessions"),
     table([
       ["Container", (one) => one.container], ["Environment", (one) => one.environment],
-      ["Kind", (one) => (one.isKept ? "kept signed in" : "short")], ["Since", (one) => moment(one.created)],
+      ["Kind", (one) => (one.isKept ? "kept signed in" : "short")], ["Created", (one) => moment(one.created)],
       ["Last used", (one) => ago(one.used)],
-      ["", (one) => button("End", () => end(one.id), { class: "small danger" })],
-    ], sessions, "Nowhere.", { caption: "Sign-ins" }),
+      ["", (one) => button("Revoke", () => end(one.id), { class: "small danger" })],
+    ], sessions, "No sessions.", { caption: "Sessions" }),
     h("div.actions.left", null,
-      button("Save as file", () => download(`${user.name}.json`, "application/json", JSON.stringify({ user, privateQuota, containers, sessions }, null, 2)), { title: "What this page shows; the contents are for zonecast user export" }),
-      sessions.length > 1 && button("End all sign-ins", () => end()),
-      user.way === "password" && button("New password…", async () => { if (await newPassword(user)) await shell.show(); }),
+      button("Export", () => download(`${user.name}.json`, "application/json", JSON.stringify({ user, privateQuota, containers, sessions }, null, 2)), { title: "Exports what this page shows. For the user's records: zonecast user export" }),
+      sessions.length > 1 && button("Revoke all sessions", () => end()),
+      user.way === "password" && button("Set password…", async () => { if (await newPassword(user)) await shell.show(); }),
       button(user.isDisabled ? "Enable" : "Disable…", async () => {
-        if (!user.isDisabled && !await confirmed(`Disable ${user.name}?`, "All their sign-ins end at once and they cannot sign in again until you enable them. Their data stays.", "Disable")) return;
+        if (!user.isDisabled && !await confirmed(`Disable ${user.name}?`, "This revokes all sessions. The user cannot sign in until you enable the account again. The user's data stays.", "Disable")) return;
         await post("users/disable", { id: user.id, isDisabled: !user.isDisabled });
         await shell.show();
       }, { class: user.isDisabled ? "strong" : "danger" }),
@@ -5014,23 +5014,23 @@ import { ago, bytes, moment, number, short, upTo } from "./format.js";
 
 /** Shows a dialog that creates a zone in a user's private database. Resolves to whether it was created. */
 function make() {
-  return dialog("New zone", (done) => {
+  return dialog("Create zone", (done) => {
     const name = h("input", { type: "text", required: true, maxlength: 255, spellcheck: "false", placeholder: "Notes" });
     const owner = h("input", { type: "text", required: true, spellcheck: "false", autocomplete: "off", placeholder: "_0f88b66c…", pattern: "_[0-9a-f]{32}" });
     return h("form", { id: "zone-form", onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("zones/create", { zoneName: name.value, owner: owner.value.trim() });
-      say(`${name.value} is there.`);
+      say(`${name.value} is created.`);
       done(true);
-    }) }, field("Name", name), field("User record name", owner, "Whose private database it is in; the Users page has it. The public database has its one zone."),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+    }) }, field("Name", name), field("User record name", owner, "The owner of the private database, as shown on the Users page. The public database has only one zone."),
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
 }
 
 /** @type {import("./sections.js").Page} */
 export const zones = {
   id: "zones", title: "Zones", key: "z",
-  about: "Names, sizes and places in the change log. What is in a private zone only its owner and participants see.",
+  about: "Names, sizes and positions in the change log. Only the owner and participants see the contents of a private zone.",
   command: ({ container, environment, url }) => `zones list --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters }) {
@@ -5041,7 +5041,7 @@ export const zones = {
       event.preventDefault();
       shell.go("zones", { words: words.value });
     } }, words, h("button", { type: "submit" }, "Search")),
-    button("New zone…", async () => { if (await make()) await load(); }, { id: "new-zone" })), list);
+    button("Create zone…", async () => { if (await make()) await load(); }, { id: "new-zone" })), list);
 
     let rows = [];
     const load = async (before) => {
@@ -5056,24 +5056,24 @@ export const zones = {
         ["Size", (zone) => bytes(zone.recordBytes + zone.assetBytes), "number"],
         ["Change", (zone) => number(zone.lastChange), "number"],
         ["Last written", (zone) => h("span", { title: moment(zone.modified) }, zone.modified ? ago(zone.modified) : "–")],
-        ["Can", (zone) => [zone.tracksChanges ? h("span", { title: "Has a change feed, takes writes as a whole, can be shared" }, "feed, atomic, share") : "be queried",
-          zone.sharing !== "none" && [" ", h("span.badge.accent", null, zone.sharing === "zone" ? "shared" : "shared in parts")]]],
+        ["Capabilities", (zone) => [zone.tracksChanges ? h("span", { title: "Has a change feed, supports atomic writes, can be shared" }, "feed, atomic, share") : "query",
+          zone.sharing !== "none" && [" ", h("span.badge.accent", null, zone.sharing === "zone" ? "shared" : "partly shared")]]],
         ["", (zone) => zone.tracksChanges && [!isProduction() && button("Reset…", () => reset(zone), { class: "small", "aria-label": `Reset zone ${zone.zoneName}` }), " ", button("Delete…", () => remove(zone), { class: "small danger", "aria-label": `Delete zone ${zone.zoneName}` })]],
-      ], rows, parameters.get("words") ? "No zone or user has this in its name." : "No zones yet.", { caption: "Zones" }),
+      ], rows, parameters.get("words") ? "No zone or user matches." : "No zones yet.", { caption: "Zones" }),
       page.zones.length === 50 && button("More", () => load(rows.at(-1).lastChange)));
     };
     const reset = async (zone) => {
       const isSure = await confirmed(`Reset ${zone.zoneName}?`,
-        "All its records go, and who it is shared with loses it; the zone stays, as if it were just made. Devices start over with it.", "Reset the zone");
+        "This deletes all records of the zone, and participants lose access. The zone stays, as if it was just created. Devices fetch it again.", "Reset zone");
       if (!isSure) return;
       await post("zones/reset", { zoneName: zone.zoneName, owner: zone.owner });
-      say(`${zone.zoneName} is empty.`);
+      say(`${zone.zoneName} is reset.`);
       await load();
     };
     const remove = async (zone) => {
       const isSure = await confirmed(`Delete ${zone.zoneName}?`,
-        `All records of this zone are deleted on every device of ${zone.owner}, and those it is shared with lose it. This cannot be undone.`,
-        "Delete the zone");
+        `All records of this zone are deleted on every device of ${zone.owner}, and participants lose access. This cannot be undone.`,
+        "Delete zone");
       if (!isSure) return;
       await post("zones/delete", { zoneName: zone.zoneName, owner: zone.owner });
       say(`${zone.zoneName} is deleted from ${place.container}.`);
@@ -5387,14 +5387,14 @@ export class Client extends EventTarget {
   #down({ code, delay, isFinal }) {
     if (code === 4409) {
       this.isReplaced = true;
-      this.trouble = "This device is open in another window too, which has taken over.";
+      this.trouble = "This device is also open in another window, which has taken over the connection.";
     } else if (isFinal) {
       this.needsSignIn = !this.place.isDev;
       this.trouble = `The relay closed the connection (${code}).`;
     } else if (this.isOnline) {
-      this.trouble = "No connection to the relay. Edits are kept and sent later.";
+      this.trouble = "No connection to the relay. Edits are stored and sent later.";
     }
-    this.journal("down", { text: isFinal ? `closed: ${code}` : `closed: ${code}, next try in ${Math.round(delay)} ms` });
+    this.journal("down", { text: isFinal ? `closed: ${code}` : `closed: ${code}, retry in ${Math.round(delay)} ms` });
     this.changed();
   }
 
@@ -5423,7 +5423,7 @@ export class Client extends EventTarget {
       this.needsSignIn = true;
       this.trouble = undefined;
     } else {
-      this.trouble = error.isPassing ? "No connection to the relay. Edits are kept and sent later." : String(error.message);
+      this.trouble = error.isPassing ? "No connection to the relay. Edits are stored and sent later." : String(error.message);
       this.isWaiting = true;
       this.retry = setTimeout(() => this.#wake(), Math.max(1000, (error.retryAfter ?? 2) * 1000));
     }
@@ -5693,7 +5693,7 @@ async function begin() {
   document.body.classList.toggle("alone", isAlone);
   if (isAlone) document.title = `${cast[0].join(" / ")} – Zonecast`;
   if (!(await Promise.all(clients.map(claim))).every(Boolean)) {
-    say("This demo is open in another window of this browser already. Close that one, then reload this page.", true);
+    say("This demo is already open in another window of this browser. Close that window, then reload this page.", true);
     for (const button of document.querySelectorAll("button")) button.disabled = true;
     return;
   }
@@ -5739,7 +5739,7 @@ const actions = {
   async share() {
     const share = await shareZone(phone, tablet.userID, "READ_ONLY");
     await acceptShare(tablet, share.url ?? share.shortGUID);
-    say("Bob sees alice's notes, and may only read: edit one on his tablet, and the relay refuses it.");
+    say("Bob can read alice's notes but not edit them: the relay refuses edits from his tablet.");
   },
   async permission() {
     const next = permission() === "READ_WRITE" ? "READ_ONLY" : "READ_WRITE";
@@ -5748,22 +5748,22 @@ const actions = {
   },
   async stop() {
     await stopSharing(phone);
-    say("Shared no longer: alice's notes are gone from bob's tablet.");
+    say("No longer shared: alice's notes are removed from bob's tablet.");
   },
   async restart() {
-    say("The relay is killed and started again. Write on: nothing is lost.");
+    say("The relay is killed and restarted. Keep editing: nothing is lost.");
     await means.restart();
-    say("The relay is back.");
+    say("The relay is running again.");
   },
   async reset() {
-    say("Starting over …");
+    say("Resetting …");
     for (const client of clients) if (!client.isOnline) client.goOnline();
     await stopSharing(phone).catch(() => {});
     await world.clear();
     for (const client of clients) await client.reset();
     timeline.clear();
     $("tour").hidden = true;
-    say("All three clients are new.");
+    say("All three clients are reset.");
   },
 };
 
@@ -5834,7 +5834,7 @@ async function prepareRestart() {
   means.restart = async () => {
     const before = (await ask()).run;
     await fetch("restart", { method: "POST", headers: { "X-Zonecast-Demo": "restart" } }).catch(() => {});
-    await until("the relay to come back", async () => {
+    await until("the relay to restart", async () => {
       const now = await ask().catch(() => undefined);
       return now && now.run !== before;
     }, 30, 200);
@@ -5875,26 +5875,26 @@ begin().catch(complain);
 <script type="module" src="demo.js"></script>
 </head>
 <body>
-<a class="skip" href="#panes">To the clients</a>
+<a class="skip" href="#panes">Skip to the clients</a>
 <header id="top">
 <h1>Zonecast <span id="place"></span></h1>
-<div id="actions" role="toolbar" aria-label="What to show">
+<div id="actions" role="toolbar" aria-label="Actions">
 <button id="run-tour" class="strong">Run tour</button>
 <button id="share">Share with Bob</button>
 <button id="permission" disabled>Make read-write</button>
 <button id="stop" disabled>Stop sharing</button>
 <button id="restart" hidden>Restart relay</button>
-<button id="reset">Start over</button>
+<button id="reset">Reset</button>
 <button id="phone" hidden aria-expanded="false" aria-controls="code">On your phone</button>
 </div>
 </header>
-<noscript><p class="trouble">This demo is three clients written in JavaScript. Allow scripts for this page.</p></noscript>
+<noscript><p class="trouble">This demo requires JavaScript. Allow scripts for this page.</p></noscript>
 <p id="message" role="status"></p>
 <div id="code" hidden></div>
 <main id="panes"></main>
 <section id="steps" aria-labelledby="steps-title">
-<h2 id="steps-title">What they say to each other</h2>
-<p class="quiet" id="hint">Point at a step, or go from step to step with the arrow keys, to read the real messages.</p>
+<h2 id="steps-title">Messages between clients and relay</h2>
+<p class="quiet" id="hint">Point at a step, or move between steps with the arrow keys, to read the actual messages.</p>
 <div id="timeline" role="region" aria-labelledby="steps-title" aria-describedby="hint"></div>
 <div id="detail" aria-live="off"></div>
 </section>
@@ -5905,8 +5905,8 @@ begin().catch(complain);
 </section>
 <footer>
 <p class="quiet">Keys: <kbd>1</kbd> <kbd>2</kbd> <kbd>3</kbd> client, <kbd>a</kbd> add, <kbd>o</kbd> offline or online,
-<kbd>s</kbd> share, <kbd>w</kbd> rights, <kbd>l</kbd> stop sharing, <kbd>k</kbd> restart relay, <kbd>t</kbd> tour.
-The clients stand on <a href="../zonecast.js">zonecast.js</a>, which any page may use.</p>
+<kbd>s</kbd> share, <kbd>w</kbd> permission, <kbd>l</kbd> stop sharing, <kbd>k</kbd> restart relay, <kbd>t</kbd> tour.
+The clients use <a href="../zonecast.js">zonecast.js</a>, which any page can use.</p>
 </footer>
 </body>
 </html>
@@ -6016,7 +6016,7 @@ export class Pane {
     this.signIn.addEventListener("click", () => this.#help());
     const board = element("section", { className: "board", "aria-label": "Public board" },
       element("h3", {}, "Board ", element("span", { className: "badge" }, "public, polled")), this.posts,
-      this.#form("Post to everybody", "Post", (text) => client.board.post(text).catch(this.complain)));
+      this.#form("Post to all", "Post", (text) => client.board.post(text).catch(this.complain)));
     this.root = element("section", { className: "pane", id: title, "aria-labelledby": `${title}-title`, tabIndex: -1 },
       element("header", {},
         element("h2", { id: `${title}-title` }, `${client.user} `, element("span", {}, `/ ${client.device}`)), this.online),
@@ -6068,14 +6068,14 @@ export class Pane {
     this.online.setAttribute("aria-checked", String(client.isOnline));
     this.online.textContent = client.isOnline ? "Online" : "Offline";
     this.online.setAttribute("aria-label", `${client.name} online`);
-    const trouble = client.needsSignIn ? `Nobody is signed in here; sign in as ${client.user}.` : client.trouble ?? "";
+    const trouble = client.needsSignIn ? `No user is signed in here. Sign in as ${client.user}.` : client.trouble ?? "";
     if (this.trouble.textContent !== trouble) this.trouble.textContent = trouble;
     this.signIn.hidden = !client.needsSignIn && !client.isReplaced;
-    this.signIn.textContent = client.isReplaced ? "Go on here" : "Sign in";
+    this.signIn.textContent = client.isReplaced ? "Continue here" : "Sign in";
     this.#showFacts();
     const zones = [["Notes", "Notes", "private"]];
     for (const zone of client.sharedZones) {
-      const owner = zone.share?.owner?.userIdentity?.nameComponents?.givenName ?? this.ownerName?.(zone) ?? "somebody";
+      const owner = zone.share?.owner?.userIdentity?.nameComponents?.givenName ?? this.ownerName?.(zone) ?? "another user";
       zones.push([zone.key, `Notes of ${owner}`, client.isReadOnly(zone.key) ? "shared, read-only" : "shared, read-write"]);
     }
     for (const [key, section] of this.sections) {
@@ -6093,7 +6093,7 @@ export class Pane {
       item.dataset.text = post.text;
       item.firstChild.textContent = `${post.text} (${post.author})`;
       item.lastChild.hidden = post.author !== client.user;
-      item.lastChild.setAttribute("aria-label", `Take down “${post.text}”`);
+      item.lastChild.setAttribute("aria-label", `Delete “${post.text}”`);
     });
   }
 
@@ -6636,7 +6636,7 @@ export class Sync {
 
   /** Restores a note to the relay's version after a refused write. The sync goes on with the others. */
   #rollBack(row, error, changes) {
-    this.client.journal("refused", { text: `${error.serverErrorCode}: the note is as it was`, frame: { ...error } });
+    this.client.journal("refused", { text: `${error.serverErrorCode}: the note is rolled back`, frame: { ...error } });
     const isGone = error.serverErrorCode === "NOT_FOUND" || !row.server;
     if (isGone) return this.#drop(row, changes);
     row.note = { title: row.server.title, done: row.server.done };
@@ -6653,7 +6653,7 @@ export class Sync {
     const theirs = version(record);
     if (row.note) {
       const { note, lost } = merge(row.server, row.note, theirs);
-      const text = lost.length ? `both changed ${lost.join(", ")}: ours stays` : "different fields: both kept";
+      const text = lost.length ? `both changed ${lost.join(", ")}: the local value is kept` : "different fields: both kept";
       this.client.journal("merge", { text, note, name: row.name });
       row.note = note;
       if (same(note, theirs)) row.edit = 0;
@@ -6724,7 +6724,7 @@ export class Sync {
       zone.share = record.deleted ? undefined : record;
     } else if (record.deleted) {
       if (!row) return;
-      this.client.journal("shows", { name: row.name, text: "gone", note: null, zone: this.client.owner(zone.key) });
+      this.client.journal("shows", { name: row.name, text: "deleted", note: null, zone: this.client.owner(zone.key) });
       this.#drop(row, changes);
     } else if (row?.server?.tag === record.recordChangeTag) {
       return;
@@ -6748,7 +6748,7 @@ export class Sync {
     this.client.zones.delete(zone.key);
     this.client.wantedZones.delete(zone.key);
     if (zone.key === OWN) this.client.isSetUp = false;
-    else this.client.journal("lost", { text: "no longer shared; its notes are gone from here" });
+    else this.client.journal("lost", { text: "no longer shared; its notes are removed here" });
     const values = { zones: [...this.client.zones.values()], isSetUp: this.client.isSetUp };
     await this.client.store.write({ gone: gone.map((row) => row.key), values });
   }
@@ -7013,10 +7013,10 @@ export class Timeline {
       const took = (exchange.ended - exchange.started).toFixed(1);
       show(`${exchange.status || "no answer"} after ${took} ms`, exchange.error ?? exchange.answer);
     }
-    if (entry.frame) show(entry.kind === "notice" ? "frame on the socket" : "what the relay said", { [entry.kind]: entry.frame });
+    if (entry.frame) show(entry.kind === "notice" ? "frame on the socket" : "response of the relay", { [entry.kind]: entry.frame });
     if (exchange || entry.frame) return parts;
     show(entry.name ? `Note/${entry.name}` : "", entry.note ?? entry.text ?? entry.kind);
-    show("and, by the same fetch", entry.others);
+    show("also in this fetch", entry.others);
     return parts;
   }
 }
@@ -7048,14 +7048,14 @@ export class Tour {
       ["two devices", () => this.twoDevices()],
       ["offline edits survive a client restart", () => this.offlineEdits()],
       ["conflict", () => this.conflict()],
-      ["a delete reaches a device that was away", () => this.deletion()],
-      ["a share, read-only", () => this.readOnlyShare()],
+      ["a deletion reaches a device that was offline", () => this.deletion()],
+      ["a zone shared read-only", () => this.readOnlyShare()],
       ["made read-write", () => this.madeReadWrite()],
       ["a participant removed", () => this.participantRemoved()],
       ["shared again, then stopped", () => this.sharingStopped()],
       ["the public board, by polling", () => this.publicBoard()],
     ];
-    if (means.restart) this.scenes.push(["the relay dies in mid-traffic", () => this.killedRelay()]);
+    if (means.restart) this.scenes.push(["the relay is killed during traffic", () => this.killedRelay()]);
   }
 
   /**
@@ -7100,12 +7100,12 @@ export class Tour {
       const verdict = await this.world.settle();
       const facts = [
         `${this.world.clients.length} mirrors equal the relay`, `${verdict.lost} lost`, `${verdict.duplicated} duplicated`,
-        `median ${Math.round(middle(this.world.delays))} ms from save to shown`, `${held} of ${count} scenes held`,
+        `p50 ${Math.round(middle(this.world.delays))} ms from save to shown`, `${held} of ${count} scenes passed`,
       ];
       tell({ title, state: held === count ? "held" : "failed", text: facts.join(" · ") });
       return held === count;
     } catch (error) {
-      tell({ title, state: "failed", text: `${error.message} ${held} of ${count} scenes held.` });
+      tell({ title, state: "failed", text: `${error.message} ${held} of ${count} scenes passed.` });
       return false;
     }
   }
@@ -7129,7 +7129,7 @@ export class Tour {
     world.isCounting = false;
     world.add("Feed the cat", this.tablet);
     await world.settle();
-    return `mirrors equal, median ${Math.round(middle(world.delays))} ms from save on one to shown on the other`;
+    return `mirrors equal, p50 ${Math.round(middle(world.delays))} ms from save on one to shown on the other`;
   }
 
   async offlineEdits() {
@@ -7185,12 +7185,12 @@ export class Tour {
     await until(`${phone.name} to have nothing pending`, () => phone.pending === 0);
     await pause(400);
     if (!this.#shows(laptop, name, "Not needed after all")) {
-      throw new Error(`The offline ${laptop.name} lost the note before it could hear of it.`);
+      throw new Error(`The offline ${laptop.name} lost the note before it could learn of the deletion.`);
     }
     laptop.goOnline();
-    await until(`the note to go from ${laptop.name}`, () => !laptop.notes().some((note) => note.name === name));
+    await until(`the note to disappear from ${laptop.name}`, () => !laptop.notes().some((note) => note.name === name));
     await world.settle();
-    return `gone everywhere, the tombstone reached ${laptop.name} when it came back`;
+    return `deleted everywhere; the tombstone reached ${laptop.name} when it came back`;
   }
 
   /** Alice's zone on bob's tablet; `undefined` before he has accepted the share. */
@@ -7202,7 +7202,7 @@ export class Tour {
     await acceptShare(tablet, share.url ?? share.shortGUID);
     await until(`${tablet.name} to show alice's notes`, () =>
       this.#sharedZone && tablet.notes(this.#sharedZone.key).length === phone.notes().length);
-    await until(`${tablet.name} to know that it may only read`, () => tablet.isReadOnly(this.#sharedZone.key));
+    await until(`${tablet.name} to learn that it may only read`, () => tablet.isReadOnly(this.#sharedZone.key));
     const [note] = tablet.notes(this.#sharedZone.key);
     let refusals = 0;
     const count = (entry) => { if (entry.kind === "refused" && entry.who === tablet.name) refusals += 1; };
@@ -7213,9 +7213,9 @@ export class Tour {
     this.means.unlisten?.(count);
     if (refusals !== 1) throw new Error(`The relay refused ${refusals} edits instead of 1.`);
     const after = world.add("Still in step", phone);
-    await until("the sync to go on", () => this.#shows(tablet, after, "Still in step", false, this.#sharedZone.key));
+    await until("the sync to continue", () => this.#shows(tablet, after, "Still in step", false, this.#sharedZone.key));
     await world.settle();
-    return "1 refusal, rolled back; sync alive";
+    return "1 write refused and rolled back; the sync continues";
   }
 
   /** Adds a note to alice's zone as bob, and waits until both of her devices show it. */
@@ -7229,7 +7229,7 @@ export class Tour {
 
   async #untilBobMayWrite() {
     const { phone, tablet } = this;
-    await until(`${tablet.name} to hear that it may write`, () => {
+    await until(`${tablet.name} to learn that it may write`, () => {
       const zone = this.#sharedZone;
       return zone?.share && !tablet.isReadOnly(zone.key) && tablet.notes(zone.key).length === phone.notes().length;
     });
@@ -7239,11 +7239,11 @@ export class Tour {
   async #untilBobHasNothing(zone, owned) {
     const { phone, laptop, tablet, world } = this;
     const count = phone.notes().length;
-    await until(`alice's notes to go from ${tablet.name}`, () =>
+    await until(`alice's notes to disappear from ${tablet.name}`, () =>
       tablet.sharedZones.length === 0 && tablet.notes(zone).length === 0);
     await world.settle();
     if ([phone, laptop].some((client) => client.notes().length !== count) || tablet.notes().length !== owned) {
-      throw new Error("Notes went that were not bob's to lose.");
+      throw new Error("Notes disappeared that are not part of the share.");
     }
     return count;
   }
@@ -7253,7 +7253,7 @@ export class Tour {
     await this.#untilBobMayWrite();
     await this.#addAsBob("Bob brings the cake");
     await this.world.settle();
-    return "the permission came as a notice; bob's note reached both of alice's devices";
+    return "the permission arrived with a notice; bob's note reached both of alice's devices";
   }
 
   async participantRemoved() {
@@ -7261,7 +7261,7 @@ export class Tour {
     const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
     await removeParticipant(phone, tablet.userID);
     const count = await this.#untilBobHasNothing(zone, owned);
-    return `alice's notes went from bob's tablet at once; she has her ${count}, bob his own ${owned}`;
+    return `alice's notes were removed from bob's tablet at once; she has her ${count}, bob his own ${owned}`;
   }
 
   async sharingStopped() {
@@ -7277,7 +7277,7 @@ export class Tour {
     await pause(600);
     tablet.goOnline();
     const count = await this.#untilBobHasNothing(zone, owned);
-    return `bob was away: nothing of alice's is left on his tablet, and she has all ${count}, his canoe too`;
+    return `bob was offline: his tablet has none of alice's notes; she has all ${count}, including bob's`;
   }
 
   async publicBoard() {
@@ -7288,7 +7288,7 @@ export class Tour {
     await until("every board to show the post", () => world.clients.every(has), limit);
     await tablet.board.post("Found, thank you", { name, isGone: true });
     await until("every board to hide the post", () => !world.clients.some(has), limit);
-    return "equal after one poll; hidden again by a soft delete, since deletions do not travel";
+    return "equal after one poll; hidden again by a soft delete, since polls do not see deletions";
   }
 
   async killedRelay() {
@@ -7302,7 +7302,7 @@ export class Tour {
     const pending = world.clients.reduce((sum, client) => sum + client.pending, 0);
     await restarted;
     await world.settle();
-    return `60 writes, ${pending} of them pending while the relay was away; 0 lost, 0 duplicated`;
+    return `60 writes, ${pending} of them pending while the relay was down; 0 lost, 0 duplicated`;
   }
 }
 

@@ -201,7 +201,7 @@ import Testing
         #expect(try await now().owners.first?.own == 2000)
         let audit = try world.accounts.auditEntries(limit: 2)
         #expect(audit.map(\.action) == ["user.quota", "container.quota"])
-        #expect(audit.last?.detail == "private 1 kB, public records any number")
+        #expect(audit.last?.detail == "private 1 kB, public records no limit")
         #expect(try await world.ask(.post, path, body: #"{"publicAssets":-1}"#).status == .badRequest)
         let production = "container=\(world.container)&environment=production"
         #expect(try await world.ask(.post, path, query: production, body: wish).status == .conflict)

@@ -69,7 +69,7 @@ import Testing
         }
         let audit = try world.accounts.auditEntries(limit: 4)
         #expect(audit.map(\.action) == Array(repeating: "push.test", count: 4))
-        #expect(audit.map(\.detail) == ["not taken", "not taken", "not taken", "taken"])
+        #expect(audit.map(\.detail) == ["not accepted", "not accepted", "not accepted", "accepted"])
     }
 
     @Test func devicesAreShownWithoutTheirPushAddresses() async throws {
@@ -92,6 +92,6 @@ import Testing
         let without = try await self.world(nil)
         try register(without, "d1")
         let answer = try await without.ask(.post, "/console/api/pushes/test", body: #"{"id":"d1"}"#)
-        #expect(answer.status == .conflict && answer.text.contains("No push service is set up"))
+        #expect(answer.status == .conflict && answer.text.contains("No push service is configured"))
     }
 }

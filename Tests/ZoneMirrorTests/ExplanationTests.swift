@@ -55,11 +55,11 @@ import ZoneTesting
         )
         let sending = Task { try await phone.container.sendChanges() }
         await asked.wait()
-        check(try await phone.container.explain(note), .sending, "on the way")
+        check(try await phone.container.explain(note), .sending, "being sent")
         #expect(try await phone.container.pendingExports(phone.store, in: [.sending]) == [note])
         answer.open()
         try await sending.value
-        check(try await phone.container.explain(note), .synced, "on the relay")
+        check(try await phone.container.explain(note), .synced, "the relay's version")
         #expect(try await phone.container.pendingExports(phone.store).isEmpty)
         // Offline.
         try edit(phone, "2")
@@ -76,7 +76,7 @@ import ZoneTesting
         check(try await phone.container.explain(note), .conflicted, "merged")
         #expect(try await phone.container.pendingExports(phone.store, in: [.conflicted]) == [note])
         try await phone.sync()
-        check(try await phone.container.explain(note), .synced, "on the relay")
+        check(try await phone.container.explain(note), .synced, "the relay's version")
         #expect(try phone.titles == ["n": "2"])
     }
 
@@ -85,7 +85,7 @@ import ZoneTesting
         relay.fillQuota()
         try phone.save(Note(id: "n", title: "1"))
         await #expect(throws: MirrorError.self) { try await phone.container.sendChanges() }
-        check(try await phone.container.explain(note), .pending, "no space")
+        check(try await phone.container.explain(note), .pending, "quota on the relay is exhausted")
     }
 
     @Test func aRejectedWriteIsExplained() async throws {
@@ -115,7 +115,7 @@ import ZoneTesting
         let after = try await Mirrored(relay.device(of: "alice", named: "tablet"), folder: folder)
         let words = try await after.container.explain(id)
         check(words, .pending, "does not have it", hasBegun: false)
-        #expect(words.next.contains("sent by itself"))
+        #expect(words.next.contains("sent automatically"))
     }
 
     /// An object in a shared store belongs to no share unless it is linked or assigned.

@@ -29,7 +29,7 @@ import ZoneTesting
         if isSent { try await phone.sync() }
         let error = #expect(throws: MirrorError.self) { try save(Folder(id: "2024", name: "of the year"), phone) }
         #expect(error?.explanation.contains("Folder/2024") == true)
-        #expect(error?.explanation.contains("a name of its own") == true)
+        #expect(error?.explanation.contains("a unique name") == true)
         let database = try #require(phone.container.database(of: phone.store))
         await #expect(throws: (any Error).self) {
             try await database.write { try $0.execute(sql: "INSERT INTO Folder(id, name) VALUES ('2024', 'x')") }

@@ -122,7 +122,7 @@ import Testing
             let lock = open("\(folder)/backups", O_RDONLY | O_DIRECTORY)
             #expect(flock(lock, LOCK_EX) == 0)
             let refusal = #expect(throws: BackupFailure.self) { try backup(in: folder) }
-            #expect(refusal?.description.contains("Another backup is being made in \(folder)/backups") == true)
+            #expect(refusal?.description.contains("Another backup is being created in \(folder)/backups") == true)
             #expect(FileManager.default.fileExists(atPath: broken), "it may belong to the other process")
             close(lock)
             let second = try backup(in: folder)

@@ -214,7 +214,7 @@ import Testing
         let shown = try backup("schedule")
         #expect(shown.status == 1 && shown.errors.contains("schedule.json"), "\(shown.errors)")
         let seen = try Command.run(["doctor", "--quick", "--data", folder.path]).output
-        #expect(seen.contains("no scheduled backup is made"), "\(seen)")
+        #expect(seen.contains("no scheduled backup is created"), "\(seen)")
         let log = folder.path + ".log"
         defer { unlink(log) }
         let relay = try RelayProcess(folder: folder.path, log: log)

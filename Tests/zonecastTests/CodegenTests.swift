@@ -68,7 +68,7 @@ import Testing
     func recordsCompile() throws {
         let made = try generate("--form", "records", "--access", "public")
         #expect(made.status == 0, "\(made.errors)")
-        #expect(made.output.hasPrefix("// Made from standard input by: zonecast schema codegen --form records\n"))
+        #expect(made.output.hasPrefix("// Generated from standard input by: zonecast schema codegen --form records\n"))
         let use = """
             import ZoneKit
 
@@ -92,7 +92,7 @@ import Testing
         let made = try generate("--form", "mirror", "--access", "public")
         #expect(made.status == 0, "\(made.errors)")
         #expect(made.output.contains("usesPrefix = false"))
-        #expect(made.output.contains("// tags, list of STRING: not for mirrors, read it with ZoneKit."))
+        #expect(made.output.contains("// tags, list of STRING: not supported by mirrors; read it with ZoneKit."))
         let use = """
             import ZoneMirror
 

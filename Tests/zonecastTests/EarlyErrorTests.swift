@@ -127,7 +127,7 @@ import Testing
         try FileManager.default.removeItem(atPath: place)
         _ = try file("copies", "")
         let gone = checks.backup(now: Date())
-        #expect(gone.grade == .problem && gone.found.hasPrefix("no backup can be made: "), "\(gone)")
+        #expect(gone.grade == .problem && gone.found.hasPrefix("no backup can be created: "), "\(gone)")
     }
 
     // MARK: Settings
@@ -137,9 +137,9 @@ import Testing
         ("test-door: true\nlisten: 0.0.0.0:8080\n", "allowed on loopback only"),
         (
             "test-door: true\npublic-url: https://sync.example.org\n",
-            "test-door is for tests on this machine, but public-url for a relay that others reach."
+            "test-door is for tests on this machine and cannot be combined with public-url."
         ),
-        ("test-door: true\ntls-cert: /none.pem\ntls-key: /none.key\n", "this machine, but tls-cert for a relay"),
+        ("test-door: true\ntls-cert: /none.pem\ntls-key: /none.key\n", "cannot be combined with tls-cert"),
         ("tls-cert: /none.pem\ntls-key: /none.key\n", "/none.pem is not a readable PEM certificate file"),
         ("metrics.token-file: /none\n", "metrics.token-file: /none holds no token"),
         (

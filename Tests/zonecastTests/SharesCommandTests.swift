@@ -55,7 +55,7 @@ import Testing
         #expect(invited.output.contains("bob@example.org  http") && invited.output.contains("carol@example.org  http"))
         #expect(try world.shares("accept", link, as: "dave@example.org").status == 4)
         let joined = try world.shares("accept", link, as: "bob@example.org")
-        #expect(joined.output == "joined Notes  (read-only)\n", "\(joined.errors)")
+        #expect(joined.output == "accepted  Notes  (read-only)\n", "\(joined.errors)")
         let theirs = try world.shares("list", as: "bob@example.org").output
         #expect(theirs.contains("Notes") && theirs.contains("My \"notes\""))
         // Participants may list participants, and may leave.
@@ -89,7 +89,7 @@ import Testing
         let made = try world.shares("create", "Notes", "--root", "a", "--public", "write")
         #expect(made.status == 0, "\(made.errors)")
         let link = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
-        #expect(try world.shares("accept", link, as: "bob").output == "joined Notes  (read and write)\n")
+        #expect(try world.shares("accept", link, as: "bob").output == "accepted  Notes  (read and write)\n")
         let again = try world.shares("create", "Notes", "--root", "a")
         #expect(again.status == 5 && again.errors.contains("a share of its own already"))
         #expect(try world.shares("stop", "Notes", "--root", "a").status == 0)

@@ -268,7 +268,7 @@ import Testing
         let signIn = ["user", "sign-in", "ada@example.org", "--container", container, "--data", folder.path]
         #expect(try Command.run(signIn).status == 0)
         #expect(try zonecast("user", "sessions", "ada@example.org", "--json").json(List.self).sessions.count == 1)
-        #expect(try zonecast("user", "sessions", "ada@example.org", "--end").output == "ended  1\n")
+        #expect(try zonecast("user", "sessions", "ada@example.org", "--end").output == "revoked  1\n")
         #expect(try zonecast("user", "sessions", "ada@example.org").output.contains("has no sessions"))
     }
 

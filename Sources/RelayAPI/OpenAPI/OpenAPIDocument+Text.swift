@@ -2969,7 +2969,7 @@ extension OpenAPIDocument {
           "oneTimeLink": {
             "type": "boolean",
             "default": false,
-            "description": "Zonecast extension: the participant is whoever first opens the invitationURL."
+            "description": "Zonecast extension: the participant is the first person who opens the invitationURL."
           },
           "type": {"type": "string", "enum": ["OWNER", "ADMINISTRATOR", "USER", "PUBLIC_USER", "UNKNOWN"]},
           "permission": {"$ref": "#/components/schemas/SharePermission"},

@@ -12,7 +12,7 @@ extension ConsoleAPI {
             guard try call.parts.stores.existingStore(of: home) != nil else { return ["removed": 0] }
             let limit = call.parts.time.now() + (.zero - call.parts.facts.unusedAssetLifetime)
             let removed = try await call.parts.stores.removeUnusedAssets(of: home, before: limit)
-            try call.note("assets.collect", "\(removed) removed", in: home)
+            try call.note("assets.collect", "\(removed) deleted", in: home)
             return ["removed": removed]
         },
     ]

@@ -26,7 +26,7 @@ extension ConsoleAPI {
             let home = try call.home()
             let ask = try call.body(Device.self)
             guard call.parts.hub.disconnect(ask.device, of: NoticeAddress(store: home, user: UserID(ask.user))) else {
-                throw ConsoleRefusal("This device is not connected any more.", status: 404)
+                throw ConsoleRefusal("This device is no longer connected.", status: 404)
             }
             try call.note("device.disconnect", ask.user, in: home)
             return Done()

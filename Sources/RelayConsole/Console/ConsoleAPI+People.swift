@@ -79,7 +79,7 @@ extension ConsoleAPI {
             let account = try account(call, "\(ask.id)")
             guard ask.bytes ?? 0 >= 0 else { throw ConsoleRefusal("A quota must be a number of bytes or empty.") }
             try call.parts.accounts.setPrivateQuota(ask.bytes == 0 ? .max : ask.bytes, of: account.id)
-            let detail = ask.bytes.map { $0 == 0 ? "any number" : ByteText.of($0) } ?? "as everybody"
+            let detail = ask.bytes.map { $0 == 0 ? "no limit" : ByteText.of($0) } ?? "as configured"
             try call.note("user.quota", AccountAnswer(account).name, detail: detail)
             return Done()
         },
@@ -114,7 +114,7 @@ extension ConsoleAPI {
             if let session = ask.session {
                 let own = try call.parts.accounts.sessions(of: account.id)
                 guard let found = own.first(where: { String($0.id.number, radix: 16) == session }) else {
-                    throw ConsoleRefusal("This session has already ended.", status: 404)
+                    throw ConsoleRefusal("This session no longer exists.", status: 404)
                 }
                 try call.parts.accounts.revokeSession(found.id)
             } else {

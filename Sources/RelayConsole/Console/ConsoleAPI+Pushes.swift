@@ -14,17 +14,17 @@ extension ConsoleAPI {
             let id = try call.body(Request.self).id
             let found = try call.parts.accounts.pushDevices().first { $0.id == id && $0.home == home }
             guard let device = found else {
-                throw ConsoleRefusal("This device is not registered any more.", status: 404)
+                throw ConsoleRefusal("This device is no longer registered.", status: 404)
             }
             guard let gateway = call.parts.push else {
-                throw ConsoleRefusal("No push service is set up. See: zonecast push --help", status: 409)
+                throw ConsoleRefusal("No push service is configured. See: zonecast push --help", status: 409)
             }
             let outcome = await gateway.send(.test(for: device), to: device.target)
             try call.note(
                 "push.test",
                 device.user.recordName,
                 in: home,
-                detail: outcome == .taken ? "taken" : "not taken"
+                detail: outcome == .taken ? "accepted" : "not accepted"
             )
             return TestAnswer(taken: outcome == .taken, sentence: outcome.sentence)
         },

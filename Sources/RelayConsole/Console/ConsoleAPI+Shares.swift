@@ -103,7 +103,7 @@ private struct ShareVisit {
             try call.parts.stores.existingStore(of: home)?.survey { survey throws(RelayError) in
                 try survey.shares(limit: 1, id: ask.id)
             } ?? []
-        guard let row = rows.first else { throw ConsoleRefusal("This share is gone.", status: 404) }
+        guard let row = rows.first else { throw ConsoleRefusal("This share no longer exists.", status: 404) }
         try call.confirmInProduction(home)
         self.ask = ask
         self.row = row
@@ -111,7 +111,7 @@ private struct ShareVisit {
 
     func participant() throws -> Share.Participant {
         guard let found = row.participants.first(where: { $0.id == ask.participant }) else {
-            throw ConsoleRefusal("This participant is gone.", status: 404)
+            throw ConsoleRefusal("This participant no longer exists.", status: 404)
         }
         return found
     }
@@ -197,7 +197,9 @@ private struct ShareVisit {
     /// Calls a wire operation as the owner and returns the only record of its response.
     private func ask(_ operation: String, _ body: some Encodable) async throws -> Answer.Record {
         let answer: Answer = try await call.ask(operation, body, for: row.zone.owner, in: home)
-        guard let record = answer.records.first else { throw ConsoleRefusal("This share is gone.", status: 404) }
+        guard let record = answer.records.first else {
+            throw ConsoleRefusal("This share no longer exists.", status: 404)
+        }
         return record
     }
 }

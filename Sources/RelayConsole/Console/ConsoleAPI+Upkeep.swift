@@ -72,7 +72,9 @@ extension ConsoleAPI {
         .post("operators/remove") { call in
             struct Request: Decodable { var name: String }
             let name = try call.body(Request.self).name
-            guard name != call.person.name else { throw ConsoleRefusal("Another operator has to remove you.") }
+            guard name != call.person.name else {
+                throw ConsoleRefusal("You cannot delete yourself. Another operator must do it.")
+            }
             try call.parts.accounts.removeOperator(name)
             try call.note("operator.remove", name)
             return Done()

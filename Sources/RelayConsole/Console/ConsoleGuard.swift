@@ -74,7 +74,7 @@ final class ConsoleGuard: Sendable {
         }
         guard let wait else { return }
         let seconds = max(1, Int(wait.inSeconds.rounded(.up)))
-        throw ConsoleRefusal("Too many attempts. Wait \(seconds) seconds and try again.", status: 429)
+        throw ConsoleRefusal("Too many attempts. Retry in \(seconds) seconds.", status: 429)
     }
 
     /// Reverses the charge of a successful attempt.
@@ -109,7 +109,7 @@ final class ConsoleGuard: Sendable {
             return true
         }
         guard mayWait else {
-            throw ConsoleRefusal("Too many sign-ins at the moment. Try again in a few seconds.", status: 503)
+            throw ConsoleRefusal("Too many sign-ins at the moment. Retry in a few seconds.", status: 503)
         }
         return try await withCheckedThrowingContinuation { continuation in
             desk.async { [self] in

@@ -94,7 +94,7 @@ struct PasskeyCeremony: Sendable {
             throw Fault(reason: "The passkey's signature is wrong.")
         }
         guard data.signCount > passkey.signCount || (data.signCount == 0 && passkey.signCount == 0) else {
-            throw Fault(reason: "This passkey seems to have been copied. Sign in by password and remove it.")
+            throw Fault(reason: "This passkey seems to have been copied. Sign in with your password and delete it.")
         }
         return data.signCount
     }
@@ -109,7 +109,7 @@ struct PasskeyCeremony: Sendable {
             )
         }
         guard let challenge = Base64URL.decode(said.challenge.utf8), isOurs(challenge) else {
-            throw Fault(reason: "The request has expired. Try again.")
+            throw Fault(reason: "The request has expired. Retry.")
         }
     }
 

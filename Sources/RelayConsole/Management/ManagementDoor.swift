@@ -179,7 +179,7 @@ private final class AttemptCount: Sendable {
         }
         guard let wait else { return }
         let seconds = max(1, Int(wait.inSeconds.rounded(.up)))
-        throw ConsoleRefusal("Too many attempts. Wait \(seconds) seconds and try again.", status: 429)
+        throw ConsoleRefusal("Too many attempts. Retry in \(seconds) seconds.", status: 429)
     }
 
     func failed(_ address: String) {

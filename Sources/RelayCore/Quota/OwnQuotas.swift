@@ -62,14 +62,14 @@ extension QuotaSettings {
 }
 
 extension ContainerQuota {
-    /// A description for logs and people, such as `private 1 GB, public assets any number`.
+    /// A description for logs and people, such as `private 1 GB, public assets no limit`.
     package var words: String {
         let parts = [
             ("private", privateBytes), ("public records", publicRecords), ("public assets", publicAssets),
             ("public transfer", publicTransfer),
         ]
         let set = parts.compactMap { name, bytes in
-            bytes.map { "\(name) \($0 == .max ? "any number" : ByteText.of($0))" }
+            bytes.map { "\(name) \($0 == .max ? "no limit" : ByteText.of($0))" }
         }
         return set.isEmpty ? "as configured" : set.joined(separator: ", ")
     }

@@ -205,5 +205,5 @@ package final class PushServices: PushGateway {
 enum PushFault: Error, CustomStringConvertible {
     case notSet
 
-    var description: String { "This push service is not set up." }
+    var description: String { "This push service is not configured." }
 }

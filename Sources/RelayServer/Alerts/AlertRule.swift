@@ -94,7 +94,7 @@ package struct AlertRule: Sendable {
         id: "backup-age",
         name: "Age of the latest backup",
         meaning: "Time since the latest backup, or since the relay's start if there is none.",
-        action: "Make one and schedule them: zonecast backup schedule daily",
+        action: "Create one and schedule more: zonecast backup schedule daily",
         unit: "days",
         limit: 8
     )

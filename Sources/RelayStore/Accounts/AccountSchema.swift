@@ -92,7 +92,7 @@ enum AccountSchema {
         if try BackupFiles.stores(in: folder).isEmpty {
             guard isForeign else { return }
             throw DirectoryError.unavailable(
-                "relay.sqlite is not a relay's file: another program has made it. Move it away, or name another folder with --data"
+                "relay.sqlite is not a relay's file: another program created it. Move it away, or name another folder with --data"
             )
         }
         throw DirectoryError.unavailable(
@@ -104,7 +104,7 @@ enum AccountSchema {
         let found = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
         guard found <= version else {
             throw DirectoryError.unavailable(
-                "a newer zonecast has written it (relay.sqlite has layout \(found), and this one knows \(version)). Use that one again"
+                "a newer zonecast wrote it (relay.sqlite has layout \(found), and this version knows \(version)). Use the newer version"
             )
         }
         return found

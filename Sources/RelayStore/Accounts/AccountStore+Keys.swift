@@ -168,7 +168,7 @@ extension AccountStore {
         guard let parsed = try? P256.Signing.PublicKey(pemRepresentation: publicKeyPEM) else {
             throw .invalid(
                 """
-                This is not a P-256 public key in PEM form. Make one with: \
+                This is not a P-256 public key in PEM form. Create one with: \
                 openssl ec -in eckey.pem -pubout (it begins with -----BEGIN PUBLIC KEY-----).
                 """
             )

@@ -42,7 +42,7 @@ extension Backup {
     private func checksumFault(of file: Manifest.File) throws -> String? {
         let (checksum, bytes) = try BackupFiles.checksum(of: "\(path)/\(file.path)")
         guard checksum == file.checksum, bytes == file.bytes else {
-            return "\(file.path) is not as it was written: its checksum differs."
+            return "\(file.path) was changed after it was written: its checksum differs."
         }
         return nil
     }

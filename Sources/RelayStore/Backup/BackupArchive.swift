@@ -62,7 +62,7 @@ package struct BackupArchive: Sendable {
             waiting = .file(path: path, length: file.size)
         } else {
             guard let content = FileManager.default.contents(atPath: path), content.count == file.size else {
-                throw .unreadable(path, "it is gone or has changed.")
+                throw .unreadable(path, "it was deleted or has changed.")
             }
             bytes += content
         }

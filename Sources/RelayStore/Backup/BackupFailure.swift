@@ -24,17 +24,17 @@ package enum BackupFailure: Error, CustomStringConvertible {
         case .nothingThere(let folder):
             FolderAccess.refusal(folder) ?? "There is no relay data in \(folder). Name the folder with --data."
         case .foreign(let path):
-            "\(path) is not a relay's file: another program has made it. Name the relay's folder with --data."
+            "\(path) is not a relay's file: another program created it. Name the relay's folder with --data."
         case .missing(let name): "There is no backup \(name). List the existing ones: zonecast backup list"
         case .unreadable(let path, let why): "\(path) cannot be used: \(why)"
         case .damaged(let path, let places):
             "\(path) is damaged\(places.isEmpty ? "" : " (\(places.joined(separator: ", ")))"), so it cannot be backed up. "
                 + "Restore the last good one: zonecast backup restore latest"
-        case .busy(let folder): "Another backup is being made in \(folder). Try again when it is done."
+        case .busy(let folder): "Another backup is being created in \(folder). Retry when it is finished."
         case .noRoom(let folder, let needed):
-            "A backup in \(folder) needs \(needed.formatted(.byteCount(style: .file))) of free disk space. Make room, keep fewer "
+            "A backup in \(folder) needs \(needed.formatted(.byteCount(style: .file))) of free disk space. Free space, keep fewer "
                 + "backups with zonecast backup schedule --keep, or choose another folder with --backups."
-        case .tooNew(let name): "\(name) was made by a later version of zonecast. Restore it with that version."
+        case .tooNew(let name): "\(name) was created by a later version of zonecast. Restore it with that version."
         }
     }
 }

@@ -50,12 +50,12 @@ package struct BackupSchedule: Codable, Hashable, Sendable {
         let path = path(data)
         guard FileManager.default.fileExists(atPath: path) else { return nil }
         guard let text = FileManager.default.contents(atPath: path) else {
-            throw .unreadable(path, "it cannot be read, so no automatic backup is made.")
+            throw .unreadable(path, "it cannot be read, so no automatic backup is created.")
         }
         guard let schedule = try? JSONDecoder().decode(Self.self, from: text) else {
             throw .unreadable(
                 path,
-                "it is not a schedule, so no automatic backup is made. Set it again: zonecast backup schedule daily"
+                "it is not a schedule, so no automatic backup is created. Set it again: zonecast backup schedule daily"
             )
         }
         return schedule

@@ -56,7 +56,7 @@ extension AccountStore {
                 arguments: [passkey.operatorID]
             )
             guard (count ?? 0) < Self.mostPasskeys else {
-                throw DirectoryError.invalid("You have \(Self.mostPasskeys) passkeys. Remove one first.")
+                throw DirectoryError.invalid("You have \(Self.mostPasskeys) passkeys. Delete one first.")
             }
             let known = try Bool.fetchOne(
                 db,

@@ -33,7 +33,7 @@ package enum FolderAccess {
         switch number {
         case EROFS:
             "The disk is mounted read-only, as the system does with a failing disk: see dmesg, then mount it for writing."
-        case ENOSPC, EDQUOT: "Make room on the disk."
+        case ENOSPC, EDQUOT: "Free space on the disk."
         case EACCES, EPERM: "Run this as a user who may write there, or name another folder with --data."
         default: "Name another folder with --data."
         }
@@ -63,7 +63,7 @@ package enum FolderAccess {
         switch error.resultCode {
         // SQLite needs a little disk space beside a file even to read it.
         case _ where [.SQLITE_FULL, .SQLITE_IOERR_SHMSIZE].contains(error.extendedResultCode):
-            return "the disk is full. Make room on it."
+            return "the disk is full. Free space on it."
         case .SQLITE_READONLY: return "it cannot be written; its disk may be mounted read-only."
         default: break
         }

@@ -115,7 +115,7 @@ package enum FolderCopy {
         guard differing.isEmpty else {
             throw BackupFailure.unreadable(
                 "\(target)/\(path)",
-                "it differs from its source in \(differing.joined(separator: ", ")). It may have been written to meanwhile. Try again."
+                "it differs from its source in \(differing.joined(separator: ", ")). It may have been written to in the meantime. Retry."
             )
         }
         if let fault = StoreCheck.fault(ofFile: "\(target)/\(path)") {

@@ -123,7 +123,7 @@ extension CKDatabase {
         guard let both = deleted.first(where: met.contains) else { return }
         throw CKError(
             .invalidArguments,
-            "Record '\(both.recordName)' is saved and deleted in this call. Leave one of them out."
+            "Record '\(both.recordName)' is saved and deleted in this call. Remove one of the two."
         )
     }
 
@@ -133,7 +133,7 @@ extension CKDatabase {
         guard let most = zones.map(\.items.count).max(), most > ZoneChunk<ModifyItem>.atomicLimit else { return }
         throw CKError(
             .limitExceeded,
-            "An atomic batch holds at most \(ZoneChunk<ModifyItem>.atomicLimit) items, and this one has \(most). "
+            "An atomic batch holds at most \(ZoneChunk<ModifyItem>.atomicLimit) items, but this one has \(most). "
                 + "Send it in smaller parts."
         )
     }

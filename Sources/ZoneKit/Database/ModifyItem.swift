@@ -9,7 +9,7 @@ extension ModifyItem {
         if let zone = state?.strayParentZone {
             return CKError(
                 .invalidArguments,
-                "The parent is in another zone, '\(zone)'. A record and its parent have to be in the same zone."
+                "The parent is in another zone, '\(zone)'. A record and its parent must be in the same zone."
             )
         }
         guard let (field, type) = state?.unsendable.min(by: { $0.key < $1.key }) else { return nil }

@@ -65,7 +65,7 @@ extension CKDatabase {
         } catch  where error.code == .serverRecordChanged {
             // Another device was first. If its key no longer exists, the values must not be sent unencrypted.
             guard let key = try await zoneKey(of: zoneID, creating: false) else {
-                throw CKError(.zoneBusy, "The key of the zone's encrypted values is being created. Try again later.")
+                throw CKError(.zoneBusy, "The key of the zone's encrypted values is being created. Retry later.")
             }
             return key
         }
@@ -199,7 +199,7 @@ extension CKError {
             .zoneNotFound,
             userInfo: [
                 NSLocalizedDescriptionKey:
-                    "The key of encrypted data was reset. Delete zone \(zoneID.zoneName), create it again and upload all.",
+                    "The key of encrypted data was reset. Delete zone \(zoneID.zoneName), create it again and upload all records.",
                 CKErrorUserDidResetEncryptedDataKey: NSNumber(value: true),
             ]
         )
@@ -210,7 +210,7 @@ extension CKError {
         .permissionFailure,
         userInfo: [
             NSLocalizedDescriptionKey:
-                "The zone's owner has not given this user the key of its encrypted values yet. Try again later.",
+                "The zone's owner has not shared the key of its encrypted values with this user yet. Retry later.",
             zoneKeyMissingKey: NSNumber(value: true),
         ]
     )

@@ -95,17 +95,17 @@ extension CKError.Code {
     /// An explanation for people, used if the relay has sent none.
     package var explanation: String {
         switch self {
-        case .networkUnavailable: "The network is not available. Try again when it is."
-        case .networkFailure: "The relay could not be reached. Check its address and the network, then try again."
+        case .networkUnavailable: "The network is not available. Retry when it is."
+        case .networkFailure: "The relay could not be reached. Check its address and the network, then retry."
         case .notAuthenticated: "Sign in first. The container's relay requires a user."
         case .serviceUnavailable, .requestRateLimited, .zoneBusy:
-            "The relay is busy. Try again after retryAfterSeconds."
+            "The relay is busy. Retry after retryAfterSeconds."
         case .serverRecordChanged: "The record was changed elsewhere. Merge with serverRecord and save again."
         case .changeTokenExpired: "The change token has expired. Fetch again without one."
         case .limitExceeded: "The request is too large. Send it in smaller parts."
         case .zoneNotFound: "The zone does not exist. Save the zone first."
         case .unknownItem: "The item does not exist. It may have been deleted."
-        case .batchRequestFailed: "Another item of the atomic batch failed. Correct that one and send all again."
+        case .batchRequestFailed: "Another item of the atomic batch failed. Correct that item and send all again."
         case .serverResponseLost:
             "The connection was lost before the response. The relay may have executed the request."
         case .operationCancelled: "The call was cancelled."

@@ -163,7 +163,7 @@ extension CKError {
         default:
             self.init(
                 .internalError,
-                "The relay's change feed makes no progress. Try again later, and see the relay's log."
+                "The relay's change feed makes no progress. Retry later, and see the relay's log."
             )
         }
     }

@@ -22,7 +22,7 @@ extension MirroredContainer {
     @discardableResult
     public func deduplicate<T: SyncedRecord>(_ type: T.Type, by keys: String...) async throws(MirrorError) -> Int {
         if keys.isEmpty {
-            throw MirrorError(.unknownProperty, "Name the properties of \(T.entityName) in which duplicates agree.")
+            throw MirrorError(.unknownProperty, "Name the properties by which duplicates of \(T.entityName) are found.")
         }
         var count = 0
         for file in stores.files(holding: T.entityName) {

@@ -256,7 +256,7 @@ extension MirroredContainer {
         await switching.enter()
         defer { switching.leave() }
         guard stores.account.standing == .signedIn else {
-            throw MirrorError(.relay, "Nobody is signed in whose the objects could become. Sign in first.")
+            throw MirrorError(.relay, "No user is signed in who could own the objects. Sign in first.")
         }
         guard choice != .leave else { return 0 }
         var count = 0

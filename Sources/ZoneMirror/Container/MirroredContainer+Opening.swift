@@ -59,7 +59,7 @@ extension MirroredContainer {
             var seen: Set<Violation> = []
             throw MirrorError(
                 .modelIncompatible(violations.filter { seen.insert($0).inserted }),
-                "The model cannot be mirrored as it is. Each line names a place and what to do there."
+                "The model cannot be mirrored. Each line names a problem and its solution."
             )
         }
         // A store that has lost its file is opened again beside the others.
@@ -70,14 +70,14 @@ extension MirroredContainer {
             guard urls.insert(description.id).inserted, !missing.isEmpty else {
                 throw MirrorError(
                     .storeAlreadyLoaded(description.url),
-                    "\(description.url.lastPathComponent) is open in this container already. Give each store a file of its own."
+                    "\(description.url.lastPathComponent) is already open in this container. Give each store its own file."
                 )
             }
             guard let cloud = description.cloud else { continue }
             guard databases.insert(cloud.database).inserted else {
                 throw MirrorError(
                     .databaseAlreadyMirrored,
-                    "Two stores mirror the \(cloud.scope) database of one container. Leave one of them out."
+                    "Two stores mirror the \(cloud.scope) database of one container. Remove one of them."
                 )
             }
         }
@@ -87,7 +87,7 @@ extension MirroredContainer {
         }
         for (name, extent) in descriptions.compactMap(\.cloud).flatMap(\.extents) {
             guard let problem = extent.problem else { continue }
-            throw MirrorError(.unknownProperty, "The extent of \(name) cannot be asked for. \(problem)")
+            throw MirrorError(.unknownProperty, "The extent of \(name) cannot be queried. \(problem)")
         }
         for cloud in descriptions.compactMap(\.cloud) where cloud.scope == .shared {
             var own = cloud
@@ -105,14 +105,17 @@ extension MirroredContainer {
     /// Throws for unknown names, which would make a store that stays empty without an error.
     private func checkNames(in description: StoreDescription) throws(MirrorError) {
         guard description.url.isFileURL else {
-            throw MirrorError(.storage, "\(description.url) is no file's address. Make it with URL(filePath:).")
+            throw MirrorError(.storage, "\(description.url) is not a file URL. Create it with URL(filePath:).")
         }
         guard let name = description.configuration else { return }
         guard let members = model.configurations[name] else {
             throw MirrorError(.wrongStore, "The model has no configuration \(name). Add it to MirrorModel.")
         }
         guard let unknown = members.subtracting(model.entityNames(in: nil)).min() else { return }
-        throw MirrorError(.wrongStore, "The configuration \(name) names \(unknown), which is no entity of the model.")
+        throw MirrorError(
+            .wrongStore,
+            "The configuration \(name) names \(unknown), which is not an entity of the model."
+        )
     }
 
     /// Returns everything in the model that prevents a store from being mirrored; empty for a local store.
@@ -147,7 +150,7 @@ extension MirroredContainer {
             guard let lock = try StoreLock(path: path) else {
                 throw MirrorError(
                     .storeSyncedElsewhere,
-                    "\(description.url.lastPathComponent) is kept in step by another container. Open it there, or here without cloud options."
+                    "\(description.url.lastPathComponent) is synced by another container. Open it there, or here without cloud options."
                 )
             }
             let file = try storeFile(description, path)
@@ -183,7 +186,7 @@ extension MirroredContainer {
             guard holder == nil || holder == user else {
                 throw MirrorError(
                     .storage,
-                    "\(URL(filePath: file.path).lastPathComponent) holds another user's data. Remove the store's .accounts file, so that it is made anew."
+                    "\(URL(filePath: file.path).lastPathComponent) holds another user's data. Delete the store's .accounts file; it is then created again."
                 )
             }
             try State.set(db, .account, user)
@@ -206,7 +209,7 @@ extension MirroredContainer {
         let folder = URL(filePath: path).deletingLastPathComponent().path
         var isFolder: ObjCBool = false
         guard FileManager.default.fileExists(atPath: folder, isDirectory: &isFolder), isFolder.boolValue else {
-            throw MirrorError(.storage, "There is no folder \(folder). Make it before the store is loaded.")
+            throw MirrorError(.storage, "There is no folder \(folder). Create it before loading the store.")
         }
     }
 

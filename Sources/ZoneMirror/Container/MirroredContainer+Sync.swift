@@ -87,11 +87,11 @@ extension MirroredContainer {
         guard count < expected else { return nil }
         if isClosed { return MirrorError(.closed, "The container is closed. Call loadStores() to open it again.") }
         if !isLoaded {
-            return MirrorError(.unknownStore, "No store is open. Let loadStores() succeed before anything is synced.")
+            return MirrorError(.unknownStore, "No store is open. Call loadStores() before syncing.")
         }
         return MirrorError(
             .storeSyncedElsewhere,
-            "A store has no file of the current user: it is kept in step by another program. Close that, and load again."
+            "A store has no file for the current user, because another program syncs it. Close that program, and load the stores again."
         )
     }
 
@@ -147,11 +147,11 @@ extension MirroredContainer {
         }
         alarm.cancel()
         guard ending != .upToDate else { return attempt.cancel() }
-        let cause = ending == .cancelled ? "the wait was cancelled" : "the time was too short"
+        let cause = ending == .cancelled ? "the wait was cancelled" : "the timeout expired"
         let trouble = wait.trouble
         throw MirrorError(
             .timedOut,
-            "The stores are not up to date yet: \(trouble?.explanation ?? "\(cause).") They go on trying.",
+            "The stores are not up to date yet: \(trouble?.explanation ?? "\(cause).") They continue to retry.",
             underlying: trouble
         )
     }

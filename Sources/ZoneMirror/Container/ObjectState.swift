@@ -51,7 +51,7 @@ extension MirroredContainer {
             return Explanation(
                 state: .localOnly,
                 reason: "The object has not been saved.",
-                next: "Save its context; then it is sent."
+                next: "Save its context to send it."
             )
         }
         guard let file = stores.file(store) else { throw MirrorError(.unknownStore, "\(store) is not open here.") }
@@ -59,7 +59,7 @@ extension MirroredContainer {
             let explanation = Explanation(
                 state: .localOnly,
                 reason: "Its store is local only.",
-                next: "Nothing of it ever leaves this machine."
+                next: "It is never sent to a relay."
             )
             return try await reading(store) { try Explainer.addUnread(object, $0, file, to: explanation) }
         }
@@ -85,8 +85,8 @@ private struct Explainer {
         if try OutboxRow.isOfAnother(db, oid) {
             return Explanation(
                 state: .pending,
-                reason: "Another user of this device has changed it, and that has not been sent.",
-                next: "It is sent when that user signs in again."
+                reason: "Another user of this device has changed it, and the change has not been sent.",
+                next: "The change is sent when that user signs in again."
             )
         }
         // An unsent change is newer than a refused one.
@@ -105,8 +105,8 @@ private struct Explainer {
         return Explanation(
             state: .synced,
             since: try State.number(db, .lastExport).map { Date(timeIntervalSince1970: $0) },
-            reason: "It is here as it was on the relay when that was last asked.",
-            next: "Changes from elsewhere arrive by themselves."
+            reason: "It equals the relay's version as of the last fetch.",
+            next: "Changes by others are fetched automatically."
         )
     }
 
@@ -129,7 +129,7 @@ private struct Explainer {
         explanation.unreadProperties = names
         let values = names.count == 1 ? "a value of \(names[0])" : "values of \(names.joined(separator: ", "))"
         explanation.reason += " It has \(values) that this version of the app cannot read."
-        explanation.next += " The default is shown in its place, and the value is kept until the property is set."
+        explanation.next += " The default is shown instead, and the value is kept until the property is set."
         return explanation
     }
 
@@ -142,7 +142,7 @@ private struct Explainer {
             state: .refused,
             since: Date(timeIntervalSince1970: row[1]),
             reason: "The relay refused the change: \(row[0] as String)",
-            next: "Nothing by itself. Retry, discard or export it from rejectedWrites."
+            next: "It is not retried automatically. Retry, discard or export it from rejectedWrites."
         )
     }
 
@@ -158,24 +158,24 @@ private struct Explainer {
             return Explanation(
                 state: .sending,
                 since: since,
-                reason: "Its change is on the way to the relay.",
-                next: "The relay's answer settles it."
+                reason: "Its change is being sent to the relay.",
+                next: "The relay's response confirms or rejects it."
             )
         }
         if row.held != nil {
             return Explanation(
                 state: .pending,
                 since: since,
-                reason: "Its change waits: \(row.error ?? "something it needs is not on the relay yet.")",
-                next: "It is tried again after the next successful send."
+                reason: "Its change waits: \(row.error ?? "an object that it depends on is not on the relay yet.")",
+                next: "It is retried after the next successful send."
             )
         }
         if try State.text(db, .quotaIsFull) != nil {
             return Explanation(
                 state: .pending,
                 since: since,
-                reason: "There is no space left on the relay.",
-                next: "It is sent when something was deleted or the limit raised."
+                reason: "The quota on the relay is exhausted.",
+                next: "It is sent after data is deleted or the quota is raised."
             )
         }
         if row.code == CKError.Code.serverRecordChanged.rawValue {
@@ -183,19 +183,19 @@ private struct Explainer {
                 state: .conflicted,
                 since: since,
                 reason: "It was changed here and elsewhere at the same time; both changes were merged.",
-                next: "The merged object is sent by itself as soon as that is possible."
+                next: "The merged object is sent automatically as soon as possible."
             )
         }
-        let reason = trouble.map { "The relay could not take it so far: \($0.localizedDescription)" }
+        let reason = trouble.map { "It could not be sent so far: \($0.localizedDescription)" }
         let usual =
             isFromBefore
-            ? "The relay does not have it: it was made while its store was local, and has not been sent yet."
+            ? "The relay does not have it: it was created while its store was local, and has not been sent yet."
             : "Its change has not been sent yet."
         return Explanation(
             state: .pending,
             since: since,
             reason: reason ?? row.error ?? usual,
-            next: "It is sent by itself as soon as that is possible."
+            next: "It is sent automatically as soon as possible."
         )
     }
 }

@@ -118,7 +118,7 @@ final class OpenStores: Sendable {
     func firstWritable(_ entity: String) throws(MirrorError) -> StoreID {
         let writable = homes.filter { $0.tables.contains(entity) && !$0.description.isReadOnly }.map(\.description)
         guard let home = writable.first(where: { $0.cloud?.scope != .shared }) ?? writable.first else {
-            throw MirrorError(.noStoreForEntity, "No store that can be written holds \(entity).")
+            throw MirrorError(.noStoreForEntity, "No writable store holds \(entity).")
         }
         // Objects that are to be sent must not go to the next store, where they would stay unsent.
         guard file(home.id) != nil else {
@@ -187,7 +187,10 @@ final class OpenStores: Sendable {
         guard !generation.isOver else { return true }
         guard generation.isTooOld(at: now, log: conditions.pinLog) else { return false }
         if generation.end() {
-            notice("A pinned view was too old or its log too large; it shows the newest commit now.", [.pinAdvanced])
+            notice(
+                "A pinned view was too old, or its log was too large. It now shows the newest commit.",
+                [.pinAdvanced]
+            )
         }
         return true
     }
@@ -223,7 +226,7 @@ final class OpenStores: Sendable {
             }
             let names = properties.map(\.key).joined(separator: ", ")
             let message = """
-                Objects of \(entity) have values that this version of the app cannot read: \(names). They show the default, and \
+                Objects of \(entity) have values that this version of the app cannot read: \(names). They show the default and \
                 keep the value until the property is set.
                 """
             record(file, message, details)
@@ -263,7 +266,7 @@ final class OpenStores: Sendable {
     /// Reports that a request could not be read.
     func failed(_ error: MirrorError, reading entity: String) {
         guard let file = files(holding: entity).first ?? files.first else { return }
-        record(file, "\(entity) cannot be read just now, and is tried again: \(error.localizedDescription)", [])
+        record(file, "\(entity) cannot be read now; the read is retried: \(error.localizedDescription)", [])
     }
 
     /// Reports a notice that concerns no store in particular.

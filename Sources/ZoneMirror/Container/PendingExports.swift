@@ -35,7 +35,10 @@ extension MirroredContainer {
         try await writing(store) { db in
             guard let table = file.mapping.tables[object.entity] else { return }
             if try OutboxRow.isOfAnother(db, object.name.text) {
-                throw MirrorError(.objectUnavailable, "This change is another user's, who can drop it when signed in.")
+                throw MirrorError(
+                    .objectUnavailable,
+                    "This change belongs to another user, who can discard it when signed in."
+                )
             }
             guard let pending = try OutboxRow.find(db, object.name.text) else { return }
             try OutboxRow.drop(db, object.name.text)

@@ -52,12 +52,12 @@ extension MirroredContainer {
         }
         try await writing(store) { db in
             guard let refused = try RefusedRow.find(db, write.id) else {
-                throw MirrorError(.objectUnavailable, "This write has been decided already, or is another user's.")
+                throw MirrorError(.objectUnavailable, "This write is already resolved, or belongs to another user.")
             }
             guard try refused.apply(db, file) else {
                 throw MirrorError(
                     .objectUnavailable,
-                    "The model has no \(refused.entity) any more, or it is not known what was to be written."
+                    "The model no longer has \(refused.entity), or the values to write are unknown."
                 )
             }
             try db.execute(sql: "DELETE FROM mirror_refused WHERE id = ?", arguments: [write.id])

@@ -38,7 +38,7 @@ extension MirroredContainer {
         if !violations.isEmpty {
             throw MirrorError(
                 .modelIncompatible(violations),
-                "The model cannot be mirrored as it is. Each line names a place and what to do there."
+                "The model cannot be mirrored. Each line names a problem and its solution."
             )
         }
         var mappings: [RecordMapping] = []
@@ -56,7 +56,7 @@ extension MirroredContainer {
             guard try cloud.container.session.connection().environment == .development else {
                 throw CKError(
                     .permissionFailure,
-                    "The schema of production is changed by promoting development's: zonecast schema promote."
+                    "Production's schema changes only by promoting development's: zonecast schema promote."
                 )
             }
             let link = MirrorLink(database: cloud.container.database(with: cloud.scope))

@@ -28,7 +28,7 @@ final class StoreLock: Sendable {
         let reason = String(cString: strerror(errno))
         return MirrorError(
             .storage,
-            "\(path)-sync, by which containers know of each other, cannot be opened: \(reason). Look at its rights and its folder's."
+            "The lock file \(path)-sync cannot be opened: \(reason). Check the permissions of the file and its folder."
         )
     }
 

@@ -80,7 +80,7 @@ extension MirrorContext {
         guard let entity = stores.model.entities[T.entityName],
             let relationship = entity.relationships.first(where: { $0.name == name }),
             let back = stores.model.inverse(of: relationship)
-        else { throw MirrorError(.unknownProperty, "\(T.entityName).\(name) is no link with an inverse.") }
+        else { throw MirrorError(.unknownProperty, "\(T.entityName).\(name) is not a relationship with an inverse.") }
         if let pair = stores.model.pair(relationship, of: T.entityName) {
             return try paired(to: object, pair, name, sorts)
         }

@@ -71,7 +71,7 @@ extension MirrorContext {
         let name = try PropertyNames.name(of: path)
         guard let relationship = stores.model.entities[T.entityName]?.relationships.first(where: { $0.name == name }),
             let back = stores.model.inverse(of: relationship)
-        else { throw MirrorError(.unknownProperty, "\(T.entityName).\(name) is no link with an inverse.") }
+        else { throw MirrorError(.unknownProperty, "\(T.entityName).\(name) is not a relationship with an inverse.") }
         return (name, back.name, stores.model.pair(relationship, of: T.entityName))
     }
 

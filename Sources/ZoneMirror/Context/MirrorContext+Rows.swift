@@ -76,7 +76,7 @@ extension MirrorContext {
         do {
             return try reader.read(name, row)
         } catch {
-            throw MirrorError(.storage, "A row of \(T.entityName) cannot be read as one: \(error)", underlying: error)
+            throw MirrorError(.storage, "A row of \(T.entityName) cannot be decoded: \(error)", underlying: error)
         }
     }
 }

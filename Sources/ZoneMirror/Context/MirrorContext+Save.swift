@@ -124,7 +124,7 @@ struct SavePlan {
             guard let file = stores.file(home) else {
                 throw MirrorError(.noStoreForEntity, "\(home), where \(key.entity) \(key.id) goes, is not open.")
             }
-            if file.description.isReadOnly { throw MirrorError(.noStoreForEntity, "\(home) can only be read.") }
+            if file.description.isReadOnly { throw MirrorError(.noStoreForEntity, "\(home) is read-only.") }
             if groups[home] == nil { order.append(home) }
             groups[home, default: []].append(Item(key: key, pending: item))
             homes[key] = home
@@ -197,7 +197,7 @@ struct SavePlan {
             if let home, home != homes[key], try context.find(target, homes[key]) == nil {
                 throw MirrorError(
                     .crossStoreRelationship,
-                    "\(key.entity) \(key.id) and \(target.entity) \(target.id) are in different stores. Keep the name instead of a link."
+                    "\(key.entity) \(key.id) and \(target.entity) \(target.id) are in different stores. Store the record name instead of a relationship."
                 )
             }
         }

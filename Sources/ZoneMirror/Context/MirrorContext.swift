@@ -94,7 +94,7 @@ public final class MirrorContext: Sendable {
 
     private func warnOfMerging() {
         stores.notice(
-            "The context \(name ?? "without a name") merges imports and has the policy error: saves of objects that others changed meanwhile fail."
+            "The context \(name ?? "without a name") merges imports and has the merge policy error, so saves of objects that others have changed fail."
         )
     }
 
@@ -232,7 +232,7 @@ public final class MirrorContext: Sendable {
             return true
         }
         if !isNew {
-            throw MirrorError(.wrongStore, "Only a new object can be assigned; move(_:to:) moves one that is saved.")
+            throw MirrorError(.wrongStore, "Only a new object can be assigned. Use move(_:to:) for a saved object.")
         }
     }
 
@@ -319,7 +319,7 @@ public final class MirrorContext: Sendable {
         guard let pending = overlay(key), !pending.isIn(home) else { return }
         throw MirrorError(
             .wrongStore,
-            "The \(key.entity) \(key.id) of another store has changes here. Save those first, or use another context."
+            "The \(key.entity) \(key.id) of another store has unsaved changes in this context. Save them first, or use another context."
         )
     }
 
@@ -355,7 +355,7 @@ extension MirrorError {
     static func unavailable(_ key: MirrorContext.Key) -> MirrorError {
         MirrorError(
             .objectUnavailable,
-            "There is no \(key.entity) \(key.id) here any more: it was deleted, or the access to it has ended."
+            "There is no \(key.entity) \(key.id) any more: it was deleted, or the user lost access to it."
         )
     }
 }

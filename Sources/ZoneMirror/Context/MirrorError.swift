@@ -81,14 +81,15 @@ public struct MirrorError: LocalizedError, Sendable {
     private static func explanation(of error: DatabaseError) -> String {
         switch error.resultCode {
         case .SQLITE_FULL:
-            "There is no space left on the disk. Nothing was written; make space, and try again."
+            "There is no space left on the disk. Nothing was written. Free space, then retry."
         case .SQLITE_CORRUPT, .SQLITE_NOTADB:
             """
-            The store's file is damaged, or no store's: \(error.message ?? "\(error.resultCode)"). Move it away, with the \
-            files beside it that begin with its name: what was sent comes back from the relay, what was not is in that file only.
+            The store's file is damaged, or not a store: \(error.message ?? "\(error.resultCode)"). Move it away, \
+            together with the files whose names begin with its name. Sent changes are fetched from the relay again; unsent \
+            changes exist only in that file.
             """
         case .SQLITE_READONLY, .SQLITE_PERM, .SQLITE_CANTOPEN:
-            "The store's file cannot be opened for writing: \(error.message ?? "\(error.resultCode)"). Look at its rights."
+            "The store's file cannot be opened for writing: \(error.message ?? "\(error.resultCode)"). Check its permissions."
         default: "The store's file could not be read or written: \(error)"
         }
     }

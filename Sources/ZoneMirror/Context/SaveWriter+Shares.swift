@@ -41,7 +41,7 @@ extension SaveWriter {
         guard file.scope == .shared else { return nil }
         throw MirrorError(
             .objectUnavailable,
-            "\(object(item)) was assigned to a share that has ended, or that this user is not in any more."
+            "\(object(item)) was assigned to a share that has ended or that this user has left."
         )
     }
 
@@ -53,7 +53,7 @@ extension SaveWriter {
             let object = object(item)
             throw MirrorError(
                 .permissionFailure([object]),
-                "\(object) belongs to a share that this user may only read. Ask its owner for the right to write."
+                "\(object) belongs to a share that this user may only read. Ask its owner for write permission."
             )
         }
         try KnownRecord.reserve(
@@ -109,7 +109,7 @@ extension SaveWriter {
     static func crossing(_ object: ObjectID) -> MirrorError {
         MirrorError(
             .crossShareRelationship,
-            "\(object) cannot be linked to objects of two different shares. Take it out of one of them first."
+            "\(object) cannot be related to objects of two different shares. Remove it from one of them first."
         )
     }
 }

@@ -81,7 +81,7 @@ struct SaveWriter {
             let what = conflicts.count == 1 ? "An object" : "\(conflicts.count) objects"
             throw MirrorError(
                 .mergeConflict(conflicts),
-                "\(what) changed since this context read it. Read again, or set another merge policy."
+                "\(what) changed since this context read it. Fetch again, or set another merge policy."
             )
         }
         return written

@@ -88,7 +88,7 @@ private struct RowDecoder: Decoder {
 
     static var refusal: any Error {
         DecodingError.dataCorrupted(
-            .init(codingPath: [], debugDescription: "An object in a mirror has to read itself property by property.")
+            .init(codingPath: [], debugDescription: "An object in a mirror must be decoded property by property.")
         )
     }
 

@@ -82,15 +82,15 @@ enum RowEncoder {
     fileprivate static func refusal(of value: some Encodable, as column: DatabaseValue) -> String? {
         switch value {
         case let value as String where value.utf8.contains(0):
-            return "has a character of number 0, at which texts end in SQLite. Leave it out."
+            return "contains the character U+0000, which ends strings in SQLite. Remove it."
         case let value as RecordName where value.text.utf8.contains(0):
             return refusal(of: value.text, as: column)
         case let value as Date where Timestamp(exactly: value) == nil:
-            return "is a date beyond all times. Use nil for none."
+            return "is an infinite date. Use nil for no date."
         case let value as any BinaryInteger where Int64(clamping: value) != value:
-            return "is \(value), and the whole numbers of records go from \(Int64.min) to \(Int64.max)."
+            return "is \(value), and integers in records range from \(Int64.min) to \(Int64.max)."
         case let value as any BinaryFloatingPoint where !Double(value).isFinite:
-            return "is \(Double(value)), and records hold finite numbers only. Use nil, or a number of your choice."
+            return "is \(Double(value)), and records hold only finite numbers. Use nil or a finite number."
         case let value as any OptionalColumn: return value.refusal(as: column)
         default:
             // Stored as JSON, which cannot represent `Decimal.nan`, for example.
@@ -101,7 +101,7 @@ enum RowEncoder {
                 _ = try JSONDecoder().decode(type, from: json)
                 return nil
             } catch {
-                return "is \(value), which cannot be read again from the JSON that it is kept as: \(error)"
+                return "is \(value), which cannot be decoded from its JSON: \(error)"
             }
         }
     }

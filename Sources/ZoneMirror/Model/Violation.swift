@@ -65,23 +65,24 @@ public enum Violation: Hashable, Sendable, CustomStringConvertible {
     public var hint: String {
         switch self {
         case .uniqueConstraint:
-            "Remove the constraint; give seed data names of their own (RecordName of a key), or use deduplicate(_:by:)."
+            "Remove the constraint. Give seed data fixed names (RecordName of a key), or use deduplicate(_:by:)."
         case .attributeNeedsDefault: "Make it optional, or give it a default."
-        case .undefinedType: "Give it a type; transformable takes any codable value."
-        case .objectIDType: "Use a relationship, or keep the other object's record name as text."
+        case .undefinedType: "Give it a type; transformable accepts any codable value."
+        case .objectIDType: "Use a relationship, or store the other object's record name as a string."
         case .relationshipNotOptional: "Make it optional: the other end may arrive later."
-        case .relationshipNoInverse: "Declare the relationship that leads back, and name it as the inverse."
-        case .denyDeleteRule: "Use nullify, cascade or noAction: another device cannot be denied a deletion."
+        case .relationshipNoInverse: "Declare a relationship in the other direction, and name it as the inverse."
+        case .denyDeleteRule: "Use nullify, cascade or noAction: a deletion on another device cannot be denied."
         case .orderedRelationship: "Remove the order and add a position attribute to sort by."
         case .crossConfigurationRelationship:
-            "Put both entities into one configuration, or keep the record name as text and fetch by it."
-        case .tooManyFields: "Split the entity in two; text and data count twice, once for their large form."
+            "Put both entities into one configuration, or store the record name as a string and fetch by it."
+        case .tooManyFields: "Split the entity. String and data attributes count twice, once for their large form."
         case .reservedFieldName: "Rename the property."
-        case .encryptionNotAllowed(_, _, .publicStore): "Keep the entity in a private store, or the attribute in clear."
+        case .encryptionNotAllowed(_, _, .publicStore):
+            "Keep the entity in a private store, or do not encrypt the attribute."
         case .encryptionNotAllowed(_, _, .indexed): "Remove the attribute's index."
         case .encryptionNotAllowed(_, _, .existsUnencrypted): "Add a new, encrypted attribute beside the old one."
         case .typeChanged(_, let property, let from, let to):
-            "It holds a \(from) and cannot become a \(to). Keep \(property) as it was, and add a property of another name."
+            "It holds a \(from) and cannot become a \(to). Keep \(property) unchanged, and add a property with another name."
         case .invalidName: "Use ASCII letters, digits and underscores, and start with a letter."
         }
     }

@@ -93,7 +93,7 @@ extension MirrorSync {
         // While another user signs in, the other store may already have that user's file.
         let owners = try [file, target].map { file in try file.pool.read { try State.text($0, .account) } }
         guard !target.isMirrored || owners[1] == nil || owners[0] == owners[1] else {
-            throw CKError(.notAuthenticated, "The store for copies of lost objects is another user's just now.")
+            throw CKError(.notAuthenticated, "The store for copies of lost objects currently belongs to another user.")
         }
         let count = try KeptCopy(file: file, target: target, now: conditions.wallClock()).run(zone, only: names)
         return count > 0 ? [.keptCopy(count)] : []

@@ -16,7 +16,7 @@ extension MirrorSync {
         try await sendShare(share, in: zone)
         try conditions.crashPoint(.afterShareSaved)
         guard let (record, details) = share.kept else {
-            throw CKError(.internalError, "The relay's answer holds no share.")
+            throw CKError(.internalError, "The relay's response contains no share.")
         }
         let news = try await file.pool.write { db in
             let home = try KnownZone.make(db, zone)

@@ -138,7 +138,10 @@ extension MirroredContainer {
         guard share.isOwner, let file = stores.file(store), file.scope == .private, let sync = sync(store),
             let home = file.homeZone
         else {
-            throw MirrorError(.wrongStore, "Only the owner can end a share, in the private store. Others leave it.")
+            throw MirrorError(
+                .wrongStore,
+                "Only the owner can stop a share, in the private store. Participants leave it."
+            )
         }
         let zone = share.recordID.zoneID.zone
         do {
@@ -158,7 +161,7 @@ extension MirroredContainer {
     /// - Throws: `wrongStore` for the user's own share, and `relay`.
     public func leaveShare(_ share: CKShare, in store: StoreID) async throws(MirrorError) {
         guard !share.isOwner, stores.file(store)?.scope == .shared, let sync = sync(store) else {
-            throw MirrorError(.wrongStore, "The owner cannot leave a share, but stop it.")
+            throw MirrorError(.wrongStore, "The owner cannot leave a share. Stop it instead.")
         }
         do {
             try await sync.leave(share.recordID)

@@ -41,7 +41,7 @@ extension MirroredContainer {
         guard closure.count <= limit else {
             throw MirrorError(
                 .tooManyObjects(closure.count),
-                "Sharing takes \(closure.count) objects along, more than \(limit). Raise the limit, or cut links by stopsSharing."
+                "Sharing would include \(closure.count) related objects, more than \(limit). Raise the limit, or exclude relationships with stopsSharing."
             )
         }
         try await refuseShared(closure, in: file, but: zone)
@@ -101,7 +101,7 @@ extension MirroredContainer {
         if !shared.isEmpty {
             throw MirrorError(
                 .alreadyShared(shared),
-                "\(shared.map(\.description).joined(separator: ", ")): shared already. Stop that share first."
+                "\(shared.map(\.description).joined(separator: ", ")): already shared. Stop that share first."
             )
         }
     }

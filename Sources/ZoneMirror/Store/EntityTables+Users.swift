@@ -20,7 +20,7 @@ extension EntityTables {
             CREATE TRIGGER \("mirror_\(table.name)_\(event.lowercased())_owner".quoted) BEFORE \(event) ON \(table.name.quoted)
             WHEN \(Self.notImporting)
             AND EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = old.id AND account IS NOT NULL) BEGIN
-            SELECT RAISE(ABORT, 'Another user has changed this object and not sent it; until they have, nobody else can.');
+            SELECT RAISE(ABORT, 'Another user has an unsent change to this object. It cannot be changed until that change is sent.');
             END
             """
         }

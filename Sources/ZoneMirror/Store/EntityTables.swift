@@ -217,8 +217,8 @@ struct EntityTables {
             SELECT RAISE(ABORT, 'The id of a mirrored object has 1 to 255 printable ASCII characters and is not \
             \(Share.zoneWideName). Give it another id.')
             WHERE length(new.id) NOT BETWEEN 1 AND 255 OR new.id GLOB '*[^ -~]*' OR new.id = \(Share.zoneWideName.literal);
-            SELECT RAISE(ABORT, 'An object of another entity has this name, or had it and is still to be deleted on the \
-            relay. Give each object of a mirrored store a name of its own.')
+            SELECT RAISE(ABORT, 'An object of another entity has this name, or had it and is not yet deleted on the \
+            relay. Give each object of a mirrored store a unique name.')
             WHERE EXISTS (SELECT 1 FROM mirror_outbox WHERE oid = new.id AND entity <> \(entity))
             OR EXISTS (SELECT 1 FROM mirror_record WHERE oid = new.id AND entity <> \(entity));
             """

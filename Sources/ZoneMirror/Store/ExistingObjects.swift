@@ -77,7 +77,7 @@ struct ExistingObjects {
             .storage,
             """
             \(file.description.url.lastPathComponent) has a \(row[1] as String) and a \(row[2] as String) with the id \
-            \(row[0] as String). In a mirrored store each object needs an id of its own: change one of them while the store \
+            \(row[0] as String). In a mirrored store each object needs a unique id: change one of them while the store \
             is local.
             """
         )

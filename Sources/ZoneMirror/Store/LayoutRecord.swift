@@ -98,7 +98,7 @@ enum ColumnTypes {
         guard violations.isEmpty else {
             throw MirrorError(
                 .modelIncompatible(violations),
-                "The model does not fit the store's file. Each line names a property and what to do there."
+                "The model does not match the store's file. Each line names a property and the solution."
             )
         }
         try State.set(db, .types, String(decoding: JSONEncoder().encode(known), as: UTF8.self))

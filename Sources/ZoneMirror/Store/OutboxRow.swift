@@ -139,7 +139,7 @@ struct OutboxRow {
     /// The error for a caller that asked to send a change which has to wait.
     var reasonToWait: CKError {
         let code = code.flatMap { CKError.Code(rawValue: $0) } ?? .referenceViolation
-        return CKError(code, error ?? "It waits for something that is not on the relay yet.")
+        return CKError(code, error ?? "It depends on an object that is not on the relay yet.")
     }
 
     /// Makes all waiting changes sendable again, because what they waited for may be there now.

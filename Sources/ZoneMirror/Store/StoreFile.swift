@@ -112,7 +112,7 @@ final class StoreFile: Sendable {
         if !violations.isEmpty {
             throw MirrorError(
                 .modelIncompatible(violations),
-                "The model cannot be mirrored as it is. Each line names a place and what to do there."
+                "The model cannot be mirrored. Each line names a problem and its solution."
             )
         }
         let clear = tables.flatMap { table in

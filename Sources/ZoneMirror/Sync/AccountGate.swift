@@ -56,7 +56,7 @@ actor AccountGate {
         let previous = try await storedUser()
         if !isPublic, !connection.credentials.namesUser {
             if let previous, previous != AccountFiles.nobody { await changed(.signedOut(of: previous)) }
-            throw CKError(.notAuthenticated, "Nobody is signed in. What is written meanwhile stays on this machine.")
+            throw CKError(.notAuthenticated, "No user is signed in. Changes stay on this device until a user signs in.")
         }
         let name: String
         do {
@@ -70,7 +70,7 @@ actor AccountGate {
             await changed(.is(name, previous: previous))
             throw CKError(
                 .notAuthenticated,
-                "Another user has signed in; their own store is opened in place of this one."
+                "Another user has signed in. That user's store is opened instead of this one."
             )
         }
         // The file's user is stored before this user's data is, so that the next user can be distinguished from this

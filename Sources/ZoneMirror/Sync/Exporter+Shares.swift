@@ -80,7 +80,7 @@ extension Exporter {
         var item = Outgoing(row, in: zone, .init(.create, row.oid, recordType: type), size: 0)
         item.trouble = CKError(
             .alreadyShared,
-            "It cannot be linked to objects of two different shares. Take it out of one of them first."
+            "It cannot be related to objects of two different shares. Remove it from one of them first."
         )
         return item
     }

@@ -114,20 +114,20 @@ struct Exporter {
 
     private func outgoing(_ row: OutboxRow, _ batch: inout Batch) throws -> Outgoing? {
         guard let table = file.mapping.tables[row.entity] else {
-            let reason = "The model has no \(row.entity) any more. It is sent when it has again."
+            let reason = "The model no longer has \(row.entity). The change is sent when it has the entity again."
             try hold(row.oid, reason, as: "noTable", code: CKError.Code.incompatibleVersion.rawValue)
             return nil
         }
         let known = try KnownRecord.find(db, oid: row.oid)
         let home = try known.flatMap { try KnownZone.find(db, id: $0.zone) }
         guard home?.isEnding != true else {
-            try hold(row.oid, "The zone that it was in has ended. Where it is now is being looked for.")
+            try hold(row.oid, "Its zone no longer exists. The mirror is searching for its new zone.")
             return nil
         }
         guard let zone = home?.zone ?? file.homeZone else {
             try hold(
                 row.oid,
-                "A new object in a shared store has to be related to a shared object, or assigned to a share."
+                "A new object in a shared store must be related to a shared object or assigned to a share."
             )
             batch.homeless.append(row.oid)
             return nil

@@ -24,7 +24,7 @@ extension Importer {
         guard let outcome = resolved ?? PropertyMerge.edits(base: base, memory: mine, store: theirs, policy: policy),
             let values = outcome.values
         else {
-            let what = "Changed here and on the relay; the store's policy merges nothing."
+            let what = "Changed here and on the relay, and the store's policy does not merge."
             try leave(table, oid, .save, mapping.fields(of: mine, in: table), what)
             return arrived
         }
@@ -162,7 +162,7 @@ extension Importer {
         }
         if let stays = PropertyMerge.keepsObjectDeletedInMemory(policy) { return stays }
         guard theirs != mapping.row(of: known?.serverFields() ?? [:], in: table) else { return false }
-        let what = "Deleted here and changed on the relay; the store's policy decides nothing."
+        let what = "Deleted here and changed on the relay, and the store's policy does not resolve this conflict."
         try leave(table, oid, .delete, [:], what)
         return true
     }
@@ -175,7 +175,7 @@ extension Importer {
         let base = mapping.row(of: known.serverFields(), in: table)
         guard mine != base else { return }
         if policy == .error, !acceptsDeletion {
-            let what = "Changed here and deleted on the relay; the store's policy decides nothing."
+            let what = "Changed here and deleted on the relay, and the store's policy does not resolve this conflict."
             return try leave(table, oid, .save, mapping.fields(of: mine, in: table), what)
         }
         let isByPolicy = PropertyMerge.keepsObjectDeletedInStore(policy) == false

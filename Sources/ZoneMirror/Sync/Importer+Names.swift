@@ -35,7 +35,7 @@ extension Importer {
         let oid = pending.oid
         if let table = mapping.tables[pending.entity], let row = try table.row(db, oid) {
             let mine = mapping.fields(of: try names.toRelay(row, table, oid, db), in: table)
-            let what = "Its name is another entity's object's on the relay. Insert it under another name."
+            let what = "On the relay, an object of another entity has this name. Insert it with another name."
             try leave(table, oid, pending.operation, mine, what)
             try noteDeletion(table, oid)
             try takeAway(table, oid, named: known?.name ?? oid)

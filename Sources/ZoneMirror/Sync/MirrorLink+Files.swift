@@ -64,7 +64,11 @@ extension MirrorLink {
         do {
             try Data(bytes).write(to: file)
         } catch {
-            throw CKError(.internalError, "A large value could not be put into a file to send.", underlying: error)
+            throw CKError(
+                .internalError,
+                "A large value could not be written to a file for the upload.",
+                underlying: error
+            )
         }
         let place = AssetKeeper.Upload(
             file: file,

@@ -145,7 +145,7 @@ struct MirrorLink: Sendable {
         let document = try await asOwner { () throws(CKError) in try await database.call("changes/zone", body) }
         let outcome: Result<ZoneAnswer, CKError> = try reading { () throws(JSONError) in
             guard let entry = try document.root.required("zones").elements().first else {
-                return .failure(CKError(.internalError, "The relay's answer leaves the zone out."))
+                return .failure(CKError(.internalError, "The relay's response does not contain the zone."))
             }
             if let failure = try ClientResponse.failure(entry, zone: zone) {
                 return .failure(CKError(failure, at: .item))
@@ -314,7 +314,7 @@ struct MirrorLink: Sendable {
                 }
             }
         }
-        let missing = CKError(.internalError, "The relay's answer leaves this item out.")
+        let missing = CKError(.internalError, "The relay's response does not contain this item.")
         while answers.count < count { answers.append(.failed(missing, nil)) }
         return Array(answers.prefix(count))
     }

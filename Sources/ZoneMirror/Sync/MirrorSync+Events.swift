@@ -68,7 +68,7 @@ extension MirrorSync: Settling {
             return ["\(name) has not polled since the last change."]
         }
         if let unfinished = schedule.unfinished { return ["\(name) \(unfinished)."] }
-        if working > 0 { return ["\(name) is at work."] }
+        if working > 0 { return ["\(name) is syncing."] }
         if spaceWatch != nil { return ["\(name) waits for space in the user's database."] }
         guard !isPublic, !schedule.isChannelOpen, newsSeen < world.newsCount(ofPublic: false) else { return [] }
         return ["\(name) has no notice connection, and has not polled since the last change."]

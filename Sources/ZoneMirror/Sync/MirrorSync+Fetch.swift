@@ -334,7 +334,7 @@ extension MirrorSync {
         let failed = outcome.zoneTroubles.filter { $0.value.kind != .zoneGone }
         let unexplained = CKError(
             .internalError,
-            "The relay's feed does not move on. Try again later; its log says more."
+            "The relay's change feed makes no progress. Retry later, and see the relay's log."
         )
         if outcome.trouble != nil {
             return errors[nil] ?? failed.keys.compactMap { errors[$0] }.first ?? unexplained

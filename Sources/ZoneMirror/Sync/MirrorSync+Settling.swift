@@ -93,7 +93,8 @@ extension MirrorSync {
         if let later = result.later { tally.retryLater(later, in: zone) }
         // Each change failed because of another one, but no other is left: sending them again would change nothing.
         if result.resend.count == request.count {
-            tally.error = tally.error ?? CKError(.batchRequestFailed, "The relay does not say which change it refuses.")
+            tally.error =
+                tally.error ?? CKError(.batchRequestFailed, "The relay did not report which change it refused.")
             return []
         }
         return result.resend

@@ -215,7 +215,7 @@ struct Settlement {
             return importer.conflicts
         }
         result.refused += refusals.map { Refusal(oid: $0.oid, error: $1) }
-        let conflict = CKError(.serverRecordChanged, "It was changed on the relay too: see rejectedWrites.")
+        let conflict = CKError(.serverRecordChanged, "It was also changed on the relay. See rejectedWrites.")
         result.refused += conflicts.map { Refusal(oid: $0, error: conflict) }
     }
 }
@@ -227,7 +227,10 @@ extension Importer {
         guard let table = mapping.tables[item.entity] else { return }
         let current = try table.row(db, item.oid)
         let mine = try current.map { mapping.fields(of: try names.toRelay($0, table, item.oid, db), in: table) } ?? [:]
-        let cause = Refusals.Cause(code: error.errorCode, message: error.errorDescription ?? "The relay refused it.")
+        let cause = Refusals.Cause(
+            code: error.errorCode,
+            message: error.errorDescription ?? "The relay refused the change."
+        )
         try Refusals.add(
             db,
             oid: item.oid,

@@ -9,7 +9,7 @@ struct ContainerDelete: ParsableCommand {
         commandName: "delete",
         abstract: "Delete a container: records, assets and schema of both environments, its tokens and keys.",
         discussion: """
-            Stop the relay first. Only a backup can undo this, so the command makes one first, unless --no-backup is \
+            Stop the relay first. Only a backup can undo this, so the command creates one first, unless --no-backup is \
             set. Accounts stay, since they belong to the relay.
             """
     )
@@ -20,7 +20,7 @@ struct ContainerDelete: ParsableCommand {
     @Flag(help: "Do not ask for confirmation.")
     var yes = false
 
-    @Flag(help: "Do not make a backup first.")
+    @Flag(help: "Do not create a backup first.")
     var noBackup = false
 
     @OptionGroup var options: FolderOptions

@@ -10,7 +10,7 @@ import Wire
 struct IssuerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "issuer",
-        abstract: "Add, list and remove trusted issuers of identity tokens (JWT).",
+        abstract: "Create, list and delete trusted issuers of identity tokens (JWT).",
         discussion: """
             An app whose users sign in elsewhere sends their identity token to users/signin and gets a web auth token.
             """,
@@ -24,7 +24,7 @@ struct IssuerCommand: AsyncParsableCommand {
 
     struct Add: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Add a trusted issuer, or change its settings. Applies to a running relay at once."
+            abstract: "Create or edit a trusted issuer. Applies to a running relay at once."
         )
 
         @OptionGroup var place: ContainerOption
@@ -145,14 +145,14 @@ struct IssuerCommand: AsyncParsableCommand {
                     ]
                 },
                 heading: ["CONTAINER", "ISSUER", "AUDIENCE", "ALGORITHMS", "KEYS"],
-                empty: "No container trusts an issuer. To add one, see: zonecast issuer add --help"
+                empty: "No container trusts an issuer. To create one, see: zonecast issuer add --help"
             )
         }
     }
 
     struct Remove: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Remove a trusted issuer and end its users' sessions in the container."
+            abstract: "Delete a trusted issuer and revoke its users' sessions in the container."
         )
 
         @OptionGroup var place: ContainerOption
@@ -165,7 +165,7 @@ struct IssuerCommand: AsyncParsableCommand {
             try options.change("issuer.remove", "\(issuer) for \(place.container)") {
                 try $0.removeIssuer(issuer, of: place.container)
             }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("removed") }
+            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("deleted") }
         }
     }
 

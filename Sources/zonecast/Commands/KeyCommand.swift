@@ -8,13 +8,13 @@ import RelayStore
 struct KeyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "key",
-        abstract: "Add, list, rotate and revoke server-to-server keys.",
+        abstract: "Create, list, rotate and revoke server-to-server keys.",
         subcommands: [Add.self, List.self, Rotate.self, Revoke.self]
     )
 
     struct Add: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Add the public key of a P-256 key pair.",
+            abstract: "Create a server key from the public key of a P-256 key pair.",
             discussion: """
                 Create a key pair:
                   openssl ecparam -name prime256v1 -genkey -noout -out eckey.pem
@@ -134,7 +134,7 @@ struct KeyCommand: ParsableCommand {
                         [$0.keyID, $0.container, $0.environment, $0.name, $0.created, $0.revoked ?? "-"]
                     },
                     heading: ["KEY ID", "CONTAINER", "ENVIRONMENT", "NAME", "CREATED", "REVOKED"],
-                    empty: "There are no keys. Add one: zonecast key add --container ID --public-key FILE"
+                    empty: "There are no keys. Create one: zonecast key add --container ID --public-key FILE"
                 )
             }
         }

@@ -58,7 +58,7 @@ struct LoginCommand: AsyncParsableCommand {
 struct LogoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "logout",
-        abstract: "Delete a saved profile. Its token stays valid; to end it: zonecast user sessions EMAIL --end"
+        abstract: "Delete a saved profile. Its token stays valid; to revoke it: zonecast user sessions EMAIL --end"
     )
 
     @Option(help: "The profile's name.")
@@ -71,6 +71,6 @@ struct LogoutCommand: AsyncParsableCommand {
             throw CommandFailure(.failed, "There is no profile \(profile).")
         }
         try Profile.keep(nil, as: profile)
-        if json { try Terminal.say(json: ["forgotten": profile]) } else { Terminal.tell("forgotten  \(profile)") }
+        if json { try Terminal.say(json: ["forgotten": profile]) } else { Terminal.tell("deleted  \(profile)") }
     }
 }

@@ -93,7 +93,7 @@ struct ManagementTokenCommand: ParsableCommand {
                         $0.revoked ?? "-",
                     ]
                 },
-                heading: ["ID", "CONTAINER", "NAME", "LAST USED", "ENDS", "REVOKED"],
+                heading: ["ID", "CONTAINER", "NAME", "LAST USED", "EXPIRES", "REVOKED"],
                 empty: "There are no management tokens. Create one: zonecast token management create --container ID"
             )
         }

@@ -153,7 +153,7 @@ struct Serve: AsyncParsableCommand {
         guard !others.isEmpty else { return }
         throw CommandFailure(
             .usage,
-            "test-door is for tests on this machine, but \(others.joined(separator: " and ")) for a relay that others reach. Remove test-door or the other setting."
+            "test-door is for tests on this machine and cannot be combined with \(others.joined(separator: " or ")). Remove test-door or the other setting."
         )
     }
 
@@ -163,7 +163,7 @@ struct Serve: AsyncParsableCommand {
         guard settings.isDev else {
             throw CommandFailure(
                 .usage,
-                "web-files is for writing pages and works with --dev only. Remove it or add --dev."
+                "web-files is for developing pages and works with --dev only. Remove it or add --dev."
             )
         }
         guard FileManager.default.fileExists(atPath: folder + "/console/index.html") else {

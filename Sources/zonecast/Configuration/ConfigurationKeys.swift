@@ -67,7 +67,7 @@ enum ConfigurationKeys {
             "web-files",
             \.webFiles,
             "the path of a folder, from / on",
-            "Serves the pages of console and demo and zonecast.js from this copy of Sources/RelayConsole/Web, so that an edit shows without a build. With dev only.",
+            "Serve console, demo and zonecast.js from this copy of Sources/RelayConsole/Web, to see edits without a build. With dev only.",
             read: { $0 ?? "" },
             parse: { $0.hasPrefix("/") ? .some($0) : nil }
         ),

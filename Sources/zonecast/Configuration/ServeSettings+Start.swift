@@ -51,7 +51,7 @@ extension ServeSettings {
         guard let token = InputFile.word(path), token.utf8.count >= 16 else {
             throw CommandFailure(
                 .usage,
-                "metrics.token-file: \(path) holds no token of 16 characters or more. Make one with: openssl rand -hex 32"
+                "metrics.token-file: \(path) holds no token of 16 characters or more. Create one with: openssl rand -hex 32"
             )
         }
         return token

@@ -47,7 +47,7 @@ extension DemoClient {
     func invite(_ user: String, _ right: DemoRight) async throws -> URL {
         let person = try recordName(of: user)
         place.journal.note(name, "invite", "\(user), \(right.words)")
-        let share = try await change("to change the rights") { share in
+        let share = try await change("to change the permission") { share in
             if let known = share.participants.first(where: { $0.isOf(person) }) {
                 share.setPermission(right.permission, for: known)
             } else {

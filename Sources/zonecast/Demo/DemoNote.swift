@@ -87,7 +87,7 @@ struct DemoList: Equatable, Sendable {
 
     /// The text for the log.
     var words: String {
-        guard !isMine || !people.isEmpty else { return "\"\(title)\" with nobody" }
+        guard !isMine || !people.isEmpty else { return "\"\(title)\" without participants" }
         return "\"\(title)\" \(isMine ? "with" : "of") \(people.joined(separator: ", ")), \(right.words)"
     }
 }

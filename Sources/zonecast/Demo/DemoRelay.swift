@@ -72,7 +72,7 @@ final class DemoRelay: Sendable {
             try await Task.sleep(for: .milliseconds(200))
         }
         let words = Self.lastWords(in: folder)
-        throw CommandFailure(.failed, "The demo's relay has ended by itself. Its last words: \(words)")
+        throw CommandFailure(.failed, "The demo's relay has stopped unexpectedly. Its last log line: \(words)")
     }
 
     /// Kills the relay as a power failure would, without cleanup.
@@ -113,7 +113,7 @@ final class DemoRelay: Sendable {
     /// Returns the relay's last log line; the log is deleted with the demo's folder.
     private static func lastWords(in folder: String) -> String {
         let log = (try? String(contentsOfFile: folder + "/relay.log", encoding: .utf8)) ?? ""
-        let last = log.split(separator: "\n").last.map(String.init) ?? "it said nothing."
+        let last = log.split(separator: "\n").last.map(String.init) ?? "the log is empty."
         return last.hasPrefix("zonecast: ") ? String(last.dropFirst("zonecast: ".count)) : last
     }
 

@@ -45,7 +45,7 @@ struct DemoScreen: Equatable, Sendable {
     private func keyLines(_ width: Int) -> [String] {
         var keys = [
             "1-\(min(9, panes.count)) client", "↑↓ note", "a add", "e edit", "d delete", "o offline",
-            "r restart client", "s share", "w rights", "u uninvite", "A add to shared", "l leave/stop", "p post",
+            "r restart client", "s share", "w permission", "u uninvite", "A add to shared", "l leave/stop", "p post",
             "t tour",
         ]
         if isOurRelay { keys.append("k kill relay") }

@@ -90,7 +90,9 @@ extension DemoTour {
         }
         try await world.rest()
         await laptop.goOnline()
-        try await Wait.until("the note to go from \(laptop.name)") { !laptop.notes().contains { $0.name == note.name } }
+        try await Wait.until("the note to disappear from \(laptop.name)") {
+            !laptop.notes().contains { $0.name == note.name }
+        }
         try await world.settle()
         return "deleted everywhere; the tombstone reached \(laptop.name) when it came back"
     }

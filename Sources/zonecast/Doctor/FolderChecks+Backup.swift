@@ -7,18 +7,23 @@ extension FolderChecks {
     func backup(now: Date) -> Finding {
         let schedule: BackupSchedule?
         do throws(BackupFailure) { schedule = try BackupSchedule.read(from: folder) } catch {
-            return Finding("backup", .problem, "no scheduled backup is made: \(error)", next: plan)
+            return Finding("backup", .problem, "no scheduled backup is created: \(error)", next: plan)
         }
         if let schedule, let fault = fault(of: schedule) { return fault }
         let place = schedule?.folder ?? BackupSchedule.standardFolder(of: folder)
         let moment = Timestamp(milliseconds: Int64(now.timeIntervalSince1970 * 1_000))
         if let newest = Backup.newestUnusable(in: place, at: moment) {
             let found = "the newest is unusable: \(newest.reason)"
-            return Finding("backup", .problem, found, next: "make another: \(making)")
+            return Finding("backup", .problem, found, next: "create another: \(making)")
         }
         guard let latest = Backup.all(in: place, at: moment).last else { return none(schedule, now) }
         guard latest.manifest.made <= moment.milliseconds + 3_600_000 else {
-            return Finding("backup", .advice, "the existing ones were made with a clock that was ahead", next: making)
+            return Finding(
+                "backup",
+                .advice,
+                "the existing ones were created with a clock that was ahead",
+                next: making
+            )
         }
         if let fault = fault(of: latest) { return fault }
         let age = max(0, Int64(now.timeIntervalSince1970) - latest.manifest.made / 1000)
@@ -38,7 +43,7 @@ extension FolderChecks {
         let (manifest, faults) = (latest.manifest, latest.verdict?.faults ?? 0)
         if faults > 0 {
             let found = "the newest, \(latest.name), has \(faults.of("fault"))"
-            return Finding("backup", .problem, found, next: "make another: \(making)")
+            return Finding("backup", .problem, found, next: "create another: \(making)")
         }
         let look = "zonecast assets verify --container ID --data \(folder.shellWord)"
         if manifest.lackedAssets > 0 {
@@ -60,7 +65,7 @@ extension FolderChecks {
             return Finding(
                 "backup",
                 .problem,
-                "no backup can be made: \(error)",
+                "no backup can be created: \(error)",
                 next: "fix that, or choose another place: zonecast backup schedule \(schedule.interval.rawValue) "
                     + "--keep \(schedule.keep) --backups DIR --data \(folder.shellWord)"
             )
@@ -73,7 +78,7 @@ extension FolderChecks {
         guard age * 1000 <= schedule.interval.milliseconds else {
             return overdue("none yet, although the schedule is \(Self.words(seconds: age)) old", schedule)
         }
-        return Finding("backup", .advice, "none yet", next: "a running relay makes the first one within a minute")
+        return Finding("backup", .advice, "none yet", next: "a running relay creates the first one within a minute")
     }
 
     private func overdue(_ found: String, _ schedule: BackupSchedule) -> Finding {
@@ -82,7 +87,7 @@ extension FolderChecks {
             .problem,
             found + ", although the schedule is \(schedule.interval.rawValue)",
             next:
-                "check that the relay is running and read its log for the reason; make one now: \(making)"
+                "check that the relay is running and read its log for the reason; create one now: \(making)"
         )
     }
 }

@@ -40,7 +40,7 @@ extension FolderChecks {
         Finding(
             "storage",
             .problem,
-            "\(folder)/relay.sqlite is not a relay's file: another program has made it",
+            "\(folder)/relay.sqlite is not a relay's file: another program created it",
             next: "name the relay's folder with --data; if it is this folder: "
                 + "zonecast backup restore latest --data \(folder.shellWord)"
         )

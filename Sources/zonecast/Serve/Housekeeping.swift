@@ -85,11 +85,11 @@ struct ScheduledBackups: Service {
         do throws(BackupFailure) {
             guard let backup = try schedule.makeDue(of: data, at: TimeSource.system.now()) else { return }
             failure.withLock { $0 = nil }
-            logger.info("Backup \(backup.name) was made.")
+            logger.info("Backup \(backup.name) was created.")
             if let complaint = BackupRow(backup).complaint { logger.error("\(complaint)") }
         } catch {
             failure.withLock { $0 = Failure(schedule: schedule) }
-            logger.error("The scheduled backup failed; the next try is in an hour. \(error)")
+            logger.error("The scheduled backup failed; the relay retries in an hour. \(error)")
         }
     }
 }

@@ -31,7 +31,7 @@ struct BrowserDemoTests {
         let checks = try page.text("document.getElementById('tour').innerText")
         #expect(try page.text("document.body.dataset.tour") == "held", "\(checks)")
         #expect(checks.contains("0 lost · 0 duplicated"), "\(checks)")
-        #expect(checks.contains("10 of 10 scenes held"), "\(checks)")
+        #expect(checks.contains("10 of 10 scenes passed"), "\(checks)")
         #expect(page.faults.isEmpty)
         let own = ["http://127.0.0.1:\(relay.port)/", "data:"]
         #expect(page.requests.count > 20)

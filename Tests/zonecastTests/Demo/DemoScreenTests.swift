@@ -110,7 +110,7 @@ import Testing
     @Test func theFiguresFit80Columns() {
         let shown = text(screen(), 80, 24)
         for part in [
-            "alice/laptop", "○ off", "token 13  ✎ 1", "⇄ r/o Camping ← alice", "k kill relay", "w rights", "q quit",
+            "alice/laptop", "○ off", "token 13  ✎ 1", "⇄ r/o Camping ← alice", "k kill relay", "w permission", "q quit",
         ] {
             #expect(shown.contains(part), "\(part)")
         }

@@ -65,14 +65,14 @@ import Testing
         try queue.close()
         let before = FileManager.default.contents(atPath: path)
         let found = try storage()
-        #expect(found.found == "\(path) is not a relay's file: another program has made it", "\(found)")
+        #expect(found.found == "\(path) is not a relay's file: another program created it", "\(found)")
         #expect(found.next?.hasPrefix("name the relay's folder with --data; ") == true, "\(found)")
         for command in [
             ["backup", "create"], ["storage", "copy", "--to", "\(folder.path).copy"], ["user", "list"],
             ["serve", "--listen", "127.0.0.1:0"],
         ] {
             let run = try Command.run(command + ["--data", folder.path])
-            let words = "is not a relay's file: another program has made it"
+            let words = "is not a relay's file: another program created it"
             #expect(run.status == 1 && run.errors.contains(words), "\(run)")
         }
         #expect(FileManager.default.contents(atPath: path) == before)
@@ -124,10 +124,10 @@ import Testing
     }
 
     @Test func theReasonForAFailedSignInIsReported() {
-        let full = DirectoryError.unavailable("relay.sqlite: the disk is full. Make room on it.")
+        let full = DirectoryError.unavailable("relay.sqlite: the disk is full. Free space on it.")
         #expect(
             DoctorCommand.noSignIn(full, in: "/srv/relay").found
-                == "cannot sign in in /srv/relay: relay.sqlite: the disk is full. Make room on it."
+                == "cannot sign in in /srv/relay: relay.sqlite: the disk is full. Free space on it."
         )
     }
 

@@ -75,7 +75,7 @@ struct AccountPage {
             <h2>Apps</h2>
             \(apps.isEmpty ? "<p>You have not used any app with this account.</p>" : appList(apps, ticket))
             <h2>Everywhere</h2>
-            <p>Ends every sign-in of this account, on all devices.</p>
+            <p>Signs you out of all apps, on all devices.</p>
             \(button("Sign out everywhere", action: "sign-out-everywhere", ticket))
             """,
             foot: "This page can be used for 15 minutes. Close it when you are done."

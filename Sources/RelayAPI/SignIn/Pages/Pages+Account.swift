@@ -132,7 +132,7 @@ extension Authenticator {
             }
             return .done(
                 isDiscoverable
-                    ? "Others can find you in \(app.title)." : "Others cannot find you in \(app.title) any more."
+                    ? "Others can find you in \(app.title)." : "Others can no longer find you in \(app.title)."
             )
         default: break
         }

@@ -318,7 +318,7 @@ export class Container {
     } catch (error) {
       if (signal?.aborted) throw signal.reason;
       seen.error = String(error);
-      const reason = `No answer came from ${this.url}.`;
+      const reason = `The relay at ${this.url} did not answer.`;
       throw new RelayError({ serverErrorCode: "NETWORK_ERROR", reason }, seen.status);
     } finally {
       this.onExchange({ ...seen, started, ended: performance.now() });

@@ -61,7 +61,7 @@ export async function callText(method, name, parameters = {}, body) {
       body, credentials: "same-origin",
     });
   } catch {
-    throw new Refusal({ error: "The relay does not answer. Is it running?", code: "offline" }, 0);
+    throw new Refusal({ error: "The relay does not answer. Check that it is running.", code: "offline" }, 0);
   }
   const text = await response.text().catch(() => "");
   if (response.ok) return text;

@@ -9,7 +9,7 @@ const card = (value, name) => h("div.card", null, h("b", null, value), h("span",
 /** @type {import("./sections.js").Page} */
 export const assets = {
   id: "assets", title: "Assets",
-  about: "Of all databases of this container, as numbers. Those of public records are shown with their records.",
+  about: "Counts and sizes of the assets in all databases of this container. The Records page shows assets of public records.",
   command: ({ container, environment, data }) => `assets list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
@@ -22,20 +22,20 @@ export const assets = {
       return { ...size, name };
     });
     fill(body,
-      now.missing > 0 && h("div.trouble", null, `${number(now.missing)} that records use are not on the disk. A backup has them.`),
-      h("div.cards", null, card(number(now.count), "assets"), card(bytes(now.bytes), "in all"),
-        card(number(now.unused), "used by no record"), card(bytes(now.unusedBytes), "the relay will free")),
-      now.unused > 0 && h("div.bar", null, button("Free them now", async () => {
+      now.missing > 0 && h("div.trouble", null, `${number(now.missing)} assets that records use are missing on disk. Backups may contain them.`),
+      h("div.cards", null, card(number(now.count), "assets"), card(bytes(now.bytes), "total"),
+        card(number(now.unused), "unused"), card(bytes(now.unusedBytes), "unused bytes")),
+      now.unused > 0 && h("div.bar", null, button("Delete unused assets", async () => {
         const { removed } = await post("assets/collect");
-        say(removed ? `${counted(removed, "asset is", "assets are")} removed.` : "None could go yet: they may still be on their way into a record.");
+        say(removed ? `${counted(removed, "asset is", "assets are")} deleted.` : "No asset is deleted: unused assets can still be saved in a record for some time.");
         await shell.show();
       }, { id: "collect" })),
-      h("p.quiet", null, "The same content is kept once. What no record uses goes an hour after assets.upload-lifetime and assets.receipt-lifetime are over."),
+      h("p.quiet", null, "Identical contents are stored once. The relay deletes an unused asset an hour after assets.upload-lifetime and assets.receipt-lifetime have expired."),
       h("h2", null, "By size"),
       now.count ? table([
         ["Size", (size) => size.name], ["Assets", (size) => number(size.count), "number"], ["Bytes", (size) => bytes(size.bytes), "number"],
         ["", (size) => h("progress.meter", { value: size.bytes, max: most, "aria-label": `${Math.round((100 * size.bytes) / most)} percent of the largest group` })],
-      ], sizes, "", { caption: "Assets by size" }) : h("p.empty", null, "Nothing was uploaded here yet."),
+      ], sizes, "", { caption: "Assets by size" }) : h("p.empty", null, "No assets yet."),
       now.largest.length > 0 && h("p.quiet", null, `The largest: ${now.largest.slice(0, 5).map((size) => bytes(size)).join(", ")}.`));
   },
 };

@@ -7,11 +7,11 @@ import { counted, moment } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const audit = {
   id: "audit", title: "Audit log", key: "a",
-  about: "Who did what, when, to what. Never the contents of a record.",
+  about: "Actions of operators, with time and subject. Never the contents of a record.",
   command: ({ data }) => `console audit --data ${data}`,
 
   async show(body, { shell, parameters }) {
-    const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "who, what, container", "aria-label": "Search the audit log" });
+    const words = h("input", { type: "search", value: parameters.get("words") ?? "", placeholder: "actor, action, container", "aria-label": "Search the audit log" });
     const list = h("div");
     shell.search = words;
     let rows = [];
@@ -19,10 +19,10 @@ export const audit = {
       const { entries } = await get("audit", { words: parameters.get("words"), before, limit: 100 });
       rows = before ? [...rows, ...entries] : entries;
       fill(list, table([
-        ["When", (entry) => moment(entry.at)], ["Who", (entry) => entry.actor], ["Did", (entry) => h("code", null, entry.action)],
+        ["Time", (entry) => moment(entry.at)], ["Actor", (entry) => entry.actor], ["Action", (entry) => h("code", null, entry.action)],
         ["Container", (entry) => entry.container ?? ""], ["Environment", (entry) => entry.environment ?? ""],
-        ["To", (entry) => entry.subject, "wrap"], ["", (entry) => entry.detail, "wrap"],
-      ], rows, "Nothing yet.", { caption: "Audit log, the newest first" }),
+        ["Subject", (entry) => entry.subject, "wrap"], ["", (entry) => entry.detail, "wrap"],
+      ], rows, "The audit log is empty.", { caption: "Audit log, newest first" }),
       entries.length === 100 && button("Older", () => load(rows.at(-1).number)));
     };
     fill(body, h("div.bar", null, h("form.bar", { role: "search", onsubmit: (event) => {
@@ -37,7 +37,7 @@ export const audit = {
         all.push(...page);
       } while (page.length === 1_000 && all.length < 100_000);
       download("audit.json", "application/json", `${JSON.stringify({ entries: all }, null, 2)}\n`);
-      say(page.length === 1_000 ? "The newest 100,000 entries are saved; there are more." : `${counted(all.length, "entry is", "entries are")} saved.`);
+      say(page.length === 1_000 ? "The newest 100,000 entries are exported; there are more." : `${counted(all.length, "entry is", "entries are")} exported.`);
     })), list);
     await load();
   },
@@ -46,24 +46,24 @@ export const audit = {
 /** @type {import("./sections.js").Page} */
 export const operators = {
   id: "operators", title: "Operators",
-  about: "Those who may use this console. They see the public database and metadata, and no private contents.",
+  about: "Operators may use this console. They see the public database and metadata, but no private contents.",
   command: ({ data }) => `console operators --data ${data}`,
 
   async show(body, { shell }) {
     const { operators: rows } = await get("operators");
-    fill(body, h("div.bar", null, button("Let somebody in…", async () => {
+    fill(body, h("div.bar", null, button("Create operator…", async () => {
       const { code } = await post("operators/link");
-      await dialog("A one-time link", () => [
-        h("p", null, "It makes one more operator: one use, 15 minutes. Send it to them by a way you trust."),
+      await dialog("One-time link", () => [
+        h("p", null, "The link creates one operator. It works once, within 15 minutes. Send it over a channel that you trust."),
         copyable(`${location.origin}${location.pathname}#setup=${code}`),
       ]);
     }, { class: "strong" })),
     table([
-      ["Name", (one) => one.name], ["Since", (one) => moment(one.created)],
-      ["", (one) => one.name !== shell.welcome.name && button("Remove…", async () => {
-        if (!await confirmed(`Remove ${one.name}?`, "Their sign-ins end at once.", "Remove")) return;
+      ["Name", (one) => one.name], ["Created", (one) => moment(one.created)],
+      ["", (one) => one.name !== shell.welcome.name && button("Delete…", async () => {
+        if (!await confirmed(`Delete ${one.name}?`, "This revokes the operator's sessions at once.", "Delete")) return;
         await post("operators/remove", { name: one.name });
-        say(`${one.name} is no operator any more.`);
+        say(`${one.name} is deleted.`);
         await shell.show();
       }, { class: "small danger" })],
     ], rows, "", { caption: "Operators" }));

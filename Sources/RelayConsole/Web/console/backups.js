@@ -15,12 +15,12 @@ function fetchFile(one) {
       document.body.append(link);
       link.click();
       link.remove();
-      say(`${file} is on its way.`);
+      say(`The download of ${file} has started.`);
       done(true);
     }) },
-    h("p.note", null, "It holds everybody's private contents, accounts and keys. Keep it as you keep the relay's own disk. That you fetched it is written to the audit log."),
-    field("Your password", password, "Once more, for this file."),
-    h("p.quiet", null, "One tar file. To use it: tar xf, then zonecast backup verify or restore with the folder's path."),
+    h("p.note", null, "A backup contains the private data, accounts and keys of all users. Protect it like the relay's own disk. The audit log records the download."),
+    field("Your password", password, "Required to confirm."),
+    h("p.quiet", null, "The download is a tar file. Unpack it with tar xf, then run zonecast backup verify or restore with the folder's path."),
     h("div.actions", null, h("button.strong", { type: "submit" }, "Download")));
   });
 }
@@ -32,7 +32,7 @@ const verified = (one) => !one.verified ? h("span.badge", null, "not yet")
 /** @type {import("./sections.js").Page} */
 export const backups = {
   id: "backups", title: "Backups", key: "b",
-  about: "Of the whole relay, made while it runs. To restore one the relay is stopped: zonecast backup restore.",
+  about: "Backups of the whole relay, created while it runs. To restore one, stop the relay and run zonecast backup restore.",
   command: ({ data }) => `backup list --data ${data}`,
 
   async show(body, { shell }) {
@@ -41,27 +41,27 @@ export const backups = {
     const interval = select([["off", "off"], ["hourly", "hourly"], ["daily", "daily"], ["weekly", "weekly"]], now.interval ?? "off");
     const keep = h("input", { type: "number", min: 1, max: 1000, value: now.keep ?? 7 });
     const latest = now.backups[0];
-    const due = now.interval && (now.next && now.next > Date.now() ? `The next one comes in ${span((now.next - Date.now()) / 1000)}. ` : "The next one comes within a minute. ");
+    const due = now.interval && (now.next && now.next > Date.now() ? `The next backup is due in ${span((now.next - Date.now()) / 1000)}. ` : "The next backup is due within a minute. ");
     const list = h("div");
     const draw = (rows) => fill(list, latest && table([
-      ["Made", (one) => moment(one.made)], ["Age", (one) => span((Date.now() - one.made) / 1000), "number"],
+      ["Created", (one) => moment(one.made)], ["Age", (one) => span((Date.now() - one.made) / 1000), "number"],
       ["Verified", verified], ["Size", (one) => bytes(one.bytes), "number"], ["Zones", (one) => number(one.zones), "number"],
       ["Records", (one) => number(one.records), "number"], ["Assets", (one) => [number(one.assets), one.missingAssets ? [" ", h("span.badge.bad", null, `${number(one.missingAssets)} missing`)] : ""], "number"],
       ["Name", (one) => h("span", { title: one.name }, one.name.replace(/\.zonecastbak$/, "")), "mono"],
       ["", (one) => [button("Verify", async () => {
-        fill(verdict, h("p.quiet", null, `Reading all of ${one.name}…`));
+        fill(verdict, h("p.quiet", null, `Verifying ${one.name}…`));
         const { faults } = await post("backups/verify", { name: one.name });
-        fill(verdict, faults.length ? h("div.trouble", null, `${one.name} cannot be trusted:`, faults.map((fault) => h("p", null, fault)))
-          : h("p", null, h("b.added", null, "✓ "), `${one.name} is good: every file, every zone's log, every asset.`));
+        fill(verdict, faults.length ? h("div.trouble", null, `${one.name} is damaged:`, faults.map((fault) => h("p", null, fault)))
+          : h("p", null, h("b.added", null, "✓ "), `${one.name} is good: every file, every zone's log and every asset is intact.`));
         draw((await get("backups")).backups);
       }, { class: "small" }), " ", button("Download…", () => fetchFile(one), { class: "small", "aria-label": `Download ${one.name}` })]],
-    ], rows, "", { caption: "Backups, the newest first" }));
+    ], rows, "", { caption: "Backups, newest first" }));
     fill(body,
       !latest ? h("p.note", null, "There is no backup yet.") : Date.now() - latest.made > 8 * 86_400_000
-        && h("p.note", null, `The latest is from ${ago(latest.made)}.`),
-      h("div.bar", null, button("Make one now", async () => {
+        && h("p.note", null, `The latest backup was created ${ago(latest.made)}.`),
+      h("div.bar", null, button("Create backup", async () => {
         const made = await post("backups/create");
-        say(`${made.name} is made, ${bytes(made.bytes)}.`);
+        say(`${made.name} is created, ${bytes(made.bytes)}.`);
         await shell.show();
       }, { class: "strong", id: "make-backup" })),
       verdict,
@@ -70,10 +70,10 @@ export const backups = {
         h("form.row", { onsubmit: guarded(async (event) => {
           event.preventDefault();
           await post("backups/schedule", { interval: interval.value, keep: Number(keep.value) });
-          say("The relay goes by it within a minute.");
+          say("The relay applies the change within a minute.");
           await shell.show();
-        }) }, field("Make one", interval), field("Keep", keep), h("button", { type: "submit" }, "Set")),
-        h("p.quiet", null, due, "Into ", h("code", null, now.folder), ". Copy them to another machine as well.")));
+        }) }, field("Interval", interval), field("Keep", keep), h("button", { type: "submit" }, "Save")),
+        h("p.quiet", null, due, "Backups are stored in ", h("code", null, now.folder), ". Copy them to another machine as well.")));
     draw(now.backups);
   },
 };

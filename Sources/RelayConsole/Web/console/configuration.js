@@ -6,7 +6,7 @@ import { button, download, fill, h, table } from "./dom.js";
 /** @type {import("./sections.js").Page} */
 export const configuration = {
   id: "configuration", title: "Configuration", key: "n",
-  about: "What this relay runs with. It is changed in its file, environment or flags, and read at the start.",
+  about: "All settings of this relay. Edit them in its file, environment or flags; the relay reads them when it starts.",
   command: () => "config show --origin",
 
   async show(body, { shell, parameters }) {
@@ -19,15 +19,15 @@ export const configuration = {
       const words = search.value.toLowerCase();
       fill(list, table([
         ["Key", (one) => one.key, "mono"], ["Value", (one) => one.value === null || one.value === undefined ? "hidden" : one.value || "–", "wrap"],
-        ["Unit", (one) => one.unit], ["From", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
+        ["Unit", (one) => one.unit], ["Origin", (one) => one.origin === "default" ? h("span.quiet", null, "default") : h("span.badge.accent", null, one.origin)],
         ["Default", (one) => one.standard || "–", "wrap"], ["Meaning", (one) => one.meaning, "wrap wide"],
       ], settings.filter((one) => `${one.key} ${one.meaning}`.toLowerCase().includes(words) && !(own.checked && one.origin === "default")),
-      "No setting has this.", { caption: "Settings" }));
+      "No setting matches.", { caption: "Settings" }));
     };
     search.addEventListener("input", draw);
     own.addEventListener("change", draw);
-    fill(body, h("div.bar", null, search, h("label.check", null, own, "only what was set"),
-      button("Save as file", () => download("zonecast.yaml", "text/yaml",
+    fill(body, h("div.bar", null, search, h("label.check", null, own, "only non-default values"),
+      button("Export", () => download("zonecast.yaml", "text/yaml",
         settings.map((one) => `${one.origin === "default" ? "# " : ""}${one.key}: ${one.value ?? ""}\n`).join("")))), list);
     draw();
   },

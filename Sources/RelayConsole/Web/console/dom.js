@@ -176,7 +176,7 @@ export async function typedName(container) {
     const go = button("Change production", () => done(true), { class: "danger", disabled: true });
     input.addEventListener("input", () => { go.disabled = input.value !== container; });
     return h("form", { onsubmit: (event) => { event.preventDefault(); if (!go.disabled) done(true); } },
-      h("p", null, "Real people's devices use this environment. Type ", h("code", null, container), " to go on."), input,
+      h("p", null, "Devices of real users use this environment. Type ", h("code", null, container), " to confirm."), input,
       h("div.actions", null, button("Cancel", () => done(false)), go));
   }, ".production"));
 }

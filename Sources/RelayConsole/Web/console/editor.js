@@ -58,9 +58,9 @@ export async function edit(type, record, open) {
   const isFixed = type.name === "Users";
   const own = type.fields.filter((field) => !field.isSystem);
   /** @type {Map<string, { input: any, field: any, text: string, shown: string, asset?: any, isCleared?: boolean }>} */ const inputs = new Map();
-  const name = h("input", { type: "text", placeholder: "made by the relay when empty", spellcheck: "false", autocomplete: "off" });
+  const name = h("input", { type: "text", placeholder: "chosen by the relay if empty", spellcheck: "false", autocomplete: "off" });
 
-  const changed = await dialog(isNew ? `New ${type.name}` : record.recordName, (done) => {
+  const changed = await dialog(isNew ? `Create record of type ${type.name}` : record.recordName, (done) => {
     const follow = (recordName) => { done(); open(recordName); };
     const rows = own.map((field) => {
       const value = record?.fields?.[field.name];
@@ -69,9 +69,9 @@ export async function edit(type, record, open) {
       const entry = { input: undefined, field, text, shown: "" };
       inputs.set(field.name, entry);
       if (form.startsWith("ASSET")) entry.input = h("input", { type: "file", onchange: guarded(async (event) => { entry.asset = event.target.files[0]; }) });
-      else if (field.isEncrypted) entry.input = h("input", { type: "text", value: value ? "encrypted by its writer" : "", disabled: true });
+      else if (field.isEncrypted) entry.input = h("input", { type: "text", value: value ? "encrypted by the app" : "", disabled: true });
       else if (field.type.startsWith("LIST<")) entry.input = h("textarea", { rows: 3, placeholder: hint(field.type) });
-      else if (form === "STRING") entry.input = h("textarea", { rows: text.length > 60 || text.includes("\n") ? 4 : 1, placeholder: value ? "an empty text" : "no value" });
+      else if (form === "STRING") entry.input = h("textarea", { rows: text.length > 60 || text.includes("\n") ? 4 : 1, placeholder: value ? "an empty string" : "no value" });
       else entry.input = h("input", { type: "text", placeholder: hint(field.type) });
       if (entry.input.type !== "file" && !field.isEncrypted) entry.input.value = text;
       // The input normalises line ends, so detect edits by its own value and not by the stored text.
@@ -81,7 +81,7 @@ export async function edit(type, record, open) {
         h("span", null, field.name, " ", h("small", null, field.type), " ",
           form === "TIMESTAMP" && value && h("small", null, dateText(value.value)), reference),
         value?.value?.downloadURL && [asset(value.value, false), h("label.check", null,
-          h("input", { type: "checkbox", onchange: (event) => { entry.isCleared = event.target.checked; } }), "remove it")],
+          h("input", { type: "checkbox", onchange: (event) => { entry.isCleared = event.target.checked; } }), "delete")],
         entry.input);
     });
     const trouble = h("p.trouble", { role: "alert", hidden: true });
@@ -92,7 +92,7 @@ export async function edit(type, record, open) {
         if (await save(type, record, name.value.trim(), inputs)) done(true);
       } catch (error) {
         trouble.textContent = error.code === "CONFLICT"
-          ? "Somebody has changed this record meanwhile. Close it and open it again." : error.message;
+          ? "The record was changed after you opened it. Close it and open it again." : error.message;
         trouble.hidden = false;
       }
     } },
@@ -158,7 +158,7 @@ async function modify(operation, subject) {
 }
 
 async function remove(record) {
-  if (!await confirmed(`Delete ${record.recordName}?`, "It is deleted for everybody. This cannot be undone.", "Delete")) return false;
+  if (!await confirmed(`Delete ${record.recordName}?`, "The record is deleted for all users. This cannot be undone.", "Delete")) return false;
   try {
     await modify({ operationType: "delete", record: { recordName: record.recordName, recordChangeTag: record.recordChangeTag } }, `delete ${record.recordType}`);
   } catch (error) { complain(error); return false; }
@@ -170,6 +170,6 @@ async function remove(record) {
 async function upload(recordType, fieldName, recordName, file) {
   const { tokens } = await wire("assets/upload", { tokens: [{ recordType, fieldName, ...(recordName && { recordName }) }] });
   const response = await fetch(local(tokens[0].url), { method: "POST", body: file });
-  if (!response.ok) throw new Error("The relay did not take the file: it may be too large.");
+  if (!response.ok) throw new Error("The relay refused the file. It may be too large.");
   return readJSON(await response.text()).singleFile;
 }

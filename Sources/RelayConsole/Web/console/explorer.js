@@ -11,7 +11,7 @@ const base = new URL("../", location.href).href.replace(/\/$/, "").replace(/[#?]
 /** @type {import("./sections.js").Page} */
 export const explorer = {
   id: "explorer", title: "API explorer", key: "e",
-  about: "Every operation, as a user of yours by their tokens (which stay in this page), or as yourself in the public database.",
+  about: "Sends any operation, as a user by tokens (which stay in this page) or as yourself in the public database.",
 
   async show(body, { shell, parameters }) {
     const description = await (await fetch("../openapi.json")).json();
@@ -42,7 +42,7 @@ export const explorer = {
         h("section", null, h("h3", null, "curl"), copyable(curl(chosen().method, address(true), area.value))),
         h("section", null, h("h3", null, "Swift"), copyable(swift(choice.value, database.value, area.value)))));
     };
-    const show = (status, text, time) => fill(answer, h("h3", null, "Answer "),
+    const show = (status, text, time) => fill(answer, h("h3", null, "Response "),
       h("p", null, h(status < 400 ? "span.badge.good" : "span.badge.bad", null, `${status}`), ` ${time} ms`), copyable(text));
     const begin = () => { area.value = JSON.stringify(sample(choice.value), null, 2); describe(); };
     choice.addEventListener("change", begin);
@@ -51,7 +51,7 @@ export const explorer = {
       const isActing = who.value === "user" && webToken.value.trim() !== "";
       banner.hidden = !isActing;
       fill(banner, "You act as ", h("strong", null, webToken.value.startsWith("dev-") ? webToken.value : "the user of this token"),
-        ": what you send is theirs, and so is what you see. That you did so is in the audit log.");
+        ": requests run as this user and show this user's data. The audit log records this.");
     };
     webToken.addEventListener("input", tell);
     who.addEventListener("change", tell);
@@ -162,6 +162,6 @@ function swift(name, database, text) {
     case "subscriptions/list": return `${head}let subscriptions = try await database.allSubscriptions()\n`;
     case "subscriptions/modify": return `${head}let subscription = try await database.save(CKDatabaseSubscription(subscriptionID: ${quoted(body.operations?.[0]?.subscription?.subscriptionID)}))\n`;
     case "users/caller": case "users/current": return `import ZoneKit  // or CloudKit\n\nlet user = try await CKContainer(identifier: ${quoted(place.container)}).userRecordID()\n`;
-    default: return "// ZoneKit makes this call by itself where one of CloudKit's needs it; it has no name of its own in Swift.\n";
+    default: return "// ZoneKit makes this call internally. It has no function of its own in Swift.\n";
   }
 }

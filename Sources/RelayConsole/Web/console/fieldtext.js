@@ -20,14 +20,14 @@ const itemType = (type) => /^LIST<(.*)>$/.exec(type.replace(/^ENCRYPTED /, ""))?
 
 /** The accepted forms of a value, for error messages. */
 const ACCEPTED = {
-  STRING: "a text",
+  STRING: "a string",
   INT64: "a whole number from -9223372036854775808 to 9223372036854775807",
-  DOUBLE: "a number such as -1.5 or 6.02e23, within what a DOUBLE holds",
-  TIMESTAMP: "milliseconds since 1970 such as -86400000, or a date such as 1969-12-31, 2026-05-01T10:00 (this machine's time) or "
+  DOUBLE: "a number such as -1.5 or 6.02e23, within the range of a DOUBLE",
+  TIMESTAMP: "milliseconds since 1970 such as -86400000, or a date such as 1969-12-31, 2026-05-01T10:00 (local time) or "
     + "2026-05-01T10:00:00.250Z",
   BYTES: "base64",
-  LOCATION: "latitude, longitude such as 48.2, 16.37 (within ±90 and ±180), or a JSON object with more",
-  REFERENCE: "a record name, with NONE, VALIDATE or DELETE_SELF after it or not, or a JSON object",
+  LOCATION: "latitude, longitude such as 48.2, 16.37 (within ±90 and ±180), or a JSON object with more members",
+  REFERENCE: "a record name, optionally followed by NONE, VALIDATE or DELETE_SELF, or a JSON object",
   ASSETID: "a JSON object of an uploaded asset",
 };
 
@@ -36,7 +36,7 @@ const ACCEPTED = {
  * @param {string} type
  */
 export function hint(type) {
-  if (itemType(type)) return 'one value on a line, or a JSON array such as ["a", ""]';
+  if (itemType(type)) return 'one value per line, or a JSON array such as ["a", ""]';
   switch (wireType(type)) {
     case "TIMESTAMP": return "2026-05-01T10:00 or milliseconds";
     case "LOCATION": return "latitude, longitude";
@@ -102,8 +102,8 @@ export function typedSeveral(type, text) {
   return { value, type: `${form}_LIST` };
 }
 
-const SEVERAL = 'Write values with commas between, or a JSON array such as ["a, b", ""].';
-const LINES = 'A list is one value on a line, or a JSON array such as ["a", "", "two\\nlines"].';
+const SEVERAL = 'Separate values with commas, or write a JSON array such as ["a, b", ""].';
+const LINES = 'Write one value per line, or a JSON array such as ["a", "", "two\\nlines"].';
 
 function linesOf(form, text) {
   const lines = text.split(/\r?\n/);
@@ -116,13 +116,13 @@ function linesOf(form, text) {
 
 function listOf(form, text) {
   let items;
-  try { items = readJSON(text); } catch (error) { throw new Error(`This begins like a JSON array and is none (${error.message}). ${LINES}`); }
+  try { items = readJSON(text); } catch (error) { throw new Error(`This is not a valid JSON array (${error.message}). ${LINES}`); }
   return items.map((item) => itemOf(form, item));
 }
 
 function refused(form, input) {
   const what = typeof input === "string" ? `"${input}"` : typeof input === "object" ? "This" : String(input);
-  return new Error(`${what} is not ${ACCEPTED[form] ?? `a value that can be typed for ${form}`}.`);
+  return new Error(`${what} is not ${ACCEPTED[form] ?? `a value of type ${form}`}.`);
 }
 
 /**

@@ -8,7 +8,7 @@ import { bytes, moment, took } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const logs = {
   id: "logs", title: "Logs", key: "l",
-  about: "Refused requests since the relay's start, and all requests while this page is open: at most 2,000 (log.access writes all of them). Users and devices go by pseudonyms; there are no names, tokens or contents.",
+  about: "Refused requests since the relay started, and all requests while this page is open: at most 2,000 (log.access: true logs all of them). Users and devices have pseudonyms. Names, tokens and contents are never logged.",
   command: () => "logs --follow",
 
   async show(body, { shell, parameters, signal }) {
@@ -25,7 +25,7 @@ export const logs = {
       h("form.bar", { role: "search", onsubmit: (event) => { event.preventDefault(); go({ operation: operation.value.trim() }); } },
         operation, h("button", { type: "submit" }, "Filter")),
       check("errors", "only refused"), check("everywhere", "all containers"),
-      button("Save as file", () => download("requests.json", "application/json", `${JSON.stringify({ lines: rows }, null, 2)}\n`))), list);
+      button("Export", () => download("requests.json", "application/json", `${JSON.stringify({ lines: rows }, null, 2)}\n`))), list);
 
     const draw = async () => {
       const { lines } = await get("logs", { ...wanted, after: last });
@@ -36,18 +36,18 @@ export const logs = {
       rows = [...lines, ...rows].slice(0, 500);
       const fresh = new Set(isFirst ? [] : lines.map((line) => line.number));
       fill(list, table(/** @type {import("./dom.js").Column[]} */ ([
-        ["When", (line) => moment(line.at)], ["Operation", (line) => line.operation, "mono"],
+        ["Time", (line) => moment(line.at)], ["Operation", (line) => line.operation, "mono"],
         wanted.everywhere && ["Container", (line) => line.container ?? ""],
         ["Database", (line) => line.database ?? ""],
         ["User", (line) => (line.user ? button(line.user, () => go({ user: wanted.user === line.user ? "" : line.user }), {
           class: "plain small mono", title: wanted.user ? "Show all users again" : "Show only this user's requests",
         }) : "")],
         ["Device", (line) => h("code", null, line.device?.slice(0, 4) ?? "")], ["Status", (line) => line.status, "number"],
-        ["Error", (line) => line.error ?? "", "mono"], ["Took", (line) => took(line.milliseconds), "number"],
+        ["Error", (line) => line.error ?? "", "mono"], ["Duration", (line) => took(line.milliseconds), "number"],
         ["Bytes", (line) => bytes(line.bytes), "number"],
         ["Request", (line) => h("code", { title: line.id }, line.id.slice(-8))],
-      ].filter(Boolean)), rows, "No request yet; this page keeps looking.", {
-        caption: "Requests, the newest first", mark: (line) => (fresh.has(line.number) ? "new" : line.status >= 500 ? "bad" : undefined),
+      ].filter(Boolean)), rows, "No requests yet. This page refreshes every two seconds.", {
+        caption: "Requests, newest first", mark: (line) => (fresh.has(line.number) ? "new" : line.status >= 500 ? "bad" : undefined),
       }));
     };
     await draw();

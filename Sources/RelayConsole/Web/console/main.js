@@ -17,7 +17,7 @@ async function begin() {
   try { open(await get("session")); } catch (error) {
     if (error.code === "signIn") return;
     fill(app, h("main.door", null, h("h1", null, "Zonecast Console"), h("p.trouble", null, error.message),
-      h("p", null, h("a", { href: "./" }, "Try again"))));
+      h("p", null, h("a", { href: "./" }, "Retry"))));
   }
 }
 

@@ -10,7 +10,7 @@ const card = (value, name, link) => h("div.card", null, h("b", null, value),
 /** @type {import("./sections.js").Page} */
 export const overview = {
   id: "overview", title: "Overview", key: "o",
-  about: "This container and environment, and the relay that serves it.",
+  about: "The state of this container and environment, and of the relay.",
   command: ({ container, environment, data }) => `container usage ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, signal }) {
@@ -24,18 +24,18 @@ export const overview = {
           card(number(totals.users), "users", shell.link("users")),
           card(number(totals.zones), "zones", shell.link("zones")),
           card(bytes(totals.recordBytes + totals.assetBytes), "records and assets", shell.link("quotas")),
-          card(number(now.devices), "devices that listen", shell.link("devices")),
+          card(number(now.devices), "connected devices", shell.link("devices")),
           card(number(totals.subscriptions), "subscriptions", shell.link("devices")),
           card(number(totals.shares), "shares", shell.link("shares"))),
         h("h2", null, "The relay, last hour"),
         h("div.cards", null,
           card(number(lastHour.requests), "requests", shell.link("telemetry")),
           card(number(lastHour.errors), "refused", shell.link("logs", { errors: "1" })),
-          card(took(lastHour.median), "half of them within"),
-          card(took(lastHour.slowest), "99 of 100 within"),
+          card(took(lastHour.median), "p50"),
+          card(took(lastHour.slowest), "p99"),
           card(number(lastHour.notices), "notices sent"),
-          card(took(lastHour.noticeMedian), "half of the notices within"),
-          card(took(lastHour.noticeSlowest), "99 of 100 notices within"),
+          card(took(lastHour.noticeMedian), "notices p50"),
+          card(took(lastHour.noticeSlowest), "notices p99"),
           card(bytes(gauges.zonecast_disk_free_bytes), "free on disk")),
         h("div.two", null,
           h("section.panel", null, h("h2", null, "Next steps"),
@@ -43,25 +43,25 @@ export const overview = {
               step.isDone ? "✓ " : "○ ", step.isDone ? step.text : h("a", { href: shell.link(step.page) }, step.text))))),
           h("section.panel", null, h("h2", null, "State"), h("dl.facts", null,
             h("dt", null, "Version"), h("dd", null, now.version),
-            h("dt", null, "Running"), h("dd", null, `for ${span((Date.now() - now.started) / 1000)}`),
+            h("dt", null, "Uptime"), h("dd", null, `${span((Date.now() - now.started) / 1000)}`),
             h("dt", null, "Backups"), h("dd", null, h("a", { href: shell.link("backups") },
-              now.backups.latest ? `${now.backups.count}, the latest ${ago(now.backups.latest)}` : "none yet"),
+              now.backups.latest ? `${now.backups.count}, latest ${ago(now.backups.latest)}` : "none yet"),
               now.backups.schedule ? `, ${now.backups.schedule}` : ", no schedule"),
             h("dt", null, "Schema"), h("dd", null, now.schemaChanges
-              ? h("a", { href: shell.link("promote") }, `${now.schemaChanges} changes not in production yet`)
-              : "development and production agree"),
+              ? h("a", { href: shell.link("promote") }, `${now.schemaChanges} changes not yet in production`)
+              : "development and production are equal"),
             h("dt", null, "Memory"), h("dd", null, bytes(gauges.zonecast_process_resident_bytes)),
             h("dt", null, "Sockets"), h("dd", null, number(now.connections))))),
-        now.findings.length > 0 && h("section.panel", null, h("h2", null, "What doctor says"),
+        now.findings.length > 0 && h("section.panel", null, h("h2", null, "Doctor results"),
           h("ul.steps", null, now.findings.map((one) => h("li", null,
             h(one.isProblem ? "b.removed" : one.isAdvice ? "b.changed" : "b.added", null, one.isProblem ? "✘ " : one.isAdvice ? "! " : "✓ "),
             h("b", null, one.check), ` ${one.found}`, one.next && one.isAdvice && [h("br"), h("small.quiet", null, "→ ", one.next)]))),
-          h("p.quiet", null, "Of the folder it looks at here; address, certificate and a round trip: ", h("code", null, "zonecast doctor"))),
-        h("h2", null, "Done lately"),
+          h("p.quiet", null, "These checks cover the data folder. To check the address, the certificate and a round trip too, run ", h("code", null, "zonecast doctor"), ".")),
+        h("h2", null, "Recent actions"),
         table([
-          ["When", (entry) => moment(entry.at)], ["Who", (entry) => entry.actor],
-          ["Did", (entry) => h("code", null, entry.action)], ["To", (entry) => entry.subject, "wrap"],
-        ], now.audit, "Nothing was done at the console yet.", { caption: "Audit log" }));
+          ["Time", (entry) => moment(entry.at)], ["Actor", (entry) => entry.actor],
+          ["Action", (entry) => h("code", null, entry.action)], ["Subject", (entry) => entry.subject, "wrap"],
+        ], now.audit, "No actions yet.", { caption: "Audit log" }));
     };
     await draw();
     shell.every(10_000, signal, draw);

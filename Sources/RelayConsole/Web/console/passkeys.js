@@ -20,8 +20,8 @@ const bytes = (value) => Uint8Array.from(atob(value.replaceAll("-", "+").replace
 
 /** Replaces the browser's errors with messages for users. */
 function plain(error) {
-  if (error?.name === "NotAllowedError") return new Error("Nothing was chosen, or it took too long.");
-  if (error?.name === "InvalidStateError") return new Error("This device has a passkey for you already.");
+  if (error?.name === "NotAllowedError") return new Error("No passkey was chosen in time.");
+  if (error?.name === "InvalidStateError") return new Error("This device already has a passkey for your account.");
   return error;
 }
 
@@ -71,23 +71,23 @@ export function passkeyList() {
     const password = h("input", { type: "password", required: true, autocomplete: "current-password" });
     fill(body,
       table([
-        ["Name", (one) => one.name], ["Made", (one) => moment(one.created)], ["Used", (one) => one.used ? moment(one.used) : "never"],
-        ["", (one) => button("Remove", async () => {
+        ["Name", (one) => one.name], ["Created", (one) => moment(one.created)], ["Last used", (one) => one.used ? moment(one.used) : "never"],
+        ["", (one) => button("Delete", async () => {
           await call("DELETE", "passkeys", { id: one.id });
-          say(`${one.name} opens nothing any more.`);
+          say(`${one.name} is deleted.`);
           await draw();
-        }, { class: "small", "aria-label": `Remove ${one.name}` })],
-      ], passkeys, "None yet: a passkey signs you in by your device's PIN, finger or face.", { caption: "Passkeys" }),
+        }, { class: "small", "aria-label": `Delete ${one.name}` })],
+      ], passkeys, "No passkeys yet. A passkey signs you in with your device's PIN, fingerprint or face.", { caption: "Passkeys" }),
       hasPasskeys() ? h("form", {
         onsubmit: guarded(async (event) => {
           event.preventDefault();
           await addPasskey(name.value.trim(), password.value);
-          say("The passkey is kept. Sign in with it from now on, or by password.");
+          say("The passkey is created. You can sign in with it or with your password.");
           await draw();
         }),
-      }, field("Name", name), field("Your password", password, "Once more, since a passkey opens the console for good."),
-      h("div.actions", null, h("button", { type: "submit" }, "Add a passkey")))
-        : h("p.quiet", null, "Browsers make passkeys on https pages only, and at http://localhost."));
+      }, field("Name", name), field("Your password", password, "Required to confirm: a passkey gives lasting access to the console."),
+      h("div.actions", null, h("button", { type: "submit" }, "Create passkey")))
+        : h("p.quiet", null, "Browsers support passkeys only on https pages and at http://localhost."));
   };
   draw().catch(complain);
   return body;

@@ -8,7 +8,7 @@ import { report } from "./schema.js";
 /** @type {import("./sections.js").Page} */
 export const promote = {
   id: "promote", title: "Promote", key: "p",
-  about: "What development's schema has and production's has not. A promotion adds types and fields and never takes any away.",
+  about: "Differences between development's and production's schema. A promotion adds types and fields and never deletes any.",
   command: ({ container, data }) => `schema promote --container ${container} --dry-run --data ${data}`,
 
   async show(body, { shell }) {
@@ -17,13 +17,13 @@ export const promote = {
     fill(body, report(difference),
       h("div.actions.left", null, button("Promote to production…", async () => {
         const answer = await post("schema/promote");
-        say(answer.isApplied ? "Production has development's schema now." : "Production cannot take this; see why below.", !answer.isApplied);
+        say(answer.isApplied ? "The schema is promoted to production." : "The promotion is refused. The reasons are listed below.", !answer.isApplied);
         await shell.show();
       }, { class: "danger", id: "promote", disabled: !difference.isAllowed || !difference.changes.length })),
-      h("p.quiet", null, "To begin development anew, with no records and production's schema, the relay is stopped: ",
+      h("p.quiet", null, "To reset development to production's schema, without records, stop the relay and run ",
         h("code", null, `zonecast schema reset --container ${place.container} --data ${shell.welcome.data}`)),
-      h("h2", null, "Promoted before"),
-      table([["When", (entry) => moment(entry.at)], ["Who", (entry) => entry.actor], ["What", (entry) => entry.subject]],
-        entries, "Nothing was promoted at this console yet.", { caption: "Promotions" }));
+      h("h2", null, "Past promotions"),
+      table([["Time", (entry) => moment(entry.at)], ["Actor", (entry) => entry.actor], ["Subject", (entry) => entry.subject]],
+        entries, "No promotions yet.", { caption: "Promotions" }));
   },
 };

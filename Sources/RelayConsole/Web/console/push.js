@@ -7,7 +7,7 @@ import { moment, number, short } from "./format.js";
 /** @type {import("./sections.js").Page} */
 export const push = {
   id: "push", title: "Push gateways", key: "y",
-  about: "A device with no open socket can be woken by a push service. A push says that something changed, and never what.",
+  about: "A push service can wake a device that has no open socket. A push reports that something changed, never what.",
   command: ({ container, environment, data }) => `push list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, signal }) {
@@ -15,7 +15,7 @@ export const push = {
     const now = h("div");
     fill(body, now);
     const test = async (row) => {
-      fill(verdict, h("p.quiet", null, `Asking ${row.kind} to wake the device…`));
+      fill(verdict, h("p.quiet", null, `Sending a test push by ${row.kind}…`));
       const { taken, sentence } = await post("pushes/test", { id: row.id });
       fill(verdict, h(taken ? "p" : "p.trouble", null, taken && h("b.added", null, "✓ "), sentence));
     };
@@ -24,20 +24,20 @@ export const push = {
       fill(now,
         table([
           ["Service", (one) => [h("b", null, one.name), one.detail && [h("br"), h("small.quiet", null, one.detail)]], "wrap"],
-          ["State", (one) => one.isSetUp ? h("span.badge.good", null, "set up") : h("span.badge", null, "not set up")],
+          ["State", (one) => one.isSetUp ? h("span.badge.good", null, "configured") : h("span.badge", null, "not configured")],
           ["Devices here", (one) => number(one.devices), "number"],
           ["Last error", (one) => one.lastFault ?? "", "wrap"],
-          ["Set up by", (one) => h("code", null, one.command), "wrap"],
+          ["Command", (one) => h("code", null, one.command), "wrap"],
         ], services, "", { caption: "Push services", mark: (one) => (one.lastFault ? "bad" : undefined) }),
-        webPushKey && [h("h3", null, "applicationServerKey, for pages that subscribe"), copyable(webPushKey)],
+        webPushKey && [h("h3", null, "applicationServerKey for Web Push subscriptions"), copyable(webPushKey)],
         h("h2", null, "Devices"), verdict,
         table([
           ["User", (row) => h("a", { href: shell.link("users", { words: row.user }), title: row.user }, h("code", null, short(row.user)))],
           ["Device", (row) => h("code", { title: row.device }, short(row.device))],
-          ["By", (row) => h("span.badge", null, row.kind)], ["Since", (row) => moment(row.registered)],
+          ["Service", (row) => h("span.badge", null, row.kind)], ["Registered", (row) => moment(row.registered)],
           ["Last error", (row) => row.lastFault ?? "", "wrap"],
-          ["", (row) => button("Test", () => test(row), { class: "small", title: "Wake this device: it asks for changes and finds none", "aria-label": `Test ${row.device}` })],
-        ], rows, "No device here has asked to be woken.", { caption: "Devices that push services wake", mark: (row) => (row.lastFault ? "bad" : undefined) }),
+          ["", (row) => button("Test", () => test(row), { class: "small", title: "Sends a push to this device, which fetches and finds no changes", "aria-label": `Test ${row.device}` })],
+        ], rows, "No device has registered for pushes.", { caption: "Devices registered for pushes", mark: (row) => (row.lastFault ? "bad" : undefined) }),
         count > rows.length && h("p.quiet", null, `${number(rows.length)} of ${number(count)} are shown.`));
     };
     await draw();

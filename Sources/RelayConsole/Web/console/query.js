@@ -153,7 +153,7 @@ const labelled = (name, input) => h("label.field", null, h("span", null, name), 
 const takesSeveral = (comparator) => /^(NOT_)?IN$|LIST_CONTAINS_A/.test(comparator);
 
 function hintFor(field, comparator) {
-  if (takesSeveral(comparator)) return "values with commas between";
+  if (takesSeveral(comparator)) return "values, separated by commas";
   const type = field?.type ?? "STRING";
   return hint(type.replace(/^LIST<(.*)>$/, "$1"));
 }

@@ -20,12 +20,12 @@ function meter(name, { used, limit, own }) {
 
 /** Shows a dialog that sets the container's quotas. Resolves to whether they were changed. */
 function change(now, place) {
-  return dialog(`Quotas of ${place.container}, ${place.environment}`, (done) => {
+  return dialog(`Edit quotas of ${place.container}, ${place.environment}`, (done) => {
     const rows = KINDS.map(([key, name]) => {
       const { own, limit, configured } = now[key];
       const standard = `as configured (${configured ? bytes(configured) : "no limit"})`;
-      const kind = select([["standard", standard], ["own", "a number of megabytes"], ["any", "any number"]],
-        own === 0 ? "any" : own ? "own" : "standard", { "aria-label": `${name}: which limit` });
+      const kind = select([["standard", standard], ["own", "custom, in megabytes"], ["any", "no limit"]],
+        own === 0 ? "any" : own ? "own" : "standard", { "aria-label": `${name}: limit` });
       const size = h("input", { type: "number", min: 0.001, step: "any", "aria-label": `${name}: megabytes`, value: (own || limit || 1e9) / 1e6, required: true });
       const fit = () => { size.hidden = kind.value !== "own"; size.disabled = size.hidden; };
       kind.addEventListener("change", fit);
@@ -36,43 +36,43 @@ function change(now, place) {
     return h("form", { id: "container-quota", onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("quotas/container", Object.fromEntries(rows.map(({ key, read }) => [key, read()])));
-      say("The relay goes by it within a second.");
+      say("The relay applies the change within a second.");
       done(true);
     }) },
-    h("p.quiet", null, "Whoever has more already keeps it, and can store no more. A number set here does not grow with the container's users."),
-    rows.map(({ view }) => view), h("div.actions", null, h("button.strong", { type: "submit" }, "Set")));
+    h("p.quiet", null, "Users above a new quota keep their data but cannot store more. A custom quota does not grow with the number of users."),
+    rows.map(({ view }) => view), h("div.actions", null, h("button.strong", { type: "submit" }, "Save")));
   });
 }
 
-const WHO = { user: "user", address: "address", account: "account", anyone: "nobody signed in" };
+const WHO = { user: "user", address: "address", account: "account", anyone: "not signed in" };
 
 function rates(view, shell, { rates: rows, hits }) {
   const meaning = (id) => rows.find((row) => row.id === id)?.meaning ?? id;
   fill(view,
-    h("h2", null, "Rates"),
+    h("h2", null, "Rate limits"),
     table([
-      ["What", (row) => row.meaning, "wrap"],
-      ["Holds", (row) => row.settings.map(({ key, value }, index) => [index > 0 && h("br"),
-        value === "0" ? "any number" : value || "–", " ", h("code", null, key)])],
-      ["Refused in a day", (row) => row.refused ? h("span.badge.warn", null, number(row.refused)) : "0", "number"],
-    ], rows, "", { caption: "Rates that hold" }),
-    h("p.quiet", null, "Rates are everybody's: change them in the configuration (",
-      h("a", { href: shell.link("configuration", { words: "limits." }) }, "Configuration"), "); the relay's next start goes by it."),
-    h("h2", null, "Who runs into them"),
+      ["Rate", (row) => row.meaning, "wrap"],
+      ["Limit", (row) => row.settings.map(({ key, value }, index) => [index > 0 && h("br"),
+        value === "0" ? "no limit" : value || "–", " ", h("code", null, key)])],
+      ["Refused in 24 h", (row) => row.refused ? h("span.badge.warn", null, number(row.refused)) : "0", "number"],
+    ], rows, "", { caption: "Rate limits" }),
+    h("p.quiet", null, "Rate limits apply to all containers. Edit them in the configuration (",
+      h("a", { href: shell.link("configuration", { words: "limits." }) }, "Configuration"), ") and restart the relay."),
+    h("h2", null, "Throttled callers"),
     table([
-      ["Who", (hit) => [h("span.badge", null, WHO[hit.kind] ?? hit.kind), " ",
-        hit.kind === "user" ? h("a", { href: shell.link("logs", { user: hit.who, everywhere: "1" }), title: "Their requests" }, h("code", null, hit.who)) : h("code", null, hit.who)]],
-      ["Which", (hit) => meaning(hit.rate), "wrap"],
+      ["Caller", (hit) => [h("span.badge", null, WHO[hit.kind] ?? hit.kind), " ",
+        hit.kind === "user" ? h("a", { href: shell.link("logs", { user: hit.who, everywhere: "1" }), title: "Show this user's requests" }, h("code", null, hit.who)) : h("code", null, hit.who)]],
+      ["Rate", (hit) => meaning(hit.rate), "wrap"],
       ["Refused", (hit) => number(hit.count), "number"],
       ["Last", (hit) => `${span(hit.seconds)} ago`, "number"],
-    ], hits, "Nobody was told to wait in the last day.", { caption: "Who runs into rates" }),
-    hits.length > 0 && h("p.quiet", null, "Users go by the pseudonyms of the log, and ", h("code", null, "zonecast logs --user"), " finds those of one; addresses and accounts go by others, which tell one from another and no more."));
+    ], hits, "No caller was throttled in the last 24 hours.", { caption: "Throttled callers" }),
+    hits.length > 0 && h("p.quiet", null, "Users have the same pseudonyms as in the log, where ", h("code", null, "zonecast logs --user"), " finds a user's requests. Addresses and accounts have other pseudonyms, which cannot be resolved."));
 }
 
 /** @type {import("./sections.js").Page} */
 export const quotas = {
   id: "quotas", title: "Quotas and limits", key: "q",
-  about: "What is stored and sent, how much may be, and who is told to wait.",
+  about: "Storage and transfer with their quotas, rate limits, and the callers that exceed them.",
   command: ({ container, environment, data }) => `container quota ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, signal }) {
@@ -81,19 +81,19 @@ export const quotas = {
     const below = h("div");
     fill(body,
       h("div.cards", null, KINDS.map(([key, name]) => meter(name, now[key]))),
-      h("div.bar", null, button("Change this container's…", async () => { if (await change(now, { container, environment })) await shell.show(); }, { class: "strong", id: "change-quota" }),
-        h("small.quiet", null, "Everybody's are settings: ", h("a", { href: shell.link("configuration", { words: "quota." }) }, "quota.…"))),
-      h("h2", null, now.users === 1 ? "1 user" : `${number(now.users)} users, who hold most`),
+      h("div.bar", null, button("Edit quotas…", async () => { if (await change(now, { container, environment })) await shell.show(); }, { class: "strong", id: "change-quota" }),
+        h("small.quiet", null, "Defaults are set in the configuration: ", h("a", { href: shell.link("configuration", { words: "quota." }) }, "quota.…"))),
+      h("h2", null, now.users === 1 ? "1 user" : `${number(now.users)} users, largest first`),
       table([
         ["User", (row) => [row.name ? h("a", { href: shell.link("users", { id: row.id }) }, row.name) : "", " ", h("code", { title: row.user }, short(row.user))]],
         ["Zones", (row) => h("a", { href: shell.link("zones", { words: row.user }) }, number(row.zones)), "number"],
         ["Private database", (row) => bytes(row.bytes), "number"],
-        ["May hold", (row) => [row.limit ? bytes(row.limit) : "any number", (row.own ?? null) !== null && h("small.quiet", null, " of their own")], "number"],
+        ["Quota", (row) => [row.limit ? bytes(row.limit) : "no limit", (row.own ?? null) !== null && h("small.quiet", null, " (set for this user)")], "number"],
         ["", (row) => row.limit ? h("progress.meter", { value: row.bytes, max: row.limit, "aria-label": `${Math.round((100 * row.bytes) / row.limit)} percent` }) : ""],
-        ["", (row) => row.id ? button("Change…", async () => {
+        ["", (row) => row.id ? button("Edit…", async () => {
           if (await quotaOfUser({ id: row.id, name: row.name }, row.own)) await shell.show();
-        }, { class: "small", "aria-label": `Change the quota of ${row.name}` }) : ""],
-      ], now.owners, "Nobody has a private database here.", { caption: "Users by size" }),
+        }, { class: "small", "aria-label": `Edit the quota of ${row.name}` }) : ""],
+      ], now.owners, "No user has a private database here.", { caption: "Users by size" }),
       below);
     const draw = async () => rates(below, shell, await get("rates"));
     await draw();

@@ -11,7 +11,7 @@ import { addressOf, builder, fieldNamed, partsOf, queryBody } from "./query.js";
 /** @type {import("./sections.js").Page} */
 export const records = {
   id: "records", title: "Records", key: "r",
-  about: "The public database. What is in private and shared databases only their users see.",
+  about: "Records of the public database. Only users see the contents of their private and shared databases.",
   command: ({ container, environment, url }) => `records query TYPE --database public --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters }) {
@@ -37,9 +37,9 @@ export const records = {
     fill(body, builder(types, parts, run), h("div.bar", null,
       h("form.bar", { onsubmit: (event) => { event.preventDefault(); open(lookup.value.trim()); } },
         lookup, h("button", { type: "submit" }, "Fetch")),
-      button("New record", () => change(undefined), { class: "strong", id: "new-record" }),
+      button("Create record", () => change(undefined), { class: "strong", id: "new-record" }),
       button("Columns…", () => columnsDialog()), button("Export…", () => exportDialog()),
-      button("Delete these…", () => removeAll(), { class: "danger" })), list);
+      button("Delete matching…", () => removeAll(), { class: "danger" })), list);
 
     /** @type {any[]} */ let rows = [];
     let marker;
@@ -54,9 +54,9 @@ export const records = {
         marker = page.continuationMarker;
       } catch (error) {
         fill(list, h("p.trouble", null, error.message), /not marked/.test(error.message)
-          && h("p", { id: "unmarked" }, "Fields are marked on the page of the type: ", h("a", { href: shell.link("schema", { type: type.name }) }, type.name),
+          && h("p", { id: "unmarked" }, "Indexes are set on the page of the type: ", h("a", { href: shell.link("schema", { type: type.name }) }, type.name),
             isProduction() ? ", in development, and promoted from there." : ".",
-            " To list records without a filter, ___recordID has to be queryable; one alone can always be fetched by its name, above."));
+            " To list records without a filter, ___recordID must be queryable. A single record can always be fetched by its name, above."));
         return;
       }
       draw();
@@ -109,19 +109,19 @@ export const records = {
     };
 
     const exportDialog = () => dialog("Export", (close) => [
-      h("p", null, "All records that match, up to 10,000. The command for more: ",
-        h("code", null, "zonecast records export --database public")),
+      h("p", null, "Exports up to 10,000 matching records. For more, use the command ",
+        h("code", null, "zonecast records export --database public"), "."),
       h("div.actions", null,
         button("CSV", async () => {
           const { found, isAll } = await everything(10_000);
           download(`${parts.type}.csv`, "text/csv", csv(found, own));
-          say(isAll ? `${counted(found.length, "record is", "records are")} saved.` : "The first 10,000 records are saved; there are more.");
+          say(isAll ? `${counted(found.length, "record is", "records are")} exported.` : "The first 10,000 records are exported; there are more.");
           close();
         }),
         button("JSON", async () => {
           const { found, isAll } = await everything(10_000);
           download(`${parts.type}.json`, "application/json", `${writeJSON({ records: found }, 2)}\n`);
-          say(isAll ? `${counted(found.length, "record is", "records are")} saved.` : "The first 10,000 records are saved; there are more.");
+          say(isAll ? `${counted(found.length, "record is", "records are")} exported.` : "The first 10,000 records are exported; there are more.");
           close();
         })),
     ]);
@@ -130,8 +130,8 @@ export const records = {
     const removeAll = async () => {
       const { found, isAll } = await everything(2_000);
       if (!found.length) { say("No record matches, so there is nothing to delete."); return; }
-      const words = isAll ? `${counted(found.length, "record")} of type ${parts.type}` : `The first ${found.length} records of type ${parts.type}`;
-      if (!await confirmed("Delete these records?", `${words} match and would be deleted for everybody. This cannot be undone.`, `Delete ${counted(found.length, "record")}`)) return;
+      const words = isAll ? `${counted(found.length, "record")} of type ${parts.type}` : `the first ${found.length} records of type ${parts.type}`;
+      if (!await confirmed("Delete the matching records?", `This deletes ${words} for all users. It cannot be undone.`, `Delete ${counted(found.length, "record")}`)) return;
       let deleted = 0, kept = 0, confirm = "";
       for (let start = 0; start < found.length; start += 200) {
         const operations = found.slice(start, start + 200).map(({ recordName }) => ({ operationType: "forceDelete", record: { recordName } }));
@@ -139,7 +139,7 @@ export const records = {
         confirm = place.environment === "production" ? place.container : "";
         for (const record of answer.records) if (record.serverErrorCode) kept += 1; else deleted += 1;
       }
-      say(kept ? `${counted(deleted, "record is", "records are")} deleted, ${kept} could not be.` : `${counted(deleted, "record is", "records are")} deleted.`, kept > 0);
+      say(kept ? `${counted(deleted, "record is", "records are")} deleted, ${kept} could not be deleted.` : `${counted(deleted, "record is", "records are")} deleted.`, kept > 0);
       await load();
     };
 

@@ -10,7 +10,7 @@ const NAMES = { _world: "World", _icloud: "Authenticated", _creator: "Creator" }
 /** @type {import("./sections.js").Page} */
 export const roles = {
   id: "roles", title: "Security roles",
-  about: "Who may create, read and write records of the public database, by type. Private databases are their users' own.",
+  about: "Permissions to create, read and write records of the public database, by type and role. Private databases belong to their users.",
   command: ({ container, environment, data }) => `role list --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell }) {
@@ -37,12 +37,12 @@ export const roles = {
     /** @returns {import("./dom.js").Column} */
     const column = (role) => [NAMES[role] ?? role, (type) => RIGHTS.map((right) => box(type, role, right))];
     fill(body,
-      h("p.quiet", null, "C create, R read, W write. Write includes read. Create includes reading and writing one's own records, and nobody else's. ", mayChange ? "" : "Production takes what is promoted from development."),
+      h("p.quiet", null, "C create, R read, W write. Write includes read. Create includes reading and writing the user's own records, and no others. ", mayChange ? "" : "Production changes only by promotion from development."),
       table([["Type", (type) => type.name], ...all.map(column)],
-        now.types, "No record types yet.", { caption: "Rights by type and role" }),
-      mayChange && h("div.bar", null, button("New role…", async () => { if (await newRole()) await shell.show(); }),
-        now.roles.map((role) => button(`Remove ${role}…`, async () => {
-          if (!await confirmed(`Remove the role ${role}?`, "It goes only while nobody has it.", "Remove the role")) return;
+        now.types, "No record types yet.", { caption: "Permissions by type and role" }),
+      mayChange && h("div.bar", null, button("Create role…", async () => { if (await newRole()) await shell.show(); }),
+        now.roles.map((role) => button(`Delete ${role}…`, async () => {
+          if (!await confirmed(`Delete the role ${role}?`, "A role can be deleted only if no user has it.", "Delete role")) return;
           await post("schema/edit", { removeRole: role });
           await shell.show();
         }, { class: "small danger" }))),
@@ -51,13 +51,13 @@ export const roles = {
 };
 
 function newRole() {
-  return dialog("New role", (done) => {
+  return dialog("Create role", (done) => {
     const name = h("input", { type: "text", required: true, pattern: "[A-Za-z][A-Za-z0-9_]*" });
     return h("form", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("schema/edit", { addRole: name.value });
       done(true);
-    }) }, field("Name", name, "Such as moderator."), h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+    }) }, field("Name", name, "Such as moderator."), h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
 }
 
@@ -73,17 +73,17 @@ function trial(now, all) {
     fill(outcome, table([
       ["Type", (row) => row.recordType],
       ...RIGHTS.map(column),
-    ], rows, "No record types yet.", { caption: "What they could do" }));
+    ], rows, "No record types yet.", { caption: "Effective permissions" }));
   });
   const people = h("div", null, all.filter((role) => role !== "_world" && role !== "_creator").map((role) => h("label.check", null,
     h("input", { type: "checkbox", onchange: (event) => {
       if (event.target.checked) chosen.add(role); else chosen.delete(role);
       ask();
     } }), NAMES[role] ?? role)),
-  h("label.check", null, h("input", { type: "checkbox", onchange: (event) => { isCreator = event.target.checked; ask(); } }), "who made the record"));
+  h("label.check", null, h("input", { type: "checkbox", onchange: (event) => { isCreator = event.target.checked; ask(); } }), "creator of the record"));
   ask();
-  return h("section.panel", { id: "try-as" }, h("h2", null, "Try as"),
-    h("p.quiet", null, "Somebody who is nobody has the role World; choose what else they are."), people, outcome);
+  return h("section.panel", { id: "try-as" }, h("h2", null, "Effective permissions"),
+    h("p.quiet", null, "Every caller has the role World. Choose further roles."), people, outcome);
 }
 
 /** Lists the members of roles, with a form to add one. */
@@ -92,17 +92,17 @@ function members(now, shell) {
   const role = select(now.roles);
   const send = async (name, which, isGiven) => {
     await post("schema/member", { user: name, role: which, isGiven });
-    say(isGiven ? `${short(name)} has the role ${which}.` : `${which} is taken from ${short(name)}.`);
+    say(isGiven ? `The role ${which} is assigned to ${short(name)}.` : `The role ${which} is removed from ${short(name)}.`);
     await shell.show();
   };
-  return h("section.panel", null, h("h2", null, "Who has roles"),
+  return h("section.panel", null, h("h2", null, "Role members"),
     table([
       ["User", (member) => h("code", { title: member.user }, short(member.user, 20))],
       ["Roles", (member) => member.roles.map((one) => h("span.badge", null, one, " ",
-        button("×", () => send(member.user, one, false), { class: "plain small", "aria-label": `Take ${one} from ${member.user}` })))],
-    ], now.members, "Nobody has a role besides the three that everybody has.", { caption: "Members" }),
+        button("×", () => send(member.user, one, false), { class: "plain small", "aria-label": `Remove ${one} from ${member.user}` })))],
+    ], now.members, "No user has a role besides the built-in ones.", { caption: "Members" }),
     now.roles.length > 0 && h("form.row", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       await send(user.value.trim(), role.value, true);
-    }) }, h("div.grow", null, field("User record name", user)), field("Role", role), h("button", { type: "submit" }, "Give")));
+    }) }, h("div.grow", null, field("User record name", user)), field("Role", role), h("button", { type: "submit" }, "Assign")));
 }

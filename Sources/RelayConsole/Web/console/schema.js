@@ -13,7 +13,7 @@ const TYPES = [
 /** @type {import("./sections.js").Page} */
 export const schema = {
   id: "schema", title: "Record types", key: "s",
-  about: "Fields with their types and indexes. Development changes here; production takes what is promoted.",
+  about: "Record types with their fields and indexes. Edit them in development; production changes only by promotion.",
   command: ({ container, environment, data }) => `schema export --container ${container} --environment ${environment} --data ${data}`,
 
   async show(body, { shell, parameters }) {
@@ -23,16 +23,16 @@ export const schema = {
     if (type) return one(body, shell, type);
     fill(body,
       h("div.bar", null,
-        !isProduction() && button("New type…", () => newType(shell), { class: "strong", id: "new-type" }),
+        !isProduction() && button("Create type…", () => newType(shell), { class: "strong", id: "new-type" }),
         button("As text…", () => text(shell, now.text)),
-        h("a", { href: shell.link("promote") }, "Difference to production")),
+        h("a", { href: shell.link("promote") }, "Differences from production")),
       table([
         ["Type", (one) => h("a", { href: shell.link("schema", { type: one.name }) }, one.name)],
         ["Fields", (one) => one.fields.filter((field) => !field.isSystem).length, "number"],
         ["Indexes", (one) => one.fields.reduce((sum, field) => sum + field.indexes.length, 0), "number"],
         ["In the public database", (one) => h("a", { href: shell.link("records", { type: one.name }) }, upTo(one.records, one.isMore)), "number"],
         ["Roles", (one) => one.grants.map((grant) => grant.role).join(", "), "wrap"],
-      ], now.types, "No record types yet: save a first record from your app in development, or make one here.", { caption: "Record types" }));
+      ], now.types, "No record types yet. Save a first record from your app in development, or create a type here.", { caption: "Record types" }));
   },
 };
 
@@ -58,9 +58,9 @@ function one(body, shell, type) {
   fill(body,
     h("div.bar", null, h("a", { href: shell.link("schema") }, "All types"), h("strong", null, type.name),
       h("a", { href: shell.link("records", { type: type.name }) }, "its records"),
-      mayChange && button("New field…", async () => { if (await newField(send)) say("The field is there."); }, { class: "strong", id: "new-field" }),
-      mayChange && type.name !== "Users" && button("Remove the type…", async () => {
-        if (!await confirmed(`Remove ${type.name}?`, "Records of it stay in development, but can no longer be written or asked for. Where production has the type it cannot go.", "Remove the type")) return;
+      mayChange && button("Create field…", async () => { if (await newField(send)) say("The field is created."); }, { class: "strong", id: "new-field" }),
+      mayChange && type.name !== "Users" && button("Delete type…", async () => {
+        if (!await confirmed(`Delete ${type.name}?`, "Its records stay in development, but can no longer be written or queried. A type that production has cannot be deleted.", "Delete type")) return;
         await post("schema/edit", { recordType: type.name, removeType: true });
         shell.go("schema");
       }, { class: "danger" })),
@@ -69,15 +69,15 @@ function one(body, shell, type) {
       ["Type", (field) => field.type, "mono"], ["Set by", (field) => (field.isSystem ? "the relay" : "clients")],
       ["Queryable", (field) => index(field, "QUERYABLE")], ["Sortable", (field) => index(field, "SORTABLE")],
       ["Searchable", (field) => index(field, "SEARCHABLE")],
-      ["", (field) => mayChange && !field.isSystem && button("Remove…", async () => {
-        if (!await confirmed(`Remove ${field.name}?`, "Its values stay in the records and come back with the field. Where production has it, it cannot go.", "Remove the field")) return;
+      ["", (field) => mayChange && !field.isSystem && button("Delete…", async () => {
+        if (!await confirmed(`Delete ${field.name}?`, "Its values stay in the records and reappear if you create the field again. A field that production has cannot be deleted.", "Delete field")) return;
         await send({ removeField: field.name });
-      }, { class: "small danger", "aria-label": `Remove field ${field.name}` })],
+      }, { class: "small danger", "aria-label": `Delete field ${field.name}` })],
     ], type.fields, "", { caption: `Fields of ${type.name}` }),
-    h("h2", null, "Who may do what in the public database"),
-    table([["Role", (grant) => grant.role, "mono"], ["Rights", (grant) => grant.rights.join(", ")]], type.grants,
-      "Nobody may do anything with its records.", { caption: "Rights" }),
-    h("p", null, h("a", { href: shell.link("roles") }, "Change rights, and try them")));
+    h("h2", null, "Permissions in the public database"),
+    table([["Role", (grant) => grant.role, "mono"], ["Permissions", (grant) => grant.rights.join(", ")]], type.grants,
+      "No role has a permission for this type.", { caption: "Permissions" }),
+    h("p", null, h("a", { href: shell.link("roles") }, "Edit permissions")));
 }
 
 /** Returns a field's declaration in the schema language. */
@@ -87,14 +87,14 @@ function declaration(field, indexes) {
 }
 
 async function newType(shell) {
-  const name = await dialog("New record type", (done) => {
+  const name = await dialog("Create record type", (done) => {
     const input = h("input", { type: "text", required: true, pattern: "[A-Za-z][A-Za-z0-9_]*", spellcheck: "false" });
     return h("form", { onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("schema/edit", { recordType: input.value });
       done(input.value);
     }) }, field("Name", input, "A letter, then letters, digits and underscores."),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
   if (name) shell.go("schema", { type: name });
 }
@@ -104,7 +104,7 @@ async function newType(shell) {
  * @param {(edit: any) => Promise<void>} send
  */
 function newField(send) {
-  return dialog("New field", (done) => {
+  return dialog("Create field", (done) => {
     const name = h("input", { type: "text", required: true, pattern: "[A-Za-z][A-Za-z0-9_]*", spellcheck: "false" });
     const type = select(TYPES, "STRING");
     const marks = ["QUERYABLE", "SORTABLE", "SEARCHABLE"].map((mark) => [mark, h("input", { type: "checkbox" })]);
@@ -113,9 +113,9 @@ function newField(send) {
       const indexes = marks.filter(([, box]) => box.checked).map(([mark]) => mark);
       await send({ declaration: [name.value, type.value, ...indexes].join(" ") });
       done(true);
-    }) }, field("Name", name), field("Type", type, "It can never change once it is in production."),
+    }) }, field("Name", name), field("Type", type, "The type cannot change once it is in production."),
     h("p", null, marks.map(([mark, box]) => h("label.check", null, box, mark.toLowerCase()))),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Add it")));
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
 }
 
@@ -129,13 +129,13 @@ function text(shell, now) {
       const answer = await post("schema/import", { text: area.value, applies });
       fill(outcome, report(answer));
       if (answer.isApplied) {
-        say("The text is development's schema now.");
+        say("The schema is imported into development.");
         done();
         await shell.show();
       }
     };
     return [area, outcome, h("div.actions", null,
-      button("Save as file", () => download(`${place.container}.ckdb`, "text/plain", area.value)),
+      button("Export", () => download(`${place.container}.ckdb`, "text/plain", area.value)),
       !isProduction() && button("Check", send(false), { id: "check-text" }),
       !isProduction() && button("Import into development", send(true), { class: "strong" }))];
   });
@@ -149,10 +149,10 @@ export function report(answer) {
   return [
     answer.issues.map((issue) => h(issue.isWarning ? "p.note" : "p.trouble", null,
       issue.line ? `Line ${issue.line}, column ${issue.column}: ` : "", issue.message)),
-    answer.isAllowed && !answer.changes.length && h("p", null, "No difference."),
+    answer.isAllowed && !answer.changes.length && h("p", null, "No differences."),
     answer.changes.length > 0 && table([
       ["", (change) => h(change.sign === "+" ? "b.added" : change.sign === "-" ? "b.removed" : "b.changed", null, change.sign)],
-      ["What", (change) => change.element, "wrap"],
+      ["Element", (change) => change.element, "wrap"],
       ["Before", (change) => h("code", null, change.before || "–")], ["After", (change) => h("code", null, change.after || "–")],
     ], answer.changes, "", { caption: "Changes" }),
   ];

@@ -34,6 +34,6 @@ export const sections = [
   { title: "Container", pages: [overview] },
   { title: "Data", pages: [records, assets, zones, changes, devices, shares] },
   { title: "Schema", pages: [schema, indexes, roles, promote] },
-  { title: "People and access", pages: [users, tokens, keys, operators] },
+  { title: "Users and access", pages: [users, tokens, keys, operators] },
   { title: "Operation", pages: [telemetry, logs, quotas, push, backups, configuration, explorer, audit] },
 ];

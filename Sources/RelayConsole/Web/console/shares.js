@@ -5,7 +5,7 @@ import { get, post } from "./api.js";
 import { button, confirmed, dialog, field, fill, guarded, h, say, select, table } from "./dom.js";
 import { short } from "./format.js";
 
-const words = { NONE: "nothing", READ_ONLY: "read", READ_WRITE: "read and write" };
+const words = { NONE: "none", READ_ONLY: "read", READ_WRITE: "read and write" };
 const RIGHTS = [["READ_ONLY", "read"], ["READ_WRITE", "read and write"]];
 
 /** Shows a dialog that sets a permission. Resolves to whether it was changed. */
@@ -16,14 +16,14 @@ function change(title, now, choices, send) {
       event.preventDefault();
       if (right.value !== now) await send(right.value);
       done(right.value !== now);
-    }) }, field("May", right, "Devices are told at once."), h("div.actions", null, h("button.strong", { type: "submit" }, "Set")));
+    }) }, field("Permission", right, "Devices are notified at once."), h("div.actions", null, h("button.strong", { type: "submit" }, "Save")));
   });
 }
 
 /** @type {import("./sections.js").Page} */
 export const shares = {
   id: "shares", title: "Shares", key: "h",
-  about: "Zones and hierarchies that people share: participants, roles, states. Operators take rights away or change them; only owners let people in.",
+  about: "Shared zones and hierarchies with their participants, roles and states. Operators can edit permissions and remove participants; only owners can invite.",
   command: ({ container, environment, url }) => `shares list --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell }) {
@@ -33,31 +33,31 @@ export const shares = {
       h("code", { title: one.user ?? "" }, one.user ? short(one.user, 16) : "invited"), " ",
       h(one.hasAccepted ? "span.badge.good" : "span.badge", null, one.hasAccepted ? "accepted" : "pending"), " ",
       words[one.permission], one.role === "ADMINISTRATOR" ? ", administrator" : one.role === "PUBLIC_USER" ? ", by the link" : "", " ",
-      one.role !== "PUBLIC_USER" && button("Change…", async () => {
-        if (await change(`${one.user ?? "Somebody invited"} in ${share.zone}`, one.permission, RIGHTS,
-          (permission) => post("shares/permission", { id: share.id, participant: one.id, permission }))) await again("The participant's right is another now.");
-      }, { class: "small", "aria-label": `Change what ${one.user ?? "somebody invited"} may do` }), " ",
+      one.role !== "PUBLIC_USER" && button("Edit…", async () => {
+        if (await change(`${one.user ?? "Invited user"} in ${share.zone}`, one.permission, RIGHTS,
+          (permission) => post("shares/permission", { id: share.id, participant: one.id, permission }))) await again("The participant's permission is saved.");
+      }, { class: "small", "aria-label": `Edit the permission of ${one.user ?? "an invited user"}` }), " ",
       (one.role !== "PUBLIC_USER" || share.publicPermission === "NONE") && button("Remove…", async () => {
-        if (!await confirmed("Remove this participant?", `They lose ${share.zone} on all their devices. The owner can invite them again.`, "Remove")) return;
+        if (!await confirmed("Remove this participant?", `The participant loses access to ${share.zone} on all devices. The owner can invite them again.`, "Remove")) return;
         await post("shares/remove", { id: share.id, participant: one.id });
         await again("The participant is removed.");
-      }, { class: "small danger", "aria-label": `Remove ${one.user ?? "somebody invited"}` }));
+      }, { class: "small danger", "aria-label": `Remove ${one.user ?? "an invited user"}` }));
     fill(body, table([
       ["Zone", (share) => h("a", { href: shell.link("zones", { words: share.owner }) }, share.zone)],
       ["Owner", (share) => h("a", { href: shell.link("users", { words: share.owner }), title: share.owner }, h("code", null, short(share.owner)))],
-      ["What", (share) => (share.isZoneWide ? "the whole zone" : "a hierarchy")],
+      ["Scope", (share) => (share.isZoneWide ? "whole zone" : "hierarchy")],
       ["Link", (share) => share.publicPermission === "NONE" ? h("span.badge", null, "invited only")
-        : [h("span.badge.warn", null, `anybody: ${words[share.publicPermission]}`), " ", button("Change…", async () => {
-          const choices = [["NONE", "nothing: the link ends, who came by it loses access"], ...RIGHTS];
-          if (await change(`Anybody with the link of ${share.zone}`, share.publicPermission, choices,
-            (permission) => post("shares/permission", { id: share.id, permission }))) await again("The link is another now.");
-        }, { class: "small", "aria-label": `Change the link of ${share.zone}` })]],
+        : [h("span.badge.warn", null, `anyone: ${words[share.publicPermission]}`), " ", button("Edit…", async () => {
+          const choices = [["NONE", "none: disables the link and removes those who joined by it"], ...RIGHTS];
+          if (await change(`Anyone with the link of ${share.zone}`, share.publicPermission, choices,
+            (permission) => post("shares/permission", { id: share.id, permission }))) await again("The link's permission is saved.");
+        }, { class: "small", "aria-label": `Edit the link of ${share.zone}` })]],
       ["Participants", (share) => h("ul.steps", null, share.participants.map((one) => participant(share, one)))],
-      ["", (share) => button("Stop…", async () => {
-        if (!await confirmed(`Stop sharing ${share.zone}?`, "All participants lose it on all their devices; the owner keeps everything. The link ends.", "Stop sharing")) return;
+      ["", (share) => button("Stop sharing…", async () => {
+        if (!await confirmed(`Stop sharing ${share.zone}?`, "All participants lose access on all devices, and the link stops working. The owner keeps all records.", "Stop sharing")) return;
         await post("shares/stop", { id: share.id });
         await again(`${share.zone} is no longer shared.`);
       }, { class: "small danger", "aria-label": `Stop sharing ${share.zone}` })],
-    ], rows, "Nobody shares anything here.", { caption: "Shares" }), rows.length === 200 && h("p.quiet", null, "The newest 200 are shown."));
+    ], rows, "No shares yet.", { caption: "Shares" }), rows.length === 200 && h("p.quiet", null, "The newest 200 are shown."));
   },
 };

@@ -103,14 +103,14 @@ export class Shell {
       menu.setAttribute("aria-expanded", String(isOpen));
     }, { class: "plain menu", "aria-label": "Sections", "aria-expanded": "false", "aria-controls": "nav" });
     fill(this.app,
-      h("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); this.main.focus(); } }, "To the page"),
+      h("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); this.main.focus(); } }, "Skip to the page"),
       h("header", { id: "top" }, menu,
         h("span.brand", null, h("span.mark", { "aria-hidden": "true" }), h("span.words", null, "Zonecast Console")),
         h("div.place", null, containers, environments,
-          button("+", () => this.newContainer(), { class: "plain", "aria-label": "New container", title: "New container" })),
+          button("+", () => this.newContainer(), { class: "plain", "aria-label": "Create container", title: "Create container" })),
         isProduction() && h("strong.warning", null, "Production"),
         this.welcome.isDev && h("span.badge", { title: "The relay runs with --dev" }, "dev relay"),
-        button(this.welcome.name, () => this.self(), { class: "plain who", title: "You" })),
+        button(this.welcome.name, () => this.self(), { class: "plain who", title: "Your account" })),
       h("div", { id: "body" }, this.nav, this.main));
     fill(this.nav, sections.map((section) => [
       h("h2", null, section.title),
@@ -160,13 +160,13 @@ export class Shell {
     const cli = h("p.cli", null);
     fill(this.main, h("div.title", null, h("h1", null, page.title), h("p.quiet", null, page.about)), body, cli);
     if (page.command) {
-      fill(cli, "The same by command: ", h("code", null, `zonecast ${page.command(this.where())}`));
+      fill(cli, "Command: ", h("code", null, `zonecast ${page.command(this.where())}`));
     }
     document.body.dataset.ready = "";
     try { await page.show(body, { shell: this, parameters, signal: this.life.signal }); } catch (error) {
       if (error.code === "signIn") return;
       fill(body, h("p.trouble", { role: "alert" }, error.message),
-        button("Try again", () => this.show()));
+        button("Retry", () => this.show()));
     }
     if (this.page === page) document.body.dataset.ready = page.id;
   }
@@ -179,8 +179,8 @@ export class Shell {
     this.life?.abort();
     this.page = undefined;
     this.mark();
-    document.title = "Not here · Zonecast Console";
-    fill(this.main, h("div.title", null, h("h1", null, "Not here")), h("p.trouble", { role: "alert" }, words),
+    document.title = "Not found · Zonecast Console";
+    fill(this.main, h("div.title", null, h("h1", null, "Not found")), h("p.trouble", { role: "alert" }, words),
       h("p", null, h("a", { href: this.link("overview") }, `Overview of ${place.container}`)));
     document.body.dataset.ready = "none";
   }
@@ -221,35 +221,35 @@ export class Shell {
   }
 
   firstContainer() {
-    fill(this.main, h("div.title", null, h("h1", null, "No container yet")),
+    fill(this.main, h("div.title", null, h("h1", null, "No containers yet")),
       h("p", null, "A container holds one app's data, in development and in production."),
-      button("Make the first container", () => this.newContainer(), { class: "strong" }));
+      button("Create the first container", () => this.newContainer(), { class: "strong" }));
     document.body.dataset.ready = "none";
   }
 
   async newContainer() {
-    const name = await dialog("New container", (done) => {
+    const name = await dialog("Create container", (done) => {
       const input = h("input", { type: "text", required: true, placeholder: "iCloud.org.example.notes", spellcheck: "false" });
       return h("form", { onsubmit: guarded(async (event) => {
         event.preventDefault();
         await post("containers/add", { id: input.value.trim() });
         done(input.value.trim());
-      }) }, field("Name", input, "Like Apple's: iCloud. and a reverse domain name. It cannot be changed."),
-      h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+      }) }, field("Name", input, "As at Apple: iCloud. and a reverse domain name. It cannot be changed later."),
+      h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
     });
     if (!name) return;
     this.welcome.containers.push({ name });
     place.container = name;
     place.environment = "development";
-    say(`${name} is there.`);
+    say(`${name} is created.`);
     this.frame();
     this.go("overview");
   }
 
   self() {
     return dialog(this.welcome.name, (done) => [
-      h("p.quiet", null, `You operate this relay (zonecast ${this.welcome.version}).`),
-      h("h3", null, "Change your password"), passwordForm((value) => { done(value); say("Your password is changed."); }),
+      h("p.quiet", null, `You are an operator of this relay (zonecast ${this.welcome.version}).`),
+      h("h3", null, "Change password"), passwordForm((value) => { done(value); say("Your password is changed."); }),
       h("h3", null, "Passkeys"), passkeyList(),
       h("h3", null, "Sign out"),
       button("Sign out", () => signOut(() => {
@@ -283,7 +283,7 @@ export class Shell {
   }
 
   help() {
-    return dialog("Keys", () => [
+    return dialog("Keyboard shortcuts", () => [
       h("dl.keys", null,
         h("dt", null, h("kbd", null, "/")), h("dd", null, "search on this page"),
         h("dt", null, h("kbd", null, "?")), h("dd", null, "this help"),

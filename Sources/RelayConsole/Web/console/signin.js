@@ -47,9 +47,9 @@ export function signIn(app, open) {
     form("Sign in", [field("Name", name), field("Password", password)], async () => {
       open(await call("POST", "session", {}, { name: name.value, password: password.value }));
     }),
-    hasPasskeys() && h("p", null, button("Use a passkey", async () => open(await usePasskey()), { id: "use-passkey" })),
-    h("p.quiet", null, "No name yet, or the password forgotten? On the relay's machine type ",
-      h("code", null, "zonecast console link"), " and open what it prints."));
+    hasPasskeys() && h("p", null, button("Sign in with a passkey", async () => open(await usePasskey()), { id: "use-passkey" })),
+    h("p.quiet", null, "No account yet, or password forgotten? On the relay's machine, run ",
+      h("code", null, "zonecast console link"), " and open the link that it prints."));
 }
 
 /**
@@ -72,11 +72,11 @@ export async function setUp(app, code, open) {
   const password = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
   const again = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
   door(app, link.name ? "Choose a new password" : "Welcome",
-    h("p", null, link.name ? "This link sets your password anew, once."
-      : "This link makes you an operator of this relay, once. Choose what you will sign in with."),
-    form("Go on", [
+    h("p", null, link.name ? "This link resets your password. It works once."
+      : "This link creates your operator account. It works once. Choose the name and password for signing in."),
+    form("Continue", [
       field("Name", name, "Such as your e-mail address. The audit log shows it."),
-      field("Password", password, "8 characters or more."), field("Again", again),
+      field("Password", password, "At least 8 characters."), field("Password again", again),
     ], async () => {
       if (password.value !== again.value) throw new Error("The two passwords differ.");
       open(await call("POST", "setup", {}, { code, name: name.value, password: password.value }));
@@ -90,7 +90,7 @@ export async function setUp(app, code, open) {
 export function passwordForm(done) {
   const old = h("input", { type: "password", autocomplete: "current-password", required: true });
   const fresh = h("input", { type: "password", autocomplete: "new-password", required: true, minlength: 8 });
-  return form("Change", [field("Password now", old), field("New password", fresh, "8 characters or more.")], async () => {
+  return form("Change password", [field("Current password", old), field("New password", fresh, "At least 8 characters.")], async () => {
     await call("POST", "password", {}, { password: old.value, newPassword: fresh.value });
     done(true);
   });

@@ -6,23 +6,23 @@ import { ago, bytes, moment, number, short, upTo } from "./format.js";
 
 /** Shows a dialog that creates a zone in a user's private database. Resolves to whether it was created. */
 function make() {
-  return dialog("New zone", (done) => {
+  return dialog("Create zone", (done) => {
     const name = h("input", { type: "text", required: true, maxlength: 255, spellcheck: "false", placeholder: "Notes" });
     const owner = h("input", { type: "text", required: true, spellcheck: "false", autocomplete: "off", placeholder: "_0f88b66c…", pattern: "_[0-9a-f]{32}" });
     return h("form", { id: "zone-form", onsubmit: guarded(async (event) => {
       event.preventDefault();
       await post("zones/create", { zoneName: name.value, owner: owner.value.trim() });
-      say(`${name.value} is there.`);
+      say(`${name.value} is created.`);
       done(true);
-    }) }, field("Name", name), field("User record name", owner, "Whose private database it is in; the Users page has it. The public database has its one zone."),
-    h("div.actions", null, h("button.strong", { type: "submit" }, "Make it")));
+    }) }, field("Name", name), field("User record name", owner, "The owner of the private database, as shown on the Users page. The public database has only one zone."),
+    h("div.actions", null, h("button.strong", { type: "submit" }, "Create")));
   });
 }
 
 /** @type {import("./sections.js").Page} */
 export const zones = {
   id: "zones", title: "Zones", key: "z",
-  about: "Names, sizes and places in the change log. What is in a private zone only its owner and participants see.",
+  about: "Names, sizes and positions in the change log. Only the owner and participants see the contents of a private zone.",
   command: ({ container, environment, url }) => `zones list --container ${container} --environment ${environment} --url ${url}`,
 
   async show(body, { shell, parameters }) {
@@ -33,7 +33,7 @@ export const zones = {
       event.preventDefault();
       shell.go("zones", { words: words.value });
     } }, words, h("button", { type: "submit" }, "Search")),
-    button("New zone…", async () => { if (await make()) await load(); }, { id: "new-zone" })), list);
+    button("Create zone…", async () => { if (await make()) await load(); }, { id: "new-zone" })), list);
 
     let rows = [];
     const load = async (before) => {
@@ -48,24 +48,24 @@ export const zones = {
         ["Size", (zone) => bytes(zone.recordBytes + zone.assetBytes), "number"],
         ["Change", (zone) => number(zone.lastChange), "number"],
         ["Last written", (zone) => h("span", { title: moment(zone.modified) }, zone.modified ? ago(zone.modified) : "–")],
-        ["Can", (zone) => [zone.tracksChanges ? h("span", { title: "Has a change feed, takes writes as a whole, can be shared" }, "feed, atomic, share") : "be queried",
-          zone.sharing !== "none" && [" ", h("span.badge.accent", null, zone.sharing === "zone" ? "shared" : "shared in parts")]]],
+        ["Capabilities", (zone) => [zone.tracksChanges ? h("span", { title: "Has a change feed, supports atomic writes, can be shared" }, "feed, atomic, share") : "query",
+          zone.sharing !== "none" && [" ", h("span.badge.accent", null, zone.sharing === "zone" ? "shared" : "partly shared")]]],
         ["", (zone) => zone.tracksChanges && [!isProduction() && button("Reset…", () => reset(zone), { class: "small", "aria-label": `Reset zone ${zone.zoneName}` }), " ", button("Delete…", () => remove(zone), { class: "small danger", "aria-label": `Delete zone ${zone.zoneName}` })]],
-      ], rows, parameters.get("words") ? "No zone or user has this in its name." : "No zones yet.", { caption: "Zones" }),
+      ], rows, parameters.get("words") ? "No zone or user matches." : "No zones yet.", { caption: "Zones" }),
       page.zones.length === 50 && button("More", () => load(rows.at(-1).lastChange)));
     };
     const reset = async (zone) => {
       const isSure = await confirmed(`Reset ${zone.zoneName}?`,
-        "All its records go, and who it is shared with loses it; the zone stays, as if it were just made. Devices start over with it.", "Reset the zone");
+        "This deletes all records of the zone, and participants lose access. The zone stays, as if it was just created. Devices fetch it again.", "Reset zone");
       if (!isSure) return;
       await post("zones/reset", { zoneName: zone.zoneName, owner: zone.owner });
-      say(`${zone.zoneName} is empty.`);
+      say(`${zone.zoneName} is reset.`);
       await load();
     };
     const remove = async (zone) => {
       const isSure = await confirmed(`Delete ${zone.zoneName}?`,
-        `All records of this zone are deleted on every device of ${zone.owner}, and those it is shared with lose it. This cannot be undone.`,
-        "Delete the zone");
+        `All records of this zone are deleted on every device of ${zone.owner}, and participants lose access. This cannot be undone.`,
+        "Delete zone");
       if (!isSure) return;
       await post("zones/delete", { zoneName: zone.zoneName, owner: zone.owner });
       say(`${zone.zoneName} is deleted from ${place.container}.`);

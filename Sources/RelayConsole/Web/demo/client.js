@@ -225,14 +225,14 @@ export class Client extends EventTarget {
   #down({ code, delay, isFinal }) {
     if (code === 4409) {
       this.isReplaced = true;
-      this.trouble = "This device is open in another window too, which has taken over.";
+      this.trouble = "This device is also open in another window, which has taken over the connection.";
     } else if (isFinal) {
       this.needsSignIn = !this.place.isDev;
       this.trouble = `The relay closed the connection (${code}).`;
     } else if (this.isOnline) {
-      this.trouble = "No connection to the relay. Edits are kept and sent later.";
+      this.trouble = "No connection to the relay. Edits are stored and sent later.";
     }
-    this.journal("down", { text: isFinal ? `closed: ${code}` : `closed: ${code}, next try in ${Math.round(delay)} ms` });
+    this.journal("down", { text: isFinal ? `closed: ${code}` : `closed: ${code}, retry in ${Math.round(delay)} ms` });
     this.changed();
   }
 
@@ -261,7 +261,7 @@ export class Client extends EventTarget {
       this.needsSignIn = true;
       this.trouble = undefined;
     } else {
-      this.trouble = error.isPassing ? "No connection to the relay. Edits are kept and sent later." : String(error.message);
+      this.trouble = error.isPassing ? "No connection to the relay. Edits are stored and sent later." : String(error.message);
       this.isWaiting = true;
       this.retry = setTimeout(() => this.#wake(), Math.max(1000, (error.retryAfter ?? 2) * 1000));
     }

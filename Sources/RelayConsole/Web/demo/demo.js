@@ -73,7 +73,7 @@ async function begin() {
   document.body.classList.toggle("alone", isAlone);
   if (isAlone) document.title = `${cast[0].join(" / ")} – Zonecast`;
   if (!(await Promise.all(clients.map(claim))).every(Boolean)) {
-    say("This demo is open in another window of this browser already. Close that one, then reload this page.", true);
+    say("This demo is already open in another window of this browser. Close that window, then reload this page.", true);
     for (const button of document.querySelectorAll("button")) button.disabled = true;
     return;
   }
@@ -119,7 +119,7 @@ const actions = {
   async share() {
     const share = await shareZone(phone, tablet.userID, "READ_ONLY");
     await acceptShare(tablet, share.url ?? share.shortGUID);
-    say("Bob sees alice's notes, and may only read: edit one on his tablet, and the relay refuses it.");
+    say("Bob can read alice's notes but not edit them: the relay refuses edits from his tablet.");
   },
   async permission() {
     const next = permission() === "READ_WRITE" ? "READ_ONLY" : "READ_WRITE";
@@ -128,22 +128,22 @@ const actions = {
   },
   async stop() {
     await stopSharing(phone);
-    say("Shared no longer: alice's notes are gone from bob's tablet.");
+    say("No longer shared: alice's notes are removed from bob's tablet.");
   },
   async restart() {
-    say("The relay is killed and started again. Write on: nothing is lost.");
+    say("The relay is killed and restarted. Keep editing: nothing is lost.");
     await means.restart();
-    say("The relay is back.");
+    say("The relay is running again.");
   },
   async reset() {
-    say("Starting over …");
+    say("Resetting …");
     for (const client of clients) if (!client.isOnline) client.goOnline();
     await stopSharing(phone).catch(() => {});
     await world.clear();
     for (const client of clients) await client.reset();
     timeline.clear();
     $("tour").hidden = true;
-    say("All three clients are new.");
+    say("All three clients are reset.");
   },
 };
 
@@ -214,7 +214,7 @@ async function prepareRestart() {
   means.restart = async () => {
     const before = (await ask()).run;
     await fetch("restart", { method: "POST", headers: { "X-Zonecast-Demo": "restart" } }).catch(() => {});
-    await until("the relay to come back", async () => {
+    await until("the relay to restart", async () => {
       const now = await ask().catch(() => undefined);
       return now && now.run !== before;
     }, 30, 200);

@@ -53,7 +53,7 @@ export class Pane {
     this.signIn.addEventListener("click", () => this.#help());
     const board = element("section", { className: "board", "aria-label": "Public board" },
       element("h3", {}, "Board ", element("span", { className: "badge" }, "public, polled")), this.posts,
-      this.#form("Post to everybody", "Post", (text) => client.board.post(text).catch(this.complain)));
+      this.#form("Post to all", "Post", (text) => client.board.post(text).catch(this.complain)));
     this.root = element("section", { className: "pane", id: title, "aria-labelledby": `${title}-title`, tabIndex: -1 },
       element("header", {},
         element("h2", { id: `${title}-title` }, `${client.user} `, element("span", {}, `/ ${client.device}`)), this.online),
@@ -105,14 +105,14 @@ export class Pane {
     this.online.setAttribute("aria-checked", String(client.isOnline));
     this.online.textContent = client.isOnline ? "Online" : "Offline";
     this.online.setAttribute("aria-label", `${client.name} online`);
-    const trouble = client.needsSignIn ? `Nobody is signed in here; sign in as ${client.user}.` : client.trouble ?? "";
+    const trouble = client.needsSignIn ? `No user is signed in here. Sign in as ${client.user}.` : client.trouble ?? "";
     if (this.trouble.textContent !== trouble) this.trouble.textContent = trouble;
     this.signIn.hidden = !client.needsSignIn && !client.isReplaced;
-    this.signIn.textContent = client.isReplaced ? "Go on here" : "Sign in";
+    this.signIn.textContent = client.isReplaced ? "Continue here" : "Sign in";
     this.#showFacts();
     const zones = [["Notes", "Notes", "private"]];
     for (const zone of client.sharedZones) {
-      const owner = zone.share?.owner?.userIdentity?.nameComponents?.givenName ?? this.ownerName?.(zone) ?? "somebody";
+      const owner = zone.share?.owner?.userIdentity?.nameComponents?.givenName ?? this.ownerName?.(zone) ?? "another user";
       zones.push([zone.key, `Notes of ${owner}`, client.isReadOnly(zone.key) ? "shared, read-only" : "shared, read-write"]);
     }
     for (const [key, section] of this.sections) {
@@ -130,7 +130,7 @@ export class Pane {
       item.dataset.text = post.text;
       item.firstChild.textContent = `${post.text} (${post.author})`;
       item.lastChild.hidden = post.author !== client.user;
-      item.lastChild.setAttribute("aria-label", `Take down “${post.text}”`);
+      item.lastChild.setAttribute("aria-label", `Delete “${post.text}”`);
     });
   }
 

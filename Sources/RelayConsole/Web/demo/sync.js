@@ -100,7 +100,7 @@ export class Sync {
 
   /** Restores a note to the relay's version after a refused write. The sync goes on with the others. */
   #rollBack(row, error, changes) {
-    this.client.journal("refused", { text: `${error.serverErrorCode}: the note is as it was`, frame: { ...error } });
+    this.client.journal("refused", { text: `${error.serverErrorCode}: the note is rolled back`, frame: { ...error } });
     const isGone = error.serverErrorCode === "NOT_FOUND" || !row.server;
     if (isGone) return this.#drop(row, changes);
     row.note = { title: row.server.title, done: row.server.done };
@@ -117,7 +117,7 @@ export class Sync {
     const theirs = version(record);
     if (row.note) {
       const { note, lost } = merge(row.server, row.note, theirs);
-      const text = lost.length ? `both changed ${lost.join(", ")}: ours stays` : "different fields: both kept";
+      const text = lost.length ? `both changed ${lost.join(", ")}: the local value is kept` : "different fields: both kept";
       this.client.journal("merge", { text, note, name: row.name });
       row.note = note;
       if (same(note, theirs)) row.edit = 0;
@@ -188,7 +188,7 @@ export class Sync {
       zone.share = record.deleted ? undefined : record;
     } else if (record.deleted) {
       if (!row) return;
-      this.client.journal("shows", { name: row.name, text: "gone", note: null, zone: this.client.owner(zone.key) });
+      this.client.journal("shows", { name: row.name, text: "deleted", note: null, zone: this.client.owner(zone.key) });
       this.#drop(row, changes);
     } else if (row?.server?.tag === record.recordChangeTag) {
       return;
@@ -212,7 +212,7 @@ export class Sync {
     this.client.zones.delete(zone.key);
     this.client.wantedZones.delete(zone.key);
     if (zone.key === OWN) this.client.isSetUp = false;
-    else this.client.journal("lost", { text: "no longer shared; its notes are gone from here" });
+    else this.client.journal("lost", { text: "no longer shared; its notes are removed here" });
     const values = { zones: [...this.client.zones.values()], isSetUp: this.client.isSetUp };
     await this.client.store.write({ gone: gone.map((row) => row.key), values });
   }

@@ -254,10 +254,10 @@ export class Timeline {
       const took = (exchange.ended - exchange.started).toFixed(1);
       show(`${exchange.status || "no answer"} after ${took} ms`, exchange.error ?? exchange.answer);
     }
-    if (entry.frame) show(entry.kind === "notice" ? "frame on the socket" : "what the relay said", { [entry.kind]: entry.frame });
+    if (entry.frame) show(entry.kind === "notice" ? "frame on the socket" : "response of the relay", { [entry.kind]: entry.frame });
     if (exchange || entry.frame) return parts;
     show(entry.name ? `Note/${entry.name}` : "", entry.note ?? entry.text ?? entry.kind);
-    show("and, by the same fetch", entry.others);
+    show("also in this fetch", entry.others);
     return parts;
   }
 }

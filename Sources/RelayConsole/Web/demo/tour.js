@@ -22,14 +22,14 @@ export class Tour {
       ["two devices", () => this.twoDevices()],
       ["offline edits survive a client restart", () => this.offlineEdits()],
       ["conflict", () => this.conflict()],
-      ["a delete reaches a device that was away", () => this.deletion()],
-      ["a share, read-only", () => this.readOnlyShare()],
+      ["a deletion reaches a device that was offline", () => this.deletion()],
+      ["a zone shared read-only", () => this.readOnlyShare()],
       ["made read-write", () => this.madeReadWrite()],
       ["a participant removed", () => this.participantRemoved()],
       ["shared again, then stopped", () => this.sharingStopped()],
       ["the public board, by polling", () => this.publicBoard()],
     ];
-    if (means.restart) this.scenes.push(["the relay dies in mid-traffic", () => this.killedRelay()]);
+    if (means.restart) this.scenes.push(["the relay is killed during traffic", () => this.killedRelay()]);
   }
 
   /**
@@ -74,12 +74,12 @@ export class Tour {
       const verdict = await this.world.settle();
       const facts = [
         `${this.world.clients.length} mirrors equal the relay`, `${verdict.lost} lost`, `${verdict.duplicated} duplicated`,
-        `median ${Math.round(middle(this.world.delays))} ms from save to shown`, `${held} of ${count} scenes held`,
+        `p50 ${Math.round(middle(this.world.delays))} ms from save to shown`, `${held} of ${count} scenes passed`,
       ];
       tell({ title, state: held === count ? "held" : "failed", text: facts.join(" · ") });
       return held === count;
     } catch (error) {
-      tell({ title, state: "failed", text: `${error.message} ${held} of ${count} scenes held.` });
+      tell({ title, state: "failed", text: `${error.message} ${held} of ${count} scenes passed.` });
       return false;
     }
   }
@@ -103,7 +103,7 @@ export class Tour {
     world.isCounting = false;
     world.add("Feed the cat", this.tablet);
     await world.settle();
-    return `mirrors equal, median ${Math.round(middle(world.delays))} ms from save on one to shown on the other`;
+    return `mirrors equal, p50 ${Math.round(middle(world.delays))} ms from save on one to shown on the other`;
   }
 
   async offlineEdits() {
@@ -159,12 +159,12 @@ export class Tour {
     await until(`${phone.name} to have nothing pending`, () => phone.pending === 0);
     await pause(400);
     if (!this.#shows(laptop, name, "Not needed after all")) {
-      throw new Error(`The offline ${laptop.name} lost the note before it could hear of it.`);
+      throw new Error(`The offline ${laptop.name} lost the note before it could learn of the deletion.`);
     }
     laptop.goOnline();
-    await until(`the note to go from ${laptop.name}`, () => !laptop.notes().some((note) => note.name === name));
+    await until(`the note to disappear from ${laptop.name}`, () => !laptop.notes().some((note) => note.name === name));
     await world.settle();
-    return `gone everywhere, the tombstone reached ${laptop.name} when it came back`;
+    return `deleted everywhere; the tombstone reached ${laptop.name} when it came back`;
   }
 
   /** Alice's zone on bob's tablet; `undefined` before he has accepted the share. */
@@ -176,7 +176,7 @@ export class Tour {
     await acceptShare(tablet, share.url ?? share.shortGUID);
     await until(`${tablet.name} to show alice's notes`, () =>
       this.#sharedZone && tablet.notes(this.#sharedZone.key).length === phone.notes().length);
-    await until(`${tablet.name} to know that it may only read`, () => tablet.isReadOnly(this.#sharedZone.key));
+    await until(`${tablet.name} to learn that it may only read`, () => tablet.isReadOnly(this.#sharedZone.key));
     const [note] = tablet.notes(this.#sharedZone.key);
     let refusals = 0;
     const count = (entry) => { if (entry.kind === "refused" && entry.who === tablet.name) refusals += 1; };
@@ -187,9 +187,9 @@ export class Tour {
     this.means.unlisten?.(count);
     if (refusals !== 1) throw new Error(`The relay refused ${refusals} edits instead of 1.`);
     const after = world.add("Still in step", phone);
-    await until("the sync to go on", () => this.#shows(tablet, after, "Still in step", false, this.#sharedZone.key));
+    await until("the sync to continue", () => this.#shows(tablet, after, "Still in step", false, this.#sharedZone.key));
     await world.settle();
-    return "1 refusal, rolled back; sync alive";
+    return "1 write refused and rolled back; the sync continues";
   }
 
   /** Adds a note to alice's zone as bob, and waits until both of her devices show it. */
@@ -203,7 +203,7 @@ export class Tour {
 
   async #untilBobMayWrite() {
     const { phone, tablet } = this;
-    await until(`${tablet.name} to hear that it may write`, () => {
+    await until(`${tablet.name} to learn that it may write`, () => {
       const zone = this.#sharedZone;
       return zone?.share && !tablet.isReadOnly(zone.key) && tablet.notes(zone.key).length === phone.notes().length;
     });
@@ -213,11 +213,11 @@ export class Tour {
   async #untilBobHasNothing(zone, owned) {
     const { phone, laptop, tablet, world } = this;
     const count = phone.notes().length;
-    await until(`alice's notes to go from ${tablet.name}`, () =>
+    await until(`alice's notes to disappear from ${tablet.name}`, () =>
       tablet.sharedZones.length === 0 && tablet.notes(zone).length === 0);
     await world.settle();
     if ([phone, laptop].some((client) => client.notes().length !== count) || tablet.notes().length !== owned) {
-      throw new Error("Notes went that were not bob's to lose.");
+      throw new Error("Notes disappeared that are not part of the share.");
     }
     return count;
   }
@@ -227,7 +227,7 @@ export class Tour {
     await this.#untilBobMayWrite();
     await this.#addAsBob("Bob brings the cake");
     await this.world.settle();
-    return "the permission came as a notice; bob's note reached both of alice's devices";
+    return "the permission arrived with a notice; bob's note reached both of alice's devices";
   }
 
   async participantRemoved() {
@@ -235,7 +235,7 @@ export class Tour {
     const [zone, owned] = [this.#sharedZone.key, tablet.notes().length];
     await removeParticipant(phone, tablet.userID);
     const count = await this.#untilBobHasNothing(zone, owned);
-    return `alice's notes went from bob's tablet at once; she has her ${count}, bob his own ${owned}`;
+    return `alice's notes were removed from bob's tablet at once; she has her ${count}, bob his own ${owned}`;
   }
 
   async sharingStopped() {
@@ -251,7 +251,7 @@ export class Tour {
     await pause(600);
     tablet.goOnline();
     const count = await this.#untilBobHasNothing(zone, owned);
-    return `bob was away: nothing of alice's is left on his tablet, and she has all ${count}, his canoe too`;
+    return `bob was offline: his tablet has none of alice's notes; she has all ${count}, including bob's`;
   }
 
   async publicBoard() {
@@ -262,7 +262,7 @@ export class Tour {
     await until("every board to show the post", () => world.clients.every(has), limit);
     await tablet.board.post("Found, thank you", { name, isGone: true });
     await until("every board to hide the post", () => !world.clients.some(has), limit);
-    return "equal after one poll; hidden again by a soft delete, since deletions do not travel";
+    return "equal after one poll; hidden again by a soft delete, since polls do not see deletions";
   }
 
   async killedRelay() {
@@ -276,6 +276,6 @@ export class Tour {
     const pending = world.clients.reduce((sum, client) => sum + client.pending, 0);
     await restarted;
     await world.settle();
-    return `60 writes, ${pending} of them pending while the relay was away; 0 lost, 0 duplicated`;
+    return `60 writes, ${pending} of them pending while the relay was down; 0 lost, 0 duplicated`;
   }
 }

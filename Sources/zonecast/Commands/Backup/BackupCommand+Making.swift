@@ -59,7 +59,7 @@ extension BackupCommand {
             if options.folder.json { return try Terminal.say(json: Answer(backups: rows, unusable: unusable)) }
             Terminal.say(
                 table: rows.map(\.cells),
-                heading: ["MADE", "SIZE", "ZONES", "RECORDS", "ASSETS", "VERIFIED", "NAME"],
+                heading: ["CREATED", "SIZE", "ZONES", "RECORDS", "ASSETS", "VERIFIED", "NAME"],
                 empty: none
             )
             for backup in unusable { Terminal.say("fault    \(backup.reason)") }
@@ -68,7 +68,7 @@ extension BackupCommand {
 
     struct Schedule: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Schedule backups that the running relay makes.",
+            abstract: "Schedule backups that the running relay creates.",
             discussion: """
                 A running relay applies a change within a minute. 'off' removes the schedule. Without an argument, shows it, or with \
                 --keep changes only how many backups are kept.

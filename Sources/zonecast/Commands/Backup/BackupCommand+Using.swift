@@ -6,7 +6,7 @@ import RelayStore
 extension BackupCommand {
     struct Verify: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Check a backup: every file, every zone's log, every asset.",
+            abstract: "Verify a backup: every file, every zone's log, every asset.",
             discussion: "Lists each fault and each missing asset; exits with 1 if there are any."
         )
 
@@ -25,7 +25,7 @@ extension BackupCommand {
         func run() throws {
             let backup = try options.backup(named: name)
             let (faults, missing) = BackupOptions.reading(backup) {
-                let faults = backup.verify(now: TimeSource.system.now()) { options.step("checking \($0)") }
+                let faults = backup.verify(now: TimeSource.system.now()) { options.step("verifying \($0)") }
                 return (faults, backup.lackedAssets())
             }
             let row = BackupRow(backup)
@@ -38,7 +38,7 @@ extension BackupCommand {
                 if let word { Terminal.tell("\(word)\(row.made)  \(row.summary)") }
             }
             guard faults.isEmpty else {
-                throw CommandFailure(.failed, "\(backup.name) is damaged. Make another: zonecast backup create")
+                throw CommandFailure(.failed, "\(backup.name) is damaged. Create another: zonecast backup create")
             }
             guard missing.isEmpty else {
                 throw CommandFailure(
@@ -70,7 +70,7 @@ extension BackupCommand {
         func run() throws {
             let data = options.folder.folder
             let backup = try options.backup(named: name)
-            let faults = BackupOptions.reading(backup) { backup.verify { options.step("checking \($0)") } }
+            let faults = BackupOptions.reading(backup) { backup.verify { options.step("verifying \($0)") } }
             guard faults.isEmpty || force else {
                 faults.forEach { Terminal.complain("fault    \($0)") }
                 throw CommandFailure(.failed, "The backup has faults. Restore another one, or use --force.")

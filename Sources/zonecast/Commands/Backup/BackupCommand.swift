@@ -8,9 +8,9 @@ import RelayStore
 struct BackupCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "backup",
-        abstract: "Make, check and restore backups of a data folder.",
+        abstract: "Create, verify and restore backups of a data folder.",
         discussion: """
-            A backup is a folder with everything: records, assets, accounts, keys and tokens (as hashes). It is made while the \
+            A backup is a folder with everything: records, assets, accounts, keys and tokens (as hashes). It is created while the \
             relay runs and is consistent. Copy it to another machine: a backup on the same disk does not survive the disk.
             """,
         subcommands: [Create.self, List.self, Verify.self, Restore.self, Schedule.self]
@@ -162,7 +162,7 @@ struct BackupRow: Encodable {
         let see = "To list them and their intact copies: zonecast assets verify --container ID"
         if missingAssets + damagedAssets > 0 {
             return
-                "The backup was made, but some assets have no intact copy, neither in the data folder nor in an earlier "
+                "The backup was created, but some assets have no intact copy, neither in the data folder nor in an earlier "
                 + "backup: \(lacks). \(see)"
         }
         guard rescuedAssets > 0 else { return nil }

@@ -106,7 +106,7 @@ struct ConsoleCommand: AsyncParsableCommand {
     }
 
     struct Remove: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Remove an operator and end their sessions.")
+        static let configuration = CommandConfiguration(abstract: "Delete an operator and revoke their sessions.")
 
         @Argument(help: "The operator's name.")
         var name: String
@@ -115,7 +115,7 @@ struct ConsoleCommand: AsyncParsableCommand {
 
         func run() throws {
             try options.change("operator.remove", name) { try $0.removeOperator(name) }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("removed") }
+            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("deleted") }
         }
     }
 

@@ -64,7 +64,7 @@ struct RecordsCommand: AsyncParsableCommand {
 
     struct Update: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Change some fields of a record.",
+            abstract: "Edit fields of a record.",
             discussion: "With --tag, only if the record has not changed since; otherwise unconditionally."
         )
 

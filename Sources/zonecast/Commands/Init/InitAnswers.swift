@@ -91,7 +91,7 @@ struct InitReport {
     mutating func note(_ step: InitStep) {
         steps.append(step)
         guard !asJSON else { return }
-        Terminal.tell("\(step.made ? "made" : "kept")  \(step.what.filled(to: 44))  \(step.detail)")
+        Terminal.tell("\(step.made ? "created" : "kept   ")  \(step.what.filled(to: 44))  \(step.detail)")
     }
 
     func end(next: [String]) throws {
@@ -100,7 +100,7 @@ struct InitReport {
             var next: [String]
         }
         if asJSON { return try Terminal.say(json: Answer(steps: steps, next: next)) }
-        next.forEach { Terminal.tell("next  \($0)") }
+        next.forEach { Terminal.tell("next     \($0)") }
     }
 }
 

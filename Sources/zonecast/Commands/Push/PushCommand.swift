@@ -107,7 +107,7 @@ struct PushCommand: AsyncParsableCommand {
             if options.json { return try Terminal.say(json: ["pushDevices": rows]) }
             Terminal.say(
                 table: rows.map { [$0.id, $0.container, $0.user, $0.kind, $0.registered, $0.lastFault ?? "-"] },
-                heading: ["ID", "CONTAINER", "USER", "KIND", "REGISTERED", "LAST FAULT"],
+                heading: ["ID", "CONTAINER", "USER", "KIND", "REGISTERED", "LAST ERROR"],
                 empty: "No device has registered for pushes."
             )
         }
@@ -153,7 +153,7 @@ struct PushCommand: AsyncParsableCommand {
 
     struct Remove: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Remove a device. A running relay applies this at its next start."
+            abstract: "Delete a device. A running relay applies this at its next start."
         )
 
         @Argument(help: "The device's id, as in the list.")
@@ -166,7 +166,7 @@ struct PushCommand: AsyncParsableCommand {
                 guard try store.pushDevices().contains(where: { $0.id == id }) else { throw PushCommand.unknown(id) }
                 try store.removePushDevices([id])
             }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("removed") }
+            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("deleted") }
         }
     }
 }

@@ -28,7 +28,7 @@ extension SharesCommand {
             guard !json else { return }
             Terminal.say(
                 table: rows,
-                heading: ["ZONE", "WHAT", "TITLE", "WHOSE", "MAY", "PEOPLE", "LINK"],
+                heading: ["ZONE", "ROOT", "TITLE", "OWNER", "PERMISSION", "PARTICIPANTS", "LINK"],
                 empty: "Nothing is shared. Share a zone: zonecast shares create ZONE"
             )
         }
@@ -54,8 +54,8 @@ extension SharesCommand {
             let own = share["currentUserParticipant"]
             let title = (try? share["fields"]?["cloudkit.title"]?["value"]?.string()) ?? ""
             return [
-                zone.text("zoneName") ?? "", share["rootRecord"]?.text("recordName") ?? "all of it", title,
-                database == "private" ? "yours" : share["owner"]?.participantTitle ?? "",
+                zone.text("zoneName") ?? "", share["rootRecord"]?.text("recordName") ?? "whole zone", title,
+                database == "private" ? "you" : share["owner"]?.participantTitle ?? "",
                 own?.text("permission") == "READ_ONLY" ? "read" : "write",
                 share.text("publicPermission") == "NONE"
                     ? "\(share.list("participants").count)" : "anyone with the link",
@@ -159,7 +159,7 @@ extension SharesCommand {
 
     /// `zonecast shares accept`.
     struct Accept: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Join a share by its link.")
+        static let configuration = CommandConfiguration(abstract: "Accept a share by its link.")
         @Argument(help: "The link, or its last part.")
         var link: String
         @OptionGroup var relay: RelayOptions
@@ -179,7 +179,7 @@ extension SharesCommand {
             let zone = result["zoneID"]?.text("zoneName") ?? ""
             guard result.text("databaseScope") == "SHARED" else { return Terminal.tell("\(zone) is your own zone.") }
             let right = result.text("participantPermission") == "READ_ONLY" ? "read-only" : "read and write"
-            Terminal.tell("joined \(zone)  (\(right))")
+            Terminal.tell("accepted  \(zone)  (\(right))")
         }
     }
 
@@ -223,7 +223,7 @@ extension SharesCommand {
                         participant.text("participantId") ?? "",
                     ]
                 },
-                heading: ["WHO", "ROLE", "MAY", "STATUS", "ID"],
+                heading: ["PARTICIPANT", "ROLE", "PERMISSION", "STATUS", "ID"],
                 empty: "There are no participants."
             )
         }
@@ -233,7 +233,7 @@ extension SharesCommand {
     struct PermissionCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "permission",
-            abstract: "Change the permission of a participant, or of anyone with the link.",
+            abstract: "Edit the permission of a participant, or of anyone with the link.",
             discussion: """
                 A public link and named participants exclude each other: opening the link revokes pending invitations, closing \
                 it removes those who joined by it. Both list the affected people and require --yes.

@@ -10,7 +10,7 @@ struct AssetsCommand: ParsableCommand {
         commandName: "assets",
         abstract: "List and verify a container's assets.",
         discussion: """
-            An asset is a file named by the hash of its content. The running relay removes assets that no record uses, an hour \
+            An asset is a file named by the hash of its content. The running relay deletes assets that no record uses, an hour \
             after assets.upload-lifetime and assets.receipt-lifetime have expired; gc does so while no relay is running.
             """,
         subcommands: [List.self, Verify.self, Collect.self]
@@ -127,10 +127,10 @@ struct AssetsCommand: ParsableCommand {
     struct Collect: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "gc",
-            abstract: "Remove the assets that no record uses. A running relay does this itself.",
+            abstract: "Delete the assets that no record uses. A running relay does this itself.",
             discussion: """
-                Removes only assets older than --older-than, since an asset is uploaded before its record is saved. While a relay \
-                is running, the console's Assets page removes them at once.
+                Deletes only assets older than --older-than, since an asset is uploaded before its record is saved. While a relay \
+                is running, the console's Assets page deletes them at once.
                 """
         )
 
@@ -138,7 +138,7 @@ struct AssetsCommand: ParsableCommand {
         @OptionGroup var options: FolderOptions
         @Option(help: ArgumentHelp("The minimum age of an asset.", valueName: "hours"))
         var olderThan = 6
-        @Flag(help: "Only show what would be removed.")
+        @Flag(help: "Only show what would be deleted.")
         var dryRun = false
 
         private struct Answer: Encodable {
@@ -161,7 +161,7 @@ struct AssetsCommand: ParsableCommand {
             }
             let lock = try FolderLock.forUpkeep(
                 of: options.folder,
-                "removes unused assets itself; the console's Assets page does so at once"
+                "deletes unused assets itself; the console's Assets page does so at once"
             )
             defer { withExtendedLifetime(lock) {} }
             let stores = StoreFolder(folder: options.folder, draw: { UInt64.random(in: .min ... .max) }) { _, _ in }
@@ -185,7 +185,7 @@ struct AssetsCommand: ParsableCommand {
         private func say(_ count: Int, _ bytes: Int64, isDone: Bool) throws {
             if options.json { return try Terminal.say(json: Answer(removed: count, bytes: bytes, isDone: isDone)) }
             let what = "\(count == 1 ? "1 unused asset" : "\(count) unused assets"), \(ByteText.of(bytes))"
-            Terminal.tell(isDone ? "removed  \(what)" : "would remove  \(what)")
+            Terminal.tell(isDone ? "deleted  \(what)" : "would delete  \(what)")
         }
     }
 

@@ -10,7 +10,7 @@ extension StorageCommand {
             discussion: """
                 Stop the relay first, since the copy would lack later writes. Everything except backups and their schedule is \
                 copied and compared, row by row and asset by asset. Afterwards serve only one of the two folders, because devices cannot \
-                tell them apart. To keep a copy, make a backup instead, which works while the relay is running.
+                tell them apart. To keep a copy, create a backup instead, which works while the relay is running.
                 """
         )
 
@@ -49,7 +49,7 @@ extension StorageCommand {
             }
             let lock = try FolderLock.forReading(
                 of: from,
-                "the copy would lack its later writes. Stop it first, or make a backup instead"
+                "the copy would lack its later writes. Stop it first, or create a backup instead"
             )
             defer { withExtendedLifetime(lock) {} }
             let summary: FolderCopy.Summary
@@ -108,7 +108,7 @@ extension StorageCommand {
         @Flag(help: "Only show the pending steps.")
         var dryRun = false
 
-        @Flag(help: "Do not make a backup first.")
+        @Flag(help: "Do not create a backup first.")
         var noBackup = false
 
         @OptionGroup var options: FolderOptions

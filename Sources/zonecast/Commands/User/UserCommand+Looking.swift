@@ -128,12 +128,12 @@ extension UserCommand {
     }
 
     struct Sessions: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "List a user's sessions, or end them.")
+        static let configuration = CommandConfiguration(abstract: "List a user's sessions, or revoke them.")
 
         @Argument(help: "The e-mail address, or dev-NAME.")
         var email: String
 
-        @Flag(help: "End all sessions. A running relay closes their sockets within two seconds.")
+        @Flag(help: "Revoke all sessions. A running relay closes their sockets within two seconds.")
         var end = false
 
         @OptionGroup var options: FolderOptions
@@ -172,7 +172,7 @@ extension UserCommand {
             if options.json {
                 try Terminal.say(json: ["ended": rows.count])
             } else {
-                Terminal.tell("ended  \(rows.count)")
+                Terminal.tell("revoked  \(rows.count)")
             }
         }
     }

@@ -8,7 +8,7 @@ import RelayStore
 struct UserCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "user",
-        abstract: "Add, list, sign in, export and delete users, and set their quotas.",
+        abstract: "Create, list, sign in, export and delete users, and set their quotas.",
         subcommands: [
             Add.self, List.self, Show.self, SignIn.self, Password.self, Profile.self, Quota.self, Sessions.self,
             Disable.self, Export.self, Delete.self,
@@ -27,7 +27,9 @@ struct UserCommand: ParsableCommand {
     }
 
     struct Add: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Add a user. The password has at least 8 characters.")
+        static let configuration = CommandConfiguration(
+            abstract: "Create a user. The password has at least 8 characters."
+        )
 
         @Argument(help: "The e-mail address.")
         var email: String
@@ -50,7 +52,7 @@ struct UserCommand: ParsableCommand {
             if options.json {
                 try Terminal.say(json: ["email": account.email ?? email])
             } else {
-                Terminal.tell("added  \(account.email ?? email)")
+                Terminal.tell("created  \(account.email ?? email)")
             }
         }
     }
@@ -103,7 +105,7 @@ struct UserCommand: ParsableCommand {
                         ]
                     },
                     heading: ["USER", "NAME", "ISSUER", "STATE", "CREATED"],
-                    empty: "There are no users yet. Add one: zonecast user add EMAIL"
+                    empty: "There are no users yet. Create one: zonecast user add EMAIL"
                 )
             }
         }
@@ -165,7 +167,9 @@ struct UserCommand: ParsableCommand {
     }
 
     struct Password: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Set a user's password and end all their sessions.")
+        static let configuration = CommandConfiguration(
+            abstract: "Set a user's password and revoke all their sessions."
+        )
 
         @Argument(help: "The e-mail address.")
         var email: String
@@ -212,7 +216,7 @@ struct UserCommand: ParsableCommand {
 
     struct Profile: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Set a user's name and telephone number.",
+            abstract: "Edit a user's name and telephone number.",
             discussion: """
                 Other users see them only if the user allows discovery, separately for each app.
                 """
@@ -238,13 +242,13 @@ struct UserCommand: ParsableCommand {
 
     struct Disable: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Disable a user and end all their sessions. A running relay refuses them within a second."
+            abstract: "Disable a user and revoke all their sessions. A running relay refuses them within a second."
         )
 
         @Argument(help: "The e-mail address.")
         var email: String
 
-        @Flag(help: "Enable the user again. Ended sessions stay ended.")
+        @Flag(help: "Enable the user again. Revoked sessions stay revoked.")
         var undo = false
 
         @OptionGroup var options: FolderOptions
