@@ -1,6 +1,7 @@
 import HTTPTypes
 import Records
 import RelayAPI
+import RelayGateways
 import Wire
 
 /// What clients are given and hand back: whoever alters it gains nothing by it.

@@ -1,8 +1,8 @@
 import ArgumentParser
 import Foundation
 import Records
-import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayStore
 import Wire
 
@@ -193,8 +193,7 @@ struct IssuerCommand: AsyncParsableCommand {
                 ForeignSignIn(
                     directory: store,
                     keys: IssuerKeys(source: KeyFetch(), limits: KeyLimits(), time: .system),
-                    time: .system,
-                    skew: SignInSettings().issuerClockSkew
+                    time: .system
                 )
             }
             do throws(TokenFault) {

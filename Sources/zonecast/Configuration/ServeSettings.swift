@@ -1,6 +1,7 @@
 import Logging
 import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayServer
 import RelayStore
 
@@ -16,6 +17,11 @@ struct ServeSettings: Sendable {
     var servesConsole = false
     var server = ServerConfiguration()
     var signIn = SignInSettings()
+    /// The permitted difference between the clock of a foreign issuer and the relay's clock.
+    ///
+    /// See Reliability.md, "Tokens".
+    var issuerClockSkew = ForeignSignIn.defaultSkew
+    var issuerKeys = KeyLimits()
     var limits = Limits()
     /// Query execution, including the maximum time.
     var queries = QueryTuning()

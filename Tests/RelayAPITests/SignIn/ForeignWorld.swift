@@ -5,6 +5,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayStore
 import Synchronization
 import Testing
@@ -53,7 +54,7 @@ final class ForeignWorld {
             authenticator: try Authenticator(
                 directory: world.store,
                 settings: world.settings,
-                keySource: source,
+                identityTokens: exchange(),
                 time: world.clock.source,
                 random: .system
             ),
