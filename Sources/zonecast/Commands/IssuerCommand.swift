@@ -136,17 +136,17 @@ struct IssuerCommand: AsyncParsableCommand {
         func run() throws {
             let rows = try options.withDirectory { try $0.issuers() }
                 .filter { (container ?? $0.container) == $0.container }.map(Row.init)
-            if options.json { return try Terminal.say(json: ["issuers": rows]) }
-            Terminal.say(
-                table: rows.map {
-                    [
-                        $0.container, $0.issuer, $0.audiences.joined(separator: " "),
-                        $0.algorithms.joined(separator: " "), $0.keysURL ?? $0.keysFile ?? "",
-                    ]
-                },
+            try options.list(
+                rows,
+                as: "issuers",
                 heading: ["CONTAINER", "ISSUER", "AUDIENCE", "ALGORITHMS", "KEYS"],
                 empty: "No container trusts an issuer. To add one, see: zonecast issuer add --help"
-            )
+            ) {
+                [
+                    $0.container, $0.issuer, $0.audiences.joined(separator: " "),
+                    $0.algorithms.joined(separator: " "), $0.keysURL ?? $0.keysFile ?? "",
+                ]
+            }
         }
     }
 
@@ -165,7 +165,7 @@ struct IssuerCommand: AsyncParsableCommand {
             try options.change("issuer.remove", "\(issuer) for \(place.container)") {
                 try $0.removeIssuer(issuer, of: place.container)
             }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("removed") }
+            try options.confirm("removed")
         }
     }
 
