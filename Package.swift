@@ -46,6 +46,7 @@ let argumentParser = Target.Dependency.product(
     package: "swift-argument-parser",
     condition: server
 )
+let jwtKit = Target.Dependency.product(name: "JWTKit", package: "jwt-kit", condition: server)
 let configuration = Target.Dependency.product(
     name: "Configuration",
     package: "swift-configuration",
@@ -90,6 +91,7 @@ var package = Package(
             traits: [.trait(name: "YAML", condition: .when(traits: ["Server"]))]
         ),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
         .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
@@ -107,7 +109,7 @@ var package = Package(
         .systemLibrary(name: "CSQLiteSettings"),
         .ours(
             "RelayAPI",
-            ["Records", "Wire", "RelayCore", httpTypes, crypto, cryptoExtras, logging],
+            ["Records", "Wire", "RelayCore", httpTypes, crypto, logging],
             exclude: ["OpenAPI/openapi.json"]
         ),
         .ours(
@@ -124,10 +126,13 @@ var package = Package(
             ["Records", "Wire", "RelayCore", "RelayStore", "RelayAPI", "RelayServer", httpTypes, crypto, cryptoExtras],
             exclude: ["Web"]
         ),
-        // Requests that the relay makes: pushes to devices that sleep, traces to a collector.
+        // Requests that the relay makes: pushes to devices that sleep, traces to a collector, keys of token issuers.
         .ours(
             "RelayGateways",
-            ["Records", "RelayCore", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras]
+            [
+                "Records", "Wire", "RelayCore", asyncHTTPClient, jwtKit, nioCore, nioPosix, nioHTTP1, crypto,
+                cryptoExtras,
+            ]
         ),
         // The client, from what it decides up to its sockets.
         .ours("SyncCore", ["Records"], exclude: ["Documentation"]),
@@ -188,7 +193,10 @@ var package = Package(
         .tests("RelayStore", ["TestSupport", "Records", "Wire", "RelayCore", grdb]),
         .tests(
             "RelayAPI",
-            ["TestSupport", "Records", "Wire", "RelayCore", "RelayStore", httpTypes, crypto, cryptoExtras]
+            [
+                "TestSupport", "Records", "Wire", "RelayCore", "RelayGateways", "RelayStore", httpTypes, crypto,
+                cryptoExtras,
+            ]
         ),
         .tests(
             "RelayServer",

@@ -1,4 +1,5 @@
 import Foundation
+import RelayStore
 
 /// Stores the current input in a file, so that it is still available if it crashes the process.
 ///
@@ -15,12 +16,11 @@ final class LastInput: @unchecked Sendable {
     init?(path: String) {
         let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { return nil }
-        var status = stat()
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0, fstat(descriptor, &status) == 0 else {
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0, let status = FileStatus(descriptor: descriptor) else {
             close(descriptor)
             return nil
         }
-        let isNew = status.st_size == 0
+        let isNew = status.size == 0
         guard ftruncate(descriptor, off_t(Self.size)) == 0,
             let memory = mmap(nil, Self.size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0), memory != MAP_FAILED
         else {

@@ -1,6 +1,7 @@
 import HTTPTypes
 import Records
 import RelayAPI
+import RelayGateways
 import Wire
 
 /// Tokens that the relay gives to clients and that clients send back, possibly altered.

@@ -12,15 +12,8 @@ struct MarkerSeal: Sendable {
     private let nonceKey: SymmetricKey
 
     init(relayKey: [UInt8]) {
-        func derived(_ info: String) -> SymmetricKey {
-            HKDF<SHA256>.deriveKey(
-                inputKeyMaterial: SymmetricKey(data: relayKey),
-                info: Array(info.utf8),
-                outputByteCount: 32
-            )
-        }
-        key = derived("zonecast markers 1")
-        nonceKey = derived("zonecast markers 1 nonces")
+        key = SymmetricKey(relayKey: relayKey, purpose: "zonecast markers 1")
+        nonceKey = SymmetricKey(relayKey: relayKey, purpose: "zonecast markers 1 nonces")
     }
 
     /// Returns nonce, ciphertext and tag in Base64.

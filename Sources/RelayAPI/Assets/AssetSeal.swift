@@ -16,11 +16,7 @@ struct AssetSeal: Sendable {
     private let random: RandomSource
 
     init(relayKey: [UInt8], random: RandomSource) {
-        key = HKDF<SHA256>.deriveKey(
-            inputKeyMaterial: SymmetricKey(data: relayKey),
-            info: Array("zonecast assets 1".utf8),
-            outputByteCount: 32
-        )
+        key = SymmetricKey(relayKey: relayKey, purpose: "zonecast assets 1")
         self.random = random
     }
 

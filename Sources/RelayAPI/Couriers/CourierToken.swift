@@ -24,11 +24,7 @@ struct CourierToken: Hashable, Sendable {
         private let key: SymmetricKey
 
         init(relayKey: [UInt8]) {
-            key = HKDF<SHA256>.deriveKey(
-                inputKeyMaterial: SymmetricKey(data: relayKey),
-                info: Array("zonecast courier token 1".utf8),
-                outputByteCount: 32
-            )
+            key = SymmetricKey(relayKey: relayKey, purpose: "zonecast courier token 1")
         }
 
         func text(of token: CourierToken, in home: ContainerEnvironment) -> String {

@@ -27,10 +27,7 @@ func resolveShares(_ context: RequestContext) throws -> EndpointAnswer {
 ///
 /// See Wire.md, "Accepting shares".
 func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
-    guard case .user = context.database.caller.identity else {
-        if context.database.caller.user == nil { throw context.authentication.signInRequired }
-        throw RelayError.accessDenied
-    }
+    try context.requireUser()
     let links = try context.links()
     let visit = try context.visit()
     let found = try await context.store.write { writer throws(RelayError) in
@@ -45,10 +42,7 @@ func acceptShares(_ context: RequestContext) async throws -> EndpointAnswer {
 /// requested. The error is the same for unknown links, shares without access requests, and shares that block the
 /// caller.
 func requestAccess(_ context: RequestContext) async throws -> EndpointAnswer {
-    guard case .user = context.database.caller.identity else {
-        if context.database.caller.user == nil { throw context.authentication.signInRequired }
-        throw RelayError.accessDenied
-    }
+    try context.requireUser()
     let links = try context.links()
     let visit = try context.visit()
     let outcomes = try await context.store.write { writer throws(RelayError) in
@@ -66,6 +60,16 @@ func requestAccess(_ context: RequestContext) async throws -> EndpointAnswer {
                 object.object { $0.member("value", result.0.value) }
                 if case .failure(let error) = result.1 { object.members(of: error) }
             }
+        }
+    }
+}
+
+extension RequestContext {
+    /// Throws for anonymous callers and for server-to-server keys, which no share can have as participants.
+    fileprivate func requireUser() throws {
+        guard case .user = database.caller.identity else {
+            if database.caller.user == nil { throw authentication.signInRequired }
+            throw RelayError.accessDenied
         }
     }
 }

@@ -13,11 +13,7 @@ struct InvitationSeal: Sendable {
     private let key: SymmetricKey
 
     init(relayKey: [UInt8]) {
-        key = HKDF<SHA256>.deriveKey(
-            inputKeyMaterial: SymmetricKey(data: relayKey),
-            info: Array("zonecast invitations 1".utf8),
-            outputByteCount: 32
-        )
+        key = SymmetricKey(relayKey: relayKey, purpose: "zonecast invitations 1")
     }
 
     /// Returns the text that replaces the short GUID in this participant's link.

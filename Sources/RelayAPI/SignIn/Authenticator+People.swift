@@ -153,7 +153,8 @@ extension Authenticator {
     ) async throws(CredentialRefusal) -> (webToken: String, user: UserID, expires: Timestamp) {
         let person: ForeignPerson
         do throws(TokenFault) {
-            person = try await foreign.person(of: identityToken, in: home.container)
+            guard let identityTokens else { throw .unknownIssuer }
+            person = try await identityTokens.person(of: identityToken, in: home.container)
         } catch {
             try chargeFailure(from: address)
             throw .failed

@@ -22,7 +22,7 @@ package final class Authenticator: Sendable {
     let invitations: InvitationSeal
     let markers: MarkerSeal
     let memory: Mutex<Memory>
-    let foreign: ForeignSignIn
+    let identityTokens: (any IdentityTokenVerifier)?
     /// The queue for password checks.
     let passwordDesk = SignInDesk()
     /// The queue for other changes of accounts: fast, but each waits for the disk.
@@ -32,7 +32,7 @@ package final class Authenticator: Sendable {
     package init(
         directory: any Directory,
         settings: SignInSettings = SignInSettings(),
-        keySource: any KeySource = NoKeySource(),
+        identityTokens: (any IdentityTokenVerifier)? = nil,
         time: TimeSource,
         random: RandomSource
     ) throws(DirectoryError) {
@@ -40,12 +40,7 @@ package final class Authenticator: Sendable {
         self.settings = settings
         self.time = time
         self.random = random
-        foreign = ForeignSignIn(
-            directory: directory,
-            keys: IssuerKeys(source: keySource, limits: settings.issuerKeys, time: time),
-            time: time,
-            skew: settings.issuerClockSkew
-        )
+        self.identityTokens = identityTokens
         relayKey = try directory.relayKey()
         invitations = InvitationSeal(relayKey: relayKey)
         markers = MarkerSeal(relayKey: relayKey)

@@ -45,11 +45,6 @@ package struct SignInSettings: Sendable {
     package var publicRatePerUser: RateLimit? = RateLimit(perSecond: 1, burst: 10)
     /// Browser origins that may use every container, in addition to those of each API token.
     package var allowedOrigins: [String] = []
-    /// The permitted difference between the clock of a foreign issuer and the relay's clock.
-    ///
-    /// See Reliability.md, "Tokens".
-    package var issuerClockSkew = Duration.seconds(60)
-    package var issuerKeys = KeyLimits()
     /// The permitted difference between a signed request's date and the relay's clock, in either direction.
     ///
     /// See Wire.md, "Server-to-server keys".

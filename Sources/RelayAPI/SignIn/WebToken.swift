@@ -48,12 +48,7 @@ struct WebTokenSeal: Sendable {
     init(relayKey: [UInt8], session: Session.ID, secret: [UInt8]) {
         self.session = session
         self.secret = secret
-        key = HKDF<SHA256>.deriveKey(
-            inputKeyMaterial: SymmetricKey(data: relayKey),
-            salt: secret,
-            info: Array("zonecast web auth token 1".utf8),
-            outputByteCount: 32
-        )
+        key = SymmetricKey(relayKey: relayKey, purpose: "zonecast web auth token 1", salt: secret)
     }
 
     /// Returns a new token of this session.

@@ -64,8 +64,7 @@ extension ConsoleAPI {
             )
             let schemas = SchemaFolder(folder: parts.facts.data, container: home.container)
             let development = try schemas.schema(of: .development)
-            schemaChanges =
-                SchemaChange(promoting: development, over: try schemas.schema(of: .production)).difference.changes.count
+            schemaChanges = try schemas.promoting(applies: false).difference.changes.count
             audit = try parts.accounts.auditEntries(limit: 6).map { AuditAnswer($0) }
             problems = []
             findings = parts.look?() ?? []

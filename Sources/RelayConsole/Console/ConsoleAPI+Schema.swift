@@ -18,19 +18,14 @@ extension ConsoleAPI {
         },
         .get("schema/diff") { call in
             let home = try call.home()
-            let schemas = schemas(call, home)
-            let change = SchemaChange(
-                promoting: try schemas.schema(of: .development),
-                over: try schemas.schema(of: .production)
-            )
-            return ChangeAnswer(change, isApplied: false)
+            return ChangeAnswer(try schemas(call, home).promoting(applies: false), isApplied: false)
         },
         .post("schema/import") { call in
             let home = try call.home()
             let ask = try call.body(ImportRequest.self)
             let text = SchemaText(parsing: ask.text)
             guard text.isValid else { return ChangeAnswer(refused: text) }
-            let change = try importing(text.schema, call, home, applies: ask.applies)
+            let change = try schemas(call, home).importing(text.schema, applies: ask.applies)
             if ask.applies, change.isAllowed { try call.note("schema.import", "development", in: home) }
             return ChangeAnswer(change, isApplied: ask.applies && change.isAllowed, text)
         },
@@ -38,12 +33,7 @@ extension ConsoleAPI {
             let home = try call.home()
             let production = ContainerEnvironment(home.container, .production)
             try call.confirmInProduction(production)
-            let schemas = schemas(call, home)
-            let development = try schemas.schema(of: .development)
-            let change = try schemas.change(.production) { old in
-                let change = SchemaChange(promoting: development, over: old)
-                return (change.isAllowed && !change.difference.isEmpty ? change.result : nil, change)
-            }
+            let change = try schemas(call, home).promoting(applies: true)
             if change.isAllowed {
                 let count = change.difference.changes.count
                 try call.note("schema.promote", "\(count) changes", in: production)
@@ -56,8 +46,9 @@ extension ConsoleAPI {
                 throw ConsoleRefusal("A schema is changed in development and promoted from there.")
             }
             let edit = try call.body(SchemaEdit.self)
-            let old = try schemas(call, home).schema(of: .development)
-            let change = try importing(try edit.apply(to: old), call, home, applies: true)
+            let schemas = schemas(call, home)
+            let new = try edit.apply(to: try schemas.schema(of: .development))
+            let change = try schemas.importing(new, applies: true)
             guard change.isAllowed else {
                 throw ConsoleRefusal(change.offences.map { "\($0.element.sentenceName) \($0.reason)." }.joined())
             }
@@ -82,27 +73,6 @@ extension ConsoleAPI {
 
     private static func schemas(_ call: ConsoleCall, _ home: ContainerEnvironment) -> SchemaFolder {
         SchemaFolder(folder: call.parts.facts.data, container: home.container)
-    }
-
-    private static func importing(
-        _ text: Schema,
-        _ call: ConsoleCall,
-        _ home: ContainerEnvironment,
-        applies: Bool
-    ) throws -> SchemaChange {
-        let schemas = schemas(call, home)
-        let production = try schemas.schema(of: .production)
-        guard applies else {
-            return SchemaChange(
-                importing: text,
-                over: try schemas.schema(of: .development),
-                production: production
-            )
-        }
-        return try schemas.change(.development) { development in
-            let change = SchemaChange(importing: text, over: development, production: production)
-            return (change.isAllowed && !change.difference.isEmpty ? change.result : nil, change)
-        }
     }
 
     private static func change(_ ask: Membership, _ call: ConsoleCall, _ home: ContainerEnvironment) throws {

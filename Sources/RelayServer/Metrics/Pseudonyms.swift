@@ -1,5 +1,6 @@
 import Crypto
 package import Records
+import RelayAPI
 package import RelayCore
 
 /// Pseudonyms of users and devices in logs: ten hexadecimal digits, derived with this relay's key.
@@ -11,11 +12,7 @@ package struct Pseudonyms: Sendable {
 
     /// - Parameter relayKey: The relay's key from its data folder.
     package init(relayKey: [UInt8]) {
-        key = HKDF<SHA256>.deriveKey(
-            inputKeyMaterial: SymmetricKey(data: relayKey),
-            info: Array("zonecast log names".utf8),
-            outputByteCount: 32
-        )
+        key = SymmetricKey(relayKey: relayKey, purpose: "zonecast log names")
     }
 
     package func of(_ user: UserID) -> String { name("user", user.recordName) }

@@ -48,15 +48,12 @@ struct ContainerCommand: ParsableCommand {
         func run() throws {
             let rows = try options.withDirectory { try $0.containers() }
                 .map { Row(container: $0.container.name, created: $0.created.iso8601) }
-            if options.json {
-                try Terminal.say(json: ["containers": rows])
-            } else {
-                Terminal.say(
-                    table: rows.map { [$0.container, $0.created] },
-                    heading: ["CONTAINER", "CREATED"],
-                    empty: "There are no containers yet. Create one: zonecast container create ID"
-                )
-            }
+            try options.list(
+                rows,
+                as: "containers",
+                heading: ["CONTAINER", "CREATED"],
+                empty: "There are no containers yet. Create one: zonecast container create ID"
+            ) { [$0.container, $0.created] }
         }
     }
 }

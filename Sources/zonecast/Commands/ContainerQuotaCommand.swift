@@ -66,7 +66,7 @@ struct ContainerQuotaCommand: ParsableCommand {
     func run() throws {
         let home = ContainerEnvironment(container, environment)
         let old = try options.withDirectory { directory in
-            guard try directory.hasContainer(container) else { throw DirectoryError.missing("container \(container)") }
+            try directory.requireContainer(container)
             return try directory.quota(of: home)
         }
         let new = reset ? ContainerQuota() : changed(old)

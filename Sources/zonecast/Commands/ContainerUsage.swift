@@ -45,7 +45,7 @@ struct ContainerUsage: ParsableCommand {
 
     func run() throws {
         let report = try options.withDirectory { directory in
-            guard try directory.hasContainer(container) else { throw DirectoryError.missing("container \(container)") }
+            try directory.requireContainer(container)
             return try StorageReport(
                 folder: options.folder,
                 home: ContainerEnvironment(container, environment),

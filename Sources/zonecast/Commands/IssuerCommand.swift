@@ -1,8 +1,8 @@
 import ArgumentParser
 import Foundation
 import Records
-import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayStore
 import Wire
 
@@ -136,17 +136,17 @@ struct IssuerCommand: AsyncParsableCommand {
         func run() throws {
             let rows = try options.withDirectory { try $0.issuers() }
                 .filter { (container ?? $0.container) == $0.container }.map(Row.init)
-            if options.json { return try Terminal.say(json: ["issuers": rows]) }
-            Terminal.say(
-                table: rows.map {
-                    [
-                        $0.container, $0.issuer, $0.audiences.joined(separator: " "),
-                        $0.algorithms.joined(separator: " "), $0.keysURL ?? $0.keysFile ?? "",
-                    ]
-                },
+            try options.list(
+                rows,
+                as: "issuers",
                 heading: ["CONTAINER", "ISSUER", "AUDIENCE", "ALGORITHMS", "KEYS"],
                 empty: "No container trusts an issuer. To create one, see: zonecast issuer add --help"
-            )
+            ) {
+                [
+                    $0.container, $0.issuer, $0.audiences.joined(separator: " "),
+                    $0.algorithms.joined(separator: " "), $0.keysURL ?? $0.keysFile ?? "",
+                ]
+            }
         }
     }
 
@@ -165,7 +165,7 @@ struct IssuerCommand: AsyncParsableCommand {
             try options.change("issuer.remove", "\(issuer) for \(place.container)") {
                 try $0.removeIssuer(issuer, of: place.container)
             }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("deleted") }
+            try options.confirm("deleted")
         }
     }
 
@@ -193,8 +193,7 @@ struct IssuerCommand: AsyncParsableCommand {
                 ForeignSignIn(
                     directory: store,
                     keys: IssuerKeys(source: KeyFetch(), limits: KeyLimits(), time: .system),
-                    time: .system,
-                    skew: SignInSettings().issuerClockSkew
+                    time: .system
                 )
             }
             do throws(TokenFault) {

@@ -126,17 +126,12 @@ struct KeyCommand: ParsableCommand {
 
         func run() throws {
             let rows = try options.withDirectory { try $0.serverKeys() }.filter { filter.admits($0.home) }.map(Row.init)
-            if options.json {
-                try Terminal.say(json: ["keys": rows])
-            } else {
-                Terminal.say(
-                    table: rows.map {
-                        [$0.keyID, $0.container, $0.environment, $0.name, $0.created, $0.revoked ?? "-"]
-                    },
-                    heading: ["KEY ID", "CONTAINER", "ENVIRONMENT", "NAME", "CREATED", "REVOKED"],
-                    empty: "There are no keys. Create one: zonecast key add --container ID --public-key FILE"
-                )
-            }
+            try options.list(
+                rows,
+                as: "keys",
+                heading: ["KEY ID", "CONTAINER", "ENVIRONMENT", "NAME", "CREATED", "REVOKED"],
+                empty: "There are no keys. Create one: zonecast key add --container ID --public-key FILE"
+            ) { [$0.keyID, $0.container, $0.environment, $0.name, $0.created, $0.revoked ?? "-"] }
         }
     }
 
@@ -152,7 +147,7 @@ struct KeyCommand: ParsableCommand {
 
         func run() throws {
             try options.change("key.revoke", String(keyID.prefix(16))) { try $0.revokeServerKey(keyID) }
-            if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.tell("revoked") }
+            try options.confirm("revoked")
         }
     }
 }

@@ -67,9 +67,7 @@ struct LogsCommand: ParsableCommand {
 
     /// Whether standard input is a pipe, a file or a socket; timers and services have /dev/null or nothing.
     private static var hasInput: Bool {
-        var facts = stat()
-        guard fstat(STDIN_FILENO, &facts) == 0 else { return false }
-        return [S_IFIFO, S_IFREG, S_IFSOCK].contains(facts.st_mode & S_IFMT)
+        FileStatus(descriptor: STDIN_FILENO).map { [S_IFIFO, S_IFREG, S_IFSOCK].contains($0.kind) } ?? false
     }
 
     /// Returns the user's pseudonyms in all containers; `nil` if all users are selected.

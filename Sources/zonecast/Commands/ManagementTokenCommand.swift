@@ -85,17 +85,12 @@ struct ManagementTokenCommand: ParsableCommand {
                     used: $0.used?.iso8601
                 )
             }
-            if options.json { return try Terminal.say(json: ["managementTokens": rows]) }
-            Terminal.say(
-                table: rows.map {
-                    [
-                        $0.id, $0.container, $0.name, $0.used ?? "never", $0.expires ?? "never",
-                        $0.revoked ?? "-",
-                    ]
-                },
+            try options.list(
+                rows,
+                as: "managementTokens",
                 heading: ["ID", "CONTAINER", "NAME", "LAST USED", "EXPIRES", "REVOKED"],
                 empty: "There are no management tokens. Create one: zonecast token management create --container ID"
-            )
+            ) { [$0.id, $0.container, $0.name, $0.used ?? "never", $0.expires ?? "never", $0.revoked ?? "-"] }
         }
     }
 
@@ -136,7 +131,7 @@ struct ManagementTokenCommand: ParsableCommand {
 
         func run() throws {
             try options.change("management-token.revoke", id) { try $0.revokeManagementToken(id) }
-            if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.tell("revoked") }
+            try options.confirm("revoked")
         }
     }
 }

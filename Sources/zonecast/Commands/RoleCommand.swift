@@ -31,9 +31,7 @@ struct RoleCommand: ParsableCommand {
         /// Changes the user's roles and prints the result.
         fileprivate func change(_ action: String, _ body: (inout Set<Role>, Role) -> Void) throws {
             let (user, roles) = try options.change(action, "\(role) \(user)", in: home.home) { directory in
-                guard try directory.hasContainer(home.container) else {
-                    throw DirectoryError.missing("container \(home.container)")
-                }
+                try directory.requireContainer(home.container)
                 let user = try find(in: directory)
                 let schemas = SchemaFolder(folder: options.folder, container: home.container)
                 let roles = try schemas.change(home.environment) { schema in
@@ -102,24 +100,18 @@ struct RoleCommand: ParsableCommand {
 
         func run() throws {
             let rows = try options.withDirectory { directory in
-                guard try directory.hasContainer(home.container) else {
-                    throw DirectoryError.missing("container \(home.container)")
-                }
+                try directory.requireContainer(home.container)
                 let schemas = SchemaFolder(folder: options.folder, container: home.container)
                 return try schemas.schema(of: home.environment).members
                     .map { Row(userRecordName: $0.key.recordName, roles: $0.value.map(\.name).sorted()) }
                     .sorted { $0.userRecordName < $1.userRecordName }
             }
-            if options.json {
-                try Terminal.say(json: ["users": rows])
-            } else {
-                Terminal.say(
-                    table: rows.map { [$0.userRecordName, $0.roles.joined(separator: ", ")] },
-                    heading: ["USER", "ROLES"],
-                    empty:
-                        "No user has a role. Assign one: zonecast role give ROLE USER --container \(home.container)"
-                )
-            }
+            try options.list(
+                rows,
+                as: "users",
+                heading: ["USER", "ROLES"],
+                empty: "No user has a role. Assign one: zonecast role give ROLE USER --container \(home.container)"
+            ) { [$0.userRecordName, $0.roles.joined(separator: ", ")] }
         }
     }
 

@@ -149,15 +149,12 @@ struct TokenCommand: ParsableCommand {
 
         func run() throws {
             let rows = try options.withDirectory { try $0.apiTokens() }.filter { filter.admits($0.home) }.map(Row.init)
-            if options.json {
-                try Terminal.say(json: ["apiTokens": rows])
-            } else {
-                Terminal.say(
-                    table: rows.map { [$0.id, $0.container, $0.environment, $0.name, $0.created, $0.revoked ?? "-"] },
-                    heading: ["ID", "CONTAINER", "ENVIRONMENT", "NAME", "CREATED", "REVOKED"],
-                    empty: "There are no API tokens. Create one: zonecast token create --container ID"
-                )
-            }
+            try options.list(
+                rows,
+                as: "apiTokens",
+                heading: ["ID", "CONTAINER", "ENVIRONMENT", "NAME", "CREATED", "REVOKED"],
+                empty: "There are no API tokens. Create one: zonecast token create --container ID"
+            ) { [$0.id, $0.container, $0.environment, $0.name, $0.created, $0.revoked ?? "-"] }
         }
     }
 
@@ -212,7 +209,7 @@ struct TokenCommand: ParsableCommand {
 
         func run() throws {
             try options.change("token.revoke", String(token.prefix(16))) { try $0.revokeAPIToken(token) }
-            if options.json { try Terminal.say(json: ["revoked": true]) } else { Terminal.tell("revoked") }
+            try options.confirm("revoked")
         }
     }
 }

@@ -90,15 +90,7 @@ extension ConfigurationKey {
         _ bounds: ClosedRange<Int>,
         _ meaning: String
     ) -> ConfigurationKey {
-        .text(
-            name,
-            place,
-            form(bounds),
-            unit: "seconds",
-            meaning,
-            read: { "\($0.nanoseconds / 1_000_000_000)" },
-            parse: { within(bounds, $0).map { .seconds(Int64($0)) } }
-        )
+        seconds(name, place, bounds, meaning, read: { $0.nanoseconds / 1_000_000_000 }, value: { .seconds($0) })
     }
 
     static func seconds(
@@ -107,14 +99,25 @@ extension ConfigurationKey {
         _ bounds: ClosedRange<Int>,
         _ meaning: String
     ) -> ConfigurationKey {
+        seconds(name, place, bounds, meaning, read: { $0.components.seconds }, value: { .seconds($0) })
+    }
+
+    private static func seconds<Value>(
+        _ name: String,
+        _ place: any Place<Value>,
+        _ bounds: ClosedRange<Int>,
+        _ meaning: String,
+        read: @escaping @Sendable (Value) -> Int64,
+        value: @escaping @Sendable (Int64) -> Value
+    ) -> ConfigurationKey {
         .text(
             name,
             place,
             form(bounds),
             unit: "seconds",
             meaning,
-            read: { "\($0.components.seconds)" },
-            parse: { within(bounds, $0).map { .seconds($0) } }
+            read: { "\(read($0))" },
+            parse: { within(bounds, $0).map { value(Int64($0)) } }
         )
     }
 

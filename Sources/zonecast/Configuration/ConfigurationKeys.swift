@@ -2,6 +2,7 @@ import Logging
 import Records
 import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayServer
 
 /// The table of all keys, used to read and check a configuration and by `zonecast config reference`.
@@ -131,19 +132,19 @@ enum ConfigurationKeys {
         ).explained { ConfigurationKey.items($0).lazy.compactMap(WebOrigin.objection).first },
         .seconds(
             "sign-in.issuer-clock-skew",
-            \.signIn.issuerClockSkew,
+            \.issuerClockSkew,
             0...600,
             "Maximum difference between the clocks of an identity token issuer and the relay."
         ),
         .seconds(
             "sign-in.issuer-key-lifetime",
-            \.signIn.issuerKeys.lifetime,
+            \.issuerKeys.lifetime,
             60...86_400,
             "How long an issuer's keys are cached."
         ),
         .seconds(
             "sign-in.issuer-key-pause",
-            \.signIn.issuerKeys.pause,
+            \.issuerKeys.pause,
             1...3600,
             "Minimum time between two fetches from one issuer, even if tokens name unknown keys."
         ),

@@ -48,17 +48,17 @@ struct ConfigurationPlace {
 
     /// Writes a text beside the file, or to the temporary folder if the file's folder is read-only.
     func draft(_ text: String) throws -> Draft {
-        var facts = stat()
-        let isThere = stat(path, &facts) == 0
+        let old = FileStatus(path: path)
         let beside = path + ".new.yaml"
         if FileManager.default.createFile(atPath: beside, contents: Data(text.utf8)) {
-            chmod(beside, isThere ? facts.st_mode & 0o777 : 0o600)
-            if isThere { _ = chown(beside, facts.st_uid, facts.st_gid) }
+            chmod(beside, old?.permissions ?? 0o600)
+            if let old { _ = chown(beside, old.owner, old.group) }
             return Draft(path: beside, text: text, place: self, isBeside: true)
         }
         let fault = errno
         let elsewhere = NSTemporaryDirectory() + "zonecast-\(UUID().uuidString).yaml"
-        guard isThere, access(path, W_OK) == 0, FileManager.default.createFile(atPath: elsewhere, contents: nil) else {
+        guard old != nil, access(path, W_OK) == 0, FileManager.default.createFile(atPath: elsewhere, contents: nil)
+        else {
             throw failure(fault)
         }
         chmod(elsewhere, 0o600)

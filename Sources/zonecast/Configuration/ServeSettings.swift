@@ -1,6 +1,7 @@
 import Logging
 import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayServer
 import RelayStore
 
@@ -16,6 +17,11 @@ struct ServeSettings: Sendable {
     var servesConsole = false
     var server = ServerConfiguration()
     var signIn = SignInSettings()
+    /// The permitted difference between the clock of a foreign issuer and the relay's clock.
+    ///
+    /// See Reliability.md, "Tokens".
+    var issuerClockSkew = ForeignSignIn.defaultSkew
+    var issuerKeys = KeyLimits()
     var limits = Limits()
     /// Query execution, including the maximum time.
     var queries = QueryTuning()
@@ -88,10 +94,7 @@ struct ServeSettings: Sendable {
 
     var requestsPerSecond: Int {
         get { Int(signIn.requestRate?.perSecond ?? 0) }
-        set {
-            signIn.requestRate =
-                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue), burst: Double(newValue) * 5)
-        }
+        set { signIn.requestRate = RateLimit(newValue, burst: Double(newValue) * 5) }
     }
 
     var requestBurst: Int {
@@ -121,43 +124,41 @@ struct ServeSettings: Sendable {
 
     var publicRequestsPerSecond: Int {
         get { Int(signIn.publicRate?.perSecond ?? 0) }
-        set {
-            signIn.publicRate =
-                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue), burst: Double(newValue) * 15)
-        }
+        set { signIn.publicRate = RateLimit(newValue, burst: Double(newValue) * 15) }
     }
 
     var publicRequestsPerSecondPerUser: Int {
         get { Int(signIn.publicRatePerUser?.perSecond ?? 0) }
-        set {
-            signIn.publicRatePerUser =
-                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue), burst: Double(newValue) * 10)
-        }
+        set { signIn.publicRatePerUser = RateLimit(newValue, burst: Double(newValue) * 10) }
     }
 
     var failedCredentialsPerMinute: Int {
         get { signIn.failedCredentialRate.map { Int(($0.perSecond * 60).rounded()) } ?? 0 }
-        set {
-            signIn.failedCredentialRate =
-                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue) / 60, burst: Double(newValue))
-        }
+        set { signIn.failedCredentialRate = RateLimit(newValue, per: 60, burst: Double(newValue)) }
     }
 
     var failedSignInsPerHourPerAccount: Int {
         get { signIn.failedSignInRatePerAccount.map { Int(($0.perSecond * 3600).rounded()) } ?? 0 }
         set {
-            signIn.failedSignInRatePerAccount =
-                newValue == 0
-                ? nil : RateLimit(perSecond: Double(newValue) / 3600, burst: Double(max(newValue * 2 / 3, 1)))
+            signIn.failedSignInRatePerAccount = RateLimit(
+                newValue,
+                per: 3600,
+                burst: Double(max(newValue * 2 / 3, 1))
+            )
         }
     }
 
     var failedSignInsPerMinute: Int {
         get { signIn.failedSignInRate.map { Int(($0.perSecond * 60).rounded()) } ?? 0 }
-        set {
-            signIn.failedSignInRate =
-                newValue == 0 ? nil : RateLimit(perSecond: Double(newValue) / 60, burst: Double(newValue))
-        }
+        set { signIn.failedSignInRate = RateLimit(newValue, per: 60, burst: Double(newValue)) }
+    }
+}
+
+extension RateLimit {
+    /// The rate of `count` in `seconds`; `nil` for 0, which means no limit in the file.
+    fileprivate init?(_ count: Int, per seconds: Double = 1, burst: Double) {
+        guard count != 0 else { return nil }
+        self.init(perSecond: Double(count) / seconds, burst: burst)
     }
 }
 

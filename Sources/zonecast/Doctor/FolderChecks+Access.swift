@@ -42,10 +42,8 @@ extension FolderChecks {
     }
 
     private func isShut(_ path: String) -> Bool {
-        var facts = stat()
-        guard stat(path, &facts) == 0 else { return false }
-        let isFolder = facts.st_mode & S_IFMT == S_IFDIR
-        return access(path, R_OK | W_OK | (isFolder ? X_OK : 0)) != 0 && errno == EACCES
+        guard let status = FileStatus(path: path) else { return false }
+        return access(path, R_OK | W_OK | (status.kind == S_IFDIR ? X_OK : 0)) != 0 && errno == EACCES
     }
 
     private static func owner(of path: String) -> String {

@@ -1,7 +1,8 @@
 import Dispatch
 import Foundation
 import Records
-import RelayAPI
+import RelayCore
+import RelayGateways
 import Synchronization
 
 #if canImport(FoundationNetworking)

@@ -72,10 +72,8 @@ extension RelayMetrics {
         let places = folders.map { "\(containers)/\($0)" } + [data]
         return places.reduce(0) { sum, place in
             let files = (try? FileManager.default.contentsOfDirectory(atPath: place)) ?? []
-            return files.filter { $0.contains(".sqlite") }.reduce(sum) { sum, file in
-                var status = stat()
-                return stat("\(place)/\(file)", &status) == 0 ? sum + Int64(status.st_size) : sum
-            }
+            return files.filter { $0.contains(".sqlite") }
+                .reduce(sum) { $0 + (FileStatus(path: "\(place)/\($1)")?.size ?? 0) }
         }
     }
 }

@@ -4,6 +4,7 @@ import Records
 import RelayAPI
 import RelayConsole
 import RelayCore
+import RelayGateways
 import RelayServer
 import RelayStore
 import ServiceLifecycle
@@ -93,7 +94,12 @@ extension RunningRelay {
             authenticator: try Authenticator(
                 directory: ground.accounts,
                 settings: settings.signIn,
-                keySource: KeyFetch(),
+                identityTokens: ForeignSignIn(
+                    directory: ground.accounts,
+                    keys: IssuerKeys(source: KeyFetch(), limits: settings.issuerKeys, time: .system),
+                    time: .system,
+                    skew: settings.issuerClockSkew
+                ),
                 time: .system,
                 random: .system
             ),

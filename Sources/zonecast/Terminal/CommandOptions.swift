@@ -88,6 +88,32 @@ extension FolderOptions {
     }
 }
 
+extension FolderOptions {
+    /// Writes a list: with `--json` an object with the member `name`, otherwise a table with a line per row.
+    func list<Row: Encodable>(
+        _ rows: [Row],
+        as name: String,
+        heading: [String],
+        empty: String,
+        cells: (Row) -> [String]
+    ) throws {
+        if json { return try Terminal.say(json: [name: rows]) }
+        Terminal.say(table: rows.map(cells), heading: heading, empty: empty)
+    }
+
+    /// Writes that the command has done its work: `{"revoked":true}` or `revoked`.
+    func confirm(_ done: String) throws {
+        if json { try Terminal.say(json: [done: true]) } else { Terminal.tell(done) }
+    }
+}
+
+extension AccountStore {
+    /// Throws if the container does not exist.
+    func requireContainer(_ container: ContainerID) throws {
+        guard try hasContainer(container) else { throw DirectoryError.missing("container \(container)") }
+    }
+}
+
 /// The option that selects the configuration file.
 struct SettingsOption: ParsableArguments {
     @Option(

@@ -19,9 +19,10 @@ enum FolderOwner {
     /// The relay could not open files created by root, and symbolic links in the folder could mislead root. Does
     /// nothing for other users or if the folder does not exist.
     static func become(ownerOf folder: String) {
-        var facts = stat()
-        guard geteuid() == 0, stat(folder, &facts) == 0, facts.st_uid != 0, setgroups(0, nil) == 0 else { return }
-        let (user, group) = (facts.st_uid, facts.st_gid)
+        guard geteuid() == 0, let status = FileStatus(path: folder), status.owner != 0, setgroups(0, nil) == 0 else {
+            return
+        }
+        let (user, group) = (status.owner, status.group)
         // The group first: after the user changes, it can no longer be set. Root is kept as the saved ID for
         // `asCaller`; the real and effective IDs are the owner's.
         guard setregid(group, 0) == 0, setegid(group) == 0, setreuid(user, 0) == 0, seteuid(user) == 0 else { return }
@@ -33,10 +34,11 @@ enum FolderOwner {
     /// The owner could not use files that root creates there. If root has already done so, the relay continues as root,
     /// and `zonecast doctor` shows the fix.
     static func refusal(servingIn folder: String) -> String? {
-        var facts = stat()
-        guard geteuid() == 0, stat("\(folder)/relay.sqlite", &facts) == 0, facts.st_uid != 0 else { return nil }
-        let owner = Owner(user: facts.st_uid, group: facts.st_gid).name
-        guard stat("\(folder)/relay.lock", &facts) != 0 || facts.st_uid != 0 else { return nil }
+        guard geteuid() == 0, let status = FileStatus(path: "\(folder)/relay.sqlite"), status.owner != 0 else {
+            return nil
+        }
+        let owner = Owner(user: status.owner, group: status.group).name
+        guard FileStatus(path: "\(folder)/relay.lock")?.owner != 0 else { return nil }
         let start = PackageFiles.start(on: folder)
         let user = owner.allSatisfy(\.isNumber) ? "'#\(owner)'" : owner
         let way = start.hasPrefix("zonecast") ? "sudo -u \(user) \(start)" : start

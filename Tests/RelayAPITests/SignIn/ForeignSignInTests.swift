@@ -5,6 +5,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayStore
 import Testing
 import Wire
@@ -130,6 +131,25 @@ import Wire
         for (index, text) in cases.enumerated() {
             let found = try await fault(text)
             #expect(found == .malformed || found == .claim("iss"), "case \(index)")
+        }
+    }
+
+    @Test("values on which jwt-kit's header and claim types trap get an answer")
+    func valuesOutOfRange() async throws {
+        try foreign.trust()
+        let cases: [(String, TokenFault?)] = [
+            (try foreign.token(header: #"{"alg":"ES256","kid":"p","x":1e300,"y":[-1e300]}"#), nil),
+            (try foreign.token(header: #"{"alg":"ES256","kid":1e300}"#), .malformed),
+            (try foreign.token(["x": "1e300", "exp": "1e300"]), nil),
+            (try foreign.token(["exp": "-1e300"]), .expired),
+            (try foreign.token(["nbf": "1e300"]), .notYetValid),
+            (try foreign.token(["aud": "[]"]), .audience),
+            (try foreign.token(["aud": "[[]]"]), .audience),
+            (try foreign.token(["aud": "{}"]), .audience),
+            (try foreign.token(["email_verified": "[]"]), nil),
+        ]
+        for (index, (token, expected)) in cases.enumerated() {
+            #expect(try await fault(token) == expected, "case \(index)")
         }
     }
 

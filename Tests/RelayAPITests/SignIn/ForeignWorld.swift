@@ -5,6 +5,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayStore
 import Synchronization
 import Testing
@@ -48,7 +49,7 @@ final class ForeignWorld {
         )
     }
 
-    func relay() throws -> Relay { try world.relay(keySource: source) }
+    func relay() throws -> Relay { try world.relay(identityTokens: exchange()) }
 
     func exchange() throws -> ForeignSignIn {
         ForeignSignIn(

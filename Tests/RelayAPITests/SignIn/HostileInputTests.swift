@@ -2,6 +2,7 @@ import HTTPTypes
 import Records
 import RelayAPI
 import RelayCore
+import RelayGateways
 import RelayStore
 import Testing
 

@@ -34,11 +34,11 @@ final class SignInWorld {
         alice = try store.addAccount(email: "alice@example.org", password: "correct horse")
     }
 
-    func authenticator(keySource: any KeySource = NoKeySource()) throws -> Authenticator {
+    func authenticator(identityTokens: (any IdentityTokenVerifier)? = nil) throws -> Authenticator {
         try Authenticator(
             directory: store,
             settings: settings,
-            keySource: keySource,
+            identityTokens: identityTokens,
             time: clock.source,
             random: .system
         )
@@ -48,10 +48,10 @@ final class SignInWorld {
     func relay(
         stores: StoreFolder = StoreFolder(folder: nil, draw: { 1 }),
         limits: Limits = Limits(),
-        keySource: any KeySource = NoKeySource()
+        identityTokens: (any IdentityTokenVerifier)? = nil
     ) throws -> Relay {
         Relay(
-            authenticator: try authenticator(keySource: keySource),
+            authenticator: try authenticator(identityTokens: identityTokens),
             stores: stores,
             limits: limits,
             time: clock.source,

@@ -16,11 +16,7 @@ struct PageGuard: Sendable {
     private let key: SymmetricKey
 
     init(relayKey: [UInt8]) {
-        key = HKDF<SHA256>.deriveKey(
-            inputKeyMaterial: SymmetricKey(data: relayKey),
-            info: Array("zonecast pages 1".utf8),
-            outputByteCount: 32
-        )
+        key = SymmetricKey(relayKey: relayKey, purpose: "zonecast pages 1")
     }
 
     /// Returns the cookie of the request if it has a valid format.

@@ -96,12 +96,12 @@ struct ConsoleCommand: AsyncParsableCommand {
         func run() throws {
             let rows = try options.withDirectory { try $0.operators() }
                 .map { Row(name: $0.name, created: $0.created.iso8601) }
-            if options.json { return try Terminal.say(json: ["operators": rows]) }
-            Terminal.say(
-                table: rows.map { [$0.name, $0.created] },
+            try options.list(
+                rows,
+                as: "operators",
                 heading: ["OPERATOR", "CREATED"],
                 empty: "There are no operators yet. Create one: zonecast console link"
-            )
+            ) { [$0.name, $0.created] }
         }
     }
 
@@ -115,7 +115,7 @@ struct ConsoleCommand: AsyncParsableCommand {
 
         func run() throws {
             try options.change("operator.remove", name) { try $0.removeOperator(name) }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("deleted") }
+            try options.confirm("deleted")
         }
     }
 
@@ -151,12 +151,12 @@ struct ConsoleCommand: AsyncParsableCommand {
                     subject: $0.subject
                 )
             }
-            if options.json { return try Terminal.say(json: ["entries": rows]) }
-            Terminal.say(
-                table: rows.map { [$0.at, $0.actor, $0.action, $0.container ?? "-", $0.subject] },
+            try options.list(
+                rows,
+                as: "entries",
                 heading: ["TIME", "ACTOR", "ACTION", "CONTAINER", "SUBJECT"],
                 empty: "The audit log is empty."
-            )
+            ) { [$0.at, $0.actor, $0.action, $0.container ?? "-", $0.subject] }
         }
     }
 }

@@ -104,12 +104,12 @@ struct PushCommand: AsyncParsableCommand {
             let rows = try options.withDirectory { try $0.pushDevices() }.filter { filter.admits($0.home) }.map(
                 Row.init
             )
-            if options.json { return try Terminal.say(json: ["pushDevices": rows]) }
-            Terminal.say(
-                table: rows.map { [$0.id, $0.container, $0.user, $0.kind, $0.registered, $0.lastFault ?? "-"] },
+            try options.list(
+                rows,
+                as: "pushDevices",
                 heading: ["ID", "CONTAINER", "USER", "KIND", "REGISTERED", "LAST ERROR"],
                 empty: "No device has registered for pushes."
-            )
+            ) { [$0.id, $0.container, $0.user, $0.kind, $0.registered, $0.lastFault ?? "-"] }
         }
     }
 
@@ -166,7 +166,7 @@ struct PushCommand: AsyncParsableCommand {
                 guard try store.pushDevices().contains(where: { $0.id == id }) else { throw PushCommand.unknown(id) }
                 try store.removePushDevices([id])
             }
-            if options.json { try Terminal.say(json: ["removed": true]) } else { Terminal.tell("deleted") }
+            try options.confirm("deleted")
         }
     }
 }

@@ -86,15 +86,12 @@ struct RemoteSchema {
         let report = try await change("development/schema", Array(file.source.utf8), dryRun: !applies).report(
             of: file.name
         )
-        guard report.isAccepted else { try report.refuse("The schema", json: json) }
-        try report.say("\(applies ? "imported into development" : "valid"), \(report.counted)", json: json)
+        try report.conclude(.schemaImport, applies: applies, json: json)
     }
 
     func promote(applies: Bool) async throws {
         let report = try await change("production/schema/promotion", [], dryRun: !applies).report(of: nil)
-        guard report.isAccepted else { try report.refuse("The promotion", json: json) }
-        let conclusion = applies ? "promoted to production" : "would be promoted to production"
-        try report.say("\(conclusion), \(report.counted)", json: json)
+        try report.conclude(.promotion, applies: applies, json: json)
     }
 
     func diff() async throws {

@@ -99,6 +99,32 @@ struct SchemaReport: Encodable {
         Terminal.tell(conclusion)
     }
 
+    /// A change of a schema that a command was asked for.
+    enum Operation {
+        case schemaImport, promotion
+
+        fileprivate var subject: String {
+            switch self {
+            case .schemaImport: "The schema"
+            case .promotion: "The promotion"
+            }
+        }
+
+        fileprivate func conclusion(applies: Bool) -> String {
+            switch self {
+            case .schemaImport: applies ? "imported into development" : "valid"
+            case .promotion: applies ? "promoted to production" : "would be promoted to production"
+            }
+        }
+    }
+
+    /// Prints the outcome of `operation` after `note`, which records an applied change; throws if it was refused.
+    func conclude(_ operation: Operation, applies: Bool, json: Bool, note: () throws -> Void = {}) throws {
+        guard isAccepted else { try refuse(operation.subject, json: json) }
+        if applies { try note() }
+        try say("\(operation.conclusion(applies: applies)), \(counted)", json: json)
+    }
+
     /// Prints every issue and throws.
     func refuse(_ what: String, json: Bool) throws -> Never {
         if json { try Terminal.say(json: self) } else { for issue in issues { Terminal.complain(issue.shown) } }
@@ -111,9 +137,13 @@ struct SchemaReport: Encodable {
 }
 
 extension SchemaReport {
-    init(isAccepted: Bool, isApplied: Bool, _ difference: SchemaDifference, issues: [Issue] = []) {
-        let changes = difference.changes.map(Change.init)
-        self.init(isAccepted: isAccepted, isApplied: isApplied, changes: changes, issues: issues)
+    init(_ change: SchemaChange, applies: Bool, issues: [Issue]) {
+        self.init(
+            isAccepted: change.isAllowed,
+            isApplied: applies && change.isAllowed,
+            changes: change.difference.changes.map(Change.init),
+            issues: issues
+        )
     }
 }
 

@@ -17,9 +17,7 @@ struct SchemaWork {
     /// Runs `body` with the container's schemas, if the container exists.
     private func withSchemas<Value>(_ body: (SchemaFolder) throws -> Value) throws -> Value {
         try options.withDirectory { directory in
-            guard try directory.hasContainer(container) else {
-                throw DirectoryError.missing("container \(container)")
-            }
+            try directory.requireContainer(container)
             return try body(SchemaFolder(folder: options.folder, container: container))
         }
     }
@@ -56,88 +54,39 @@ struct SchemaWork {
 
     func importText(_ file: SchemaFile, applies: Bool) throws {
         try file.requireValid(json: options.json)
-        let change = try withSchemas { schemas in
-            let production = try schemas.schema(of: .production)
-            guard applies else {
-                return SchemaChange(
-                    importing: file.text.schema,
-                    over: try schemas.schema(of: .development),
-                    production: production
-                )
-            }
-            return try schemas.change(.development) { development in
-                let change = SchemaChange(importing: file.text.schema, over: development, production: production)
-                return (change.schemaToWrite, change)
-            }
+        let change = try withSchemas { try $0.importing(file.text.schema, applies: applies) }
+        let report = SchemaReport(change, applies: applies, issues: file.reported + file.reported(change.offences))
+        try report.conclude(.schemaImport, applies: applies, json: options.json) {
+            try note("schema.import", .development, report.counted)
         }
-        let issues = file.reported + file.reported(change.offences)
-        let report = SchemaReport(
-            isAccepted: change.isAllowed,
-            isApplied: applies && change.isAllowed,
-            change.difference,
-            issues: issues
-        )
-        guard change.isAllowed else { try report.refuse("The schema", json: options.json) }
-        if applies { try note("schema.import", .development, report.counted) }
-        let conclusion = applies ? "imported into development" : "valid"
-        try report.say("\(conclusion), \(report.counted)", json: options.json)
     }
 
     func promote(applies: Bool) throws {
-        let change = try withSchemas { schemas in
-            let development = try schemas.schema(of: .development)
-            guard applies else {
-                return SchemaChange(promoting: development, over: try schemas.schema(of: .production))
-            }
-            return try schemas.change(.production) { production in
-                let change = SchemaChange(promoting: development, over: production)
-                return (change.schemaToWrite, change)
-            }
-        }
+        let change = try withSchemas { try $0.promoting(applies: applies) }
         let issues = change.offences.map { offence in
             let message = "\(offence.element.sentenceName) \(offence.reason)"
             return SchemaReport.Issue(message: message, shown: message)
         }
-        let report = SchemaReport(
-            isAccepted: change.isAllowed,
-            isApplied: applies && change.isAllowed,
-            change.difference,
-            issues: issues
-        )
-        guard change.isAllowed else { try report.refuse("The promotion", json: options.json) }
-        if applies { try note("schema.promote", .production, report.counted) }
-        let conclusion = applies ? "promoted to production" : "would be promoted to production"
-        try report.say("\(conclusion), \(report.counted)", json: options.json)
+        let report = SchemaReport(change, applies: applies, issues: issues)
+        try report.conclude(.promotion, applies: applies, json: options.json) {
+            try note("schema.promote", .production, report.counted)
+        }
     }
 
     /// Prints what a promotion would change.
     func diff() throws {
-        try say(
-            try withSchemas { schemas in
-                let development = try schemas.schema(of: .development)
-                return SchemaChange(promoting: development, over: try schemas.schema(of: .production)).difference
-            },
-            of: "production and development"
-        )
+        try say(try withSchemas { try $0.promoting(applies: false) }, of: "production and development")
     }
 
     /// Prints what an import of the text would change.
     func diff(with file: SchemaFile) throws {
         try file.requireValid(json: options.json)
-        try say(
-            try withSchemas { schemas in
-                SchemaChange(
-                    importing: file.text.schema,
-                    over: try schemas.schema(of: .development),
-                    production: try schemas.schema(of: .production)
-                ).difference
-            },
-            of: "development and \(file.name)"
-        )
+        let change = try withSchemas { try $0.importing(file.text.schema, applies: false) }
+        try say(change, of: "development and \(file.name)")
     }
 
-    private func say(_ difference: SchemaDifference, of what: String) throws {
-        try Self.say(difference.changes.map(SchemaReport.Change.init), of: what, json: options.json)
+    private func say(_ change: SchemaChange, of what: String) throws {
+        try Self.say(change.difference.changes.map(SchemaReport.Change.init), of: what, json: options.json)
     }
 
     static func say(_ changes: [SchemaReport.Change], of what: String, json: Bool) throws {
@@ -167,9 +116,4 @@ struct SchemaWork {
             Terminal.tell("reset  \(container) development: no records, and production's schema")
         }
     }
-}
-
-extension SchemaChange {
-    /// The schema to write; `nil` if nothing changes or the change is refused.
-    fileprivate var schemaToWrite: Schema? { isAllowed && !difference.isEmpty ? result : nil }
 }

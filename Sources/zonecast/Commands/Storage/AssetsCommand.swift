@@ -191,9 +191,7 @@ struct AssetsCommand: ParsableCommand {
 
     private static func files(_ home: HomeOptions, _ options: FolderOptions) throws -> StoreFiles? {
         try options.withDirectory { directory in
-            guard try directory.hasContainer(home.container) else {
-                throw DirectoryError.missing("container \(home.container)")
-            }
+            try directory.requireContainer(home.container)
             return try StoreFiles(of: home.home, in: options.folder)
         }
     }

@@ -43,18 +43,17 @@ extension StorageCommand {
                     ? Row(file: room.file, bytes: room.bytes, freeBytes: room.freeBytes) : try compact(room)
             }
             if !dryRun { try options.change("storage.compact", options.folder) { _ in } }
-            if options.json { return try Terminal.say(json: ["stores": rows]) }
-            Terminal.say(
-                table: rows.map {
-                    [
-                        $0.file, ByteText.of($0.bytes), ByteText.of($0.freeBytes),
-                        $0.bytesAfter.map(ByteText.of) ?? "-",
-                        $0.seconds.map { String(format: "%.1f s", $0) } ?? "-",
-                    ]
-                },
+            try options.list(
+                rows,
+                as: "stores",
                 heading: ["STORE", "BYTES", "FREE", "NOW", "TIME"],
                 empty: "There is no store yet."
-            )
+            ) {
+                [
+                    $0.file, ByteText.of($0.bytes), ByteText.of($0.freeBytes), $0.bytesAfter.map(ByteText.of) ?? "-",
+                    $0.seconds.map { String(format: "%.1f s", $0) } ?? "-",
+                ]
+            }
         }
 
         private func rooms() throws -> [StoreCompaction.Room] {

@@ -142,9 +142,7 @@ extension UserCommand {
     static func homes(of account: Account, _ filter: HomeFilter?, _ store: AccountStore) throws
         -> [ContainerEnvironment]
     {
-        if let container = filter?.container, try !store.hasContainer(container) {
-            throw DirectoryError.missing("container \(container)")
-        }
+        if let container = filter?.container { try store.requireContainer(container) }
         return try store.profiles(of: account.id).map(\.home).filter { filter?.admits($0) ?? true }
     }
 

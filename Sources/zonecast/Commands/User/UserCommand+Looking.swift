@@ -159,12 +159,12 @@ extension UserCommand {
                 }
             }
             guard end else {
-                if options.json { return try Terminal.say(json: ["sessions": rows]) }
-                return Terminal.say(
-                    table: rows.map { [$0.container, $0.environment, $0.created, $0.used ?? "-"] },
+                return try options.list(
+                    rows,
+                    as: "sessions",
                     heading: ["CONTAINER", "ENVIRONMENT", "SIGNED IN", "LAST USED"],
                     empty: "\(email) has no sessions."
-                )
+                ) { [$0.container, $0.environment, $0.created, $0.used ?? "-"] }
             }
             try options.change("user.sign-out", email) {
                 try $0.revokeSessions(of: try UserCommand.account(email, in: $0).id, in: nil)

@@ -93,20 +93,17 @@ struct UserCommand: ParsableCommand {
 
         func run() throws {
             let rows = try options.withDirectory { try $0.accounts() }.map(Row.init)
-            if options.json {
-                try Terminal.say(json: ["users": rows])
-            } else {
-                Terminal.say(
-                    table: rows.map {
-                        [
-                            $0.devName.map { "dev-\($0)" } ?? $0.subject ?? $0.email ?? "",
-                            [$0.givenName, $0.familyName].compactMap { $0 }.joined(separator: " "),
-                            $0.issuer ?? "-", $0.disabled ? "disabled" : "-", $0.created,
-                        ]
-                    },
-                    heading: ["USER", "NAME", "ISSUER", "STATE", "CREATED"],
-                    empty: "There are no users yet. Create one: zonecast user add EMAIL"
-                )
+            try options.list(
+                rows,
+                as: "users",
+                heading: ["USER", "NAME", "ISSUER", "STATE", "CREATED"],
+                empty: "There are no users yet. Create one: zonecast user add EMAIL"
+            ) {
+                [
+                    $0.devName.map { "dev-\($0)" } ?? $0.subject ?? $0.email ?? "",
+                    [$0.givenName, $0.familyName].compactMap { $0 }.joined(separator: " "),
+                    $0.issuer ?? "-", $0.disabled ? "disabled" : "-", $0.created,
+                ]
             }
         }
     }
@@ -142,9 +139,7 @@ struct UserCommand: ParsableCommand {
                         "\(email) is disabled. Enable the user: zonecast user disable \(email) --undo --data \(options.folder.shellWord)"
                     )
                 }
-                guard try store.hasContainer(home.container) else {
-                    throw DirectoryError.missing("container \(home.container)")
-                }
+                try store.requireContainer(home.container)
                 return try RelayAPI.SignIn.start(
                     for: account.id,
                     in: home.home,
@@ -182,7 +177,7 @@ struct UserCommand: ParsableCommand {
                 let account = try UserCommand.account(email, in: store)
                 try store.setPassword(try password.newPassword(of: email), of: account.id)
             }
-            if options.json { try Terminal.say(json: ["changed": true]) } else { Terminal.tell("changed") }
+            try options.confirm("changed")
         }
     }
 
@@ -236,7 +231,7 @@ struct UserCommand: ParsableCommand {
             try options.withDirectory { store in
                 try person.write(to: try UserCommand.account(email, in: store), in: store)
             }
-            if options.json { try Terminal.say(json: ["changed": true]) } else { Terminal.tell("changed") }
+            try options.confirm("changed")
         }
     }
 

@@ -15,7 +15,7 @@ package enum TokenFault: Error, Hashable, Sendable, CustomStringConvertible {
     case keys(String)
 
     /// Whether other keys of the issuer may fit.
-    var isOfKeys: Bool {
+    package var isOfKeys: Bool {
         switch self {
         case .noKey, .signature: true
         default: false

@@ -13,13 +13,6 @@ package protocol KeySource: Sendable {
     func read(file: String) async throws(TokenFault) -> [UInt8]
 }
 
-/// The key source of relays without foreign issuers.
-package struct NoKeySource: KeySource {
-    package init() {}
-    package func fetch(_ address: String) async throws(TokenFault) -> [UInt8] { throw .keys("Not supported here.") }
-    package func read(file: String) async throws(TokenFault) -> [UInt8] { throw .keys("Not supported here.") }
-}
-
 /// When keys are fetched, and their maximum size.
 package struct KeyLimits: Sendable {
     /// The maximum size of one response or file in bytes.

@@ -1,8 +1,6 @@
-import Crypto
-import CryptoExtras
-import Foundation
+import JWTKit
 import Records
-import RelayCore
+package import RelayCore
 import Wire
 
 /// The keys of one issuer with which signatures are verified.
@@ -15,32 +13,17 @@ package struct IssuerKeySet: Sendable {
     static let shortestSecret = 32
 
     enum Key: Sendable {
-        case secret(SymmetricKey)
-        case p256(P256.Signing.PublicKey)
-        case rsa(_RSA.Signing.PublicKey)
-        case ed25519(Curve25519.Signing.PublicKey)
+        case hs256(HMACKey)
+        case es256(ES256PublicKey)
+        case rs256(Insecure.RSA.PublicKey)
+        case edDSA(EdDSA.PublicKey)
 
         var algorithm: ForeignIssuer.Algorithm {
             switch self {
-            case .secret: .hs256
-            case .p256: .es256
-            case .rsa: .rs256
-            case .ed25519: .edDSA
-            }
-        }
-
-        func made(_ signature: [UInt8], over message: [UInt8]) -> Bool {
-            switch self {
-            case .secret(let key):
-                return HMAC<SHA256>.isValidAuthenticationCode(signature, authenticating: message, using: key)
-            case .p256(let key):
-                guard let parsed = try? P256.Signing.ECDSASignature(rawRepresentation: signature) else { return false }
-                return key.isValidSignature(parsed, for: SHA256.hash(data: message))
-            case .rsa(let key):
-                let parsed = _RSA.Signing.RSASignature(rawRepresentation: signature)
-                return key.isValidSignature(parsed, for: SHA256.hash(data: message), padding: .insecurePKCS1v1_5)
-            case .ed25519(let key):
-                return key.isValidSignature(signature, for: message)
+            case .hs256: .hs256
+            case .es256: .es256
+            case .rs256: .rs256
+            case .edDSA: .edDSA
             }
         }
     }
@@ -55,9 +38,23 @@ package struct IssuerKeySet: Sendable {
 
     package var count: Int { entries.count }
 
-    /// Returns the keys with which a token of this algorithm and key identifier may be signed.
-    func candidates(_ algorithm: ForeignIssuer.Algorithm, id: String?) -> [Key] {
-        entries.filter { $0.key.algorithm == algorithm && (id == nil || $0.id == nil || $0.id == id) }.map(\.key)
+    /// Returns the keys with which a token of this algorithm and key identifier may be signed; `nil` if there is none.
+    ///
+    /// The collection numbers them, because several keys of an issuer may have one identifier or none.
+    func candidates(_ algorithm: ForeignIssuer.Algorithm, id: String?) async -> JWTKeyCollection? {
+        let found = entries.filter { $0.key.algorithm == algorithm && (id == nil || $0.id == nil || $0.id == id) }
+        guard !found.isEmpty else { return nil }
+        let keys = JWTKeyCollection()
+        for (index, entry) in found.enumerated() {
+            let number = JWKIdentifier(string: "\(index)")
+            switch entry.key {
+            case .hs256(let key): await keys.add(hmac: key, digestAlgorithm: .sha256, kid: number)
+            case .es256(let key): await keys.add(ecdsa: key, kid: number)
+            case .rs256(let key): await keys.add(rsa: key, digestAlgorithm: .sha256, kid: number)
+            case .edDSA(let key): await keys.add(eddsa: key, kid: number)
+            }
+        }
+        return keys
     }
 
     /// Parses the keys that an issuer publishes: a JWK set; shared secrets in it are ignored.
@@ -95,7 +92,7 @@ package struct IssuerKeySet: Sendable {
         guard secret.count >= shortestSecret else {
             throw .keys("A secret for HS256 has at least \(shortestSecret) bytes.")
         }
-        return Entry(id: nil, key: .secret(SymmetricKey(data: secret)))
+        return Entry(id: nil, key: .hs256(HMACKey(from: secret)))
     }
 
     private static func entries(json bytes: [UInt8], allowsSecrets: Bool) throws(TokenFault) -> [Entry] {
@@ -112,8 +109,7 @@ package struct IssuerKeySet: Sendable {
     /// Returns `nil` for keys that are not for signatures or of an unsupported kind.
     private static func entry(_ json: JSONValue) -> Entry? {
         func text(_ name: StaticString) -> String? { json[name].flatMap { try? $0.string() } }
-        func bytes(_ name: StaticString) -> [UInt8]? { text(name).flatMap { Base64URL.decode($0.utf8) } }
-        guard let key = key(type: text("kty"), curve: text("crv"), bytes) else { return nil }
+        guard let key = key(type: text("kty"), curve: text("crv"), text) else { return nil }
         if let use = text("use"), use != "sig" { return nil }
         if let operations = json["key_ops"].flatMap({ try? $0.elements() }),
             !operations.contains(where: { (try? $0.string()) == "verify" })
@@ -124,33 +120,28 @@ package struct IssuerKeySet: Sendable {
         return Entry(id: text("kid"), key: key)
     }
 
-    private static func key(type: String?, curve: String?, _ bytes: (StaticString) -> [UInt8]?) -> Key? {
+    private static func key(type: String?, curve: String?, _ text: (StaticString) -> String?) -> Key? {
         switch (type, curve) {
         case ("EC", "P-256"):
-            guard let x = bytes("x"), let y = bytes("y"), x.count == 32, y.count == 32 else { return nil }
-            return (try? P256.Signing.PublicKey(x963Representation: [4] + x + y)).map { .p256($0) }
+            guard let x = text("x"), let y = text("y") else { return nil }
+            return (try? ES256PublicKey(parameters: (x, y))).map { .es256($0) }
         case ("OKP", "Ed25519"):
-            guard let x = bytes("x"), x.count == 32 else { return nil }
-            return (try? Curve25519.Signing.PublicKey(rawRepresentation: x)).map { .ed25519($0) }
+            guard let x = text("x") else { return nil }
+            return (try? EdDSA.PublicKey(x: x, curve: .ed25519)).map { .edDSA($0) }
         case ("RSA", _):
-            guard let modulus = bytes("n"), let exponent = bytes("e"), modulus.count <= 1024, exponent.count <= 8 else {
-                return nil
-            }
-            return (try? _RSA.Signing.PublicKey(n: modulus, e: exponent)).map { .rsa($0) }
+            // At most 8192 and 64 bits: the cost of a verification grows with both.
+            guard let n = text("n"), let e = text("e"), n.utf8.count <= 1366, e.utf8.count <= 11 else { return nil }
+            return (try? Insecure.RSA.PublicKey(modulus: n, exponent: e)).map { .rs256($0) }
         case ("oct", _):
-            guard let secret = bytes("k"), secret.count >= shortestSecret else { return nil }
-            return .secret(SymmetricKey(data: secret))
+            guard let secret = text("k").flatMap({ Base64URL.decode($0.utf8) }) else { return nil }
+            return try? entry(secret: secret).key
         default: return nil
         }
     }
 
     private static func key(pem: String) -> Key? {
-        if let key = try? P256.Signing.PublicKey(pemRepresentation: pem) { return .p256(key) }
-        if let key = try? _RSA.Signing.PublicKey(pemRepresentation: pem) { return .rsa(key) }
-        // RFC 8410: all bytes before the 32 bytes of the key are constant.
-        let start: [UInt8] = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00]
-        let body = pem.split(whereSeparator: \.isNewline).filter { !$0.hasPrefix("-----") }.joined()
-        guard let der = Base64.decode(body), der.count == 44, der.starts(with: start) else { return nil }
-        return (try? Curve25519.Signing.PublicKey(rawRepresentation: der.dropFirst(12))).map { .ed25519($0) }
+        if let key = try? ES256PublicKey(pem: pem) { return .es256(key) }
+        if let key = try? Insecure.RSA.PublicKey(pem: pem) { return .rs256(key) }
+        return (try? EdDSA.PublicKey(pem: pem)).map { .edDSA($0) }
     }
 }
