@@ -53,7 +53,7 @@ extension Backup {
                     step(file.path)
                     try copyBack(file, to: fresh, files, draw)
                 }
-                for file in manifest.settings ?? [] {
+                for file in manifest.settings {
                     step(file.path)
                     try files.copy("\(path)/\(file.path)", to: "\(fresh)/\(file.path)")
                 }

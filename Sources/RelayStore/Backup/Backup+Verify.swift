@@ -8,7 +8,7 @@ extension Backup {
     /// and every asset with the hash in its name. Changes nothing in the backup.
     package func verify(step: (String) -> Void = { _ in }) -> [String] {
         faults(manifest.files, step) { try faults(of: $0) }
-            + faults(manifest.settings ?? [], step) { try checksumFault(of: $0).map { [$0] } ?? [] }
+            + faults(manifest.settings, step) { try checksumFault(of: $0).map { [$0] } ?? [] }
     }
 
     /// Returns the used assets that were missing or damaged when the backup was made.

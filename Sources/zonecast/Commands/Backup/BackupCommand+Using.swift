@@ -38,7 +38,7 @@ extension BackupCommand {
                 if let word { Terminal.tell("\(word)\(row.made)  \(row.summary)") }
             }
             guard faults.isEmpty else {
-                throw CommandFailure(.failed, "\(backup.name) is damaged. Make another: zonecast backup create")
+                throw CommandFailure(.failed, "\(backup.name) has faults. Make another: zonecast backup create")
             }
             guard missing.isEmpty else {
                 throw CommandFailure(
