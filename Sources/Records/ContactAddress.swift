@@ -6,15 +6,10 @@ package enum EmailAddress {
     /// domain in its own letters.
     ///
     /// `nil` if it cannot be an address. Deliberately loose: one `@` with something before it and something with no blank
-    /// after it, 254 bytes at most. A domain that can be no host is kept as it is, since older accounts may have one.
+    /// after it, 254 bytes at most. A domain that can be no host is kept as it is: it matches no account.
     package static func canonical(_ text: String) -> String? {
         guard let (local, domain) = parts(text) else { return nil }
         return lowered(local) + "@" + (host(domain) ?? lowered(domain))
-    }
-
-    /// The spelling that was canonical before domains were compared in one spelling, in which older accounts are stored.
-    package static func earlier(_ text: String) -> String? {
-        parts(text).map { lowered($0.local) + "@" + lowered($0.domain) }
     }
 
     /// Why an address cannot be that of a new account; `nil` if it can.
@@ -67,8 +62,8 @@ package enum PhoneNumber {
     /// The one spelling of a number: `+` and 7 to 15 digits; `nil` if it cannot be one.
     ///
     /// Blanks, dots, dashes, slashes and brackets are left out, and so is the `(0)` that is dialled within a country alone; a
-    /// leading `00` becomes `+`. A number without its country is kept without the `+`: older accounts and shares may have
-    /// one, and it is found only as it was written.
+    /// leading `00` becomes `+`. A number without its country is kept without the `+`: shares may have one, and it
+    /// is found only as it was written.
     package static func canonical(_ text: String) -> String? {
         let signs = String(String.UnicodeScalarView(text.unicodeScalars.filter { !isBlank($0) }))
         let start = signs.drop { $0 == "(" }
