@@ -57,6 +57,11 @@ extension Backup {
         return try queue.inDatabase { database in
             let report = try String.fetchOne(database, sql: "PRAGMA integrity_check") ?? "no answer"
             var faults = report == "ok" ? [] : ["\(file.path) is damaged: \(report)"]
+            do {
+                _ = try FileLayout.of(file.path).version(of: database)
+            } catch let error as LayoutError {
+                return faults + ["\(file.path): \(error)."]
+            }
             guard file.path != "relay.sqlite" else { return faults }
             faults += try Self.logFaults(database).map { "\(file.path): \($0)" }
             return try faults + assetFaults(file, database)

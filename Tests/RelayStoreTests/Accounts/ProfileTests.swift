@@ -1,5 +1,4 @@
 import Foundation
-import GRDB
 import Records
 import RelayCore
 import RelayStore
@@ -152,77 +151,6 @@ import Testing
         #expect(try store.sessions(of: own.id).map(\.id.number) == [3])
         try store.revokeSessions(of: own.id, in: nil)
         #expect(try store.sessions(of: own.id).isEmpty)
-    }
-
-    @Test func aFileOfTheFirstVersionIsBroughtUpToDate() throws {
-        let folder = ScratchFolder()
-        let path = folder.path + "/relay.sqlite"
-        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
-        do {
-            let old = try DatabaseQueue(path: path)
-            try old.write { db in
-                try db.execute(
-                    sql: """
-                        CREATE TABLE relay(id INTEGER PRIMARY KEY, token_key BLOB, revocations INTEGER DEFAULT 0);
-                        INSERT INTO relay(id, token_key) VALUES (1, x'0102');
-                        CREATE TABLE containers(name TEXT PRIMARY KEY, created INTEGER NOT NULL) WITHOUT ROWID;
-                        CREATE TABLE accounts(id INTEGER PRIMARY KEY, is_dev INTEGER, login TEXT,
-                            disabled INTEGER DEFAULT 0, created INTEGER);
-                        INSERT INTO accounts VALUES (1, 0, 'ada@example.org', 0, 5), (2, 1, 'bob', 0, 6);
-                        CREATE TABLE users(container TEXT, environment TEXT, account INTEGER, name TEXT,
-                            PRIMARY KEY (container, environment, account)) WITHOUT ROWID;
-                        CREATE TABLE sessions(id BLOB PRIMARY KEY, secret_hash BLOB, account INTEGER, container TEXT,
-                            environment TEXT, kind INTEGER, created INTEGER, revoked INTEGER) WITHOUT ROWID;
-                        INSERT INTO sessions VALUES (x'01', x'02', 1, 'iCloud.org.example.notes', 'development', 1, 5, NULL);
-                        INSERT INTO users VALUES ('iCloud.org.example.notes', 'development', 1, '_a');
-                        PRAGMA user_version = 1;
-                        """
-                )
-            }
-            try old.close()
-        }
-        let store = try AccountStore(folder: folder.path)
-        #expect(try store.relayKey() == [1, 2])
-        let found = try store.profiles(matching: [.email("ada@example.org")], in: home, includesDev: false)
-        #expect(found.values.first?.user == UserID("_a"))
-        #expect(found.values.first?.isDiscoverable == false)
-        let session = try #require(try store.sessions(of: Account.ID(1)).first)
-        #expect((session.used ?? session.created) > Timestamp(milliseconds: 5))
-        #expect(try store.accounts().map(\.email) == ["ada@example.org", nil])
-        #expect(try store.operators().isEmpty)
-    }
-
-    /// Before composed letters were introduced names were kept as they had been typed.
-    @Test func whoWasEnteredWithDecomposedLettersIsFoundAgain() throws {
-        let folder = ScratchFolder()
-        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
-        try EarlierLayout.makeAccounts(folder.path, version: 9)
-        let old = try DatabaseQueue(path: folder.path + "/relay.sqlite")
-        try old.write { db in
-            try db.execute(
-                sql: """
-                    INSERT INTO accounts(is_dev, login, email, created) VALUES
-                        (0, 'ju\u{308}rgen@example.org', 'ju\u{308}rgen@example.org', 5),
-                        (0, 'zoe\u{308}@example.org', 'zoe\u{308}@example.org', 5),
-                        (0, 'zo\u{EB}@example.org', 'zo\u{EB}@example.org', 6),
-                        (2, 'issuer' || char(10) || 'x', 'bjo\u{308}rn@example.org', 5);
-                    INSERT INTO users(container, environment, account, name) SELECT
-                        'iCloud.org.example.notes', 'development', id, '_' || id FROM accounts;
-                    INSERT INTO operators(name, user_name, salt, hash, rounds, block_size, parallelism, created) VALUES
-                        ('rene\u{301}e', '_o', x'00', x'00', 16, 8, 1, 5);
-                    """
-            )
-        }
-        try old.close()
-        let store = try AccountStore(folder: folder.path)
-        #expect(try store.account(email: "J\u{FC}rgen@example.org")?.id == Account.ID(2))
-        #expect(try store.account(email: "zoe\u{308}@example.org")?.id == Account.ID(4))
-        for name in ["j\u{FC}rgen", "bj\u{F6}rn"] {
-            let lookup = UserLookup.email("\(name)@example.org")
-            #expect(try store.profiles(matching: [lookup], in: home, includesDev: false).count == 1, "\(name)")
-        }
-        for name in ["ren\u{E9}e", "rene\u{301}e"] { _ = try store.makeOperatorLink(for: name) }
-        try store.removeOperator("Rene\u{301}e")
     }
 
     // MARK: Spellings of addresses
