@@ -6,15 +6,10 @@ package enum EmailAddress {
     /// in its own letters.
     ///
     /// `nil` if it cannot be an address. Deliberately loose: one `@` with text before it and text without spaces after
-    /// it, at most 254 bytes. A domain that is not a valid host is kept as it is, since older accounts may have one.
+    /// it, at most 254 bytes. A domain that is not a valid host is kept as it is; it matches no account.
     package static func canonical(_ text: String) -> String? {
         guard let (local, domain) = parts(text) else { return nil }
         return lowered(local) + "@" + (host(domain) ?? lowered(domain))
-    }
-
-    /// The canonical spelling of earlier versions, which did not normalize domains, for older accounts.
-    package static func earlier(_ text: String) -> String? {
-        parts(text).map { lowered($0.local) + "@" + lowered($0.domain) }
     }
 
     /// Returns why a new account cannot have this address; `nil` if it can.
@@ -67,8 +62,8 @@ package enum PhoneNumber {
     /// The canonical spelling of a number: `+` and 7 to 15 digits; `nil` if it cannot be one.
     ///
     /// Spaces, dots, dashes, slashes and brackets are removed, and also the `(0)` that is only dialled within a
-    /// country; a leading `00` becomes `+`. A number without a country code stays without the `+`: older accounts and
-    /// shares may have one, and it is found only in the same spelling.
+    /// country; a leading `00` becomes `+`. A number without a country code stays without the `+`: shares may have
+    /// one, and it is found only in the same spelling.
     package static func canonical(_ text: String) -> String? {
         let signs = String(String.UnicodeScalarView(text.unicodeScalars.filter { !isBlank($0) }))
         let start = signs.drop { $0 == "(" }

@@ -104,7 +104,7 @@ package struct Share: Hashable, Sendable {
         package var contact: Contact?
         /// Whether the participant was added after requesting access.
         package var hasAsked = false
-        /// The time when they were added; `nil` in data of older relays.
+        /// The time when the relay added them; `nil` until then.
         package var added: Timestamp?
 
         package init(

@@ -135,9 +135,6 @@ package struct SyncSchedule: Sendable {
         databaseHeldUntil = heldUntil
     }
 
-    /// The maximum wait that is accepted from a saved state of an older version, which recorded only the wall clock.
-    package static let longestUnknownHold = Duration.seconds(600)
-
     /// The time until which the relay asked the whole database to wait; to be saved across restarts.
     package var heldUntil: Moment? { databaseHeldUntil }
 

@@ -1,7 +1,7 @@
 import DiskTrials
 import Testing
 
-/// Backups, restores, resets and files of older layouts on disks that fail and lose power.
+/// Backups, restores and resets on disks that fail and lose power.
 @Suite(.timeLimit(.minutes(15))) struct FolderTrialTests {
     static let effects: [FaultyDisk.Fault.Effect] = [.fails, .isFull, .isCutShort, .losesPower]
 
@@ -15,23 +15,6 @@ import Testing
             let report = try await FolderTrials(action, effect).run(on: stage) { $0 % every == index * every / 4 }
             #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
             #expect(report.runs > 1)
-        }
-    }
-
-    @Test(arguments: 1..<LayoutTrials.stores) func aStoreOfAnOlderLayoutIsMigrated(version: Int) async throws {
-        let effect = Self.effects[version % Self.effects.count]
-        // After the first operations all layouts take the same path, so each version tests a third of them. A soak
-        // tests all.
-        let report = try await LayoutTrials(version: version, effect).runStore { $0 < 12 || $0 % 3 == version / 4 % 3 }
-        #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
-        #expect(report.runs > 4)
-    }
-
-    @Test(arguments: 1..<LayoutTrials.accounts) func accountsOfAnOlderLayoutAreMigrated(version: Int) async throws {
-        for effect in Self.effects {
-            let report = try await LayoutTrials(version: version, effect).runAccounts()
-            #expect(report.objections.isEmpty, "\(report.objections.joined(separator: "\n"))")
-            #expect(report.runs > 4)
         }
     }
 }

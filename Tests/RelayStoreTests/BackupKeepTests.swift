@@ -11,7 +11,7 @@ import Testing
     private func make(_ moment: Int, missing: Int = 0) throws {
         let path = "\(folder)/\(moment).zonecastbak"
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-        let text = #"{"format":1,"made":\#(moment),"files":[],"missingAssets":\#(missing)}"#
+        let text = #"{"format":1,"made":\#(moment),"files":[],"settings":[],"missingAssets":\#(missing)}"#
         try Data(text.utf8).write(to: URL(fileURLWithPath: path + "/manifest.json"))
     }
 

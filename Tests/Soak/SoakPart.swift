@@ -132,7 +132,7 @@ extension SoakPart {
         return SoakReport(summary: "\(done) of \(all.count) writes with \(runs) faults", objections: objections)
     }
 
-    /// Backups, restores, resets and older file layouts, with every fault at every disk operation.
+    /// Backups, restores and resets, with every fault at every disk operation.
     private static let folders = SoakPart(name: "disk-folders", weight: 1) { slice in
         let stage = try await FolderStage.shared()
         let effects: [FaultyDisk.Fault.Effect] = [.losesPower, .fails, .isFull, .isCutShort]
@@ -146,14 +146,8 @@ extension SoakPart {
             for action in FolderTrials.Action.allCases {
                 add(try await FolderTrials(action, effect).run(on: stage) { _ in !slice.isOver })
             }
-            for version in 1..<LayoutTrials.stores where !slice.isOver {
-                add(try await LayoutTrials(version: version, effect).runStore())
-            }
-            for version in 1..<LayoutTrials.accounts where !slice.isOver {
-                add(try await LayoutTrials(version: version, effect).runAccounts())
-            }
         }
-        return SoakReport(summary: "\(runs) faults in backups, restores, resets and layouts", objections: objections)
+        return SoakReport(summary: "\(runs) faults in backups, restores and resets", objections: objections)
     }
 
     private static let damage = SoakPart(name: "disk-damage", weight: 0.5) { slice in

@@ -65,12 +65,6 @@ import ZoneTesting
         #expect(try await mirror.container.history(after: after).isEmpty)
         try await mirror.container.deleteHistory(before: kept)
         #expect(try await mirror.container.history().count == 1)
-        // A token of an earlier version, which did not name files.
-        let old = try JSONDecoder().decode(
-            HistoryToken.self,
-            from: Data(#"{"positions": {"\#(mirror.store.text)": 1000}}"#.utf8)
-        )
-        #expect(try await mirror.container.history(after: old).isEmpty)
     }
 
     @Test func aRestartOpensTheLastUsersFile() async throws {

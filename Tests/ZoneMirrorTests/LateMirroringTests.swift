@@ -252,23 +252,4 @@ import ZoneTesting
         try await phone.sync()
         #expect(try await records(phone.device).keys.sorted() == ["1"])
     }
-
-    /// An earlier version of this module mirrored the file without queueing its existing objects.
-    @Test("objects that an earlier version did not queue are sent by this one")
-    func earlierVersion() async throws {
-        let before = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
-        try before.save(Note(id: "sent", title: "sent"))
-        try await before.sync()
-        try before.save(Note(id: "a", title: "a"), Note(id: "b", title: "b"))
-        let writer = try #require(before.container.database(of: before.store))
-        try await writer.write { db in
-            try db.execute(sql: "DELETE FROM mirror_outbox")
-            try db.execute(sql: "UPDATE mirror_state SET v = '8' || substr(v, 2) WHERE k = 'layout'")
-        }
-        await before.container.close()
-        let phone = try await Mirrored(relay.device(of: "alice", named: "phone"), folder: folder)
-        #expect(try await phone.container.pendingExportCount(phone.store) == 2)
-        try await phone.sync()
-        #expect(try await records(phone.device).keys.sorted() == ["a", "b", "sent"])
-    }
 }

@@ -75,17 +75,6 @@ private struct LaterTally: SyncedRecord {
     // MARK: Optional or not
 
     @Test func aPropertyCanBecomeOptionalOrNonOptional() async throws {
-        // A table as older versions create it.
-        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
-        try await file.write { db in
-            try db.execute(
-                sql: """
-                    CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, stars INTEGER NOT NULL DEFAULT 0, body TEXT);
-                    CREATE INDEX byStars ON Tally(body);
-                    """
-            )
-        }
-        try file.close()
         let before = try await device("phone", MirrorModel(Tally.self), kept: true)
         var tally = Tally()
         (tally.id, tally.stars) = ("t", 3)
@@ -110,98 +99,6 @@ private struct LaterTally: SyncedRecord {
         // Back to the former version.
         let after = try await device("phone", MirrorModel(Tally.self), kept: true)
         #expect(try after.context().fetch(Tally.self).map(\.stars) == [0])
-        let database = try #require(after.container.database(of: after.store))
-        #expect(try await database.read { try $0.indexes(on: "Tally").contains { $0.name == "byStars" } })
-    }
-
-    /// Indexes, views and triggers that a program created on the column are kept and still work.
-    @Test func programsOwnSchemaObjectsOnAColumnAreKept() async throws {
-        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
-        try await file.write { db in
-            try db.execute(
-                sql: """
-                    CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, stars INTEGER NOT NULL DEFAULT 0, body TEXT);
-                    INSERT INTO Tally VALUES ('a', 1, ''), ('b', 2, '');
-                    CREATE INDEX mine ON Tally(stars DESC, body);
-                    CREATE INDEX part ON Tally(body) WHERE stars > 1;
-                    CREATE VIEW starred AS SELECT id, stars FROM Tally WHERE stars > 1;
-                    CREATE VIEW best AS SELECT max(stars) AS stars FROM starred;
-                    CREATE TRIGGER stars INSTEAD OF UPDATE OF stars ON starred BEGIN
-                    UPDATE Tally SET stars = new.stars WHERE id = new.id;
-                    END;
-                    """
-            )
-        }
-        try file.close()
-        let phone = try await device("phone", MirrorModel(LaterTally.self), kept: true)
-        let database = try #require(phone.container.database(of: phone.store))
-        try await database.write { try $0.execute(sql: "UPDATE starred SET stars = 7") }
-        #expect(try await database.read { try Int.fetchAll($0, sql: "SELECT stars FROM best") } == [7])
-        #expect(try Set(phone.context().fetch(LaterTally.self).map(\.stars)) == [1, 7])
-        let indexes = try await database.read { try $0.indexes(on: "Tally").map(\.name) }
-        #expect(Set(indexes).isSuperset(of: ["mine", "part"]))
-    }
-
-    /// This includes generated columns and CHECK constraints, because of which the column cannot be dropped.
-    @Test func programsOwnGeneratedColumnsAndChecksAreKept() async throws {
-        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
-        try await file.write { db in
-            try db.execute(
-                sql: """
-                    CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, "stars" INTEGER NOT NULL DEFAULT 0, body TEXT,
-                        twice INTEGER GENERATED ALWAYS AS (stars * 2) VIRTUAL, rank INTEGER CHECK (rank <= stars));
-                    INSERT INTO Tally(id, stars, body) VALUES ('a', 1, ''), ('b', 2, '');
-                    DELETE FROM Tally WHERE id = 'a';
-                    CREATE INDEX mine ON Tally(twice);
-                    """
-            )
-        }
-        try file.close()
-        let phone = try await device("phone", MirrorModel(LaterTally.self), kept: true)
-        let context = phone.context()
-        try context.insert(LaterTally())
-        try context.save()
-        let database = try #require(phone.container.database(of: phone.store))
-        let rows = try await database.read { db in
-            try Row.fetchAll(db, sql: "SELECT rowid, twice FROM Tally ORDER BY rowid").map { [$0[0], $0[1]] as [Int?] }
-        }
-        #expect(rows == [[2, 4], [3, nil]])
-        await #expect(throws: DatabaseError.self) {
-            try await database.write { try $0.execute(sql: "UPDATE Tally SET rank = 5 WHERE id = 'b'") }
-        }
-        #expect(try await database.read { try $0.indexes(on: "Tally").contains { $0.name == "mine" } })
-        try await phone.sync()
-        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
-    }
-
-    /// It also includes a program's own tables with foreign keys to the objects; their rows are kept.
-    @Test func rowsOfProgramsOwnTablesThatReferToTheTableAreKept() async throws {
-        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
-        try await file.write { db in
-            try db.execute(
-                sql: """
-                    CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, "stars" INTEGER NOT NULL DEFAULT 0, body TEXT,
-                        twice INTEGER GENERATED ALWAYS AS (stars * 2) VIRTUAL);
-                    CREATE TABLE Line(id INTEGER PRIMARY KEY, tally TEXT REFERENCES Tally(id) ON DELETE CASCADE);
-                    INSERT INTO Tally(id, stars, body) VALUES ('a', 1, ''), ('b', 2, '');
-                    INSERT INTO Line(tally) VALUES ('a'), ('b');
-                    """
-            )
-        }
-        try file.close()
-        let phone = try await device("phone", MirrorModel(LaterTally.self), kept: true)
-        let database = try #require(phone.container.database(of: phone.store))
-        let lines = "SELECT tally FROM Line ORDER BY id"
-        #expect(try await database.read { try String.fetchAll($0, sql: lines) } == ["a", "b"])
-        try await database.write { try $0.execute(sql: "UPDATE Tally SET stars = NULL WHERE id = 'a'") }
-        #expect(try await database.read { try Int?.fetchAll($0, sql: "SELECT twice FROM Tally") } == [nil, 4])
-        let context = phone.context()
-        try context.delete(LaterTally.self, id: "b")
-        try context.save()
-        #expect(try await database.read { try String.fetchAll($0, sql: lines) } == ["a"])
-        #expect(try await database.read { try String.fetchOne($0, sql: "PRAGMA integrity_check") } == "ok")
-        try await phone.sync()
-        #expect(try await phone.container.pendingExportCount(phone.store) == 0)
     }
 
     // MARK: Other types
@@ -273,17 +170,6 @@ private struct LaterTally: SyncedRecord {
             )
             await phone.container.close()
         }
-    }
-
-    @Test("in a file of an earlier version, the columns tell the types of the properties")
-    func olderFilesTellTypesByTheirColumns() async throws {
-        let file = try DatabaseQueue(path: folder.url.appendingPathComponent("private.sqlite").path)
-        try await file.write { try $0.execute(sql: "CREATE TABLE Tally(id TEXT PRIMARY KEY NOT NULL, stars TEXT)") }
-        try file.close()
-        let error = await #expect(throws: MirrorError.self) {
-            _ = try await device("phone", MirrorModel(Tally.self), kept: true)
-        }
-        #expect(error?.localizedDescription.contains("Tally.stars") == true)
     }
 
     // MARK: Removed and added again

@@ -28,7 +28,7 @@ import Testing
         "push webpush set",
         "push unifiedpush set", "push apns test", "push webpush show", "assets list", "assets verify", "assets gc",
         "backup create", "backup list", "backup verify", "backup restore", "backup schedule", "storage info",
-        "storage migrate", "storage copy", "storage compact", "alerts show", "logs", "version", "completions",
+        "storage copy", "storage compact", "alerts show", "logs", "version", "completions",
         "query-records", "create-record", "get-record", "update-record", "delete-record", "delete-records",
         "export-schema", "import-schema", "validate-schema", "reset-schema",
     ]

@@ -1,10 +1,9 @@
 import Foundation
-import GRDB
 import RelayStore
 import TestSupport
 import Testing
 
-/// `zonecast storage compact|copy|migrate` and `assets gc`, with and without a running relay.
+/// `zonecast storage compact|copy` and `assets gc`, with and without a running relay.
 @Suite(.ownThread, .timeLimit(.minutes(15))) struct StorageCommandTests {
     private let folder = ScratchFolder()
     private static let container = "iCloud.org.example.storage"
@@ -17,10 +16,6 @@ import Testing
     }
 
     private struct Copied: Decodable { var records: Int, zones: Int, assets: Int, rows: Int, isEqual: Bool }
-    private struct Migrated: Decodable {
-        struct File: Decodable { var file: String, done: Int, missing: [String] }
-        var files: [File], backup: String?, isCurrent: Bool
-    }
     private struct Feed: Decodable {
         struct Zone: Decodable { var records: [Item]?, syncToken: String?, serverErrorCode: String? }
         struct Item: Decodable { var recordName: String }
@@ -211,39 +206,6 @@ import Testing
         let news = try feed(since: token, later)
         #expect(news.serverErrorCode == nil && news.records?.map(\.recordName) == ["r50"])
         #expect(moved.stop().status == 0)
-    }
-
-    @Test func anEarlierLayoutIsMigratedAfterABackup() throws {
-        let relay = try RelayProcess(folder: folder.path)
-        let connection = try relay.connect()
-        try makeZone(connection)
-        try Self.modify(0..<3, connection)
-        #expect(relay.stop().status == 0)
-        #expect(try zonecast("storage", "migrate", "--json").json(Migrated.self).isCurrent)
-
-        // Replace the store by one of an earlier version.
-        let file = "\(folder.path)/containers/\(Self.container)/development.sqlite"
-        for end in ["", "-wal", "-shm"] { unlink(file + end) }
-        try EarlierLayout.makeStore(file, version: 3, records: 5)
-        let shown = try zonecast("storage", "migrate", "--dry-run", "--json").json(Migrated.self)
-        #expect(!shown.isCurrent && shown.backup == nil)
-        #expect(shown.files.flatMap(\.missing).count == EarlierLayout.storeVersions - 3)
-        let done = try zonecast("storage", "migrate", "--json").json(Migrated.self)
-        #expect(done.isCurrent && done.files.allSatisfy { $0.missing.isEmpty })
-        let backup = try #require(done.backup)
-        #expect(FileManager.default.fileExists(atPath: backup + "/manifest.json"))
-        // The backup has the earlier layout; the restore migrates it.
-        let restored = try zonecast("backup", "restore", "latest")
-        #expect(restored.status == 0, "\(restored.errors)")
-        #expect(try zonecast("storage", "migrate", "--json").json(Migrated.self).isCurrent)
-
-        for end in ["", "-wal", "-shm"] { unlink(file + end) }
-        try EarlierLayout.makeStore(file, version: EarlierLayout.storeVersions, records: 5)
-        let newer = try DatabaseQueue(path: file)
-        try newer.write { try $0.execute(sql: "INSERT INTO grdb_migrations VALUES ('99 of tomorrow')") }
-        try newer.close()
-        let refused = try zonecast("storage", "migrate")
-        #expect(refused.status == 1 && refused.errors.contains("newer version"), "\(refused.errors)")
     }
 
     @Test func unusedAssetsAreDeletedWithoutARunningRelay() throws {

@@ -9,8 +9,7 @@ package struct Account: Hashable, Sendable {
 
     /// How the person signs in.
     package enum Login: Hashable, Sendable {
-        /// In the form of `AccountRules.canonicalEmail`, or where two accounts of an older version have one address, one of
-        /// them in the spelling that it was added with.
+        /// In the form of `AccountRules.canonicalEmail`.
         case email(String)
         /// The NAME of a `dev-NAME` token; such an account has no password and no other way to sign in.
         case dev(String)

@@ -14,21 +14,14 @@ extension AccountStore {
     }
 
     package func account(email: String) throws(DirectoryError) -> Account? {
-        try read { db in try Self.accounts(email: email, db).first.map(Self.account) }
+        try read { db in try Self.row(email: email, db).map(Self.account) }
     }
 
-    /// The accounts with a password that have this address.
-    ///
-    /// Two only where an older version took two spellings of it for two; first the one that was added in this spelling.
-    private static func accounts(email: String, _ db: Database) throws -> [Row] {
-        try Row.fetchAll(
-            db.cachedStatement(
-                sql: """
-                    SELECT * FROM accounts WHERE is_dev = 0 AND email = ?1
-                    ORDER BY login = ?2 DESC, login = ?1 DESC, id
-                    """
-            ),
-            arguments: [AccountRules.canonicalEmail(email), EmailAddress.earlier(email)]
+    /// Returns the account with a password that has this address.
+    private static func row(email: String, _ db: Database) throws -> Row? {
+        try Row.fetchOne(
+            db.cachedStatement(sql: "SELECT * FROM accounts WHERE is_dev = 0 AND login = ?"),
+            arguments: [AccountRules.canonicalEmail(email)]
         )
     }
 
@@ -49,20 +42,16 @@ extension AccountStore {
     }
 
     package func account(email: String, password: String) throws(DirectoryError) -> Account? {
-        let rows = try read { db in try Self.accounts(email: email, db) }
+        let row = try read { db in try Self.row(email: email, db) }
         // Truncated, not refused: the response to an oversized password must not depend on the account.
         let word = String(decoding: password.utf8.prefix(AccountRules.passwordLength.upperBound), as: UTF8.self)
-        for row in rows {
-            guard let stored = Self.passwordHash(row), try Self.wrapping({ try stored.matches(word) }) else { continue }
-            let account = Self.account(row)
-            return account.isDisabled ? nil : account
-        }
-        if rows.isEmpty {
-            // An unknown address is checked against a random hash: the same work, and the same time.
-            let nobody = PasswordHash(cost: cost, salt: random.bytes(16), hash: random.bytes(32))
-            _ = try Self.wrapping { try nobody.matches(word) }
-        }
-        return nil
+        // An unknown address is checked against a random hash: the same work, and the same time.
+        let stored =
+            row.flatMap(Self.passwordHash)
+            ?? PasswordHash(cost: cost, salt: random.bytes(16), hash: random.bytes(32))
+        guard try Self.wrapping({ try stored.matches(word) }), let row else { return nil }
+        let account = Self.account(row)
+        return account.isDisabled ? nil : account
     }
 
     package func passwordMark(of account: Account.ID) throws(DirectoryError) -> [UInt8] {
@@ -91,7 +80,7 @@ extension AccountStore {
         let created = time.now()
         return try write { db in
             guard
-                try Int.fetchOne(db, sql: "SELECT 1 FROM accounts WHERE is_dev = 0 AND email = ?", arguments: [login])
+                try Int.fetchOne(db, sql: "SELECT 1 FROM accounts WHERE is_dev = 0 AND login = ?", arguments: [login])
                     == nil
             else { throw DirectoryError.exists("user \(login)") }
             try db.execute(

@@ -73,6 +73,10 @@ package struct ContainerRemoval: Sendable {
                 try files.rename("\(aside)/\(Self.name(aside: row))", to: place(of: row.container))
                 try flush()
             }
+            for environment in Environment.allCases {
+                let store = "\(place(of: row.container))/\(environment.rawValue).sqlite"
+                if files.exists(store) { StoreMark.make(for: store) }
+            }
         }
         try? FileManager.default.removeItem(atPath: aside)
     }

@@ -15,7 +15,7 @@ package struct StoreFiles: Sendable {
         fileprivate var path: String
     }
 
-    /// The number of migrations that the file has gone through.
+    /// The version of the file's layout.
     package var layout = 0
     /// The sizes of the records' file and of its log.
     package var bytes: Int64 = 0
@@ -52,7 +52,7 @@ package struct StoreFiles: Sendable {
             let queue = try DatabaseQueue.ofStore(path, configuration)
             defer { try? queue.close() }
             try queue.read { database in
-                layout = try Int.fetchOne(database, sql: "SELECT count(*) FROM grdb_migrations") ?? 0
+                layout = try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
                 let rows = try Row.fetchCursor(database, sql: "SELECT DISTINCT hash FROM asset_use")
                 while let row = try rows.next() { used.insert(Hex.encode(row[0] as Data)) }
             }

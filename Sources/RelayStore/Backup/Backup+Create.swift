@@ -182,7 +182,11 @@ extension Backup {
     private static func opened(_ path: String, _ configuration: Configuration) throws -> DatabaseQueue {
         do {
             let source = try DatabaseQueue.ofStore(path, configuration)
-            try source.inDatabase { try $0.execute(sql: "SELECT count(*) FROM sqlite_schema") }
+            do {
+                try source.read { try FolderLayout.demandOurs($0, path) }
+            } catch let error as LayoutError where error.isNewer {
+                // Another version can use the copy as it can use its source.
+            }
             return source
         } catch  where !StoreFailure.isDamage(error) {
             throw BackupFailure.unreadable(path, FolderAccess.words(for: error))
@@ -228,8 +232,6 @@ struct StoreContents {
         try queue.inDatabase { database in
             zones = try Int.fetchOne(database, sql: "SELECT count(*) FROM zone WHERE deleted = 0") ?? 0
             records = try Int.fetchOne(database, sql: "SELECT count(*) FROM record WHERE deleted = 0") ?? 0
-            // Missing in a file that this version has not opened yet.
-            guard try database.tableExists("asset_use") else { return }
             assets = try String.fetchAll(database, sql: "SELECT DISTINCT lower(hex(hash)) FROM asset_use ORDER BY 1")
         }
     }

@@ -53,7 +53,7 @@ extension Backup {
                     step(file.path)
                     try copyBack(file, to: fresh, files, draw)
                 }
-                for file in manifest.settings ?? [] {
+                for file in manifest.settings {
                     step(file.path)
                     try files.copy("\(path)/\(file.path)", to: "\(fresh)/\(file.path)")
                 }
@@ -125,23 +125,33 @@ extension Backup {
         let target = "\(fresh)/\(file.path)"
         try files.makeFolder((target as NSString).deletingLastPathComponent)
         try files.copy("\(path)/\(file.path)", to: target)
-        guard file.path != "relay.sqlite" else { return }
-        StoreMark.make(for: target)
+        let isStore = file.path != "relay.sqlite"
+        if isStore { StoreMark.make(for: target) }
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: target))
         // The backup may be of an earlier version.
-        try StoreLayout.migrate(queue)
-        try queue.write { database in
-            if Self.renewsEpochs { try Epochs.replace(by: draw(), in: database) }
+        try BackupFiles.wrapping("\(path)/\(file.path)") {
+            try queue.inDatabase { try FileLayout.of(file.path).migrate($0) }
+        }
+        if isStore { try Self.renewEpoch(of: queue, draw) }
+        try queue.close()
+        try files.flush(target)
+        if isStore { try copyAssets(of: file, to: fresh, files) }
+    }
+
+    private static func renewEpoch(of store: DatabaseQueue, _ draw: () -> UInt64) throws {
+        try store.write { database in
+            if renewsEpochs { try Epochs.replace(by: draw(), in: database) }
             // The public zone has no log; its change number only records the last number used.
             try database.execute(
                 sql: "UPDATE zone_stamp SET last_change = (SELECT max(last_change) FROM zone_stamp) + ? WHERE zone = 1",
-                arguments: [Self.jump]
+                arguments: [jump]
             )
         }
-        try queue.close()
-        try files.flush(target)
+    }
+
+    private func copyAssets(of file: Manifest.File, to fresh: String, _ files: BackupFiles) throws {
         let assets = SQLiteStore.Place.assetFolder(ofFile: file.path)
-        for asset in try StoreContents(ofFile: target).assets {
+        for asset in try StoreContents(ofFile: "\(fresh)/\(file.path)").assets {
             let place = "\(assets)/\(asset.prefix(2))/\(asset)"
             guard files.exists("\(path)/\(place)") else { continue }
             // A copy, not a link: damage to the live file must not damage the backup.

@@ -8,7 +8,7 @@ extension Backup {
     /// and every asset with the hash in its name. Changes nothing in the backup.
     package func verify(step: (String) -> Void = { _ in }) -> [String] {
         faults(manifest.files, step) { try faults(of: $0) }
-            + faults(manifest.settings ?? [], step) { try checksumFault(of: $0).map { [$0] } ?? [] }
+            + faults(manifest.settings, step) { try checksumFault(of: $0).map { [$0] } ?? [] }
     }
 
     /// Returns the used assets that were missing or damaged when the backup was made.
@@ -57,6 +57,11 @@ extension Backup {
         return try queue.inDatabase { database in
             let report = try String.fetchOne(database, sql: "PRAGMA integrity_check") ?? "no answer"
             var faults = report == "ok" ? [] : ["\(file.path) is damaged: \(report)"]
+            do {
+                _ = try FileLayout.of(file.path).version(of: database)
+            } catch let error as LayoutError {
+                return faults + ["\(file.path): \(error)."]
+            }
             guard file.path != "relay.sqlite" else { return faults }
             faults += try Self.logFaults(database).map { "\(file.path): \($0)" }
             return try faults + assetFaults(file, database)

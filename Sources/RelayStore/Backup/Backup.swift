@@ -27,8 +27,8 @@ package struct Backup: Sendable {
         /// When the backup was started, in milliseconds since 1970-01-01 UTC.
         package var made: Int64
         package var files: [File]
-        /// Small files with settings made by operators; `nil` in backups of versions that did not include them.
-        package var settings: [File]?
+        /// Small files with settings made by operators.
+        package var settings: [File]
         /// The number of used assets that did not exist.
         package var missingAssets: Int
         /// The number of used assets whose files did not match their names; they are not in the backup.
@@ -45,14 +45,14 @@ package struct Backup: Sendable {
             package var zones: Int
             package var records: Int
             package var assets: Int
-            /// The size of the copied assets; `nil` in backups of versions that did not count it.
+            /// The size of the copied assets; `nil` if it is not a store.
             package var assetBytes: Int64?
         }
 
         /// Whether its numbers are plausible: they are added up, and the backup may come from somebody else.
         var isPlausible: Bool {
             let own = [Int64(missingAssets), Int64(damagedAssets ?? 0), Int64(rescuedAssets ?? 0)]
-            let counts = (files + (settings ?? [])).flatMap { file -> [Int64] in
+            let counts = (files + settings).flatMap { file -> [Int64] in
                 [file.bytes, Int64(file.zones), Int64(file.records), Int64(file.assets), file.assetBytes ?? 0]
             }
             // Up to the year 9999; the sum of so many numbers does not overflow.
@@ -60,7 +60,7 @@ package struct Backup: Sendable {
                 && (own + counts).allSatisfy { (0...1 << 48).contains($0) }
         }
 
-        var paths: [String] { (files + (settings ?? [])).map(\.path) }
+        var paths: [String] { (files + settings).map(\.path) }
 
         /// Returns whether a path stays inside a data folder: a backup may come from somebody else.
         static func belongs(_ path: String) -> Bool {
@@ -77,17 +77,7 @@ package struct Backup: Sendable {
 
     /// The size of its files and assets in bytes.
     package var bytes: Int64 {
-        let files = (manifest.files + (manifest.settings ?? [])).reduce(0) { $0 + $1.bytes }
-        guard manifest.files.allSatisfy({ $0.assets == 0 || $0.assetBytes != nil }) else { return walkedBytes }
-        return manifest.files.reduce(files) { $0 + ($1.assetBytes ?? 0) }
-    }
-
-    private var walkedBytes: Int64 {
-        var (walk, bytes) = (FileWalk(path), Int64(0))
-        while let file = try? walk.next() {
-            if file.path != Self.manifestName { bytes += file.size }
-        }
-        return bytes
+        (manifest.files + manifest.settings).reduce(0) { $0 + $1.bytes + ($1.assetBytes ?? 0) }
     }
 
     /// Reads the manifest of the backup at `path`.

@@ -57,33 +57,15 @@ struct BackupAssets {
         return bytes
     }
 
-    /// Returns the copies in earlier backups, newest first, without links to the live file, which earlier versions
-    /// made.
+    /// Returns the copies in earlier backups, newest first.
     private func copies(of place: String) -> [String] {
-        let live = Identity("\(data)/\(place)")
-        return earlier.map { "\($0.path)/\(place)" }.filter { path in
-            Identity(path).map { $0 != live } ?? false
-        }
+        earlier.map { "\($0.path)/\(place)" }.filter { FileManager.default.fileExists(atPath: $0) }
     }
 
     /// Returns `false` also for an unreadable file: one bad place on a disk must not prevent the backup of everything
     /// else.
     static func isSound(_ path: String, _ asset: String) -> Bool {
         (try? BackupFiles.checksum(of: path).hex.hasPrefix(asset)) ?? false
-    }
-
-    /// The identity of a file, whatever its name is.
-    private struct Identity: Equatable {
-        let device: UInt64
-        let node: UInt64
-
-        /// `nil` if there is no file.
-        init?(_ path: String) {
-            var facts = stat()
-            guard stat(path, &facts) == 0 else { return nil }
-            device = UInt64(truncatingIfNeeded: facts.st_dev)
-            node = UInt64(facts.st_ino)
-        }
     }
 }
 

@@ -39,7 +39,7 @@ package enum StoreCheck {
             let places = DamageLedger.places(of: path)
             if !places.isEmpty { return places.joined(separator: ", ") }
             guard report == "ok" else { return report ?? "no answer" }
-            try StoreLayout.demandOurs(queue, path)
+            try queue.read { try StoreLayout.demandOurs($0, path) }
             return nil
         } catch  where StoreFailure.isDamage(error) {
             let places = DamageLedger.places(of: path)

@@ -57,7 +57,7 @@ final class StoreConnections: Sendable {
             reading.prepareDatabase { try $0.execute(sql: "PRAGMA mmap_size = 268435456") }
             try StoreLayout.makeFile(path, disk)
             let queue = try DatabaseQueue.ofStore(path, configuration)
-            try StoreLayout.demandOurs(queue, path)
+            try queue.read { try StoreLayout.demandOurs($0, path) }
             let address = CheckedVFS.address(of: path)
             writer = StoreConnection(queue)
             openReader = { [reading] in
@@ -73,14 +73,14 @@ final class StoreConnections: Sendable {
                 try connection.keepDurableLog()
                 return connection
             }
-            try StoreLayout.migrate(queue)
+            try queue.inDatabase { try StoreLayout.file.migrate($0) }
         }
     }
 
     /// An empty store with its tables, created once and copied for each store in memory.
     private static let blank = Result {
         let store = try DatabaseQueue()
-        try StoreLayout.migrate(store)
+        try store.inDatabase { try StoreLayout.file.migrate($0) }
         return store
     }
 

@@ -7,8 +7,6 @@ enum StoreFailure: Error {
     case damaged(String)
     /// An earlier commit could not be made durable: the state of the disk is unknown until the process starts again.
     case stopped
-    /// A later version of the program has written the file, and a write of this version might damage it.
-    case later
 
     /// Returns the error for the request that met the failure; it does not reveal the cause.
     static func relayError(for error: any Error) -> RelayError {
@@ -23,10 +21,12 @@ enum StoreFailure: Error {
                 retryAfter: .seconds(5)
             )
         }
-        if let failure = error as? StoreFailure, case .later = failure {
+        if let error = error as? LayoutError {
             return RelayError(
                 .tryAgainLater,
-                "A later version of the relay has written this store; the operator should install that version again.",
+                error.isNewer
+                    ? "A later version of the relay has written this store; the operator should install that version again."
+                    : "An unreleased version of the relay has written this store, and this one cannot open it.",
                 retryAfter: .seconds(60)
             )
         }

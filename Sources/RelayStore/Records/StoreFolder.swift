@@ -105,12 +105,6 @@ package final class StoreFolder: StoreCatalog {
         }
     }
 
-    /// Creates the missing marks of stores from earlier versions.
-    package func markStores() {
-        guard let folder, let stores = try? BackupFiles.stores(in: folder) else { return }
-        for store in stores where access("\(folder)/\(store)", F_OK) == 0 { StoreMark.make(for: "\(folder)/\(store)") }
-    }
-
     /// Removes assets that are older than `limit` and that no record uses, in all stores this process has used.
     ///
     /// - Returns: the number of removed assets.

@@ -13,20 +13,19 @@ extension StoreLayout {
         StoreMark.make(for: path)
     }
 
-    /// Throws if a store's file belongs to another program, or if only a later version may write it.
+    /// Throws if a store's file belongs to another program, or `LayoutError` if this version cannot open it.
     ///
     /// Each store gets its file and its tables in one step. Creating tables in a file without them would tell devices
     /// that all their zones are gone.
-    static func demandOurs(_ queue: DatabaseQueue, _ path: String) throws {
-        let (migrator, name) = (migrator, (path as NSString).lastPathComponent)
-        let (done, known) = (try queue.read { try migrator.appliedIdentifiers($0) }, Set(migrator.migrations))
-        if done.isDisjoint(with: known) {
+    static func demandOurs(_ database: Database, _ path: String) throws {
+        guard try database.tableExists("zone_run") else {
             guard let mark = StoreMark.name(for: path) else { return }
+            let name = (path as NSString).lastPathComponent
             let fault = "\(name) is not a relay's store; to start with an empty one, remove it and \(mark)"
             DamageLedger.note(fault, of: path)
             throw StoreFailure.damaged("\(path): \(fault)")
         }
-        guard done.isSubset(of: known) else { throw StoreFailure.later }
+        _ = try file.version(of: database)
     }
 
     private static func makeMissing(_ path: String, _ disk: DiskCalls) throws {
@@ -49,7 +48,7 @@ extension StoreLayout {
             try database.execute(sql: "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF")
         }
         let queue = try DatabaseQueue(path: CheckedVFS.address(of: draft), configuration: configuration)
-        try migrate(queue)
+        try queue.inDatabase { try file.migrate($0) }
         // While the file is empty, so that its first use need not change it.
         try queue.keepDurableLog()
         try queue.close()

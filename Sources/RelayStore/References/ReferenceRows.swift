@@ -7,14 +7,10 @@ import Wire
 enum ReferenceRows {
     /// Returns the references of a record: its parent, and fields with `DELETE_SELF` or `VALIDATE`.
     static func references(of record: StoredRecord) throws -> Set<StoredReference> {
-        try references(parent: record.parent, fields: record.fields, of: record.name)
-    }
-
-    private static func references(parent: String?, fields: [UInt8], of name: String) throws -> Set<StoredReference> {
         var found: Set<StoredReference> = []
-        if let parent { found.insert(.parent(parent, of: name)) }
-        for (field, reference) in try FieldsJSON.bindingReferences(in: fields) {
-            if let stored = StoredReference(reference, from: name, field: field) { found.insert(stored) }
+        if let parent = record.parent { found.insert(.parent(parent, of: record.name)) }
+        for (field, reference) in try FieldsJSON.bindingReferences(in: record.fields) {
+            if let stored = StoredReference(reference, from: record.name, field: field) { found.insert(stored) }
         }
         return found
     }
@@ -36,16 +32,6 @@ enum ReferenceRows {
         statement.bind(4, reference.source)
         statement.bind(5, reference.field)
         try statement.run()
-    }
-
-    /// Inserts the references of all records in an older file.
-    static func enterAll(_ database: Database) throws {
-        let rows = try SQL("SELECT zone, name, parent, fields FROM record WHERE deleted = 0", in: database)
-        defer { rows.reset() }
-        while try rows.step() {
-            let found = try references(parent: rows.optionalText(2), fields: rows.blob(3), of: rows.text(1))
-            for reference in found { try insert(reference, zone: rows.int(0), database) }
-        }
     }
 }
 

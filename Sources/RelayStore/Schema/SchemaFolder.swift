@@ -32,7 +32,7 @@ package struct SchemaFolder: Sendable {
         return try open(environment) { connections in try connections.read(SchemaRows.read) }
     }
 
-    /// `nil` if the file has an earlier layout.
+    /// `nil` if opening the file would migrate it.
     private func look(_ path: String) throws -> Schema? {
         var configuration = Configuration()
         configuration.readonly = true
@@ -40,7 +40,7 @@ package struct SchemaFolder: Sendable {
         let queue = try DatabaseQueue.ofStore(path, configuration)
         defer { try? queue.close() }
         return try queue.read { database in
-            try StoreLayout.migrator.hasCompletedMigrations(database) ? SchemaRows.read(database) : nil
+            try StoreLayout.file.version(of: database) == StoreLayout.file.version ? SchemaRows.read(database) : nil
         }
     }
 
@@ -91,10 +91,7 @@ package struct SchemaFolder: Sendable {
         try database.execute(sql: "PRAGMA defer_foreign_keys = ON")
         let tables = try String.fetchAll(
             database,
-            sql: """
-                SELECT name FROM sqlite_master WHERE type = 'table'
-                AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'grdb\\_%' ESCAPE '\\'
-                """
+            sql: "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
         )
         for table in tables { try database.execute(sql: "DELETE FROM \(table.quotedDatabaseIdentifier)") }
     }
@@ -115,7 +112,7 @@ package struct SchemaFolder: Sendable {
             return try body(connections)
         } catch let error as DiskCalls.Failure {
             throw DirectoryError.unavailable("\(path(of: environment)): \(error)")
-        } catch  where error is StoreFailure || error is DatabaseError {
+        } catch  where error is StoreFailure || error is LayoutError || error is DatabaseError {
             throw DirectoryError(error, in: path(of: environment))
         }
     }

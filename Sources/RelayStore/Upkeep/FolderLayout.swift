@@ -2,45 +2,32 @@ import Foundation
 import GRDB
 package import RelayCore
 
-/// The migrations that the files of a data folder lack, and their execution.
-///
-/// A relay migrates when it starts; this shows the migrations, or runs them, beforehand.
-package struct FolderLayout: Hashable, Sendable {
-    /// The migrations of one SQLite file.
+/// Whether this program can open the files of a data folder; inspects them and changes nothing.
+package enum FolderLayout {
     package struct File: Hashable, Sendable {
         /// The path in the data folder.
-        package var path: String
-        /// The number of migrations that the file has gone through.
-        package var done: Int
-        /// The names of the migrations that it lacks.
-        package var missing: [String]
-        /// The number of migrations in this program.
-        package var known: Int
-        /// Whether a later version of this program has migrated it further.
-        package var isNewer: Bool
+        package let path: String
+        /// Whether it has the version that this program writes; otherwise opening it for use migrates it, or fails.
+        package let isCurrent: Bool
+        /// Why this program cannot open it; `nil` if it can.
+        package let error: LayoutError?
     }
 
-    package private(set) var files: [File] = []
-
-    package var isCurrent: Bool { files.allSatisfy { $0.missing.isEmpty && !$0.isNewer } }
-
-    /// Inspects the folder's files and changes nothing.
-    ///
-    /// - Throws: `DirectoryError.unavailable` if a file cannot be read.
-    package init(of data: String) throws {
-        for path in try BackupFiles.databases(in: data)
-        where FileManager.default.fileExists(atPath: "\(data)/\(path)") {
-            files.append(try Self.look(path, in: data))
+    /// Inspects `relay.sqlite`, including its journal mode.
+    package static func ofAccounts(in data: String) throws(DirectoryError) -> (file: File, journal: String) {
+        try reading("relay.sqlite", in: data) { database in
+            guard try AccountSchema.isOurs(database) else {
+                throw DirectoryError.unavailable("relay.sqlite contains no relay data")
+            }
+            let journal = try String.fetchOne(database, sql: "PRAGMA journal_mode") ?? ""
+            return (try look("relay.sqlite", in: data, database), journal)
         }
     }
 
-    /// Inspects `relay.sqlite` alone, including its journal mode.
-    package static func ofAccounts(in data: String) throws(DirectoryError) -> (file: File, journal: String) {
-        try reading("relay.sqlite", in: data) { database in
-            (
-                try accounts("relay.sqlite", database),
-                try String.fetchOne(database, sql: "PRAGMA journal_mode") ?? ""
-            )
+    /// Inspects the stores, without those that cannot be read.
+    package static func ofStores(in data: String) -> [File] {
+        ((try? BackupFiles.stores(in: data)) ?? []).compactMap { path in
+            try? reading(path, in: data) { try look(path, in: data, $0) }
         }
     }
 
@@ -49,18 +36,19 @@ package struct FolderLayout: Hashable, Sendable {
         (try? reading("relay.sqlite", in: data) { try AccountSchema.isForeign($0) }) ?? false
     }
 
-    private static func look(_ path: String, in data: String) throws -> File {
-        guard path != "relay.sqlite" else { return try ofAccounts(in: data).file }
-        return try reading(path, in: data) { database in
-            let migrator = StoreLayout.migrator
-            let applied = try migrator.appliedIdentifiers(database)
-            return File(
-                path: path,
-                done: applied.count,
-                missing: migrator.migrations.filter { !applied.contains($0) },
-                known: migrator.migrations.count,
-                isNewer: try migrator.hasBeenSuperseded(database)
-            )
+    /// Throws if a file belongs to another program, or `LayoutError` if this program cannot open it.
+    static func demandOurs(_ database: Database, _ path: String) throws {
+        guard path.hasSuffix("/relay.sqlite") else { return try StoreLayout.demandOurs(database, path) }
+        _ = try AccountSchema.file.version(of: database)
+    }
+
+    private static func look(_ path: String, in data: String, _ database: Database) throws -> File {
+        let layout = FileLayout.of(path)
+        do {
+            try demandOurs(database, "\(data)/\(path)")
+            return File(path: path, isCurrent: try layout.version(of: database) == layout.version, error: nil)
+        } catch let error as LayoutError {
+            return File(path: path, isCurrent: false, error: error)
         }
     }
 
@@ -80,35 +68,6 @@ package struct FolderLayout: Hashable, Sendable {
             throw error
         } catch {
             throw DirectoryError(error, in: path)
-        }
-    }
-
-    private static func accounts(_ path: String, _ database: Database) throws -> File {
-        guard try AccountSchema.isOurs(database) else {
-            throw DirectoryError.unavailable("relay.sqlite contains no relay data")
-        }
-        let done = try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
-        return File(
-            path: path,
-            done: done,
-            missing: done < AccountSchema.version ? ((done + 1)...AccountSchema.version).map { "\($0) accounts" } : [],
-            known: AccountSchema.version,
-            isNewer: done > AccountSchema.version
-        )
-    }
-
-    /// Migrates every file to this program's layout; no relay may run.
-    ///
-    /// Each migration is a transaction, so an interruption leaves it done or not done. `step` is called with each
-    /// file's path before its migration.
-    package static func migrate(_ data: String, step: (String) -> Void = { _ in }) throws {
-        for file in try FolderLayout(of: data).files where !file.missing.isEmpty {
-            step(file.path)
-            guard file.path != "relay.sqlite" else {
-                _ = try AccountStore(folder: data)
-                continue
-            }
-            try StoreConnections(.file(path: "\(data)/\(file.path)")).close()
         }
     }
 }

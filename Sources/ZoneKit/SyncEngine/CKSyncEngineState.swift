@@ -82,8 +82,8 @@ extension CKSyncEngine {
 
             /// Returns the remaining delay in seconds, at most the original delay.
             func hold(at now: Date) -> TimeInterval {
-                guard let heldUntil else { return 0 }
-                return min(heldUntil.timeIntervalSince(now), heldFor ?? SyncSchedule.longestUnknownHold.inSeconds)
+                guard let heldUntil, let heldFor else { return 0 }
+                return min(heldUntil.timeIntervalSince(now), heldFor)
             }
         }
 

@@ -46,20 +46,19 @@ extension CKSyncEngine.State {
         var changes: [Change] = []
         var isUntracked = false
         var heldUntil: Date?
-        /// `nil` in states of older versions.
         var heldFor: TimeInterval?
         var user: String?
-        /// Zones that are being listed from their beginning; `nil` in states of older versions.
+        /// Zones that are being listed from their beginning; `nil` if there are none, as for the following ones.
         var listings: [Listing]?
         /// The zones seen so far while the database is being listed.
         var databaseListing: [Zone]?
-        /// Saved records that a listing may leave out; `nil` in states of older versions.
+        /// Saved records that a listing may leave out.
         var unheard: [Saves]?
         /// Zones that did not exist, and whose absence has not been reported to the app.
         var vanished: [Zone]?
         /// Zones that were written to while the database is being listed.
         var written: [Zone]?
-        /// Zones with values that could not be decrypted when they arrived; `nil` in states of older versions.
+        /// Zones with values that could not be decrypted when they arrived.
         var unreadable: [Zone]?
     }
 }

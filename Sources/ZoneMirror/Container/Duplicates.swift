@@ -163,9 +163,7 @@ struct Duplicates {
             WHERE isExported = 1 OR NOT EXISTS (SELECT 1 FROM mirror_outbox)
             """
         for row in try Row.fetchAll(db, sql: sql) {
-            let (oid, entity, keeper): (String, String, String) = (row[0], row[1], row[2])
-            // Marks of older versions do not contain the properties.
-            let text: String = row[3] ?? "[]"
+            let (oid, entity, keeper, text): (String, String, String, String) = (row[0], row[1], row[2], row[3])
             let keys = (try? JSONDecoder().decode([String].self, from: Data(text.utf8))) ?? []
             if let table = file.mapping.tables[entity] {
                 try Duplicates(db: db, file: file, table: table).remove(oid, doubling: keeper, in: keys)

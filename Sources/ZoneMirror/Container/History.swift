@@ -18,13 +18,6 @@ public struct HistoryToken: Hashable, Codable, Sendable {
         files[store.text] = file
     }
 
-    /// Decodes a token, also of an earlier version, which had no files.
-    public init(from decoder: any Decoder) throws {
-        let values = try decoder.container(keyedBy: CodingKeys.self)
-        positions = try values.decode([String: Int64].self, forKey: .positions)
-        files = try values.decodeIfPresent([String: String].self, forKey: .files) ?? [:]
-    }
-
     /// Returns the token of one store only.
     public func token(for store: StoreID) -> HistoryToken {
         var token = self
@@ -37,17 +30,16 @@ public struct HistoryToken: Hashable, Codable, Sendable {
     public func joined(with other: HistoryToken) -> HistoryToken {
         var token = self
         for (store, position) in other.positions {
-            let (file, otherFile) = (token.files[store], other.files[store])
-            let isSame = file == nil || otherFile == nil || file == otherFile
+            let isSame = token.files[store] == other.files[store]
             token.positions[store] = isSame ? max(position, token.positions[store] ?? 0) : position
-            token.files[store] = otherFile ?? file
+            token.files[store] = other.files[store]
         }
         return token
     }
 
     /// Returns the number of the last change read of a store's file; `nil` if the token does not refer to this file.
     func position(of store: StoreID, in file: String) -> Int64? {
-        files[store.text] ?? file == file ? positions[store.text] : nil
+        files[store.text] == file ? positions[store.text] : nil
     }
 }
 

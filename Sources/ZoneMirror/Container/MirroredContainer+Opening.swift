@@ -11,8 +11,8 @@ extension MirroredContainer {
     ///
     /// - Throws: `modelIncompatible` with every violation, `storeAlreadyLoaded`, `storeSyncedElsewhere`,
     ///   `sharedStoreNeedsPrivateStore`, `databaseAlreadyMirrored`, `wrongStore` for a configuration that the model
-    ///   does not have, `unknownProperty` for an entity or property in the cloud options, and `storage` with SQLite's
-    ///   error.
+    ///   does not have, `unknownProperty` for an entity or property in the cloud options, `unsupportedStoreVersion` for a
+    ///   file of another version of this library, and `storage` with SQLite's error.
     public func loadStores() async throws(MirrorError) {
         let (opened, gone) = try await openMissing()
         if let gone { await settleSignOut(of: gone, isOpen: false) }

@@ -14,6 +14,9 @@ public struct MirrorError: LocalizedError, Sendable {
         case sharedStoreNeedsPrivateStore
         /// Another store already mirrors this database.
         case databaseAlreadyMirrored
+        /// Another version of this library has written the store's file, whose layout this one cannot open; the value is
+        /// the version of that layout.
+        case unsupportedStoreVersion(Int)
         /// The model breaks rules of mirrored stores; the value lists all violations.
         case modelIncompatible([Violation])
         /// No writable store holds the entity.

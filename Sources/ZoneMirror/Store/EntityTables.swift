@@ -53,11 +53,6 @@ struct EntityTables {
             for column in columns {
                 try db.execute(sql: "ALTER TABLE \(table.name.quoted) ADD COLUMN \(definition(column))")
             }
-            for column in table.columns where column.attribute?.isOptional == true {
-                if known.contains(where: { $0.name == column.name && $0.isNotNull }) {
-                    try relax(column, of: table, db)
-                }
-            }
             missing = columns
         } else {
             let columns = table.columns.map { ", " + definition($0) }.joined()

@@ -10,7 +10,7 @@ struct LayoutRecord: Codable {
 
     init() {}
 
-    /// Reads the stored layout; `nil` for files of older versions.
+    /// Reads the stored layout; `nil` if the file was never mirrored.
     init?(_ db: Database) throws {
         guard let text = try State.text(db, .columns),
             let found = try? JSONDecoder().decode(LayoutRecord.self, from: Data(text.utf8))
@@ -83,14 +83,10 @@ enum ColumnTypes {
         var known = try JSONDecoder().decode([String: [String: String]].self, from: Data(text.utf8))
         var violations: [Violation] = []
         for table in tables where table.entity != nil {
-            // Files of older versions have the types in their column declarations only.
-            let declared = try db.tableExists(table.name) ? db.columns(in: table.name) : []
             for column in table.columns {
                 let type = column.valueType
-                let before = known[table.name]?[column.name].map { [$0] }
-                let inFile = declared.first { $0.name == column.name }.flatMap { types(of: $0.type) }
-                if let allowed = before ?? inFile, let first = allowed.first, !allowed.contains(type) {
-                    violations.append(.typeChanged(entity: table.name, property: column.name, from: first, to: type))
+                if let before = known[table.name]?[column.name], before != type {
+                    violations.append(.typeChanged(entity: table.name, property: column.name, from: before, to: type))
                 }
                 known[table.name, default: [:]][column.name] = type
             }
@@ -102,17 +98,6 @@ enum ColumnTypes {
             )
         }
         try State.set(db, .types, String(decoding: JSONEncoder().encode(known), as: UTF8.self))
-    }
-
-    /// The types that a column of a declared type may hold, or `nil` for declarations that this module does not make.
-    private static func types(of declared: String) -> [String]? {
-        switch declared.uppercased() {
-        case "TEXT": ["text", "link"]
-        case "INTEGER": ["whole number"]
-        case "REAL": ["number with a fraction", "date"]
-        case "BLOB": ["value of bytes"]
-        default: nil
-        }
     }
 }
 

@@ -55,7 +55,7 @@ final class StoreFile: Sendable {
 
     private func prepare(_ tables: [TableForm]) throws {
         try pool.write { db in
-            try StoreTables.create(db)
+            try StoreTables.create(db, name: URL(filePath: path).lastPathComponent)
             let last = try State.text(db, .layout)
             // Another container mirrors the file, or will again; it will send what is written here.
             let isGuest = !isMirrored && Self.isOfMirror(last)
@@ -66,10 +66,11 @@ final class StoreFile: Sendable {
                 isPublic: try scope == .public || isGuest && EntityTables.haveOwners(db),
                 tracksHistory: description.tracksHistory || isMirrored || isGuest
             )
-            // A new version of this module may create other triggers for the same model.
+            // A new version may create other triggers for the same model.
             let shape = tables.map { "\($0.name) \($0.kind) \($0.columns)" }
             let indexes = try tables.flatMap { try UniqueIndex.all(db, of: $0) }
-            let mark = "10 \(isMirrored) \(layout.tracksHistory) \(shape)\(indexes.isEmpty ? "" : " \(indexes)")"
+            let kind = "\(StoreTables.version) \(isMirrored) \(layout.tracksHistory)"
+            let mark = "\(kind) \(shape)\(indexes.isEmpty ? "" : " \(indexes)")"
             guard last != mark else { return }
             try ColumnTypes.check(db, tables)
             if isGuest { return try layout.createMissing(db) }
@@ -153,6 +154,8 @@ final class StoreFile: Sendable {
 /// The values that a store keeps about itself.
 enum State {
     enum Key: String {
+        /// The version of the mirror's tables; see `StoreTables`.
+        case version
         case layout, account, databaseToken, hasImported, lastImport, lastExport, heldUntil, heldFor, identity
         case quotaIsFull
         case extents, mergeKeys, clearFields

@@ -3,101 +3,118 @@ import GRDB
 
 /// The mirror's own tables, beside the application's.
 enum StoreTables {
-    /// Creates the missing tables and columns.
+    /// The version of the first released tables and triggers; files from before the first release have none.
+    private static let baseline = 1
+
+    /// The version that this library reads and writes.
+    static var version: Int { baseline + migrations.count }
+
+    /// The statements that lead from each version to the next; one that was released must never be changed.
+    private static let migrations: [String] = []
+
+    /// Creates the tables in a new file, or runs the migrations that a file lacks.
     ///
     /// `mirror_local` is one row: whether the current transaction is an import, which the triggers ignore, and the
     /// number of the transaction in the history.
-    static func create(_ db: Database) throws {
-        try db.execute(sql: sql)
-        // Columns that files of older versions lack.
-        try add("bytes INTEGER NOT NULL DEFAULT 0", to: "mirror_event", db)
-        try add("schema INTEGER", to: "mirror_refused", db)
-        try add("base BLOB", to: "mirror_refused", db)
-        try add("isEnding INTEGER NOT NULL DEFAULT 0", to: "mirror_zone", db)
-        try add("copies TEXT", to: "mirror_zone", db)
-        try add("tag TEXT", to: "mirror_move", db)
-        try add("code INTEGER", to: "mirror_outbox", db)
-        try add("account TEXT", to: "mirror_outbox", db)
-        try add("account TEXT", to: "mirror_refused", db)
-        try add("pairs BLOB", to: "mirror_refused", db)
-        try add("keys TEXT", to: "mirror_duplicate", db)
-        try db.execute(
-            sql: "INSERT OR IGNORE INTO mirror_state(k, v) VALUES (?, hex(randomblob(8)))",
-            arguments: [State.Key.identity.rawValue]
-        )
-        if try Int.fetchOne(db, sql: "SELECT count(*) FROM mirror_local") == 0 {
-            try db.execute(sql: "INSERT INTO mirror_local(importing, txn) VALUES (0, 0)")
+    ///
+    /// - Throws: `unsupportedStoreVersion` if this version cannot open the file, which `name` names.
+    static func create(_ db: Database, name: String) throws {
+        if try db.tableExists("mirror_state") {
+            let found = Int(try State.number(db, .version) ?? 0)
+            guard (baseline...version).contains(found) else { throw error(name, found) }
+            guard found < version else { return }
+            for migration in migrations.dropFirst(found - baseline) { try db.execute(sql: migration) }
+        } else {
+            try db.execute(sql: sql)
+            for migration in migrations { try db.execute(sql: migration) }
+            try db.execute(
+                sql: """
+                    INSERT INTO mirror_state(k, v) VALUES (?, hex(randomblob(8)));
+                    INSERT INTO mirror_local(importing, txn) VALUES (0, 0);
+                    """,
+                arguments: [State.Key.identity.rawValue]
+            )
         }
+        try State.set(db, .version, version)
     }
 
-    private static func add(_ column: String, to table: String, _ db: Database) throws {
-        let name = column.prefix { $0 != " " }
-        if try db.columns(in: table).contains(where: { $0.name == name }) { return }
-        try db.execute(sql: "ALTER TABLE \(table) ADD COLUMN \(column)")
+    private static func error(_ name: String, _ found: Int) -> MirrorError {
+        let explanation =
+            found > version
+            ? """
+            \(name) has layout \(found), which a newer version of this library has written; this one opens layouts up to \
+            \(version). Use the newer version again.
+            """
+            : """
+            \(name) has layout \(found), which no released version of this library has written. It may hold changes that \
+            were never sent: send them with the version that wrote it, then move it away, with the files beside it that \
+            begin with its name.
+            """
+        return MirrorError(.unsupportedStoreVersion(found), explanation)
     }
 
     private static let sql = """
-        CREATE TABLE IF NOT EXISTS mirror_state(k TEXT PRIMARY KEY, v) WITHOUT ROWID;
-        CREATE TABLE IF NOT EXISTS mirror_local(importing INTEGER NOT NULL, txn INTEGER NOT NULL);
-        CREATE TABLE IF NOT EXISTS mirror_zone(
+        CREATE TABLE mirror_state(k TEXT PRIMARY KEY, v) WITHOUT ROWID;
+        CREATE TABLE mirror_local(importing INTEGER NOT NULL, txn INTEGER NOT NULL);
+        CREATE TABLE mirror_zone(
             id INTEGER PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, token TEXT,
             isThere INTEGER NOT NULL DEFAULT 0, isUnfetched INTEGER NOT NULL DEFAULT 0,
             sweep INTEGER NOT NULL DEFAULT 0, fetchedAt REAL, isEnding INTEGER NOT NULL DEFAULT 0,
-            UNIQUE(name, owner));
-        CREATE TABLE IF NOT EXISTS mirror_record(
+            copies TEXT, UNIQUE(name, owner));
+        CREATE TABLE mirror_record(
             id INTEGER PRIMARY KEY, zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT, entity TEXT,
             type TEXT NOT NULL, tag TEXT, created INTEGER, creator TEXT, modified INTEGER, modifier TEXT,
             parent TEXT, share TEXT, fields BLOB, seen INTEGER NOT NULL DEFAULT 0,
             isLocked INTEGER NOT NULL DEFAULT 0, UNIQUE(zone, name));
-        CREATE UNIQUE INDEX IF NOT EXISTS mirror_record_oid ON mirror_record(oid) WHERE oid IS NOT NULL;
-        CREATE TABLE IF NOT EXISTS mirror_share(
+        CREATE UNIQUE INDEX mirror_record_oid ON mirror_record(oid) WHERE oid IS NOT NULL;
+        CREATE TABLE mirror_share(
             zone INTEGER NOT NULL, name TEXT NOT NULL, details BLOB NOT NULL, permission TEXT,
             PRIMARY KEY(zone, name)) WITHOUT ROWID;
-        CREATE TABLE IF NOT EXISTS mirror_outbox(
+        CREATE TABLE mirror_outbox(
             place INTEGER PRIMARY KEY, oid TEXT NOT NULL UNIQUE, entity TEXT NOT NULL, op TEXT NOT NULL,
             version INTEGER NOT NULL, isAttempted INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
             held TEXT, error TEXT, code INTEGER, account TEXT);
-        CREATE INDEX IF NOT EXISTS mirror_record_alias ON mirror_record(oid) WHERE oid IS NOT NULL AND oid <> name;
-        CREATE TABLE IF NOT EXISTS mirror_sent(
+        CREATE INDEX mirror_record_alias ON mirror_record(oid) WHERE oid IS NOT NULL AND oid <> name;
+        CREATE TABLE mirror_sent(
             zone INTEGER PRIMARY KEY, body BLOB NOT NULL, items BLOB NOT NULL, tries INTEGER NOT NULL);
-        CREATE TABLE IF NOT EXISTS mirror_link(
+        CREATE TABLE mirror_link(
             oid TEXT NOT NULL, entity TEXT NOT NULL, col TEXT NOT NULL, zone INTEGER NOT NULL, target TEXT NOT NULL,
             PRIMARY KEY(oid, col)) WITHOUT ROWID;
-        CREATE INDEX IF NOT EXISTS mirror_link_target ON mirror_link(target);
-        CREATE TABLE IF NOT EXISTS mirror_change(
+        CREATE INDEX mirror_link_target ON mirror_link(target);
+        CREATE TABLE mirror_change(
             seq INTEGER PRIMARY KEY, txn INTEGER NOT NULL, oid TEXT NOT NULL, entity TEXT NOT NULL,
             kind INTEGER NOT NULL, names TEXT, kept TEXT);
-        CREATE TABLE IF NOT EXISTS mirror_transaction(
+        CREATE TABLE mirror_transaction(
             id INTEGER PRIMARY KEY, author TEXT, context TEXT, at REAL NOT NULL);
-        CREATE TABLE IF NOT EXISTS mirror_refused(
+        CREATE TABLE mirror_refused(
             id INTEGER PRIMARY KEY, oid TEXT NOT NULL, entity TEXT NOT NULL, zone INTEGER, name TEXT, op TEXT NOT NULL,
             mine BLOB, code INTEGER NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, tries INTEGER NOT NULL,
             schema INTEGER, base BLOB, account TEXT, pairs BLOB);
-        CREATE TABLE IF NOT EXISTS mirror_event(
+        CREATE TABLE mirror_event(
             id INTEGER PRIMARY KEY, kind TEXT NOT NULL, began REAL NOT NULL, ended REAL, succeeded INTEGER, code INTEGER,
             message TEXT, records INTEGER NOT NULL DEFAULT 0, total INTEGER, details TEXT,
             bytes INTEGER NOT NULL DEFAULT 0);
-        CREATE TABLE IF NOT EXISTS mirror_decision(
+        CREATE TABLE mirror_decision(
             id INTEGER PRIMARY KEY, at REAL NOT NULL, oid TEXT NOT NULL, entity TEXT NOT NULL, property TEXT NOT NULL,
             kept TEXT, dropped TEXT, policy TEXT NOT NULL);
-        CREATE TABLE IF NOT EXISTS mirror_poll(type TEXT PRIMARY KEY, watermark INTEGER, recent TEXT) WITHOUT ROWID;
-        CREATE TABLE IF NOT EXISTS mirror_right(type TEXT PRIMARY KEY, rights INTEGER NOT NULL) WITHOUT ROWID;
-        CREATE TABLE IF NOT EXISTS mirror_edit(
+        CREATE TABLE mirror_poll(type TEXT PRIMARY KEY, watermark INTEGER, recent TEXT) WITHOUT ROWID;
+        CREATE TABLE mirror_right(type TEXT PRIMARY KEY, rights INTEGER NOT NULL) WITHOUT ROWID;
+        CREATE TABLE mirror_edit(
             oid TEXT NOT NULL, col TEXT NOT NULL, at INTEGER, PRIMARY KEY(oid, col)) WITHOUT ROWID;
-        CREATE TABLE IF NOT EXISTS mirror_replaced(
+        CREATE TABLE mirror_replaced(
             entity TEXT NOT NULL, oid TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY(entity, oid)) WITHOUT ROWID;
-        CREATE TABLE IF NOT EXISTS mirror_gone(
+        CREATE TABLE mirror_gone(
             root TEXT NOT NULL, entity TEXT NOT NULL, oid TEXT NOT NULL, PRIMARY KEY(root, entity, oid)) WITHOUT ROWID;
-        CREATE TABLE IF NOT EXISTS mirror_exact(
+        CREATE TABLE mirror_exact(
             oid TEXT NOT NULL, col TEXT NOT NULL, seconds REAL NOT NULL, exact TEXT NOT NULL,
             PRIMARY KEY(oid, col)) WITHOUT ROWID;
-        CREATE INDEX IF NOT EXISTS mirror_edit_new ON mirror_edit(oid) WHERE at IS NULL;
-        CREATE TABLE IF NOT EXISTS mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
+        CREATE INDEX mirror_edit_new ON mirror_edit(oid) WHERE at IS NULL;
+        CREATE TABLE mirror_move(zone INTEGER NOT NULL, name TEXT NOT NULL, oid TEXT NOT NULL,
             dropsZone INTEGER NOT NULL, target INTEGER NOT NULL, tag TEXT, PRIMARY KEY(zone, name, dropsZone));
-        CREATE TABLE IF NOT EXISTS mirror_departed(
+        CREATE TABLE mirror_departed(
             zone INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY(zone, name)) WITHOUT ROWID;
-        CREATE TABLE IF NOT EXISTS mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,
-            isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0, keys TEXT) WITHOUT ROWID;
+        CREATE TABLE mirror_duplicate(oid TEXT PRIMARY KEY, entity TEXT NOT NULL, keeper TEXT NOT NULL,
+            isExported INTEGER NOT NULL DEFAULT 0, isImported INTEGER NOT NULL DEFAULT 0, keys TEXT NOT NULL) WITHOUT ROWID;
         """
 }
 

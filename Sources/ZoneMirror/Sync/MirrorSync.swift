@@ -143,15 +143,12 @@ actor MirrorSync {
         awaitsRecords = try await file.pool.read { try State.text($0, .awaitsRecords) != nil }
         for zone in try await unfetchedZones() { feed.changed(zone) }
         poll = poll.restored(with: marks)
-        if let held, held > conditions.wallClock().timeIntervalSince1970 {
+        if let held, let heldFor, held > conditions.wallClock().timeIntervalSince1970 {
             var settings = conditions.schedule
             settings.isAutomatic = conditions.isAutomatic
             // Never longer than the original wait: the wall clock may have been ahead when it was stored.
-            let wait = min(
-                .seconds(held - conditions.wallClock().timeIntervalSince1970),
-                heldFor.map { .seconds($0) } ?? SyncSchedule.longestUnknownHold
-            )
-            schedule = SyncSchedule(settings: settings, heldUntil: conditions.time.now() + wait)
+            let wait = min(held - conditions.wallClock().timeIntervalSince1970, heldFor)
+            schedule = SyncSchedule(settings: settings, heldUntil: conditions.time.now() + .seconds(wait))
         }
         // Space may have been freed, and what changes waited for may have arrived.
         try await file.pool.write { db in

@@ -119,7 +119,6 @@ struct DoctorCommand: AsyncParsableCommand {
         let storage = checks.storage()
         report.add(storage)
         guard storage.grade != .problem || checks.opens else { return }
-        if let layout = checks.layout() { report.add(layout) }
         let running = FolderLock.runningRelay(in: settings.data)
         if let running {
             await checkRelay(running, settings, &report)

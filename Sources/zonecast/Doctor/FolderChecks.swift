@@ -57,7 +57,7 @@ struct FolderChecks: Sendable {
     }
 
     /// Whether the accounts file exists and is readable, so that the other checks are possible.
-    var opens: Bool { (try? FolderLayout.ofAccounts(in: folder).file.isNewer) == false }
+    var opens: Bool { (try? FolderLayout.ofAccounts(in: folder).file.error == nil) == true }
 
     private func unusable(_ found: String, _ fault: Int32 = 0) -> Finding {
         let next =
@@ -88,7 +88,7 @@ struct FolderChecks: Sendable {
         }
         if let strange = strange() { return strange }
         let accounts = try FolderLayout.ofAccounts(in: folder)
-        if accounts.file.isNewer { return newer(accounts.file) }
+        if let unopenable = unopenable(accounts.file) { return unopenable }
         let version = try DatabaseQueue().read { try String.fetchOne($0, sql: "SELECT sqlite_version()") } ?? "?"
         guard accounts.journal == "wal" else {
             let next = "the relay sets it when it starts: \(PackageFiles.start(on: folder, by: configuration))"

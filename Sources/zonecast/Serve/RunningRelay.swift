@@ -45,7 +45,6 @@ struct RunningRelay {
         let ground = try ground(on: directory())
         defer { ground.stores.close() }
         ground.stores.removeBrokenUploads()
-        ground.stores.markStores()
         let push = try PushClient(settings.push, accounts: ground.accounts)
         let relay = try relay(on: ground, push)
         try relay.beginPushes()

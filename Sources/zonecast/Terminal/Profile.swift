@@ -9,7 +9,7 @@ struct Profile: Codable, Hashable, Sendable {
     var url: String
     var apiToken: String?
     var webToken: String?
-    /// The container and environment of the credentials; `nil` in files of earlier versions.
+    /// The container and environment of the credentials; every saved profile has both.
     var container: String?
     var environment: String?
 

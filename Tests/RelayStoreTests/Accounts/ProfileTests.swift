@@ -1,5 +1,4 @@
 import Foundation
-import GRDB
 import Records
 import RelayCore
 import RelayStore
@@ -154,77 +153,6 @@ import Testing
         #expect(try store.sessions(of: own.id).isEmpty)
     }
 
-    @Test func aFileOfTheFirstVersionIsMigrated() throws {
-        let folder = ScratchFolder()
-        let path = folder.path + "/relay.sqlite"
-        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
-        do {
-            let old = try DatabaseQueue(path: path)
-            try old.write { db in
-                try db.execute(
-                    sql: """
-                        CREATE TABLE relay(id INTEGER PRIMARY KEY, token_key BLOB, revocations INTEGER DEFAULT 0);
-                        INSERT INTO relay(id, token_key) VALUES (1, x'0102');
-                        CREATE TABLE containers(name TEXT PRIMARY KEY, created INTEGER NOT NULL) WITHOUT ROWID;
-                        CREATE TABLE accounts(id INTEGER PRIMARY KEY, is_dev INTEGER, login TEXT,
-                            disabled INTEGER DEFAULT 0, created INTEGER);
-                        INSERT INTO accounts VALUES (1, 0, 'ada@example.org', 0, 5), (2, 1, 'bob', 0, 6);
-                        CREATE TABLE users(container TEXT, environment TEXT, account INTEGER, name TEXT,
-                            PRIMARY KEY (container, environment, account)) WITHOUT ROWID;
-                        CREATE TABLE sessions(id BLOB PRIMARY KEY, secret_hash BLOB, account INTEGER, container TEXT,
-                            environment TEXT, kind INTEGER, created INTEGER, revoked INTEGER) WITHOUT ROWID;
-                        INSERT INTO sessions VALUES (x'01', x'02', 1, 'iCloud.org.example.notes', 'development', 1, 5, NULL);
-                        INSERT INTO users VALUES ('iCloud.org.example.notes', 'development', 1, '_a');
-                        PRAGMA user_version = 1;
-                        """
-                )
-            }
-            try old.close()
-        }
-        let store = try AccountStore(folder: folder.path)
-        #expect(try store.relayKey() == [1, 2])
-        let found = try store.profiles(matching: [.email("ada@example.org")], in: home, includesDev: false)
-        #expect(found.values.first?.user == UserID("_a"))
-        #expect(found.values.first?.isDiscoverable == false)
-        let session = try #require(try store.sessions(of: Account.ID(1)).first)
-        #expect((session.used ?? session.created) > Timestamp(milliseconds: 5))
-        #expect(try store.accounts().map(\.email) == ["ada@example.org", nil])
-        #expect(try store.operators().isEmpty)
-    }
-
-    /// Earlier versions stored names as typed, with composed or decomposed letters.
-    @Test func namesStoredWithDecomposedLettersAreFound() throws {
-        let folder = ScratchFolder()
-        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
-        try EarlierLayout.makeAccounts(folder.path, version: 9)
-        let old = try DatabaseQueue(path: folder.path + "/relay.sqlite")
-        try old.write { db in
-            try db.execute(
-                sql: """
-                    INSERT INTO accounts(is_dev, login, email, created) VALUES
-                        (0, 'ju\u{308}rgen@example.org', 'ju\u{308}rgen@example.org', 5),
-                        (0, 'zoe\u{308}@example.org', 'zoe\u{308}@example.org', 5),
-                        (0, 'zo\u{EB}@example.org', 'zo\u{EB}@example.org', 6),
-                        (2, 'issuer' || char(10) || 'x', 'bjo\u{308}rn@example.org', 5);
-                    INSERT INTO users(container, environment, account, name) SELECT
-                        'iCloud.org.example.notes', 'development', id, '_' || id FROM accounts;
-                    INSERT INTO operators(name, user_name, salt, hash, rounds, block_size, parallelism, created) VALUES
-                        ('rene\u{301}e', '_o', x'00', x'00', 16, 8, 1, 5);
-                    """
-            )
-        }
-        try old.close()
-        let store = try AccountStore(folder: folder.path)
-        #expect(try store.account(email: "J\u{FC}rgen@example.org")?.id == Account.ID(2))
-        #expect(try store.account(email: "zoe\u{308}@example.org")?.id == Account.ID(4))
-        for name in ["j\u{FC}rgen", "bj\u{F6}rn"] {
-            let lookup = UserLookup.email("\(name)@example.org")
-            #expect(try store.profiles(matching: [lookup], in: home, includesDev: false).count == 1, "\(name)")
-        }
-        for name in ["ren\u{E9}e", "rene\u{301}e"] { _ = try store.makeOperatorLink(for: name) }
-        try store.removeOperator("Rene\u{301}e")
-    }
-
     // MARK: Spellings of addresses
 
     private static let spellings = [
@@ -278,77 +206,5 @@ import Testing
         }
         try store.setPhone("0049 30 1234567", of: account.id)
         #expect(try store.account(account.id)?.phone == "+49301234567")
-    }
-
-    @Test("accounts in an older spelling are found, and two accounts with one address both keep their sign-in")
-    func olderSpellings() throws {
-        let folder = ScratchFolder()
-        try FileManager.default.createDirectory(atPath: folder.path, withIntermediateDirectories: true)
-        try EarlierLayout.makeAccounts(folder.path, version: 10)
-        let queue = try DatabaseQueue(path: folder.path + "/relay.sqlite")
-        // The hashes are those that the store computes.
-        let scratch = ScratchFolder()
-        let source = try AccountStore(folder: scratch.path, cost: ScryptCost(rounds: 16, blockSize: 8, parallelism: 1))
-        let sourceQueue = try DatabaseQueue(path: scratch.path + "/relay.sqlite")
-        for (index, login) in [
-            "one@xn--bcher-kva.example", "two@b\u{FC}cher.example", "two@xn--bcher-kva.example", "odd@[192.0.2.1]",
-        ].enumerated() {
-            let account = try source.addAccount(email: "a\(index)@example.org", password: "correct horse \(index)")
-            let found = try sourceQueue.read {
-                try Row.fetchOne($0, sql: "SELECT * FROM accounts WHERE id = ?", arguments: [account.id.number])
-            }
-            let row = try #require(found)
-            try queue.write { db in
-                try db.execute(
-                    sql: """
-                        INSERT INTO accounts(is_dev, login, email, created, salt, hash, rounds, block_size, parallelism)
-                        VALUES (0, ?1, ?1, 5, ?2, ?3, ?4, ?5, ?6)
-                        """,
-                    arguments: [
-                        login, row["salt"] as Data, row["hash"] as Data, row["rounds"] as Int, row["block_size"] as Int,
-                        row["parallelism"] as Int,
-                    ]
-                )
-            }
-        }
-        try queue.write { db in
-            try db.execute(
-                sql: """
-                    INSERT INTO accounts(is_dev, login, email, created) VALUES
-                        (1, 'dev@xn--bcher-kva.example', 'dev@xn--bcher-kva.example', 5),
-                        (2, 'issuer' || char(10) || 'x', 'foreign@xn--bcher-kva.example', 5);
-                    INSERT INTO users(container, environment, account, name) SELECT
-                        'iCloud.org.example.notes', 'development', id, '_' || id FROM accounts;
-                    """
-            )
-        }
-        try queue.close()
-        let store = try AccountStore(folder: folder.path)
-        // Every file sourceQueue by `EarlierLayout` has eve as its first account.
-        let (one, two, other, odd) = (Account.ID(2), Account.ID(3), Account.ID(4), Account.ID(5))
-        for domain in ["b\u{FC}cher.example", "xn--bcher-kva.example"] {
-            #expect(try store.account(email: "one@\(domain)", password: "correct horse 0")?.id == one)
-            #expect(try store.account(email: "two@\(domain)", password: "correct horse 1")?.id == two)
-            #expect(try store.account(email: "two@\(domain)", password: "correct horse 2")?.id == other)
-            #expect(try store.account(email: "two@\(domain)", password: "correct horse 3") == nil)
-            #expect(throws: DirectoryError.self) {
-                try store.addAccount(email: "two@\(domain)", password: "correct horse")
-            }
-        }
-        // An operator names each account by the spelling that it was added with.
-        #expect(try store.account(email: "two@b\u{FC}cher.example")?.id == two)
-        #expect(try store.account(email: "two@xn--bcher-kva.example")?.id == other)
-        #expect(try store.account(email: "odd@[192.0.2.1]", password: "correct horse 3")?.id == odd)
-        for name in ["one", "two", "dev", "foreign"] {
-            let address = try #require(AccountRules.canonicalEmail("\(name)@b\u{FC}cher.example"))
-            #expect(try store.profiles(matching: [.email(address)], in: home, includesDev: true).count == 1, "\(name)")
-        }
-        // After one password changed, the other account's password still works.
-        try store.setPassword("battery staple", of: two)
-        #expect(try store.account(email: "two@b\u{FC}cher.example", password: "battery staple")?.id == two)
-        #expect(try store.account(email: "two@b\u{FC}cher.example", password: "correct horse 2")?.id == other)
-        try store.setDisabled(true, of: two)
-        #expect(try store.account(email: "two@b\u{FC}cher.example", password: "battery staple") == nil)
-        #expect(try store.account(email: "two@b\u{FC}cher.example", password: "correct horse 2")?.id == other)
     }
 }

@@ -222,10 +222,6 @@ import Testing
             try FileManager.default.removeItem(atPath: mark)
             try use()
         }
-        // A store of an earlier version is marked when the relay starts.
-        try FileManager.default.removeItem(atPath: mark)
-        StoreFolder(folder: folder.path, draw: { 7 }).markStores()
-        #expect(FileManager.default.fileExists(atPath: mark))
     }
 
     /// If a command wrote into such a log, the loss would be hidden.

@@ -2,10 +2,11 @@ import Foundation
 import GRDB
 import Records
 import RelayCore
-import RelayStore
 import Synchronization
 import TestSupport
 import Testing
+
+@testable import RelayStore
 
 /// A store's file: the checksums of its pages, and changes by other programs.
 @Suite struct StorePageTests {
@@ -81,12 +82,13 @@ import Testing
         #expect(try StoreCheck.faults(in: folder.path) == [])
     }
 
-    @Test func aFileFromBeforeChecksumsWorksWithoutThem() async throws {
+    /// For example a file that `.recover` of the program `sqlite3` has written.
+    @Test func aFileWithoutChecksumsWorksAndStaysUnchanged() async throws {
         do {
             var configuration = Configuration()
             configuration.journalMode = .wal
             let old = try DatabaseQueue(path: path, configuration: configuration)
-            try await old.write { try $0.execute(sql: "CREATE TABLE early (n INTEGER)") }
+            try old.inDatabase { try StoreLayout.file.migrate($0) }
             try old.close()
         }
         try await fill()

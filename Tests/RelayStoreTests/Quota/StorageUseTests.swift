@@ -125,43 +125,6 @@ import Testing
         }
     }
 
-    @Test func anOlderFileGetsCorrectTotals() async throws {
-        try await withFile { path in
-            let store = try open(path)
-            let zone = ZoneID("A", owner: alice)
-            try await save(store, zone, [("a", fields(10, [1, 2])), ("b", fields(20, [2])), ("c", fields(5, [3]))])
-            try await save(store, zone, [("c", nil)])
-            try await save(store, ZoneID(ZoneID.defaultName, owner: Zone.publicOwner), [("p", fields(7, [4]))])
-            let expected = try await use(store, of: alice)
-            #expect(expected.assets == 300)
-            store.close()
-
-            let queue = try DatabaseQueue(path: CheckedVFS.address(of: path))
-            try await queue.write { database in
-                try database.execute(
-                    sql: """
-                        DROP VIEW zone;
-                        ALTER TABLE zone_row RENAME TO zone;
-                        ALTER TABLE zone ADD COLUMN last_change INTEGER NOT NULL DEFAULT 0;
-                        ALTER TABLE zone ADD COLUMN last_modified INTEGER NOT NULL DEFAULT 0;
-                        UPDATE zone SET (last_change, last_modified) = (
-                            SELECT last_change, last_modified FROM zone_stamp WHERE zone = zone.id);
-                        DROP TABLE zone_stamp;
-                        DROP TABLE transfer;
-                        DELETE FROM grdb_migrations WHERE identifier IN ('6 quota', '24 stamps of zones');
-                        """
-                )
-            }
-            try queue.close()
-
-            let again = try open(path)
-            defer { again.close() }
-            #expect(try await use(again, of: alice) == expected)
-            #expect(try await use(again, of: Zone.publicOwner).assets == 400)
-            #expect(try await use(again, of: bob) == StorageUse())
-        }
-    }
-
     @Test func theReportListsUsageByOwner() async throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("zonecast-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: folder) }

@@ -7,7 +7,7 @@ import Testing
     /// A participant may use thousands of names in one request, and each is looked up in both directions.
     @Test func aNameIsFoundByIndexInBothDirections() throws {
         let queue = try DatabaseQueue()
-        try StoreLayout.migrate(queue)
+        try queue.inDatabase { try StoreLayout.file.migrate($0) }
         for column in ["shown", "kept"] as [StaticString] {
             let plan = try queue.read { database in
                 try String.fetchAll(

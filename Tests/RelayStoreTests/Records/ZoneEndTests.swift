@@ -61,46 +61,27 @@ import Testing
         }
     }
 
-    @Test func anEarlierFileKnowsWhenItsZonesEnded() async throws {
-        try await withFile { path in
-            let version = try #require(StoreLayout.migrator.migrations.firstIndex(of: "29 ends of zones"))
-            try EarlierLayout.makeStore(path, version: version, records: 3)
-            let queue = try DatabaseQueue(path: path)
-            try await queue.write { try $0.execute(sql: "UPDATE zone_row SET deleted = 1 WHERE id = 2") }
-            try queue.close()
-            let store = try SQLiteStore(.file(path: path), draw: { 7 }, onCommit: { _ in })
-            defer { store.close() }
-            #expect(try ended(after: 3, in: store) == ["Notes"])
-            #expect(try ended(after: 4, in: store).isEmpty)
-            #expect(try store.read { reader throws(RelayError) in try reader.lastEnd(ofZonesOf: user) } == 4)
-            #expect(try living(in: store).isEmpty)
-        }
-    }
-
     /// Each listing uses its own index, for any number of zones of the other kind.
-    @Test func neitherListingReadsTheOther() async throws {
-        try await withFile { path in
-            try EarlierLayout.makeStore(path, version: EarlierLayout.storeVersions, records: 1)
-            let queue = try DatabaseQueue(path: path)
-            defer { try? queue.close() }
-            func plan(_ statement: String, _ arguments: StatementArguments) throws -> [String] {
-                try queue.read { database in
-                    let sql = "EXPLAIN QUERY PLAN " + statement
-                    return try String.fetchAll(
-                        database,
-                        sql: sql,
-                        arguments: arguments,
-                        adapter: RangeRowAdapter(3..<4)
-                    )
-                }
+    @Test func neitherListingReadsTheOther() throws {
+        let queue = try DatabaseQueue()
+        try queue.inDatabase { try StoreLayout.file.migrate($0) }
+        func plan(_ statement: String, _ arguments: StatementArguments) throws -> [String] {
+            try queue.read { database in
+                let sql = "EXPLAIN QUERY PLAN " + statement
+                return try String.fetchAll(
+                    database,
+                    sql: sql,
+                    arguments: arguments,
+                    adapter: RangeRowAdapter(3..<4)
+                )
             }
-            let living = try plan("SELECT * FROM zone WHERE \(SQLiteReader.living)", [2])
-            #expect(living.contains { $0.contains("zone_by_name") }, "\(living)")
-            let ended = try plan("SELECT * FROM zone WHERE id IN (\(SQLiteReader.ended))", [2, 0])
-            #expect(ended.contains { $0.contains("zone_by_end") }, "\(ended)")
-            let former = try plan("SELECT loss FROM zone_row WHERE \(SQLiteReader.endedOne)", [7, 2, "Notes"])
-            #expect(former.contains { $0.contains("zone_by_identity") }, "\(former)")
-            #expect(!(living + ended).contains { $0.contains("SCAN") }, "\(living) \(ended)")
         }
+        let living = try plan("SELECT * FROM zone WHERE \(SQLiteReader.living)", [2])
+        #expect(living.contains { $0.contains("zone_by_name") }, "\(living)")
+        let ended = try plan("SELECT * FROM zone WHERE id IN (\(SQLiteReader.ended))", [2, 0])
+        #expect(ended.contains { $0.contains("zone_by_end") }, "\(ended)")
+        let former = try plan("SELECT loss FROM zone_row WHERE \(SQLiteReader.endedOne)", [7, 2, "Notes"])
+        #expect(former.contains { $0.contains("zone_by_identity") }, "\(former)")
+        #expect(!(living + ended).contains { $0.contains("SCAN") }, "\(living) \(ended)")
     }
 }

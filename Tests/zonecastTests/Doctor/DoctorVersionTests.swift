@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import RelayStore
 import TestSupport
 import Testing
@@ -13,39 +14,49 @@ import Testing
             .json(DoctorTests.Diagnosis.self)
     }
 
-    private func makeAccounts(version: Int) throws {
-        try FileManager.default.createDirectory(
-            atPath: folder.path,
-            withIntermediateDirectories: true,
-            attributes: [.posixPermissions: 0o700]
-        )
-        try EarlierLayout.makeAccounts(folder.path, version: version)
+    /// Creates a folder whose accounts have another layout than this version's, which is returned.
+    private func makeAccounts(version: Int) throws -> Int {
+        #expect(try Command.run(["container", "create", "iCloud.a.b", "--data", folder.path]).status == 0)
+        let queue = try DatabaseQueue(path: CheckedVFS.address(of: folder.path + "/relay.sqlite"))
+        defer { try? queue.close() }
+        return try queue.write { database in
+            defer { #expect(throws: Never.self) { try database.execute(sql: "PRAGMA user_version = \(version)") } }
+            return try Int.fetchOne(database, sql: "PRAGMA user_version") ?? 0
+        }
     }
 
     private var file: Data? { FileManager.default.contents(atPath: folder.path + "/relay.sqlite") }
 
-    @Test(arguments: [[], ["--quick"]]) func anEarlierLayoutIsReportedAndNotMigrated(_ flags: [String]) throws {
-        try makeAccounts(version: EarlierLayout.accountVersions - 2)
+    @Test("every command refuses an older folder with the same sentence, and leaves it as it is")
+    func anOlderFolder() throws {
+        let first = try makeAccounts(version: 12)
+        let sentence =
+            "its layout 12 is older than \(first), the first of a released zonecast: export its data with the build that wrote it, or start with a new data folder"
         let before = try #require(file)
-        let diagnosis = try flags.isEmpty ? doctor() : doctor("--quick")
-        let found = try #require(diagnosis["version"], "\(diagnosis.checks)")
-        #expect(found.grade == "advice" && found.found.contains("an earlier layout"), "\(found)")
-        #expect(found.found.contains("2 steps") && found.next?.contains("storage migrate --data ") == true, "\(found)")
-        #expect(diagnosis["storage"]?.grade == "good", "\(diagnosis.checks)")
+        for flags in [[], ["--quick"]] {
+            let diagnosis = try flags.isEmpty ? doctor() : doctor("--quick")
+            let found = try #require(diagnosis["storage"])
+            #expect(found.grade == "problem" && diagnosis.problems == 1, "\(diagnosis.checks)")
+            #expect(found.found == "\(folder.path)/relay.sqlite cannot be opened: \(sentence)")
+        }
+        for command in [
+            ["serve", "--listen", "127.0.0.1:0"], ["user", "list"], ["storage", "info"], ["backup", "create"],
+            ["storage", "copy", "--to", "\(folder.path).copy"],
+        ] {
+            let run = try Command.run(command + ["--data", folder.path])
+            #expect(run.status == 1 && run.errors.contains("relay.sqlite"), "\(command): \(run.errors)")
+            #expect(run.errors.contains(" \(sentence)."), "\(command): \(run.errors)")
+        }
         #expect(file == before)
-        // The migration makes a backup first.
-        #expect(try Command.run(["storage", "migrate", "--data", folder.path]).status == 0)
-        #expect(try doctor()["version"] == nil)
     }
 
     @Test func aNewerLayoutIsReportedWithItsVersion() throws {
-        try makeAccounts(version: EarlierLayout.accountVersions + 3)
+        let knows = try makeAccounts(version: 99)
         let before = try #require(file)
         let diagnosis = try doctor()
-        let (has, knows) = (EarlierLayout.accountVersions + 3, EarlierLayout.accountVersions)
         let found = try #require(diagnosis["storage"])
         #expect(found.grade == "problem" && diagnosis.problems == 1, "\(diagnosis.checks)")
-        let start = "\(folder.path) was written by a newer zonecast: relay.sqlite has layout \(has), "
+        let start = "\(folder.path) was written by a newer zonecast: relay.sqlite has layout 99, "
         #expect(found.found.hasPrefix(start))
         #expect(found.found.hasSuffix("knows \(knows)") && found.next?.hasPrefix("install the newer version") == true)
         let serve = try Command.run(["serve", "--data", folder.path, "--listen", "127.0.0.1:0"])

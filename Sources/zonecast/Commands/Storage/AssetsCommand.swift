@@ -119,7 +119,7 @@ struct AssetsCommand: ParsableCommand {
             Terminal.say("\(word)  \(hash)")
             guard let copy = answer.copies[hash] else { return }
             let live = StoreFiles.path(of: hash, in: home.home, folder: options.folder)
-            // Replace the file instead of writing into it: an old backup may be a hard link to it.
+            // Replaces the file instead of writing into it, since a relay may be sending it.
             Terminal.tell("         cp -p --remove-destination \(copy.shellWord) \(live.shellWord)")
         }
     }

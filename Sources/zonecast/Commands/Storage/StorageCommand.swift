@@ -4,12 +4,12 @@ import Records
 import RelayCore
 import RelayStore
 
-/// `zonecast storage`: shows, compacts, copies and migrates the files of a data folder.
+/// `zonecast storage`: shows, compacts and copies the files of a data folder.
 struct StorageCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "storage",
-        abstract: "Show the files of a data folder; compact, copy and migrate it.",
-        subcommands: [Info.self, Compact.self, Copy.self, Migrate.self],
+        abstract: "Show the files of a data folder; compact and copy it.",
+        subcommands: [Info.self, Compact.self, Copy.self],
         defaultSubcommand: Info.self
     )
 
